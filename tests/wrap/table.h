@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * table.h: driver_api.def's rows as data, for the table test.
+ */
+#ifndef GS_TESTS_WRAP_TABLE_H
+#define GS_TESTS_WRAP_TABLE_H
+
+#include <stddef.h>
+
+struct table_row {
+    const char *symbol, *base;
+    unsigned since;
+    const char *variant, *family, *class;
+};
+
+extern const struct table_row table_rows[];
+extern const size_t table_row_count;
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * table_gen.c: writes what other tools need of driver_api.def as text, at build time:
+ *   table_gen rsp        one --wrap=NAME a line, for the linker (wrap.rsp)
+ *   table_gen names      the wrapped names, one a line
+ *   table_gen coverage   docs/coverage.md
+ * dlsym and dlvsym are not the driver's but are wrapped as well: they lead to it. No state.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum row_class { PASS, GATE, SYNC, ROOM, HOOK, CLASS_COUNT };
+
+static const struct row {
+    const char *symbol, *base;
+    unsigned since;
+    const char *variant, *family;
+    enum row_class class;
+} rows[] = {
+#define GS_API(symbol, base, since, variant, family, class)                                    \
+    {#symbol, #base, since, #variant, #family, class},
+#include "wrap/driver_api.def"
+};
+
+#define ROW_COUNT (sizeof rows / sizeof *rows)
+
+static const char *const doors[] = {"dlsym", "dlvsym"};
+
+static const struct {
+    const char *name, *meaning;
+} classes[CLASS_COUNT] = {
+    [PASS] = {"passed", "goes to the driver untouched; never replaced"},
+    [GATE] = {"gated",
+              "submits GPU work or needs device memory in place: runs inside the gate"},
+    [SYNC] = {"noted",
+              "waits for GPU work or asks about it: outside the gate, noted as activity"},
+    [ROOM] = {"room",
+              "may take device memory that cannot be moved: when the card is full, room is "
+              "asked for and it is tried again"},
+    [HOOK] = {"own", "has a body of its own in runtime/"},
+};
+
+static const struct {
+    const char *name, *meaning;
+} families[] = {
+    {"LAUNCH", "Launches"},
+    {"COPY", "Copies"},
+    {"SET", "Fills"},
+    {"WORK", "Other queued work"},
+    {"ALLOC", "Memory, arrays, textures"},
+    {"MODULE", "Modules, libraries, kernels"},
+    {"CTX", "Devices' contexts"},
+    {"CAPTURE", "Stream capture and graphs"},
+    {"SYNC", "Waiting and asking"},
+    {"QUERY", "Queries"},
+    {"INIT", "Start"},
+    {"RESOLVE", "Looking functions up"},
+    {"CKPT", "Checkpoints"},
+    {"OTHER", "Others"},
+};
+
+#define FAMILY_COUNT (sizeof families / sizeof *families)
+
+static void print_names(const char *prefix)
+{
+    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++)
+        printf("%s%s\n", prefix, doors[i]);
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        if (rows[i].class != PASS)
+            printf("%s%s\n", prefix, rows[i].symbol);
+}
+
+static unsigned count(const char *family, int class)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        n += (family == NULL || strcmp(rows[i].family, family) == 0) &&
+             (class == CLASS_COUNT || (int)rows[i].class == class);
+    return n;
+}
+
+static void print_counts(void)
+{
+    printf("| family |");
+    for (int class = 0; class < CLASS_COUNT; class ++)
+        printf(" %s |", classes[class].name);
+    printf(" all |\n|---|");
+    for (int class = 0; class <= CLASS_COUNT; class ++)
+        printf("--:|");
+    printf("\n");
+    for (size_t f = 0; f <= FAMILY_COUNT; f++) {
+        const char *family = f < FAMILY_COUNT ? families[f].name : NULL;
+
+        printf("| %s |", family != NULL ? families[f].meaning : "**all**");
+        for (int class = 0; class <= CLASS_COUNT; class ++)
+            printf(" %u |", count(family, class));
+        printf("\n");
+    }
+}
+
+/* One line for each base name of a family and class: its symbols, with the version each came
+ * in. */
+static void print_functions(const char *family, int class)
+{
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        bool first = true;
+
+        if (strcmp(rows[i].family, family) != 0 || (int)rows[i].class != class)
+            continue;
+        for (size_t j = 0; j < i && first; j++)
+            first = strcmp(rows[j].base, rows[i].base) != 0 ||
+                    strcmp(rows[j].family, family) != 0 || (int)rows[j].class != class;
+        if (!first)
+            continue;
+        printf("- `%s`:", rows[i].base);
+        for (size_t j = i; j < ROW_COUNT; j++) {
+            if (strcmp(rows[j].base, rows[i].base) != 0 ||
+                strcmp(rows[j].family, family) != 0 || (int)rows[j].class != class)
+                continue;
+            printf("%s `%s` (%u.%u)", j == i ? "" : ",", rows[j].symbol, rows[j].since / 1000,
+                   rows[j].since % 1000 / 10);
+        }
+        printf("\n");
+    }
+}
+
+static void print_coverage(void)
+{
+    printf(
+        "# What is covered\n\n"
+        "Every function that libcuda exports (CUDA 13.0: %zu) and what gpushare does when a "
+        "program calls it.\nMade from `wrap/driver_api.def` by `ninja coverage_doc`; a test "
+        "compares the table with the toolkit, and this\npage with the table. In brackets: the "
+        "CUDA version in which that form of the function appeared.\n\n",
+        ROW_COUNT);
+    for (int class = 0; class < CLASS_COUNT; class ++)
+        printf("- **%s** (%u): %s\n", classes[class].name, count(NULL, class),
+               classes[class].meaning);
+    printf("\nA function that is not in the table (a newer driver's) goes to the driver "
+           "untouched; "
+           "the runtime library logs\nit and `gpusharectl status` shows the program as partly "
+           "covered.\n\n");
+    print_counts();
+    for (size_t f = 0; f < FAMILY_COUNT; f++) {
+        printf("\n## %s\n", families[f].meaning);
+        for (int class = CLASS_COUNT - 1; class >= 0; class --) {
+            if (count(families[f].name, class) == 0)
+                continue;
+            printf("\n### %s: %s\n\n", families[f].meaning, classes[class].name);
+            print_functions(families[f].name, class);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc == 2 ? argv[1] : "";
+
+    if (strcmp(what, "rsp") == 0) {
+        print_names("--wrap=");
+    } else if (strcmp(what, "names") == 0) {
+        print_names("");
+    } else if (strcmp(what, "coverage") == 0) {
+        print_coverage();
+    } else {
+        fprintf(stderr, "usage: table_gen rsp|names|coverage\n");
+        return 2;
+    }
+    return fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
+}
