@@ -81,20 +81,17 @@ static void copy_word(const char **text, char *word)
 
 int gs_args_split(struct gs_args *args, const char *text)
 {
-    int r = 0;
+    char *scratch = malloc(strlen(text) + 1); /* no word is longer than the text */
+    int r = scratch != NULL ? 0 : -ENOMEM;
 
     while (r == 0) {
-        char *word;
-
         text += strspn(text, " \t\r\n\f\v");
         if (*text == '\0')
             break;
-        word = malloc(strlen(text) + 1);
-        if (word == NULL)
-            return -ENOMEM;
-        copy_word(&text, word);
-        r = push_owned(args, word);
+        copy_word(&text, scratch);
+        r = gs_args_push(args, "%s", scratch);
     }
+    free(scratch);
     return r;
 }
 
@@ -130,7 +127,7 @@ static int read_text(int fd, size_t size, char **text)
 int gs_args_read(struct gs_args *args, const char *path, struct gs_err *err)
 {
     GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    GS_FREE char *text = NULL;
+    char *text = NULL;
     struct stat st;
     int r;
 
@@ -147,9 +144,11 @@ int gs_args_read(struct gs_args *args, const char *path, struct gs_err *err)
     if (st.st_size > RESPONSE_MAX)
         return gs_err_set(err, -EFBIG, "response file %s is longer than 64 MiB", path);
     r = read_text(fd, (size_t)st.st_size, &text);
-    if (r != 0)
+    if (r != 0 || text == NULL)
         return gs_err_errno(err, r, "response file %s", path);
-    return gs_args_split(args, text);
+    r = gs_args_split(args, text);
+    free(text);
+    return r;
 }
 
 void gs_args_print(const struct gs_args *args, FILE *out)

@@ -194,7 +194,7 @@ static int run(const struct request *request, struct gs_err *err)
         gs_args_print(&command, stdout);
         if (fflush(stdout) != 0)
             r = gs_err_errno(err, -errno, "standard output");
-    } else if (r == 0) {
+    } else if (r == 0 && command.count != 0) {
         r = count_level(err);
         if (r == 0) {
             execv(command.item[0], command.item);

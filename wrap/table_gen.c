@@ -13,13 +13,12 @@
 enum row_class { PASS, GATE, SYNC, ROOM, HOOK, CLASS_COUNT };
 
 static const struct row {
-    const char *symbol, *base;
+    const char *symbol, *base, *family;
     unsigned since;
-    const char *variant, *family;
     enum row_class class;
 } rows[] = {
 #define GS_API(symbol, base, since, variant, family, class)                                    \
-    {#symbol, #base, since, #variant, #family, class},
+    {#symbol, #base, #family, since, class},
 #include "wrap/driver_api.def"
 };
 
