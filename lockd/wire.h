@@ -20,7 +20,8 @@
  * Promises of the daemon
  *   - the sum over clients of max(resident, newest budget, budgets not yet echoed) never exceeds the capacity, as far as the
  *     clients' own demand does not (a budget for bytes that another client still holds is given only as those bytes leave);
- *   - the budget of a client with RUN is at least its demand;
+ *   - the budget of a client with RUN is at least its demand, or becomes so step by step as others make room (its turn begins
+ *     with RUN; it brings in what the budget allows and opens its gate when everything is there);
  *   - a client that wants to run and whose demand is <= capacity gets RUN in bounded time.
  */
 #ifndef GS_LOCKD_WIRE_H
@@ -36,7 +37,14 @@ enum gs_wire_type {
     GS_WIRE_STATE = 2,  /* client -> daemon, one device; the first one for a device registers it */
     GS_WIRE_NOTE = 3,   /* client -> daemon, a remark for gpusharectl status; also without HELLO, for a last word */
     GS_WIRE_TARGET = 4, /* daemon -> client, one device */
-    /* 16 and above: gpusharectl, see below */
+    /* gpusharectl: either of the first two is answered by any number of the others and one END */
+    GS_WIRE_STATUS = 16,  /* gpusharectl -> daemon: only a header */
+    GS_WIRE_CONTROL = 17, /* gpusharectl -> daemon */
+    GS_WIRE_DAEMON = 18,  /* daemon -> gpusharectl, and so the rest */
+    GS_WIRE_DEVICE = 19,
+    GS_WIRE_CLIENT = 20,
+    GS_WIRE_REMARK = 21,
+    GS_WIRE_END = 22,
 };
 
 struct gs_wire_header {
@@ -107,10 +115,102 @@ struct gs_wire_target {
     uint64_t idle_ns;  /* with WAITERS: report WANT off after this long without a gated call or a waiting sync; 0 never */
 };
 
+enum gs_control_op {
+    GS_CONTROL_QUANTUM = 1, /* value: ns, UINT64_MAX: automatic */
+    GS_CONTROL_IDLE = 2,    /* value: ns, UINT64_MAX: automatic */
+    GS_CONTROL_RESERVE = 3, /* value: bytes, UINT64_MAX: automatic */
+    GS_CONTROL_PAUSE = 4,   /* pid; 0: all programs */
+    GS_CONTROL_RESUME = 5,  /* pid; 0: all programs */
+};
+
+struct gs_wire_control {
+    struct gs_wire_header header;
+    uint32_t op; /* enum gs_control_op */
+    int32_t pid;
+    uint64_t value;
+};
+
+struct gs_wire_daemon {
+    struct gs_wire_header header;
+    int32_t pid;
+    uint32_t programs;
+    uint64_t uptime_ns;
+    uint64_t quantum_ns, idle_ns, reserve; /* as set; UINT64_MAX: automatic */
+    uint64_t idle_exit_ns;                 /* UINT64_MAX: never */
+    char version[16];
+};
+
+struct gs_wire_device {
+    struct gs_wire_header header;
+    uint8_t uuid[16];
+    uint64_t total, capacity, external, reserve, short_bytes; /* bytes */
+    uint64_t demand, resident;                                /* bytes, sums over the clients */
+    uint64_t quantum_ns, switch_ns;
+    uint32_t clients, waiting;
+    uint32_t leases; /* 1: not everything fits, turns are taken; 0: open */
+    uint32_t zero;
+    char name[64];
+};
+
+enum gs_condition {
+    GS_CONDITION_RUNS = 0,
+    GS_CONDITION_WAITS = 1,
+    GS_CONDITION_IDLE = 2,
+    GS_CONDITION_MOVING = 3,
+    GS_CONDITION_STOPPING = 4,
+    GS_CONDITION_STUCK = 5,
+    GS_CONDITION_PAUSED = 6,
+    GS_CONDITION_DOES_NOT_FIT = 7,
+    GS_CONDITION_NO_DEVICE = 8, /* it has not used a device yet; the other figures are 0 */
+};
+
+/* flags of gs_wire_client */
+#define GS_CLIENT_LEASE   0x01u /* its newest target says RUN */
+#define GS_CLIENT_SKIPPED 0x02u /* its last turn ended without it coming to run */
+#define GS_CLIENT_PARTIAL 0x04u /* as GS_STATE_PARTIAL */
+#define GS_CLIENT_FOREIGN 0x08u /* the pid is the program's own word (another pid namespace) */
+
+struct gs_wire_client { /* one program on one device */
+    struct gs_wire_header header;
+    uint8_t uuid[16];
+    int32_t pid;
+    uint32_t uid;
+    uint32_t condition; /* enum gs_condition */
+    uint32_t flags;     /* GS_CLIENT_* */
+    uint64_t demand, resident, budget, moved_out, moved_in; /* bytes */
+    uint64_t calls, turns, switch_ns;
+    char name[32];
+    char version[16];
+};
+
+struct gs_wire_remark { /* a note that some program left */
+    struct gs_wire_header header;
+    int32_t pid;
+    uint32_t kind; /* GS_NOTE_* */
+    uint64_t age_ns;
+    uint32_t ended; /* 1: the program is no longer connected */
+    uint32_t count; /* how often it was said */
+    char name[32];
+    char text[192];
+};
+
+struct gs_wire_end {
+    struct gs_wire_header header;
+    int32_t code;   /* 0, or a negative errno */
+    uint32_t count; /* messages before this one; programs concerned for PAUSE and RESUME */
+    char text[192]; /* with a code: what was wrong */
+};
+
 _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 72, "wire");
 _Static_assert(sizeof(struct gs_wire_state) == 176, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
 _Static_assert(sizeof(struct gs_wire_target) == 64, "wire");
+_Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
+_Static_assert(sizeof(struct gs_wire_daemon) == 80, "wire");
+_Static_assert(sizeof(struct gs_wire_device) == 184, "wire");
+_Static_assert(sizeof(struct gs_wire_client) == 160, "wire");
+_Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
+_Static_assert(sizeof(struct gs_wire_end) == 216, "wire");
 
 #endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.h: a table of command-line options, for the daemon and gpusharectl: parsing, bounds
+ * and --help come from it.
+ */
+#ifndef GS_LOCKD_OPTIONS_H
+#define GS_LOCKD_OPTIONS_H
+
+#include "common/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum lockd_option_kind {
+    LOCKD_OPTION_FLAG,    /* bool *: set */
+    LOCKD_OPTION_TEXT,    /* const char **: points into argv */
+    LOCKD_OPTION_SECONDS, /* uint64_t *: ns; fractions allowed */
+    LOCKD_OPTION_MS,      /* uint64_t *: ns; or "auto" */
+    LOCKD_OPTION_SIZE,    /* uint64_t *: bytes; or "auto" */
+    LOCKD_OPTION_LEVEL,   /* uint64_t *: error, warning, info, debug as syslog's number */
+};
+
+struct lockd_option {
+    const char *name;     /* without dashes */
+    const char *argument; /* in --help; NULL for flags */
+    enum lockd_option_kind kind;
+    void *value;
+    uint64_t low, high; /* bounds of a number, in its own unit: s, ms, bytes */
+    const char *help;
+};
+
+/* Reads options up to the first argument that is none (or "--"); *index: in: where to begin,
+ * out: that argument. 0, or -EINVAL with a text for the user. */
+int lockd_options_parse(const struct lockd_option *table, int argc, char **argv, int *index,
+                        struct gs_err *err);
+/* Reads one value as that kind of option would. Used for `gpusharectl set` too. */
+int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err);
+void lockd_options_help(const struct lockd_option *table, FILE *file);
+
+#endif

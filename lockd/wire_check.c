@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire_check.c: checks messages from a socket. No state. Used by the daemon for what programs
+ * send and by gpusharectl for what the daemon sends; neither trusts the other.
+ */
+#include "lockd/wire_check.h"
+
+#include <errno.h>
+
+size_t lockd_wire_size(unsigned type)
+{
+    switch (type) {
+    case GS_WIRE_HELLO:
+        return sizeof(struct gs_wire_hello);
+    case GS_WIRE_STATE:
+        return sizeof(struct gs_wire_state);
+    case GS_WIRE_NOTE:
+        return sizeof(struct gs_wire_note);
+    case GS_WIRE_TARGET:
+        return sizeof(struct gs_wire_target);
+    case GS_WIRE_STATUS:
+        return sizeof(struct gs_wire_header);
+    case GS_WIRE_CONTROL:
+        return sizeof(struct gs_wire_control);
+    case GS_WIRE_DAEMON:
+        return sizeof(struct gs_wire_daemon);
+    case GS_WIRE_DEVICE:
+        return sizeof(struct gs_wire_device);
+    case GS_WIRE_CLIENT:
+        return sizeof(struct gs_wire_client);
+    case GS_WIRE_REMARK:
+        return sizeof(struct gs_wire_remark);
+    case GS_WIRE_END:
+        return sizeof(struct gs_wire_end);
+    default:
+        return 0;
+    }
+}
+
+void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type)
+{
+    *header = (struct gs_wire_header){
+        .magic = GS_WIRE_MAGIC,
+        .version = GS_WIRE_VERSION,
+        .type = (uint16_t)type,
+        .length = (uint32_t)lockd_wire_size(type),
+    };
+}
+
+/* Ends the text and makes it safe to print on a terminal and in a log. */
+static void clean_text(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (char *at = text; *at != '\0'; at++) {
+        if ((unsigned char)*at < 0x20 || (unsigned char)*at == 0x7f)
+            *at = '?';
+    }
+}
+
+#define CLEAN(field) clean_text(field, sizeof(field))
+
+static int check_state(struct gs_wire_state *state, struct gs_err *err)
+{
+    CLEAN(state->device_name);
+    if (state->device_total == 0 || state->device_total > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: a device of %llu bytes",
+                          (unsigned long long)state->device_total);
+    if (state->device_free != UINT64_MAX && state->device_free > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: %llu bytes free",
+                          (unsigned long long)state->device_free);
+    if (state->demand > LOCKD_BYTES_MAX || state->short_bytes > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: demand of %llu bytes, %llu short",
+                          (unsigned long long)state->demand,
+                          (unsigned long long)state->short_bytes);
+    if (state->resident > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: %llu bytes resident",
+                          (unsigned long long)state->resident);
+    return 0;
+}
+
+static int check_control(const struct gs_wire_control *control, struct gs_err *err)
+{
+    if (control->op < GS_CONTROL_QUANTUM || control->op > GS_CONTROL_RESUME)
+        return gs_err_set(err, -EBADMSG, "control: unknown operation %u", control->op);
+    if (control->pid < 0)
+        return gs_err_set(err, -EBADMSG, "control: process %d", control->pid);
+    return 0;
+}
+
+static int check_body(union lockd_message *message, struct gs_err *err)
+{
+    switch (message->header.type) {
+    case GS_WIRE_HELLO:
+        CLEAN(message->hello.name);
+        CLEAN(message->hello.version);
+        if (message->hello.pid < 0)
+            return gs_err_set(err, -EBADMSG, "hello: process %d", message->hello.pid);
+        return 0;
+    case GS_WIRE_STATE:
+        return check_state(&message->state, err);
+    case GS_WIRE_NOTE:
+        CLEAN(message->note.name);
+        CLEAN(message->note.text);
+        return 0;
+    case GS_WIRE_CONTROL:
+        return check_control(&message->control, err);
+    case GS_WIRE_DAEMON:
+        CLEAN(message->daemon.version);
+        return 0;
+    case GS_WIRE_DEVICE:
+        CLEAN(message->device.name);
+        return 0;
+    case GS_WIRE_CLIENT:
+        CLEAN(message->client.name);
+        CLEAN(message->client.version);
+        return 0;
+    case GS_WIRE_REMARK:
+        CLEAN(message->remark.name);
+        CLEAN(message->remark.text);
+        return 0;
+    case GS_WIRE_END:
+        CLEAN(message->end.text);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+int lockd_wire_check(union lockd_message *message, size_t size, struct gs_err *err)
+{
+    const struct gs_wire_header *header = &message->header;
+
+    if (size < sizeof *header)
+        return gs_err_set(err, -EBADMSG, "a message of %zu bytes", size);
+    if (header->magic != GS_WIRE_MAGIC)
+        return gs_err_set(err, -EBADMSG, "magic is %#x, not gpushare's", header->magic);
+    if (header->version != GS_WIRE_VERSION)
+        return gs_err_set(
+            err, -EPROTONOSUPPORT,
+            "protocol version %u, this side speaks %u: use the same gpushare release "
+            "on both sides",
+            header->version, GS_WIRE_VERSION);
+    if (lockd_wire_size(header->type) == 0)
+        return gs_err_set(err, -EBADMSG, "unknown message type %u", header->type);
+    if (header->length != size || lockd_wire_size(header->type) != size)
+        return gs_err_set(err, -EBADMSG, "message type %u: %zu bytes, says %u, must be %zu",
+                          header->type, size, header->length, lockd_wire_size(header->type));
+    return check_body(message, err);
+}

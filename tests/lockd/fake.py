@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program as the daemon sees it: speaks lockd/wire.h over a real socket and keeps the client's promises."""
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+MAGIC, VERSION = 0x48535047, 1
+HELLO, STATE, NOTE, TARGET = 1, 2, 3, 4
+STATUS, CONTROL, END = 16, 17, 22
+RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32
+RUN, WAITERS, PAUSED = 1, 2, 4
+MIB = 1 << 20
+GIB = 1 << 30
+CARD = bytes(range(16))
+
+TARGET_FORMAT = "<IHHII16sIIQQQ"
+
+
+def header(kind, length):
+    return struct.pack("<IHHII", MAGIC, VERSION, kind, length, 0)
+
+
+def message(kind, body):
+    return header(kind, 16 + len(body)) + body
+
+
+def hello(name="fake", pid=None):
+    return message(HELLO, struct.pack("<iI32s16s", pid or os.getpid(), 0, name.encode(), b"test"))
+
+
+def state(seq=0, flags=0, total=16 * GIB, free=2**64 - 1, demand=0, resident=0, short=0, out=0, moved_in=0,
+          calls=0, switch_ns=0, uuid=CARD, name=b"Test card"):
+    return message(STATE, struct.pack("<16sIIQQQQQQQQQ64s", uuid, seq, flags, total, free, demand, resident, short,
+                                      out, moved_in, calls, switch_ns, name))
+
+
+def note(kind, text, name="fake", pid=None):
+    return message(NOTE, struct.pack("<iI32s192s", pid or os.getpid(), kind, name.encode(), text.encode()))
+
+
+class Target:
+    def __init__(self, data):
+        (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns) = struct.unpack(
+            TARGET_FORMAT, data)
+        assert kind == TARGET, f"message type {kind} where a target was expected"
+
+    def __repr__(self):
+        return f"<target {self.seq}: flags {self.flags} budget {self.budget / MIB:.1f} MiB>"
+
+
+class Program:
+    """One connected program on one device; everything it does is asked for by the test."""
+
+    def __init__(self, path, name="fake", total=16 * GIB, say_hello=True):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.connect(path)
+        self.total, self.demand, self.resident, self.flags, self.switch_ns = total, 0, 0, 0, 0
+        self.target = None
+        self.targets = 0
+        if say_hello:
+            self.socket.send(hello(name))
+
+    def say(self, **change):
+        """Reports the state, after changing it as told; echoes the newest target."""
+        for key, value in change.items():
+            setattr(self, key, value)
+        self.socket.send(state(seq=self.target.seq if self.target else 0, flags=self.flags, total=self.total,
+                               demand=self.demand, resident=self.resident, switch_ns=self.switch_ns))
+
+    def hear(self, timeout=2.0):
+        """The next target, None when there is none in time. EOFError when the daemon hung up."""
+        self.socket.settimeout(timeout)
+        try:
+            data = self.socket.recv(4096)
+        except (socket.timeout, BlockingIOError):
+            return None
+        except ConnectionResetError:
+            raise EOFError from None
+        if not data:
+            raise EOFError
+        self.target = Target(data)
+        self.targets += 1
+        return self.target
+
+    def obey(self):
+        """Does at once what the newest target says, and reports."""
+        want = self.flags & WANT
+        if not self.target.flags & RUN:
+            if self.flags & RUNNING:
+                self.say(flags=want)  # stopped; only then memory moves
+            self.resident = min(self.resident, self.target.budget)
+            self.flags = want
+        else:
+            self.resident = min(self.demand, self.target.budget)
+            self.flags = want | (RUNNING if want and self.resident == self.demand else 0)
+        self.say()
+
+    def settle(self, until, timeout=5.0):
+        """Obeys targets until until(self); fails when that takes longer than timeout."""
+        end = time.monotonic() + timeout
+        while not until(self):
+            if self.hear(max(0.0, end - time.monotonic())) is None:
+                raise AssertionError(f"timed out; newest {self.target}, flags {self.flags}, resident {self.resident}")
+            self.obey()
+
+    def close(self):
+        self.socket.close()
+
+
+def settle_all(programs, until, timeout=5.0):
+    """Lets several programs obey until until()."""
+    end = time.monotonic() + timeout
+    selector = selectors.DefaultSelector()
+    for program in programs:
+        selector.register(program.socket, selectors.EVENT_READ, program)
+    while not until():
+        left = end - time.monotonic()
+        assert left > 0, "timed out: " + ", ".join(f"{p.target} flags {p.flags}" for p in programs)
+        for key, _ in selector.select(left):
+            if key.data.hear() is not None:
+                key.data.obey()
+    selector.close()
+
+
+class Daemon:
+    """A daemon in a folder of its own."""
+
+    def __init__(self, binary, *options, folder=None, log=None):
+        self.folder = folder or tempfile.mkdtemp(prefix="gpushare-test-")
+        self.path = os.path.join(self.folder, "lockd.sock")
+        self.log = open(log or os.path.join(self.folder, "log"), "ab")
+        self.process = subprocess.Popen([binary, "--socket", self.path, *options], stderr=self.log)
+        wait_for(lambda: can_connect(self.path), 10, "the daemon's socket")
+
+    def said(self):
+        with open(self.log.name, encoding="utf-8") as log:
+            return log.read()
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        return self.process.wait(10)
+
+
+def can_connect(path):
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            probe.connect(path)
+        return True
+    except OSError:
+        return False
+
+
+def wait_for(condition, timeout, what):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"waited {timeout} s for {what}"
+        time.sleep(0.01)
