@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * client.c: owns the client thread, its wake-up and its parking. What the thread does is in converge.c.
+ *
+ * Threads: everything marked "any thread" in client.h takes only `client.lock` (rank GS_LOCK_CLIENT), never across a driver
+ * call. The thread is started once per process, by the first context, with all signals blocked.
+ */
+#include "runtime/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/converge.h"
+#include "runtime/drain.h"
+#include "runtime/driver.h"
+#include "runtime/log.h"
+#include "runtime/runtime.h"
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    _Atomic(bool) started; /* release, after wake_fd is there */
+    _Atomic(bool) woken;   /* a wake-up is under way: one write is enough */
+    int wake_fd;
+    unsigned park_requests;
+    bool parked;
+} client = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .wake_fd = -1};
+
+bool gs_client_ready(void)
+{
+    return gs_driver_load();
+}
+
+void gs_client_wake(void)
+{
+    const uint64_t one = 1;
+    const int saved = errno;
+
+    if (!atomic_load_explicit(&client.started, memory_order_acquire) ||
+        atomic_exchange_explicit(&client.woken, true, memory_order_acq_rel))
+        return;
+    if (write(client.wake_fd, &one, sizeof one) < 0)
+        atomic_store_explicit(&client.woken, false, memory_order_relaxed);
+    errno = saved;
+}
+
+static void rest_if_parked(void)
+{
+    pthread_mutex_lock(&client.lock);
+    while (client.park_requests > 0 && !gs_drain_busy()) {
+        client.parked = true;
+        pthread_cond_broadcast(&client.changed);
+        pthread_cond_wait(&client.changed, &client.lock);
+    }
+    client.parked = false;
+    pthread_mutex_unlock(&client.lock);
+}
+
+/* sleeps until the daemon or the process has something to say, at most timeout_ns */
+static void rest(int daemon_fd, uint64_t timeout_ns)
+{
+    struct pollfd polled[2] = {{client.wake_fd, POLLIN, 0}, {daemon_fd, POLLIN, 0}};
+    const struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    uint64_t count;
+
+    ppoll(polled, 2, &timeout, NULL); /* a negative descriptor is ignored */
+    if ((polled[0].revents & POLLIN) != 0) {
+        atomic_store_explicit(&client.woken, false, memory_order_release);
+        if (read(client.wake_fd, &count, sizeof count) < 0)
+            return; /* another look does no harm */
+    }
+}
+
+static void *client_main(void *unused)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* what we do never touches a captured stream */
+
+    (void)unused;
+    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    for (;;) {
+        uint64_t timeout;
+
+        rest_if_parked();
+        timeout = gs_converge();
+        if (timeout > 0)
+            rest(gs_converge_fd(), timeout);
+    }
+    return NULL;
+}
+
+static void at_exit(void)
+{
+    gs_client_exiting();
+}
+
+static void start(void)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_t thread;
+
+    pthread_mutex_lock(&client.lock);
+    if (!atomic_load_explicit(&client.started, memory_order_relaxed)) {
+        client.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        pthread_attr_init(&attributes);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        if (client.wake_fd >= 0 && pthread_create(&thread, &attributes, client_main, NULL) == 0) {
+            pthread_setname_np(thread, "gpushare");
+            atexit(at_exit);
+            atomic_store_explicit(&client.started, true, memory_order_release);
+        } else {
+            gs_converge_give_up("this process cannot start a thread");
+        }
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        pthread_attr_destroy(&attributes);
+    }
+    pthread_mutex_unlock(&client.lock);
+}
+
+void gs_client_attach(CUcontext context, CUdevice ordinal)
+{
+    struct gs_device *device = gs_device_get(ordinal);
+
+    if (device == NULL || context == NULL || gs_runtime.config.disabled)
+        return;
+    gs_context_add(context, device);
+    if (!atomic_load_explicit(&client.started, memory_order_acquire))
+        start();
+    gs_client_wake();
+}
+
+void gs_client_attach_current(struct gs_device *device)
+{
+    static _Thread_local CUcontext known;
+    CUcontext context = NULL;
+
+    if (gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL || context == known)
+        return;
+    known = context;
+    gs_client_attach(context, device->ordinal);
+}
+
+bool gs_client_wish(void)
+{
+    struct gs_device *device;
+
+    if (!gs_driver_load() || gs_runtime.config.disabled)
+        return false;
+    device = gs_device_current();
+    if (device == NULL)
+        return false;
+    gs_client_attach_current(device);
+    if (!atomic_load_explicit(&client.started, memory_order_acquire))
+        start();
+    gs_client_wake();
+    return true;
+}
+
+void gs_client_park(void)
+{
+    struct timespec until;
+
+    if (!atomic_load_explicit(&client.started, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&client.lock);
+    client.park_requests++;
+    pthread_mutex_unlock(&client.lock);
+    gs_client_wake();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 30; /* a driver that hangs in the client thread would hang the caller as well */
+    pthread_mutex_lock(&client.lock);
+    while (!client.parked)
+        if (pthread_cond_timedwait(&client.changed, &client.lock, &until) != 0)
+            break;
+    pthread_mutex_unlock(&client.lock);
+}
+
+void gs_client_unpark(void)
+{
+    if (!atomic_load_explicit(&client.started, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&client.lock);
+    if (client.park_requests > 0)
+        client.park_requests--;
+    pthread_cond_broadcast(&client.changed);
+    pthread_mutex_unlock(&client.lock);
+}
+
+void gs_client_after_fork(void)
+{
+    pthread_mutex_init(&client.lock, NULL);
+    pthread_cond_init(&client.changed, NULL);
+    if (client.wake_fd >= 0)
+        close(client.wake_fd);
+    client.wake_fd = -1;
+    client.park_requests = 0;
+    client.parked = false;
+    atomic_store(&client.started, false);
+    atomic_store(&client.woken, false);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * connect.c: finds, starts and talks to the daemon. No state. Nothing here blocks for longer than about a second.
+ *
+ * The daemon is started by a child with no exit signal (clone, exit signal 0): the program's own wait() never sees it.
+ */
+#include "runtime/connect.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/paths.h"
+#include "runtime/log.h"
+#include "runtime/runtime.h"
+
+static void header(struct gs_wire_header *out, uint16_t type, uint32_t length)
+{
+    *out = (struct gs_wire_header){
+        .magic = GS_WIRE_MAGIC, .version = GS_WIRE_VERSION, .type = type, .length = length};
+}
+
+static int open_socket(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -errno;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        const int error = errno;
+
+        close(fd);
+        return -error;
+    }
+    return fd;
+}
+
+/* where gpushare-lockd may be: named, beside this library (installed or build tree), or where it was configured to go */
+static bool find_daemon(char *path, size_t size)
+{
+    static const char *const beside[] = {"", "../bin/", "../../bin/", "../lockd/", "../../../bin/"};
+    const char *named = secure_getenv("GPUSHARE_LOCKD");
+    Dl_info info;
+    const char *slash;
+
+    if (named != NULL && *named != '\0')
+        return snprintf(path, size, "%s", named) < (int)size && access(path, X_OK) == 0;
+    if (dladdr(__extension__(void *) find_daemon, &info) != 0 && (slash = strrchr(info.dli_fname, '/')) != NULL)
+        for (unsigned i = 0; i < sizeof beside / sizeof beside[0]; i++)
+            if (snprintf(path, size, "%.*s/%sgpushare-lockd", (int)(slash - info.dli_fname), info.dli_fname,
+                         beside[i]) < (int)size &&
+                access(path, X_OK) == 0)
+                return true;
+    return snprintf(path, size, "%s", GS_LOCKD_PATH) < (int)size && access(path, X_OK) == 0;
+}
+
+struct start {
+    char *const *argv;
+};
+
+static int child(void *argument)
+{
+    const struct start *start = argument;
+    sigset_t none;
+
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execv(start->argv[0], start->argv);
+    _exit(127);
+}
+
+static int start_daemon(const char *socket_path)
+{
+    char program[512], path[128];
+    char *argv[] = {program, (char[]){"--detach"}, (char[]){"--idle-exit"}, (char[]){"10"}, (char[]){"--socket"}, path,
+                    NULL};
+    const struct start start = {argv};
+    const size_t stack_bytes = 64 << 10;
+    int status = 0;
+    char *stack;
+    pid_t pid;
+
+    if (!find_daemon(program, sizeof program))
+        return -ENOENT;
+    snprintf(path, sizeof path, "%s", socket_path);
+    stack = malloc(stack_bytes);
+    if (stack == NULL)
+        return -ENOMEM;
+    pid = clone(child, (void *)((uintptr_t)(stack + stack_bytes) & ~(uintptr_t)15), CLONE_VM | CLONE_VFORK,
+                (void *)(uintptr_t)&start);
+    if (pid > 0)
+        while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
+            continue;
+    free(stack);
+    gs_log("started %s: %s", program, pid < 0 ? strerror(errno) : status == 0 ? "ok" : "failed");
+    return pid < 0 ? -errno : status == 0 ? 0 : -ECHILD;
+}
+
+static int hello(int fd)
+{
+    struct gs_wire_hello message = {.pid = (int32_t)getpid()};
+
+    header(&message.header, GS_WIRE_HELLO, sizeof message);
+    snprintf(message.name, sizeof message.name, "%s", program_invocation_short_name);
+    snprintf(message.version, sizeof message.version, "%s", GS_VERSION);
+    return gs_connect_send(fd, &message, sizeof message);
+}
+
+int gs_connect(bool start)
+{
+    const struct timespec pause = {0, 10000000};
+    char path[128];
+    int fd, error = gs_socket_path(path, sizeof path);
+
+    if (error == 0)
+        error = gs_socket_folder(path);
+    if (error != 0)
+        return error;
+    fd = open_socket(path);
+    if (fd < 0 && start) {
+        error = start_daemon(path);
+        for (int i = 0; i < 100 && fd < 0 && error == 0; i++) {
+            nanosleep(&pause, NULL);
+            fd = open_socket(path);
+        }
+    }
+    if (fd < 0) {
+        gs_log("no daemon at %s: %s", path, strerror(error != 0 ? -error : -fd));
+        return fd;
+    }
+    error = hello(fd);
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    return fd;
+}
+
+int gs_connect_send(int fd, const void *message, uint32_t length)
+{
+    const ssize_t sent = send(fd, message, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (sent == (ssize_t)length)
+        return 0;
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR))
+        return -EAGAIN;
+    return sent < 0 ? -errno : -EPIPE;
+}
+
+int gs_connect_receive(int fd, struct gs_wire_target *target)
+{
+    const ssize_t got = recv(fd, target, sizeof *target, MSG_DONTWAIT | MSG_TRUNC);
+
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    if (got == 0)
+        return -ECONNRESET;
+    if (got != (ssize_t)sizeof *target || target->header.magic != GS_WIRE_MAGIC ||
+        target->header.version != GS_WIRE_VERSION || target->header.type != GS_WIRE_TARGET ||
+        target->header.length != sizeof *target)
+        return -EPROTO;
+    return 1;
+}
+
+void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text)
+{
+    memset(note, 0, sizeof *note);
+    header(&note->header, GS_WIRE_NOTE, sizeof *note);
+    note->pid = (int32_t)getpid();
+    note->kind = kind;
+    snprintf(note->name, sizeof note->name, "%s", program_invocation_short_name);
+    snprintf(note->text, sizeof note->text, "%s", text);
+}
+
+void gs_connect_last_word(uint32_t kind, const char *text)
+{
+    struct gs_wire_note note;
+    char path[128];
+    int fd;
+
+    if (gs_socket_path(path, sizeof path) != 0)
+        return;
+    fd = open_socket(path);
+    if (fd < 0)
+        return;
+    gs_connect_note(&note, kind, text);
+    gs_connect_send(fd, &note, sizeof note);
+    close(fd);
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * converge.c: the client's side of the protocol (lockd/wire.h): from the newest targets to what the gate and the memory do.
+ *
+ * State: one object, client thread only, but for the atomics at its head. Invariants: memory moves out only while `stopped`
+ * (gate closed, nobody inside, everything submitted has finished, no capture); the gate opens only when every device may run
+ * and nothing is missing; resident never grows beyond the budget.
+ */
+#include "runtime/converge.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/capture.h"
+#include "runtime/client.h"
+#include "runtime/connect.h"
+#include "runtime/device.h"
+#include "runtime/drain.h"
+#include "runtime/driver.h"
+#include "runtime/gate.h"
+#include "runtime/log.h"
+#include "runtime/memory.h"
+#include "runtime/report.h"
+#include "runtime/runtime.h"
+#include "runtime/swap.h"
+
+#define MS 1000000ull
+
+static struct {
+    _Atomic(bool) alone;           /* no daemon: ungated */
+    _Atomic(bool) exiting;
+    _Atomic(uint64_t) short_asked; /* bytes; from gs_client_short() */
+    _Atomic(bool) partial_pending;
+    char partial_text[160]; /* written once, before partial_pending */
+
+    int fd;               /* -1: not connected */
+    uint64_t lost_at;     /* ns: since when there is no daemon; 0: there is one, or none was needed yet */
+    uint64_t next_try;    /* ns */
+    bool stopped;         /* see above; true at the start: nothing has run */
+    bool started_to_stop; /* the gate has been closed, the drain goes on */
+    bool stuck;
+    uint64_t stop_since; /* ns */
+    uint64_t activity, active_at;
+    bool idle;
+} self = {.fd = -1, .stopped = true};
+
+int gs_converge_fd(void)
+{
+    return self.fd;
+}
+
+static uint32_t flags_of(const struct gs_device *device)
+{
+    return atomic_load_explicit(&device->target_flags, memory_order_relaxed);
+}
+
+/* --- the connection -------------------------------------------------------------------------------------------------- */
+
+void gs_converge_give_up(const char *why)
+{
+    static bool said;
+
+    gs_say_once(&said, "running without sharing: %s (see gpusharectl doctor, or docs/guide.md)", why);
+    atomic_store_explicit(&self.alone, true, memory_order_release);
+}
+
+bool gs_client_is_alone(void)
+{
+    return atomic_load_explicit(&self.alone, memory_order_acquire);
+}
+
+static void apply(const struct gs_wire_target *target)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
+            continue;
+        atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
+        atomic_store_explicit(&device->capacity, target->capacity, memory_order_relaxed);
+        atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
+        atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
+        atomic_store_explicit(&device->target_seq, target->seq, memory_order_release);
+        gs_log("target %u: %s%s budget %llu MiB", target->seq, (target->flags & GS_TARGET_RUN) != 0 ? "run" : "wait",
+               (target->flags & GS_TARGET_WAITERS) != 0 ? " (others wait)" : "",
+               (unsigned long long)(target->budget >> 20));
+    }
+}
+
+static void lost(uint64_t now)
+{
+    struct gs_device *device;
+
+    gs_log("the daemon is gone");
+    close(self.fd);
+    self.fd = -1;
+    self.lost_at = now;
+    self.next_try = now;
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        gs_report_forget(device); /* the next daemon gets everything anew */
+}
+
+static void receive(uint64_t now)
+{
+    struct gs_wire_target target;
+    int got = 0;
+
+    while (self.fd >= 0 && (got = gs_connect_receive(self.fd, &target)) > 0)
+        apply(&target);
+    if (got < 0)
+        lost(now);
+}
+
+/* With no daemon, what we hold is kept; after a while the gate opens without one. */
+static void reconnect(uint64_t now)
+{
+    struct gs_device *device;
+    int fd;
+
+    if (self.fd >= 0 || now < self.next_try)
+        return;
+    if (self.lost_at == 0)
+        self.lost_at = now;
+    fd = gs_connect(!gs_client_is_alone());
+    if (fd >= 0) {
+        self.fd = fd;
+        self.lost_at = 0;
+        for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+            atomic_store_explicit(&device->target_seq, 0, memory_order_relaxed);
+        atomic_store_explicit(&self.alone, false, memory_order_release);
+        return;
+    }
+    self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
+    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || fd == -ENOENT || fd == -EPERM || fd == -EACCES)) {
+        char why[160];
+
+        snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)", strerror(-fd));
+        gs_converge_give_up(why);
+    }
+}
+
+/* without a daemon: everything is allowed */
+static void allow_everything(void)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        atomic_store_explicit(&device->target_flags, GS_TARGET_RUN, memory_order_relaxed);
+        atomic_store_explicit(&device->budget, UINT64_MAX / 2, memory_order_relaxed);
+        atomic_store_explicit(&device->capacity, device->total, memory_order_relaxed);
+    }
+}
+
+/* --- stopping -------------------------------------------------------------------------------------------------------- */
+
+static bool all_may_run(void)
+{
+    struct gs_device *device;
+    bool may = true;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        may &= (flags_of(device) & GS_TARGET_RUN) != 0;
+    return may;
+}
+
+static bool somebody_waits(void)
+{
+    struct gs_device *device;
+    bool waits = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        waits |= (flags_of(device) & GS_TARGET_WAITERS) != 0;
+    return waits;
+}
+
+static void open_gate(void)
+{
+    gs_gate_open(somebody_waits());
+}
+
+static void reopen_if_complete(void)
+{
+    self.started_to_stop = false;
+    gs_memory_if_complete(open_gate);
+}
+
+/* One attempt to come to a stop. Returns ns until the next one, 0 when stopped. */
+static uint64_t stop(uint64_t now)
+{
+    if (self.stop_since == 0)
+        self.stop_since = now;
+    if (!self.started_to_stop) {
+        if (gs_capture_active())
+            return MS;
+        if (!gs_gate_close(100 * MS)) {
+            self.stuck = now - self.stop_since > GS_DRAIN_LIMIT_NS;
+            return 10 * MS;
+        }
+        if (gs_capture_active()) { /* began just before the gate closed */
+            reopen_if_complete();
+            return MS;
+        }
+        self.started_to_stop = true;
+    }
+    if (!gs_drain(20 * MS)) {
+        if (now - self.stop_since > GS_DRAIN_LIMIT_NS) {
+            gs_log("submitted work does not finish: running on");
+            self.stuck = true;
+            self.stop_since = now;
+            reopen_if_complete();
+            return 2000 * MS;
+        }
+        return 1; /* look at the daemon's messages, then wait on */
+    }
+    self.stopped = true;
+    self.started_to_stop = self.stuck = false;
+    self.stop_since = 0;
+    return 0;
+}
+
+/* --- moving ---------------------------------------------------------------------------------------------------------- */
+
+static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
+{
+    device->short_bytes = lacking;
+    device->retry_at = now + 20 * MS;
+    if (device->short_since == 0)
+        device->short_since = now;
+    if (now - device->short_since > GS_SHORT_LIMIT_NS)
+        gs_gate_refuse(true);
+}
+
+static bool move_out(struct gs_device *device, uint64_t budget, uint64_t now)
+{
+    if (atomic_load_explicit(&self.exiting, memory_order_relaxed))
+        return false; /* all of it is about to be freed */
+    if (device->move_started == 0)
+        device->move_started = now;
+    if (gs_swap_out(device, budget) == GS_SWAP_SHORT) {
+        device->retry_at = now + 20 * MS;
+        return false;
+    }
+    device->was_out = true;
+    return true;
+}
+
+static bool move_in(struct gs_device *device, uint64_t budget, uint64_t now)
+{
+    uint64_t lacking;
+
+    if (device->move_started == 0)
+        device->move_started = now;
+    switch (gs_swap_in(device, budget, &lacking)) {
+    case GS_SWAP_MOVED:
+        device->short_since = 0;
+        return true;
+    case GS_SWAP_SHORT:
+        note_short(device, lacking, now);
+        return false;
+    default:
+        return false;
+    }
+}
+
+/* One step on every device. True: there may be more to do at once. */
+static bool move(uint64_t now)
+{
+    struct gs_device *device;
+    bool more = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
+
+        if (now < device->retry_at)
+            continue;
+        if (self.stopped && device->resident > budget)
+            more |= move_out(device, budget, now);
+        else if ((flags_of(device) & GS_TARGET_RUN) != 0 && device->missing != 0 && device->resident < budget)
+            more |= move_in(device, budget, now);
+    }
+    return more;
+}
+
+/* the gate is open: what was moving has arrived */
+static void arrived(uint64_t now)
+{
+    struct gs_device *device;
+    bool switched = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        if (device->was_out && device->move_started != 0) {
+            device->switch_ns = now - device->move_started;
+            switched = true;
+        }
+        device->move_started = 0;
+        device->was_out = false;
+        device->short_bytes = 0;
+    }
+    if (switched)
+        atomic_fetch_add_explicit(&gs_runtime.switches, 1, memory_order_relaxed);
+}
+
+/* --- idleness -------------------------------------------------------------------------------------------------------- */
+
+/* While others wait: idle after idle_ns without a gated call or a waiting sync. Returns ns until the next look. */
+static uint64_t watch_idleness(uint64_t now)
+{
+    struct gs_device *device = gs_device_at(0);
+    const uint64_t idle_ns = device != NULL ? atomic_load_explicit(&device->idle_ns, memory_order_relaxed) : 0;
+    bool busy;
+    const uint64_t activity = gs_gate_activity(&busy);
+
+    if (!somebody_waits() || self.stopped || idle_ns == 0) {
+        self.idle = false;
+        self.active_at = now;
+        return UINT64_MAX;
+    }
+    if (activity != self.activity || busy || gs_gate_waiting() != 0 || gs_capture_active()) {
+        self.activity = activity;
+        self.active_at = now;
+    }
+    self.idle = now - self.active_at >= idle_ns;
+    return idle_ns / 4 + 1;
+}
+
+/* --- a round --------------------------------------------------------------------------------------------------------- */
+
+static uint64_t report_all(uint64_t now)
+{
+    struct gs_report report = {
+        .running = !self.stopped,
+        .want = gs_gate_waiting() != 0 || (!self.stopped && !self.idle),
+        .stuck = self.stuck,
+        .partial = atomic_load_explicit(&gs_runtime.partial, memory_order_relaxed),
+    };
+    const uint64_t asked = atomic_exchange_explicit(&self.short_asked, 0, memory_order_relaxed);
+    struct gs_device *device;
+    uint64_t due = UINT64_MAX;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL && self.fd >= 0; i++) {
+        uint64_t after;
+        int error;
+
+        if (asked != 0 && device->short_bytes == 0)
+            device->short_bytes = asked;
+        error = gs_report_send(self.fd, device, &report, now, &after);
+        if (error < 0 && error != -EAGAIN)
+            lost(now);
+        if (after < due)
+            due = after;
+    }
+    if (self.fd >= 0 && atomic_exchange_explicit(&self.partial_pending, false, memory_order_acq_rel)) {
+        struct gs_wire_note note;
+
+        gs_connect_note(&note, GS_NOTE_OTHER, self.partial_text);
+        gs_connect_send(self.fd, &note, sizeof note);
+    }
+    return due;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t gs_converge(void)
+{
+    uint64_t now = gs_now(), due = 1000 * MS;
+    bool more = false;
+
+    reconnect(now);
+    receive(now);
+    if (gs_client_is_alone())
+        allow_everything();
+    if (self.fd < 0)
+        due = 20 * MS;
+    if (!all_may_run() && !self.stopped)
+        due = smaller(due, stop(now));
+    else if (all_may_run() && self.started_to_stop)
+        reopen_if_complete();
+    if (gs_memory_dispose_dead(self.stopped))
+        due = smaller(due, MS);
+    if (all_may_run() || self.stopped)
+        more = move(now);
+    now = gs_now();
+    if (all_may_run() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
+        self.stopped = false;
+        self.stop_since = 0;
+        arrived(now);
+    } else if (self.stopped && !more) {
+        struct gs_device *device;
+
+        for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+            due = smaller(due, device->retry_at > now ? device->retry_at - now : UINT64_MAX);
+    }
+    due = smaller(due, watch_idleness(now));
+    due = smaller(due, report_all(now));
+    return more ? 0 : due;
+}
+
+/* --- what other threads say ------------------------------------------------------------------------------------------ */
+
+bool gs_client_short(uint64_t bytes)
+{
+    if (gs_client_is_alone() || gs_device_at(0) == NULL)
+        return false;
+    atomic_store_explicit(&self.short_asked, bytes, memory_order_relaxed);
+    gs_client_wake();
+    return true;
+}
+
+void gs_client_await_target(struct gs_device *device)
+{
+    const uint64_t until = gs_now() + 1000 * MS;
+    const struct timespec pause = {0, 200000};
+
+    while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 && !gs_client_is_alone() &&
+           gs_now() < until)
+        nanosleep(&pause, NULL);
+}
+
+void gs_client_note_partial(const char *text)
+{
+    static _Atomic(bool) taken;
+
+    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
+    if (atomic_exchange_explicit(&taken, true, memory_order_relaxed))
+        return;
+    snprintf(self.partial_text, sizeof self.partial_text, "%s", text);
+    atomic_store_explicit(&self.partial_pending, true, memory_order_release);
+    gs_client_wake();
+}
+
+void gs_client_exiting(void)
+{
+    atomic_store_explicit(&self.exiting, true, memory_order_relaxed);
+}
+
+void gs_converge_after_fork(void)
+{
+    if (self.fd >= 0)
+        close(self.fd);
+    memset(&self, 0, sizeof self);
+    self.fd = -1;
+    self.stopped = true;
+}

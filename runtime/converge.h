@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * converge.h: works towards the daemon's newest targets and reports the state reached. Client thread only, unless marked.
+ */
+#ifndef GS_RUNTIME_CONVERGE_H
+#define GS_RUNTIME_CONVERGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One round: reads targets, stops or moves a step or opens the gate, reports. Returns after how many ns the next round is due
+ * at the latest; 0: at once. */
+uint64_t gs_converge(void);
+
+/* The daemon's descriptor, or -1. */
+int gs_converge_fd(void);
+
+/* Any thread: run without a daemon from now on, saying why once. */
+void gs_converge_give_up(const char *why);
+
+void gs_converge_after_fork(void);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device.c: owns the devices and contexts of this process.
+ *
+ * Invariants: a device slot is complete before it is counted and never changes its identity. Context slots are claimed and
+ * freed under the lock; the client thread reads them while it is not parked. The lock (rank GS_LOCK_CLIENT) is never held
+ * across a driver call.
+ */
+#include "runtime/device.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime/driver.h"
+#include "runtime/log.h"
+#include "runtime/runtime.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_device devices[GS_MAX_DEVICES];
+static _Atomic(unsigned) device_count; /* release: pairs with the acquire of readers */
+static struct gs_context contexts[GS_MAX_CONTEXTS];
+
+struct gs_device *gs_device_at(unsigned i)
+{
+    return i < atomic_load_explicit(&device_count, memory_order_acquire) ? &devices[i] : NULL;
+}
+
+static struct gs_device *find(CUdevice ordinal)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        if (device->ordinal == ordinal)
+            return device;
+    return NULL;
+}
+
+static bool describe(CUdevice ordinal, struct gs_device *device)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+    size_t total = 0, granule = 0;
+    CUuuid uuid;
+    int vmm = 0;
+
+    memset(device, 0, sizeof *device);
+    device->ordinal = ordinal;
+    if (gs_driver.cuDeviceGetUuid_v2(&uuid, ordinal) != CUDA_SUCCESS &&
+        gs_driver.cuDeviceGetUuid(&uuid, ordinal) != CUDA_SUCCESS)
+        return false;
+    memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
+    if (gs_driver.cuDeviceTotalMem_v2(&total, ordinal) != CUDA_SUCCESS)
+        return false;
+    if (gs_driver.cuDeviceGetName(device->name, (int)sizeof device->name, ordinal) != CUDA_SUCCESS)
+        device->name[0] = '\0';
+    gs_driver.cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
+    if (vmm != 0 && gs_driver.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
+                        CUDA_SUCCESS)
+        vmm = 0;
+    device->movable = vmm != 0 && !gs_runtime.config.native_memory;
+    device->granule = granule != 0 ? granule : 2u << 20;
+    device->physical = total;
+    device->total = total;
+    if (gs_runtime.config.device_limit != 0 && gs_runtime.config.device_limit < total)
+        device->total = gs_runtime.config.device_limit;
+    atomic_init(&device->capacity, device->total);
+    return true;
+}
+
+struct gs_device *gs_device_get(CUdevice ordinal)
+{
+    struct gs_device *device = find(ordinal), described;
+    unsigned count;
+
+    if (device != NULL)
+        return device;
+    if (!describe(ordinal, &described)) /* outside the lock: two threads may both ask, one entry stays */
+        return NULL;
+    pthread_mutex_lock(&lock);
+    device = find(ordinal);
+    count = atomic_load_explicit(&device_count, memory_order_relaxed);
+    if (device == NULL && count < GS_MAX_DEVICES) {
+        device = &devices[count];
+        memcpy(device, &described, sizeof described);
+        atomic_store_explicit(&device_count, count + 1, memory_order_release);
+        gs_log("device %d (%s): %llu bytes%s", ordinal, device->name, (unsigned long long)device->total,
+               device->movable ? "" : ", its memory is not moved");
+    }
+    pthread_mutex_unlock(&lock);
+    return device;
+}
+
+struct gs_device *gs_device_current(void)
+{
+    CUdevice ordinal;
+
+    return gs_driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS ? gs_device_get(ordinal) : NULL;
+}
+
+void gs_context_add(CUcontext handle, struct gs_device *device)
+{
+    struct gs_context *slot = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++) {
+        if (contexts[i].handle == handle) {
+            pthread_mutex_unlock(&lock);
+            return;
+        }
+        if (contexts[i].handle == NULL && slot == NULL)
+            slot = &contexts[i];
+    }
+    if (slot != NULL) {
+        slot->device = device;
+        slot->stream = NULL;
+        __atomic_store_n(&slot->handle, handle, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void gs_context_remove(CUcontext handle)
+{
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++)
+        if (contexts[i].handle == handle) {
+            contexts[i].stream = NULL; /* ended with its context */
+            __atomic_store_n(&contexts[i].handle, NULL, __ATOMIC_RELEASE);
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+struct gs_context *gs_context_at(unsigned i)
+{
+    return i < GS_MAX_CONTEXTS ? &contexts[i] : NULL;
+}
+
+struct gs_context *gs_context_for(const struct gs_device *device)
+{
+    for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++)
+        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) != NULL && contexts[i].device == device)
+            return &contexts[i];
+    return NULL;
+}
+
+void gs_devices_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    memset(contexts, 0, sizeof contexts);
+    memset(devices, 0, sizeof devices);
+    atomic_store(&device_count, 0);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device.h: what this process knows about each device it uses, and the contexts it has there.
+ */
+#ifndef GS_RUNTIME_DEVICE_H
+#define GS_RUNTIME_DEVICE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+#define GS_MAX_DEVICES  64
+#define GS_MAX_CONTEXTS 64 /* tracked per process; later ones are drained through the device's others */
+
+struct gs_range;
+
+struct gs_device {
+    CUdevice ordinal;
+    uint8_t uuid[16];
+    char name[64];
+    uint64_t physical; /* bytes, as the driver says */
+    uint64_t total;    /* bytes, as the program sees it: the limit, if that is lower */
+    uint64_t granule;  /* bytes: VMM granularity, also of everything accounted here */
+    bool movable;      /* cuMemAlloc is backed by VMM memory that we can move */
+
+    /* The newest target, written by the client thread, read by any (relaxed: a stale value costs a round, nothing else) */
+    _Atomic(uint32_t) target_seq, target_flags;
+    _Atomic(uint64_t) budget, capacity, idle_ns;
+
+    /* Accounts, bytes; under the memory lock (memory.c) */
+    uint64_t demand;   /* live ranges */
+    uint64_t missing;  /* of these, not on the device */
+    uint64_t resident; /* on the device, ranges that wait for their disposal included */
+    struct gs_range *ranges;
+
+    /* Client thread only */
+    uint64_t short_bytes;    /* to be reported */
+    uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
+    uint64_t short_since;    /* ns; 0: the driver has had memory */
+    uint64_t move_started;   /* ns; 0: not moving */
+    uint64_t switch_ns;
+    bool was_out;
+};
+
+struct gs_context {
+    CUcontext handle; /* NULL: free slot */
+    struct gs_device *device;
+    CUstream stream; /* ours, for moving memory; made by the client thread when needed */
+};
+
+/* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the caller passes the call through).
+ * Any thread. Entries never move or go. */
+struct gs_device *gs_device_get(CUdevice ordinal);
+
+/* The device of the calling thread's current context; NULL: none. */
+struct gs_device *gs_device_current(void);
+
+/* Iterates over the devices in use: i from 0 until NULL. */
+struct gs_device *gs_device_at(unsigned i);
+
+/* Notes a context (again: no effect). Any thread. */
+void gs_context_add(CUcontext handle, struct gs_device *device);
+
+/* Forgets it. The caller has parked the client thread (gs_client_park). */
+void gs_context_remove(CUcontext handle);
+
+/* Iterates over the contexts; NULL behind the last slot; slots with a NULL handle are free. For the client thread, and for
+ * others only for reading handles. */
+struct gs_context *gs_context_at(unsigned i);
+
+/* A context in which memory of this device can be copied; NULL: none is left. Client thread. */
+struct gs_context *gs_context_for(const struct gs_device *device);
+
+void gs_devices_after_fork(void);
+
+#endif

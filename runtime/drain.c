@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * drain.c: a thread of its own calls cuCtxSynchronize, which nothing can interrupt; the client thread waits for it with a
+ * bound and goes on talking to the daemon.
+ *
+ * State: one drain at a time, under its own lock, which is not held across driver calls.
+ */
+#include "runtime/drain.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include "runtime/device.h"
+#include "runtime/driver.h"
+#include "runtime/log.h"
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool started, busy, finished;
+    pthread_t thread;
+} drain = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void synchronize_all(void)
+{
+    struct gs_context *context;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
+        const CUcontext handle = __atomic_load_n(&context->handle, __ATOMIC_ACQUIRE);
+        CUcontext popped;
+        CUresult result;
+
+        if (handle == NULL || gs_driver.cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
+            continue;
+        result = gs_driver.cuCtxSynchronize();
+        gs_driver.cuCtxPopCurrent_v2(&popped);
+        if (result != CUDA_SUCCESS) /* the context is broken: nothing runs in it any more, and the program will be told */
+            gs_log("draining context %p: CUresult %d", (void *)handle, result);
+    }
+}
+
+static void *drain_main(void *unused)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    (void)unused;
+    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    for (;;) {
+        pthread_mutex_lock(&drain.lock);
+        while (!drain.busy)
+            pthread_cond_wait(&drain.changed, &drain.lock);
+        pthread_mutex_unlock(&drain.lock);
+        synchronize_all();
+        pthread_mutex_lock(&drain.lock);
+        drain.busy = false;
+        drain.finished = true;
+        pthread_cond_broadcast(&drain.changed);
+        pthread_mutex_unlock(&drain.lock);
+    }
+    return NULL;
+}
+
+static bool start(void)
+{
+    if (!drain.started)
+        drain.started = pthread_create(&drain.thread, NULL, drain_main, NULL) == 0; /* inherits our signal mask: all */
+    return drain.started;
+}
+
+bool gs_drain(uint64_t timeout_ns)
+{
+    struct timespec until;
+    bool finished;
+
+    if (!start()) {
+        synchronize_all(); /* no thread to be had: without a bound rather than not at all */
+        return true;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    timeout_ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(timeout_ns / 1000000000u);
+    until.tv_nsec = (long)(timeout_ns % 1000000000u);
+    pthread_mutex_lock(&drain.lock);
+    if (!drain.busy) {
+        drain.busy = true;
+        drain.finished = false;
+        pthread_cond_broadcast(&drain.changed);
+    }
+    while (!drain.finished)
+        if (pthread_cond_timedwait(&drain.changed, &drain.lock, &until) != 0)
+            break;
+    finished = drain.finished;
+    pthread_mutex_unlock(&drain.lock);
+    return finished;
+}
+
+bool gs_drain_busy(void)
+{
+    bool busy;
+
+    pthread_mutex_lock(&drain.lock);
+    busy = drain.busy;
+    pthread_mutex_unlock(&drain.lock);
+    return busy;
+}
+
+void gs_drain_after_fork(void)
+{
+    pthread_mutex_init(&drain.lock, NULL);
+    pthread_cond_init(&drain.changed, NULL);
+    drain.started = drain.busy = drain.finished = false;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_context.c: notes contexts as they come and go: the client thread drains them and copies memory in them, and memory
+ * ends with the context it was allocated in.
+ *
+ * A context ends while the client thread is parked, so that it never works in one that goes. No state.
+ */
+#include "runtime/client.h"
+#include "runtime/device.h"
+#include "runtime/driver.h"
+#include "runtime/hooks.h"
+#include "runtime/memory.h"
+#include "runtime/room.h"
+
+CUresult __wrap_cuInit(unsigned int flags)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return gs_driver.cuInit(flags);
+}
+
+static CUresult created(CUcontext *context, CUdevice ordinal, CUresult result)
+{
+    if (result == CUDA_SUCCESS && context != NULL)
+        gs_client_attach(*context, ordinal);
+    return result;
+}
+
+/* creates with room made for it when the card is full */
+#define WITH_ROOM(call)                                                                     \
+    ({                                                                                      \
+        unsigned attempt = 0;                                                               \
+        CUresult room_result;                                                               \
+                                                                                            \
+        do                                                                                  \
+            room_result = (call);                                                           \
+        while (room_result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));          \
+        room_result;                                                                        \
+    })
+
+CUresult __wrap_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(pctx, dev, WITH_ROOM(gs_driver.cuDevicePrimaryCtxRetain(pctx, dev)));
+}
+
+CUresult __wrap_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(pctx, dev, WITH_ROOM(gs_driver.cuCtxCreate(pctx, flags, dev)));
+}
+
+CUresult __wrap_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(pctx, dev, WITH_ROOM(gs_driver.cuCtxCreate_v2(pctx, flags, dev)));
+}
+
+CUresult __wrap_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+                               CUdevice_v1 dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(pctx, dev, WITH_ROOM(gs_driver.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
+}
+
+CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(pctx, dev, WITH_ROOM(gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
+}
+
+CUresult __wrap_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+{
+    CUresult result;
+    CUcontext popped;
+    CUdevice ordinal;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuCtxFromGreenCtx(pContext, hCtx);
+    if (result == CUDA_SUCCESS && gs_driver.cuCtxPushCurrent_v2(*pContext) == CUDA_SUCCESS) {
+        if (gs_driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS)
+            gs_client_attach(*pContext, ordinal);
+        gs_driver.cuCtxPopCurrent_v2(&popped);
+    }
+    return result;
+}
+
+static void forget(CUcontext context)
+{
+    gs_context_remove(context);
+    gs_memory_context_ended(context);
+}
+
+/* ends a context by handle */
+#define END_CONTEXT(symbol, type, handle_of)                 \
+    CUresult __wrap_##symbol(type argument)                  \
+    {                                                        \
+        CUcontext context;                                   \
+        CUresult result;                                     \
+                                                             \
+        if (!gs_client_ready())                              \
+            return CUDA_ERROR_NOT_INITIALIZED;               \
+        context = handle_of(argument);                       \
+        gs_client_park();                                    \
+        result = gs_driver.symbol(argument);                 \
+        if (result == CUDA_SUCCESS && context != NULL)       \
+            forget(context);                                 \
+        gs_client_unpark();                                  \
+        return result;                                       \
+    }
+
+static CUcontext itself(CUcontext context)
+{
+    return context;
+}
+
+static CUcontext of_green(CUgreenCtx green)
+{
+    CUcontext context = NULL;
+
+    return gs_driver.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS ? context : NULL;
+}
+
+END_CONTEXT(cuCtxDestroy, CUcontext, itself)
+END_CONTEXT(cuCtxDestroy_v2, CUcontext, itself)
+END_CONTEXT(cuCtxDetach, CUcontext, itself)
+END_CONTEXT(cuGreenCtxDestroy, CUgreenCtx, of_green)
+
+/* Primary contexts end by device: the one whose last retain is gone, or any that is reset. Which handle that was is asked
+ * before, with a retain of our own that is given back at once. */
+static CUcontext primary(CUdevice ordinal)
+{
+    CUcontext context = NULL;
+    unsigned flags;
+    int active = 0;
+
+    if (gs_driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active == 0)
+        return NULL;
+    if (gs_driver.cuDevicePrimaryCtxRetain(&context, ordinal) != CUDA_SUCCESS)
+        return NULL;
+    gs_driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    return context;
+}
+
+static bool primary_is_gone(CUdevice ordinal)
+{
+    unsigned flags;
+    int active = 1;
+
+    return gs_driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0;
+}
+
+#define END_PRIMARY(symbol)                                                          \
+    CUresult __wrap_##symbol(CUdevice dev)                                           \
+    {                                                                                \
+        CUcontext context;                                                           \
+        CUresult result;                                                             \
+                                                                                     \
+        if (!gs_client_ready())                                                      \
+            return CUDA_ERROR_NOT_INITIALIZED;                                       \
+        gs_client_park();                                                            \
+        context = primary(dev);                                                      \
+        result = gs_driver.symbol(dev);                                              \
+        if (result == CUDA_SUCCESS && context != NULL && primary_is_gone(dev))       \
+            forget(context);                                                         \
+        gs_client_unpark();                                                          \
+        return result;                                                               \
+    }
+
+END_PRIMARY(cuDevicePrimaryCtxRelease)
+END_PRIMARY(cuDevicePrimaryCtxRelease_v2)
+END_PRIMARY(cuDevicePrimaryCtxReset)
+END_PRIMARY(cuDevicePrimaryCtxReset_v2)

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_query.c: questions about memory get the virtual truth: the card as this program may use it alone, and allocations as
+ * it made them, wherever their bytes are at the moment. No state.
+ */
+#include <string.h>
+
+#include "runtime/client.h"
+#include "runtime/device.h"
+#include "runtime/driver.h"
+#include "runtime/gate.h"
+#include "runtime/hooks.h"
+#include "runtime/memory.h"
+#include "runtime/runtime.h"
+
+CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    size_t real_free, real_total;
+    struct gs_device *device;
+    uint64_t capacity, demand;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemGetInfo_v2(&real_free, &real_total);
+    if (result != CUDA_SUCCESS || free == NULL || total == NULL)
+        return result != CUDA_SUCCESS ? result : gs_driver.cuMemGetInfo_v2(free, total);
+    device = gs_device_current();
+    *free = real_free;
+    *total = real_total;
+    if (device == NULL || !device->movable || gs_runtime.config.disabled)
+        return CUDA_SUCCESS;
+    gs_client_attach_current(device);
+    *total = device->total;
+    if (gs_client_is_alone() && device->total == device->physical)
+        return CUDA_SUCCESS; /* no daemon: nobody makes room, so what is free is what is free */
+    gs_client_await_target(device);
+    capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
+    pthread_mutex_lock(&gs_memory_lock);
+    demand = device->demand;
+    pthread_mutex_unlock(&gs_memory_lock);
+    *free = capacity > demand ? capacity - demand : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult __wrap_cuDeviceTotalMem_v2(size_t *bytes, CUdevice_v1 dev)
+{
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuDeviceTotalMem_v2(bytes, dev);
+    if (result == CUDA_SUCCESS && gs_runtime.config.device_limit != 0 && *bytes > gs_runtime.config.device_limit)
+        *bytes = gs_runtime.config.device_limit;
+    return result;
+}
+
+CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    struct gs_allocation allocation;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (!gs_memory_find(dptr, &allocation))
+        return gs_driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    if (pbase != NULL)
+        *pbase = allocation.base;
+    if (psize != NULL)
+        *psize = allocation.bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult put(void *data, const void *value, size_t bytes)
+{
+    memcpy(data, value, bytes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult put_flag(void *data, bool value)
+{
+    const unsigned char byte = value;
+
+    return put(data, &byte, 1);
+}
+
+/* What differs between the program's allocation and the VMM mapping behind it: answered from our books. *answered is false
+ * for the rest. Types: CUDA driver API manual, cuPointerGetAttribute. */
+static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
+                              const struct gs_allocation *allocation, bool *answered)
+{
+    const unsigned device_memory = CU_MEMORYTYPE_DEVICE;
+    const unsigned long long id = allocation->id;
+    const int ordinal = allocation->device->ordinal;
+    const size_t bytes = allocation->bytes;
+
+    *answered = true;
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        return put(data, &allocation->context, sizeof allocation->context);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        return put(data, &device_memory, sizeof device_memory);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        return put(data, &address, sizeof address);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        return put(data, &id, sizeof id);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        return put(data, &ordinal, sizeof ordinal);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        return put(data, &allocation->base, sizeof allocation->base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return put(data, &bytes, sizeof bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        return put_flag(data, true);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        return put_flag(data, false);
+    default:
+        *answered = false;
+        return CUDA_SUCCESS;
+    }
+}
+
+static CUresult attribute_of_ours(void *data, CUpointer_attribute attribute, CUdeviceptr address,
+                                  const struct gs_allocation *allocation)
+{
+    CUresult result;
+    bool answered;
+    unsigned pass;
+
+    if (data == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = own_attribute(data, attribute, address, allocation, &answered);
+    if (answered)
+        return result;
+    pass = gs_gate_enter(); /* the driver knows only what is mapped */
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_driver.cuPointerGetAttribute(data, attribute, address);
+    gs_gate_leave(pass);
+    return result;
+}
+
+CUresult __wrap_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct gs_allocation allocation;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (!gs_memory_find(ptr, &allocation))
+        return gs_driver.cuPointerGetAttribute(data, attribute, ptr);
+    return attribute_of_ours(data, attribute, ptr, &allocation);
+}
+
+/* "no error if an attribute is not supported for the pointer: it is then set to NULL" (manual) */
+CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
+                                       CUdeviceptr ptr)
+{
+    struct gs_allocation allocation;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (attributes == NULL || data == NULL || !gs_memory_find(ptr, &allocation))
+        return gs_driver.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+    for (unsigned i = 0; i < numAttributes; i++) {
+        bool answered;
+
+        if (data[i] == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        own_attribute(data[i], attributes[i], ptr, &allocation, &answered);
+        if (!answered) {
+            const unsigned pass = gs_gate_enter();
+
+            if (pass == GS_PASS_REFUSED)
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            gs_driver.cuPointerGetAttributes(1, &attributes[i], &data[i], ptr);
+            gs_gate_leave(pass);
+        }
+    }
+    return CUDA_SUCCESS;
+}

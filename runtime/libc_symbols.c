@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libc_symbols.c: finds libc's own dlsym and dlvsym by reading the hash table of the object that defines them.
+ *
+ * We export dlsym ourselves and are first in the search order, so asking the loader would give us back to ourselves.
+ * glibc 2.34 and later define it in libc.so.6, earlier ones in libdl.so.2. Format: gABI, "Hash Table"; DT_GNU_HASH as in
+ * glibc elf/dl-lookup.c. Runs once, before the program's own code; afterwards everything here is constant.
+ */
+#include "runtime/libc_symbols.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+gs_dlsym_fn *gs_libc_dlsym;
+gs_dlvsym_fn *gs_libc_dlvsym;
+
+struct dynamic_tables {
+    const ElfW(Sym) *symbols;
+    const char *strings;
+    const uint32_t *gnu_hash;
+};
+
+static uint32_t gnu_hash(const char *name)
+{
+    uint32_t hash = 5381;
+
+    for (; *name != '\0'; name++)
+        hash = hash * 33 + (unsigned char)*name;
+    return hash;
+}
+
+static const void *rebase(const struct dl_phdr_info *info, ElfW(Addr) address)
+{
+    /* glibc relocates the pointers of most objects' dynamic sections in place, not those of the vDSO */
+    return (const void *)(address >= info->dlpi_addr ? address : info->dlpi_addr + address);
+}
+
+static int read_dynamic(const struct dl_phdr_info *info, struct dynamic_tables *tables)
+{
+    const ElfW(Dyn) *entry = NULL;
+
+    memset(tables, 0, sizeof *tables);
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    for (; entry != NULL && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB)
+            tables->symbols = rebase(info, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_STRTAB)
+            tables->strings = rebase(info, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_GNU_HASH)
+            tables->gnu_hash = rebase(info, entry->d_un.d_ptr);
+    }
+    return tables->symbols != NULL && tables->strings != NULL && tables->gnu_hash != NULL;
+}
+
+static const ElfW(Sym) *find(const struct dynamic_tables *tables, const char *name)
+{
+    const uint32_t bucket_count = tables->gnu_hash[0], first = tables->gnu_hash[1];
+    const size_t bloom_words = tables->gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t *buckets = tables->gnu_hash + 4 + bloom_words, *chain = buckets + bucket_count;
+    const uint32_t hash = gnu_hash(name);
+    uint32_t index;
+
+    if (bucket_count == 0)
+        return NULL;
+    for (index = buckets[hash % bucket_count]; index >= first && index != 0; index++) {
+        const ElfW(Sym) *symbol = &tables->symbols[index];
+
+        if ((chain[index - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
+            strcmp(tables->strings + symbol->st_name, name) == 0)
+            return symbol;
+        if ((chain[index - first] & 1) != 0)
+            break;
+    }
+    return NULL;
+}
+
+static int visit(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    const char *slash = strrchr(info->dlpi_name, '/');
+    const char *base = slash != NULL ? slash + 1 : info->dlpi_name;
+    struct dynamic_tables tables;
+    const ElfW(Sym) *symbol;
+
+    (void)size;
+    (void)unused;
+    if (strncmp(base, "libc.so", 7) != 0 && strncmp(base, "libdl.so", 8) != 0)
+        return 0;
+    if (!read_dynamic(info, &tables))
+        return 0;
+    symbol = find(&tables, "dlsym");
+    if (symbol != NULL)
+        gs_libc_dlsym = (gs_dlsym_fn *)(info->dlpi_addr + symbol->st_value);
+    symbol = find(&tables, "dlvsym");
+    if (symbol != NULL)
+        gs_libc_dlvsym = (gs_dlvsym_fn *)(info->dlpi_addr + symbol->st_value);
+    return gs_libc_dlsym != NULL && gs_libc_dlvsym != NULL;
+}
+
+static void *nothing(void *handle, const char *name)
+{
+    (void)handle;
+    (void)name;
+    return NULL;
+}
+
+static void *nothing_versioned(void *handle, const char *name, const char *version)
+{
+    (void)handle;
+    (void)name;
+    (void)version;
+    return NULL;
+}
+
+void gs_libc_symbols_init(void)
+{
+    if (gs_libc_dlsym != NULL && gs_libc_dlvsym != NULL)
+        return;
+    dl_iterate_phdr(visit, NULL);
+    if (gs_libc_dlsym == NULL) /* not glibc: every look-up fails, nothing crashes */
+        gs_libc_dlsym = nothing;
+    if (gs_libc_dlvsym == NULL)
+        gs_libc_dlvsym = nothing_versioned;
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory.c: owns the ranges: address space handed out to the program, and the accounts of what is where.
+ *
+ * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges; missing = bytes of their chunks that are not
+ * RESIDENT; resident = bytes of RESIDENT chunks of all ranges plus claims of allocations under way; the tree holds exactly
+ * the live ranges; whoever makes missing grow from an application thread shuts the gate under the same lock.
+ * Chunks are touched by: the allocating thread before the range is in the tree; the client thread; the disposing thread.
+ */
+#include "runtime/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "runtime/capture.h"
+#include "runtime/client.h"
+#include "runtime/driver.h"
+#include "runtime/gate.h"
+#include "runtime/host.h"
+#include "runtime/slab.h"
+#include "runtime/vmm.h"
+
+pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct gs_tree tree;
+static _Atomic(uint64_t) next_id = 1;
+
+uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
+{
+    const uint64_t from = chunk * GS_CHUNK_BYTES;
+
+    return range->reserved - from < GS_CHUNK_BYTES ? range->reserved - from : GS_CHUNK_BYTES;
+}
+
+static struct gs_range *range_new(struct gs_device *device, uint64_t bytes, CUresult *result)
+{
+    const uint64_t reserved = (bytes + device->granule - 1) / device->granule * device->granule;
+    const uint64_t chunks = (reserved + GS_CHUNK_BYTES - 1) / GS_CHUNK_BYTES;
+    struct gs_range *range = calloc(1, sizeof *range + chunks * sizeof range->chunks[0]);
+
+    *result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (range == NULL)
+        return NULL;
+    range->device = device;
+    range->reserved = reserved;
+    range->chunk_count = (uint32_t)chunks;
+    range->node.size = bytes;
+    range->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    *result = gs_driver.cuCtxGetCurrent(&range->context);
+    if (*result == CUDA_SUCCESS)
+        *result = gs_driver.cuMemAddressReserve((CUdeviceptr *)&range->node.base, reserved, device->granule, 0, 0);
+    if (*result != CUDA_SUCCESS) {
+        free(range);
+        return NULL;
+    }
+    return range;
+}
+
+/* takes bytes from what the program may ever have */
+static bool account(struct gs_device *device, uint64_t bytes)
+{
+    const uint64_t capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
+    bool fits;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    fits = bytes <= capacity && device->demand <= capacity - bytes;
+    if (fits)
+        device->demand += bytes;
+    pthread_mutex_unlock(&gs_memory_lock);
+    return fits;
+}
+
+static void unmap_chunks(struct gs_range *range)
+{
+    uint64_t unmapped = 0;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++) {
+        struct gs_chunk *chunk = &range->chunks[i];
+
+        if (chunk->state == GS_CHUNK_RESIDENT) {
+            gs_vmm_unmap(range->node.base + i * GS_CHUNK_BYTES, gs_range_chunk_bytes(range, i), chunk->handle);
+            unmapped += gs_range_chunk_bytes(range, i);
+        }
+        chunk->state = GS_CHUNK_ABSENT;
+        gs_host_put(chunk->host);
+        chunk->host = NULL;
+    }
+    pthread_mutex_lock(&gs_memory_lock);
+    range->device->resident -= unmapped;
+    pthread_mutex_unlock(&gs_memory_lock);
+}
+
+/* Maps the new range at once, if this process runs and its budget has room. Inside the gate, so that nothing moves. */
+static bool map_now(struct gs_range *range)
+{
+    struct gs_device *device = range->device;
+    uint64_t mapped = 0;
+    bool claimed;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    claimed = device->resident + range->reserved <= atomic_load_explicit(&device->budget, memory_order_relaxed);
+    if (claimed)
+        device->resident += range->reserved;
+    pthread_mutex_unlock(&gs_memory_lock);
+    if (!claimed)
+        return false;
+    for (uint32_t i = 0; i < range->chunk_count; i++) {
+        struct gs_chunk *chunk = &range->chunks[i];
+        const uint64_t bytes = gs_range_chunk_bytes(range, i);
+
+        if (gs_vmm_map(device, range->node.base + i * GS_CHUNK_BYTES, bytes, &chunk->handle) != CUDA_SUCCESS)
+            break;
+        chunk->state = GS_CHUNK_RESIDENT;
+        mapped += bytes;
+    }
+    if (mapped == range->reserved)
+        return true;
+    pthread_mutex_lock(&gs_memory_lock);
+    device->resident -= range->reserved - mapped;
+    pthread_mutex_unlock(&gs_memory_lock);
+    unmap_chunks(range);
+    return false;
+}
+
+static void link_range(struct gs_range *range)
+{
+    struct gs_device *device = range->device;
+
+    gs_tree_insert(&tree, &range->node);
+    range->next = device->ranges;
+    if (range->next != NULL)
+        range->next->link = &range->next;
+    range->link = &device->ranges;
+    device->ranges = range;
+}
+
+/* A range in the tree, in place or missing. slab_for: cut it for pieces of that size and take the first. */
+static CUresult allocate_range(struct gs_device *device, uint64_t bytes, uint64_t slab_for, CUdeviceptr *address)
+{
+    CUresult result;
+    struct gs_range *range = range_new(device, bytes, &result);
+    unsigned pass;
+    bool entered, placed;
+
+    if (range == NULL)
+        return result;
+    if (!account(device, range->reserved)) {
+        gs_driver.cuMemAddressFree(range->node.base, range->reserved);
+        free(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    entered = gs_gate_try_enter(&pass);
+    placed = entered && map_now(range);
+    pthread_mutex_lock(&gs_memory_lock);
+    if (!placed) {
+        device->missing += range->reserved;
+        gs_gate_shut();
+    }
+    *address = range->node.base;
+    if (slab_for != 0 && gs_slab_make(range, slab_for))
+        *address = gs_slab_take(device, range->context, slab_for);
+    link_range(range);
+    pthread_mutex_unlock(&gs_memory_lock);
+    if (entered)
+        gs_gate_leave(pass);
+    gs_client_wake();
+    return CUDA_SUCCESS;
+}
+
+CUresult gs_memory_allocate(struct gs_device *device, uint64_t bytes, CUdeviceptr *address)
+{
+    CUcontext context = NULL;
+    CUdeviceptr piece = 0;
+
+    if (bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (bytes > UINT64_MAX - device->granule)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (bytes > GS_SLAB_MAX_BYTES || device->granule > GS_SLAB_BYTES)
+        return allocate_range(device, bytes, 0, address);
+    gs_driver.cuCtxGetCurrent(&context);
+    pthread_mutex_lock(&gs_memory_lock);
+    piece = gs_slab_take(device, context, bytes);
+    pthread_mutex_unlock(&gs_memory_lock);
+    if (piece == 0)
+        return allocate_range(device, GS_SLAB_BYTES, bytes, address);
+    *address = piece;
+    return CUDA_SUCCESS;
+}
+
+/* All bookkeeping has let go of the range (life is DISPOSING); nothing on the GPU uses it. */
+static void dispose(struct gs_range *range)
+{
+    unmap_chunks(range);
+    gs_driver.cuMemAddressFree(range->node.base, range->reserved);
+    if (range->after != NULL)
+        gs_driver.cuEventDestroy_v2(range->after);
+    pthread_mutex_lock(&gs_memory_lock);
+    *range->link = range->next;
+    if (range->next != NULL)
+        range->next->link = range->link;
+    gs_slab_free(range->slab);
+    pthread_mutex_unlock(&gs_memory_lock);
+    free(range);
+}
+
+/* under the lock: the range leaves the tree and the accounts of what the program has */
+static void end_life(struct gs_range *range, enum gs_range_life life)
+{
+    uint64_t absent = 0;
+
+    gs_tree_remove(&tree, range->node.base);
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        if (range->chunks[i].state != GS_CHUNK_RESIDENT)
+            absent += gs_range_chunk_bytes(range, i);
+    range->device->demand -= range->reserved;
+    range->device->missing -= absent;
+    range->life = (uint8_t)life;
+}
+
+/* cuMemFree waits for the work that may use the memory */
+static CUresult synchronize(CUcontext context)
+{
+    CUcontext current = NULL;
+    CUresult result;
+
+    gs_driver.cuCtxGetCurrent(&current);
+    if (current == context || context == NULL)
+        return gs_driver.cuCtxSynchronize();
+    result = gs_driver.cuCtxPushCurrent_v2(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gs_driver.cuCtxSynchronize();
+    gs_driver.cuCtxPopCurrent_v2(&current);
+    return result;
+}
+
+static CUresult wait_for_use(struct gs_range *range, enum gs_free_when when, CUstream stream)
+{
+    switch (when) {
+    case GS_FREE_STREAM:
+        return gs_driver.cuStreamSynchronize(stream);
+    case GS_FREE_STREAM_PTSZ:
+        return gs_driver.cuStreamSynchronize_ptsz(stream);
+    default:
+        return synchronize(range->context);
+    }
+}
+
+/* a piece of a slab: reused only after the GPU is done with it */
+static CUresult free_piece(struct gs_range *range, CUdeviceptr address, enum gs_free_when when, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    bool empty;
+
+    if (!gs_capture_active())
+        result = wait_for_use(range, when, stream);
+    pthread_mutex_lock(&gs_memory_lock);
+    empty = gs_slab_put(range, address);
+    if (empty)
+        end_life(range, GS_RANGE_DEAD);
+    pthread_mutex_unlock(&gs_memory_lock);
+    if (empty)
+        gs_client_wake();
+    return result;
+}
+
+static CUevent mark(enum gs_free_when when, CUstream stream)
+{
+    CUevent event = NULL;
+
+    if (gs_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return NULL;
+    if ((when == GS_FREE_STREAM ? gs_driver.cuEventRecord(event, stream)
+                                : gs_driver.cuEventRecord_ptsz(event, stream)) == CUDA_SUCCESS)
+        return event;
+    gs_driver.cuEventDestroy_v2(event);
+    return NULL;
+}
+
+/* A whole range, taken out of the tree by the caller (life is DISPOSING). */
+static CUresult free_range(struct gs_range *range, enum gs_free_when when, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUevent after = NULL;
+    unsigned pass;
+
+    if (gs_gate_try_enter(&pass)) {
+        if (!gs_capture_active()) {
+            if (when != GS_FREE_SYNC)
+                after = mark(when, stream);
+            if (after == NULL) {
+                result = wait_for_use(range, when, stream);
+                dispose(range);
+                gs_gate_leave(pass);
+                gs_client_wake();
+                return result;
+            }
+        }
+        gs_gate_leave(pass);
+    }
+    pthread_mutex_lock(&gs_memory_lock); /* closed (nothing runs), captured, or in stream order: the client thread does it */
+    range->after = after;
+    range->life = GS_RANGE_DEAD;
+    pthread_mutex_unlock(&gs_memory_lock);
+    gs_client_wake();
+    return result;
+}
+
+CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream stream, bool *ours)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct gs_range *range;
+    bool piece;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    range = (struct gs_range *)gs_tree_find(&tree, address);
+    *ours = range != NULL;
+    piece = range != NULL && range->slab != NULL;
+    if (piece ? !gs_slab_retire(range, address) : range != NULL && range->node.base != address)
+        result = CUDA_ERROR_INVALID_VALUE;
+    else if (range != NULL && !piece)
+        end_life(range, GS_RANGE_DISPOSING);
+    pthread_mutex_unlock(&gs_memory_lock);
+    if (range == NULL || result != CUDA_SUCCESS)
+        return result;
+    return piece ? free_piece(range, address, when, stream) : free_range(range, when, stream);
+}
+
+bool gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
+{
+    struct gs_range *range;
+    bool found;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    range = (struct gs_range *)gs_tree_find(&tree, address);
+    found = range != NULL;
+    if (found) {
+        *allocation = (struct gs_allocation){.base = range->node.base, .bytes = range->node.size,
+                                             .context = range->context, .device = range->device, .id = range->id};
+        if (range->slab != NULL)
+            found = gs_slab_piece(range, address, &allocation->base, &allocation->bytes);
+    }
+    pthread_mutex_unlock(&gs_memory_lock);
+    return found;
+}
+
+bool gs_memory_if_complete(void (*then)(void))
+{
+    struct gs_device *device;
+    bool complete = true;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        complete &= device->missing == 0;
+    if (complete)
+        then();
+    pthread_mutex_unlock(&gs_memory_lock);
+    return complete;
+}
+
+#define BATCH 64
+
+/* Takes up to BATCH ranges for disposal: dead ones, or (context != NULL) all of that context. */
+static unsigned collect(CUcontext context, struct gs_range **batch)
+{
+    struct gs_device *device;
+    unsigned count = 0;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        for (struct gs_range *range = device->ranges; range != NULL && count < BATCH; range = range->next) {
+            if (context != NULL ? range->context != context || range->life == GS_RANGE_DISPOSING
+                                : range->life != GS_RANGE_DEAD)
+                continue;
+            if (range->life == GS_RANGE_LIVE)
+                end_life(range, GS_RANGE_DISPOSING);
+            range->life = GS_RANGE_DISPOSING;
+            batch[count++] = range;
+        }
+    pthread_mutex_unlock(&gs_memory_lock);
+    return count;
+}
+
+void gs_memory_context_ended(CUcontext context)
+{
+    struct gs_range *batch[BATCH];
+    unsigned count;
+
+    while ((count = collect(context, batch)) != 0)
+        for (unsigned i = 0; i < count; i++) {
+            batch[i]->after = NULL; /* events end with their context */
+            dispose(batch[i]);
+        }
+    gs_client_wake();
+}
+
+static bool may_dispose(struct gs_range *range, bool moving)
+{
+    if (moving)
+        return true; /* everything submitted has finished */
+    if (range->after != NULL)
+        return gs_driver.cuEventQuery(range->after) != CUDA_ERROR_NOT_READY;
+    if (gs_capture_active())
+        return false;
+    synchronize(range->context); /* freed while the gate was shut: other work may still be under way */
+    return true;
+}
+
+bool gs_memory_dispose_dead(bool moving)
+{
+    struct gs_range *batch[BATCH];
+    const unsigned count = collect(NULL, batch);
+    bool waits = count == BATCH;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (may_dispose(batch[i], moving)) {
+            dispose(batch[i]);
+            continue;
+        }
+        pthread_mutex_lock(&gs_memory_lock);
+        batch[i]->life = GS_RANGE_DEAD;
+        pthread_mutex_unlock(&gs_memory_lock);
+        waits = true;
+    }
+    return waits;
+}
+
+void gs_memory_after_fork(void)
+{
+    pthread_mutex_init(&gs_memory_lock, NULL);
+    tree.root = NULL; /* the parent's ranges mean nothing here; their bookkeeping is left to it */
+    gs_slabs_after_fork();
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * runtime.c: the library's beginning and end in a process, and in its forked children.
+ *
+ * The constructor runs before every other object's (-z initfirst) and only reads the environment; no thread, no connection,
+ * no driver before the program makes a context. A forked child starts fresh: no client, a closed gate, no memory.
+ */
+#include "runtime/runtime.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/size.h"
+#include "runtime/capture.h"
+#include "runtime/client.h"
+#include "runtime/connect.h"
+#include "runtime/converge.h"
+#include "runtime/drain.h"
+#include "runtime/driver.h"
+#include "runtime/gate.h"
+#include "runtime/libc_symbols.h"
+#include "runtime/log.h"
+#include "runtime/memory.h"
+#include "runtime/stats.h"
+
+struct gs_runtime gs_runtime;
+
+uint64_t gs_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void gs_runtime_uncovered(const char *symbol, int version)
+{
+    char text[160];
+
+    atomic_fetch_add_explicit(&gs_runtime.uncovered, 1, memory_order_relaxed);
+    snprintf(text, sizeof text, "%s was asked for in the ABI of CUDA %d.%d, which this gpushare does not know%s", symbol,
+             version / 1000, version % 1000 / 10, gs_runtime.config.strict ? ": refused" : ": not covered");
+    gs_log("%s", text);
+    gs_client_note_partial(text);
+}
+
+static bool is_one(const char *name)
+{
+    const char *value = secure_getenv(name);
+
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
+static void configure(struct gs_config *config)
+{
+    const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"), *memory = secure_getenv("GPUSHARE_MEMORY");
+    static bool said;
+
+    config->disabled = is_one("GPUSHARE_DISABLE");
+    config->strict = is_one("GPUSHARE_STRICT");
+    config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
+    config->stats = secure_getenv("GPUSHARE_STATS");
+    if (limit != NULL && *limit != '\0' && gs_size_parse(limit, &config->device_limit) != 0)
+        gs_say_once(&said, "GPUSHARE_DEVICE_LIMIT=%s is no size (write 16GiB): ignored", limit);
+}
+
+static void in_child(void)
+{
+    gs_gate_after_fork();
+    gs_memory_after_fork();
+    gs_devices_after_fork();
+    gs_capture_after_fork();
+    gs_drain_after_fork();
+    gs_converge_after_fork();
+    gs_client_after_fork();
+    atomic_store(&gs_runtime.moved_out, 0);
+    atomic_store(&gs_runtime.moved_in, 0);
+    atomic_store(&gs_runtime.switches, 0);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    gs_libc_symbols_init();
+    gs_log_init();
+    configure(&gs_runtime.config);
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    static bool said;
+
+    if (gs_runtime.config.disabled)
+        return;
+    if (!gs_stats_any() && gs_driver_present()) {
+        static const char text[] = "CUDA was used, but nothing of it reached gpushare: this program did not share the GPU";
+
+        gs_say_once(&said, "%s (see docs/guide.md, \"Nothing was routed\")", text);
+        gs_connect_last_word(GS_NOTE_UNROUTED, text);
+    }
+    if (gs_runtime.config.stats != NULL)
+        gs_stats_write(gs_runtime.config.stats);
+}
