@@ -1,0 +1,27 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# lib.sh: what test.sh, demo.sh and .ci/run share. Sourced in the repository's root.
+
+# The last failure of a command is told with its name; set -e does the leaving.
+say() { printf '== %s\n' "$*"; }
+
+# gs_setup GROUP...: installs, and sets CUDA_HOME for CMake.
+gs_setup() {
+    CUDA_HOME=$(scripts/setup.sh "$@") || return 1
+    export CUDA_HOME
+}
+
+# gs_build PRESET FOLDER: configures and builds. A folder configured with another toolkit is made anew.
+gs_build() {
+    local log=$2/build.log cache=$2/CMakeCache.txt
+    mkdir -p "$2"
+    if [ -r "$cache" ] && ! grep -q "^GS_CUDA_INCLUDE:PATH=$CUDA_HOME/" "$cache"; then
+        sed -i '/^GS_\(NVCC\|CUDA_INCLUDE\|CUDA_STUB\|CUDART_STATIC\):/d' "$cache"
+    fi
+    if ! cmake --preset "$1" -B "$2" >"$log" 2>&1 || ! cmake --build "$2" >>"$log" 2>&1; then
+        tail -40 "$log" >&2
+        echo "building $2 (preset $1) failed; the whole log: $log" >&2
+        return 1
+    fi
+}

@@ -1,0 +1,37 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds gpushare and runs its tests: ./test.sh [--asan] [--tsan] [-R REGEX]. Needs no GPU. Installs what is missing
+# (scripts/setup.sh). Without options the preset dev is tested; each option names another preset to test instead.
+# The last line counts: "N passed, N failed, N skipped"; exit 0 only if nothing failed.
+set -euo pipefail
+cd "$(dirname "$0")"
+. scripts/lib.sh
+
+usage="usage: ./test.sh [--dev] [--asan] [--tsan] [-R REGEX of test names]"
+presets=() filter=()
+while [ $# != 0 ]; do
+    case $1 in
+    --dev | --asan | --tsan) presets+=("${1#--}") ;;
+    -R) [ $# -ge 2 ] || { echo "$usage" >&2; exit 2; }; filter=(-R "$2"); shift ;;
+    -h | --help) echo "$usage"; exit 0 ;;
+    *) echo "test.sh: $1 is no option; $usage" >&2; exit 2 ;;
+    esac
+    shift
+done
+[ ${#presets[@]} != 0 ] || presets=(dev)
+
+gs_setup build test
+results=()
+for preset in "${presets[@]}"; do
+    say "building build/$preset"
+    gs_build "$preset" "build/$preset"
+    say "testing build/$preset"
+    result=$PWD/build/$preset/ctest.xml
+    rm -f "$result"
+    # ctest's own exit status says no more than its result file, which is counted below
+    ctest --test-dir "build/$preset" --output-on-failure --output-junit "$result" -j "${GS_TEST_JOBS:-2}" \
+        "${filter[@]}" || true
+    results+=("$result")
+done
+python3 scripts/ctest_count.py "${results[@]}"
