@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/size.h"
 #include "runtime/capture.h"
@@ -81,8 +82,14 @@ static void in_child(void)
     atomic_store(&gs_runtime.switches, 0);
 }
 
-__attribute__((constructor)) static void begin(void)
+/* -z initfirst: this runs even before libc's own constructor, which sets environ (glibc csu/init-first.c); constructors get
+ * the environment as their third argument. */
+__attribute__((constructor)) static void begin(int argc, char **argv, char **environment)
 {
+    (void)argc;
+    (void)argv;
+    if (environ == NULL)
+        environ = environment;
     gs_libc_symbols_init();
     gs_log_init();
     configure(&gs_runtime.config);
