@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * block.c: decides what moves when the program header table grows in place.
+ *
+ * Behind the table lie small things that only headers and dynamic entries refer to: .interp, notes, hash tables. The block
+ * is the smallest run of whole such things that makes room for one header. Anything that code or data may refer to
+ * directly does not move. No state, any thread.
+ */
+#include "rewriter/plan.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define MAX_BLOCK (4ull << 20) /* bytes */
+#define NEEDED    sizeof(Elf64_Phdr)
+
+struct range {
+    uint64_t start, end; /* file offsets */
+};
+
+static bool overlap(const struct range *block, uint64_t offset, uint64_t size)
+{
+    return size > 0 && offset < block->end && offset + size > block->start;
+}
+
+/* Takes [offset, offset + size) into the block. -ENOENT if it starts before the block: then it is not behind the table. */
+static int take(struct range *block, uint64_t offset, uint64_t size)
+{
+    if (offset < block->start)
+        return -ENOENT;
+    if (offset + size > block->end)
+        block->end = offset + size;
+    return 0;
+}
+
+static bool section_may_move(const struct elf_image *image, size_t index)
+{
+    const Elf64_Shdr *s = &image->sections[index];
+
+    switch (s->sh_type) {
+    case SHT_NOTE:
+    case SHT_HASH:
+    case SHT_GNU_HASH:
+    case SHT_DYNSYM:
+    case SHT_GNU_versym:
+    case SHT_GNU_verneed:
+    case SHT_GNU_verdef:
+        return true;
+    case SHT_STRTAB:
+        return s->sh_addr == image->strings.address;
+    default:
+        return strcmp(elf_image_section_name(image, index), ".interp") == 0;
+    }
+}
+
+static int take_sections(const struct elf_image *image, struct range *block)
+{
+    for (size_t i = 1; i < image->section_count; i++) {
+        const Elf64_Shdr *s = &image->sections[i];
+
+        if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL ||
+            !overlap(block, s->sh_offset, s->sh_size))
+            continue;
+        if (!section_may_move(image, i) || take(block, s->sh_offset, s->sh_size) != 0)
+            return -ENOENT;
+    }
+    return 0;
+}
+
+static int take_segments(const struct elf_image *image, struct range *block)
+{
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type == PT_LOAD || p->p_type == PT_PHDR || p->p_type == PT_NULL ||
+            !overlap(block, p->p_offset, p->p_filesz))
+            continue;
+        if (p->p_type != PT_NOTE && p->p_type != PT_INTERP && p->p_type != PT_GNU_PROPERTY)
+            return -ENOENT;
+        if (take(block, p->p_offset, p->p_filesz) != 0)
+            return -ENOENT;
+    }
+    return 0;
+}
+
+#define TABLES 5
+
+static void list_tables(const struct elf_image *image, const struct elf_table *tables[TABLES])
+{
+    tables[0] = &image->strings;
+    tables[1] = &image->symbols;
+    tables[2] = &image->versions;
+    tables[3] = &image->hash;
+    tables[4] = &image->gnu_hash;
+}
+
+static int take_tables(const struct elf_image *image, struct range *block)
+{
+    const struct elf_table *tables[TABLES];
+
+    list_tables(image, tables);
+    for (size_t i = 0; i < TABLES; i++)
+        if (overlap(block, tables[i]->offset, tables[i]->size) &&
+            take(block, tables[i]->offset, tables[i]->size) != 0)
+            return -ENOENT;
+    /* their sizes are known from section headers only */
+    if (image->section_count == 0 &&
+        (overlap(block, image->verneed.offset, image->verneed.size) ||
+         overlap(block, image->verdef.offset, image->verdef.size)))
+        return -ENOENT;
+    return 0;
+}
+
+/* Whether some section, note or table covers this byte of the block. */
+static bool covered(const struct elf_image *image, uint64_t at)
+{
+    const struct range byte = {at, at + 1};
+    const struct elf_table *tables[TABLES];
+
+    list_tables(image, tables);
+    for (size_t i = 0; i < TABLES; i++)
+        if (overlap(&byte, tables[i]->offset, tables[i]->size))
+            return true;
+    for (size_t i = 1; i < image->section_count; i++)
+        if (image->sections[i].sh_type != SHT_NOBITS && image->sections[i].sh_type != SHT_NULL &&
+            overlap(&byte, image->sections[i].sh_offset, image->sections[i].sh_size))
+            return true;
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        if ((image->segments[i].p_type == PT_NOTE || image->segments[i].p_type == PT_INTERP) &&
+            overlap(&byte, image->segments[i].p_offset, image->segments[i].p_filesz))
+            return true;
+    return false;
+}
+
+/* What the header will overwrite must be either part of something that moves, or padding. */
+static int check_gaps(const struct elf_image *image, const struct range *block)
+{
+    uint8_t bytes[NEEDED];
+
+    if (elf_source_read(&image->source, block->start, bytes, sizeof bytes, NULL) != 0)
+        return -ENOENT;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        if (bytes[i] != 0 && !covered(image, block->start + i))
+            return -ENOENT;
+    return 0;
+}
+
+/* Entries that code is reached by; none of these may lie in the block. */
+static int check_pointers(const struct elf_image *image, uint64_t address, uint64_t size)
+{
+    static const int64_t tags[] = {DT_RELA,       DT_JMPREL,     DT_REL,           DT_RELR,
+                                   DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY, DT_INIT,
+                                   DT_FINI,       DT_PLTGOT};
+
+    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++) {
+        const Elf64_Dyn *entry = elf_image_dynamic(image, tags[i]);
+
+        if (entry != NULL && entry->d_un.d_ptr >= address && entry->d_un.d_ptr - address < size)
+            return -ENOENT;
+    }
+    return 0;
+}
+
+/* Sets plan->block. -ENOENT when the table cannot grow in place. */
+int elf_plan_block(struct elf_plan *plan, struct gs_err *err)
+{
+    const struct elf_image *image = plan->image;
+    uint64_t table_end = image->header.e_phoff + image->header.e_phnum * sizeof(Elf64_Phdr), last;
+    struct range block = {table_end, table_end + NEEDED};
+
+    (void)err;
+    do { /* until nothing more hangs on it */
+        last = block.end;
+        if (take_sections(image, &block) != 0 || take_segments(image, &block) != 0 ||
+            take_tables(image, &block) != 0 || block.end - block.start > MAX_BLOCK)
+            return -ENOENT;
+    } while (block.end != last);
+    if (check_gaps(image, &block) != 0)
+        return -ENOENT;
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type != PT_LOAD || p->p_offset > image->header.e_phoff ||
+            block.end - p->p_offset > p->p_filesz)
+            continue;
+        plan->block = (struct elf_extent){.offset = block.start,
+                                          .address = p->p_vaddr + (block.start - p->p_offset),
+                                          .size = block.end - block.start};
+        if (check_pointers(image, plan->block.address, plan->block.size) == 0)
+            return 0;
+        plan->block.size = 0;
+        return -ENOENT;
+    }
+    return -ENOENT;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * note.c: reads and writes marker and undo note.
+ *
+ * The marker is found through the program headers alone, so that files without section headers work as well. A note is
+ * input like any other: offsets and lengths are checked before use. No state, any thread.
+ */
+#include "rewriter/note.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_UNDO     (512ull << 20) /* bytes */
+#define MAX_SEGMENTS 512
+
+/* The file offset where the last PT_LOAD's file part ends; 0 when the file has none or is no ELF file that we know. */
+static uint64_t last_load_end(const struct elf_source *source)
+{
+    Elf64_Ehdr header;
+    uint64_t end = 0;
+
+    if (elf_source_read(source, 0, &header, sizeof header, NULL) != 0 ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+        header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_phentsize != sizeof(Elf64_Phdr) ||
+        header.e_phnum > MAX_SEGMENTS)
+        return 0;
+    for (size_t i = 0; i < header.e_phnum; i++) {
+        Elf64_Phdr p;
+
+        if (header.e_phoff > source->size ||
+            elf_source_read(source, header.e_phoff + i * sizeof p, &p, sizeof p, NULL) != 0)
+            return 0;
+        if (p.p_type == PT_LOAD && p.p_filesz <= source->size &&
+            p.p_offset <= source->size - p.p_filesz)
+            end = p.p_offset + p.p_filesz;
+    }
+    return end;
+}
+
+static int lost(const struct elf_source *source, const char *why, struct gs_err *err)
+{
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: patched by gpushare-patch, but its undo note is %s (strip or objcopy ran after "
+                      "the patch?); take the file from its package or build again",
+                      source->name, why);
+}
+
+static int decode_changes(struct elf_note *note, const struct elf_source *source, uint32_t count,
+                          uint64_t size)
+{
+    struct gs_err *err = &note->lost;
+    uint64_t at = 0, last = 0;
+
+    if (count > size / 16)
+        return lost(source, "damaged (count)", err);
+    note->undo = calloc(count > 0 ? count : 1, sizeof *note->undo);
+    if (note->undo == NULL)
+        return gs_err_set(err, -ENOMEM, "%s: no memory", source->name);
+    for (uint32_t i = 0; i < count; i++) {
+        struct elf_change *change = &note->undo[i];
+        uint64_t padded;
+
+        if (size - at < 16)
+            return lost(source, "cut off", err);
+        memcpy(&change->offset, note->undo_bytes + at, 8);
+        memcpy(&change->length, note->undo_bytes + at + 8, 4);
+        change->bytes = note->undo_bytes + at + 16;
+        padded = ((uint64_t)change->length + 7) / 8 * 8;
+        if (padded > size - at - 16 || change->offset < last ||
+            change->offset > note->original_size ||
+            change->length > note->original_size - change->offset)
+            return lost(source, "damaged (a range)", err);
+        last = change->offset + change->length;
+        at += 16 + padded;
+    }
+    note->undo_count = count;
+    return 0;
+}
+
+static int read_undo(struct elf_note *note, const struct elf_source *source,
+                     const struct elf_marker_trailer *trailer)
+{
+    struct gs_err *err = &note->lost;
+    struct elf_undo_head head;
+    uint64_t rest;
+
+    if (trailer->undo_size < sizeof head || trailer->undo_size > MAX_UNDO ||
+        trailer->undo_offset > source->size ||
+        trailer->undo_size > source->size - trailer->undo_offset ||
+        elf_source_read(source, trailer->undo_offset, &head, sizeof head, NULL) != 0 ||
+        memcmp(head.magic, ELF_UNDO_MAGIC, sizeof head.magic) != 0)
+        return lost(source, "gone", err);
+    if (head.original_size > trailer->undo_offset)
+        return lost(source, "damaged (size)", err);
+    rest = trailer->undo_size - sizeof head;
+    note->original_size = head.original_size;
+    memcpy(note->original_sha256, head.original_sha256, sizeof head.original_sha256);
+    note->undo_bytes = elf_source_load(source, trailer->undo_offset + sizeof head, rest, err);
+    if (note->undo_bytes == NULL)
+        return -ENOEXEC;
+    return decode_changes(note, source, head.count, rest);
+}
+
+enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source)
+{
+    struct elf_marker_trailer trailer;
+    uint64_t end = last_load_end(source);
+
+    memset(note, 0, sizeof *note);
+    if (end < sizeof trailer ||
+        elf_source_read(source, end - sizeof trailer, &trailer, sizeof trailer, NULL) != 0 ||
+        memcmp(trailer.magic, ELF_MARKER_MAGIC, sizeof trailer.magic) != 0)
+        return ELF_NOTE_NONE;
+    end -= sizeof trailer;
+    if (trailer.text_size >= sizeof note->text || trailer.text_size > end)
+        lost(source, "damaged (marker)", &note->lost);
+    else if (elf_source_read(source, end - trailer.text_size, note->text, (size_t)trailer.text_size,
+                             &note->lost) == 0 &&
+             read_undo(note, source, &trailer) == 0)
+        return ELF_NOTE_FOUND;
+    elf_note_deinit(note);
+    return ELF_NOTE_FOUND;
+}
+
+void elf_note_deinit(struct elf_note *note)
+{
+    free(note->undo);
+    free(note->undo_bytes);
+    note->undo = NULL;
+    note->undo_bytes = NULL;
+    note->undo_count = 0;
+}
+
+void elf_note_value(const char *text, const char *key, char *buffer, size_t size)
+{
+    size_t key_length = strlen(key);
+
+    buffer[0] = '\0';
+    for (const char *line = text; *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+
+        if (length > key_length && strncmp(line, key, key_length) == 0 && line[key_length] == '=') {
+            size_t n = length - key_length - 1;
+
+            if (n >= size)
+                return;
+            memcpy(buffer, line + key_length + 1, n);
+            buffer[n] = '\0';
+            return;
+        }
+        line += length + (line[length] == '\n');
+    }
+}
+
+uint8_t *elf_undo_encode(uint64_t original_size, const struct elf_change *changes, size_t count,
+                         uint64_t *size)
+{
+    struct elf_undo_head head = {.magic = ELF_UNDO_MAGIC, .original_size = original_size};
+    uint8_t *bytes, *at;
+
+    *size = sizeof head;
+    for (size_t i = 0; i < count; i++)
+        *size += 16 + ((uint64_t)changes[i].length + 7) / 8 * 8;
+    bytes = calloc(1, (size_t)*size);
+    if (bytes == NULL)
+        return NULL;
+    head.count = (uint32_t)count;
+    memcpy(bytes, &head, sizeof head);
+    at = bytes + sizeof head;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(at, &changes[i].offset, 8);
+        memcpy(at + 8, &changes[i].length, 4);
+        memcpy(at + 16, changes[i].bytes, changes[i].length);
+        at += 16 + ((size_t)changes[i].length + 7) / 8 * 8;
+    }
+    return bytes;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.h: the command line of gpushare-patch.
+ */
+#ifndef REWRITER_OPTIONS_H
+#define REWRITER_OPTIONS_H
+
+#include "rewriter/plan.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct elf_options {
+    bool print, check, restore, dry_run, json, force, any, quiet, help, version;
+    const char *output;  /* -o, or NULL */
+    const char *runtime; /* --runtime, or NULL */
+    const char *scope_text;
+    const char *fault_text; /* test build only */
+    enum elf_scope scope;
+    char **files;
+    int file_count;
+};
+
+/* Reads the command line. 0, or -EINVAL with err saying what is wrong. */
+int elf_options_parse(struct elf_options *options, int argc, char **argv, struct gs_err *err);
+void elf_options_help(FILE *to);
+
+#endif

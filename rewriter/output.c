@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * output.c: writes a new file beside the old one and renames it over.
+ *
+ * Owns the new file until it is committed. Invariant: at every moment the target is the complete old file or the complete
+ * new one. One thread per output.
+ */
+#include "rewriter/output.h"
+#include "rewriter/fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define COPY_CHUNK (1u << 20)
+
+static void make_name(char name[NAME_MAX + 1])
+{
+    uint64_t random = 0;
+
+    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+        random = (uint64_t)getpid();
+    snprintf(name, NAME_MAX + 1, ".gpushare-patch.%016llx", (unsigned long long)random);
+}
+
+static int open_folder(struct elf_output *output, struct gs_err *err)
+{
+    const char *slash = strrchr(output->target, '/');
+    const char *base = slash != NULL ? slash + 1 : output->target;
+    char folder[PATH_MAX] = ".";
+
+    if (strlen(base) > NAME_MAX || *base == '\0')
+        return gs_err_set(err, -ENAMETOOLONG, "%s: is no name for a file", output->target);
+    memcpy(output->base, base, strlen(base) + 1);
+    if (slash != NULL) {
+        size_t length = slash > output->target ? (size_t)(slash - output->target) : 1;
+
+        if (length >= sizeof folder)
+            return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", output->target);
+        memcpy(folder, output->target, length);
+        folder[length] = '\0';
+    }
+    output->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (output->folder < 0)
+        return gs_err_errno(err, -errno, "%s: cannot open the folder %s", output->target, folder);
+    return 0;
+}
+
+int elf_output_open(struct elf_output *output, const char *target, struct gs_err *err)
+{
+    int ret;
+
+    *output = (struct elf_output){.target = target, .folder = -1, .fd = -1};
+    ret = open_folder(output, err);
+    if (ret != 0)
+        return ret;
+    output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
+        make_name(output->temporary);
+        output->fd = openat(output->folder, output->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                            0600);
+        if (output->fd < 0)
+            output->temporary[0] = '\0';
+    }
+    if (output->fd < 0) {
+        ret = gs_err_errno(err, -errno, "%s: cannot write into its folder", target);
+        elf_output_deinit(output);
+    }
+    return ret;
+}
+
+void elf_output_deinit(struct elf_output *output)
+{
+    if (output->temporary[0] != '\0' && output->folder >= 0)
+        unlinkat(output->folder, output->temporary, 0);
+    output->temporary[0] = '\0';
+    if (output->fd >= 0)
+        close(output->fd);
+    if (output->folder >= 0)
+        close(output->folder);
+    output->fd = output->folder = -1;
+}
+
+int elf_output_write(struct elf_output *output, uint64_t offset, const void *bytes, size_t length,
+                     struct gs_err *err)
+{
+    const uint8_t *from = bytes;
+
+    while (length > 0) {
+        ssize_t n = pwrite(output->fd, from, length, (off_t)offset);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return gs_err_errno(err, -errno, "%s: cannot write the new file", output->target);
+        from += n;
+        offset += (uint64_t)n;
+        length -= (size_t)n;
+    }
+    return 0;
+}
+
+static int copy_by_hand(struct elf_output *output, int from, uint64_t at, uint64_t size,
+                        struct gs_err *err)
+{
+    struct elf_source source = {.name = output->target, .fd = from, .size = size};
+    uint8_t *buffer = malloc(COPY_CHUNK);
+    int ret = buffer != NULL ? 0 : gs_err_set(err, -ENOMEM, "%s: no memory", output->target);
+
+    while (ret == 0 && at < size) {
+        size_t n = size - at < COPY_CHUNK ? (size_t)(size - at) : COPY_CHUNK;
+
+        ret = elf_source_read(&source, at, buffer, n, err);
+        ret = ret ?: elf_output_write(output, at, buffer, n, err);
+        at += n;
+    }
+    free(buffer);
+    return ret;
+}
+
+int elf_output_copy(struct elf_output *output, int from, uint64_t size, struct gs_err *err)
+{
+    uint64_t done = 0;
+
+    if (ioctl(output->fd, FICLONE, from) == 0) {
+        if (ftruncate(output->fd, (off_t)size) != 0)
+            return gs_err_errno(err, -errno, "%s: cannot cut the new file", output->target);
+        return 0;
+    }
+    while (done < size) {
+        off_t in = (off_t)done, out = (off_t)done;
+        uint64_t rest = size - done;
+        ssize_t n = copy_file_range(from, &in, output->fd, &out,
+                                    rest < (1u << 30) ? (size_t)rest : 1u << 30, 0);
+
+        elf_fault();
+        if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO))
+            return gs_err_errno(err, -errno, "%s: cannot write the new file", output->target);
+        if (n <= 0)
+            return copy_by_hand(output, from, done, size, err);
+        done += (uint64_t)n;
+    }
+    return 0;
+}
+
+int elf_output_changes(struct elf_output *output, const struct elf_change *changes, size_t count,
+                       struct gs_err *err)
+{
+    int ret = 0;
+
+    for (size_t i = 0; ret == 0 && i < count; i++) {
+        ret = elf_output_write(output, changes[i].offset, changes[i].bytes, changes[i].length, err);
+        elf_fault();
+    }
+    return ret;
+}
+
+static int name_it(struct elf_output *output, struct gs_err *err)
+{
+    char path[64];
+
+    if (output->temporary[0] != '\0')
+        return 0;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", output->fd);
+    make_name(output->temporary);
+    if (linkat(AT_FDCWD, path, output->folder, output->temporary, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    output->temporary[0] = '\0';
+    return gs_err_errno(err, -errno, "%s: cannot give the new file a name (is /proc mounted?)",
+                        output->target);
+}
+
+static int check_unchanged(const struct elf_output *output, const struct stat *old, struct gs_err *err)
+{
+    struct stat now;
+
+    if (old == NULL)
+        return 0;
+    if (fstatat(output->folder, output->base, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+        now.st_dev == old->st_dev && now.st_ino == old->st_ino && now.st_size == old->st_size &&
+        now.st_mtim.tv_sec == old->st_mtim.tv_sec && now.st_mtim.tv_nsec == old->st_mtim.tv_nsec)
+        return 0;
+    return gs_err_set(err, -ESTALE, "%s: somebody changed it meanwhile; it is left alone, try again",
+                      output->target);
+}
+
+int elf_output_commit(struct elf_output *output, const struct stat *old, struct gs_err *err)
+{
+    int ret;
+
+    if (fsync(output->fd) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot sync the new file", output->target);
+    elf_fault();
+    ret = name_it(output, err);
+    elf_fault();
+    ret = ret ?: check_unchanged(output, old, err);
+    if (ret != 0)
+        return ret;
+    if (renameat(output->folder, output->temporary, output->folder, output->base) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot put the new file in place", output->target);
+    output->temporary[0] = '\0';
+    elf_fault();
+    if (fsync(output->folder) != 0 && errno != EINVAL)
+        return gs_err_errno(err, -errno, "%s: is written, but its folder cannot be synced",
+                            output->target);
+    elf_fault();
+    return 0;
+}

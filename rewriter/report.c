@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report.c: the texts of --print, --check and a finished patch.
+ *
+ * No state; the stream is the caller's.
+ */
+#include "rewriter/report.h"
+#include "rewriter/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *kind_text(const struct elf_image *image)
+{
+    if (image->header.e_type == ET_EXEC)
+        return "program (fixed address)";
+    if (image->flags_1 & DF_1_PIE)
+        return "program (PIE)";
+    return image->interpreter != NULL && image->soname == NULL ? "program (PIE)" : "library";
+}
+
+static const char *scope_text(enum elf_scope scope)
+{
+    return scope == ELF_SCOPE_PROCESS ? "process" : "object";
+}
+
+static const char *cudart_text(const struct elf_facts *facts)
+{
+    return facts->cudart_static ? "static" : facts->cudart_shared || facts->is_cudart ? "shared" : "none";
+}
+
+static const char *import_name(const struct elf_job *job, size_t i)
+{
+    return elf_image_string(&job->image, job->facts.imports[i].name);
+}
+
+static void print_cuda(FILE *to, const struct elf_job *job)
+{
+    const struct elf_facts *facts = &job->facts;
+
+    fprintf(to, "  cudart    %s", cudart_text(facts));
+    if (facts->cudart_shared != NULL)
+        fprintf(to, " (%s)", facts->cudart_shared);
+    if (facts->cudart_static && facts->newest_api > 0)
+        fprintf(to, " (newest driver function it names: CUDA %d.%d)", facts->newest_api / 1000,
+                facts->newest_api % 1000 / 10);
+    fputs(facts->device_code ? "; device code inside\n" : "\n", to);
+    if (facts->needed != NULL)
+        fprintf(to, "  needs     %s\n", facts->needed);
+    if (facts->names_libcuda)
+        fputs("  names     libcuda.so (opens the driver itself)\n", to);
+    if (!elf_facts_cuda(facts))
+        fputs("  CUDA      nothing seen\n", to);
+}
+
+static void print_imports(FILE *to, const struct elf_job *job)
+{
+    fputs("  routes    ", to);
+    for (size_t i = 0; i < job->facts.import_count; i++)
+        fprintf(to, "%s%s%s", i > 0 ? ", " : "", import_name(job, i),
+                job->facts.imports[i].has_address ? " (by interposition)" : "");
+    if (job->facts.import_count == 0)
+        fputs("nothing of its own", to);
+    fputs(job->scope == ELF_SCOPE_PROCESS ? "; and what its libraries look up\n" : "\n", to);
+}
+
+static void print_plan(FILE *to, const struct elf_plan *plan)
+{
+    fprintf(to, "  plan      dynamic entry: %s\n", elf_dynamic_way_text(plan->dynamic_way));
+    fprintf(to, "            program header: %s", elf_slot_way_text(plan->slot_way));
+    if (plan->block.size > 0)
+        fprintf(to, ", %llu bytes behind it move", (unsigned long long)plan->block.size);
+    fprintf(to, "\n            new segment at 0x%llx; the file grows by %llu bytes\n",
+            (unsigned long long)plan->segment.address,
+            (unsigned long long)(plan->end - plan->image->source.size));
+}
+
+void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *problem)
+{
+    char runtime[PATH_MAX];
+
+    fprintf(to, "%s:\n", job->name);
+    if (job->patched == ELF_NOTE_FOUND) {
+        elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+        fprintf(to, "  state     patched for %s\n", runtime);
+    } else {
+        fputs("  state     not patched\n", to);
+    }
+    if (job->image.segments != NULL) {
+        fprintf(to, "  kind      %s %s%s%s\n", elf_machine_name(job->image.header.e_machine),
+                kind_text(&job->image), job->image.soname ? ", " : "",
+                job->image.soname ? job->image.soname : "");
+        fprintf(to, "  scope     %s\n", scope_text(job->scope));
+        print_cuda(to, job);
+        print_imports(to, job);
+    }
+    if (job->runtime[0] != '\0')
+        fprintf(to, "  runtime   %s%s\n", job->runtime,
+                access(job->runtime, R_OK) == 0 ? "" : " (not there)");
+    if (job->stat.st_nlink > 1)
+        fprintf(to, "  links     %lu names; only this one would be changed\n",
+                (unsigned long)job->stat.st_nlink);
+    if (problem->code != 0)
+        fprintf(to, "  result    %s\n", problem->text);
+    else if (job->plan.tail != NULL)
+        print_plan(to, &job->plan);
+}
+
+void elf_report_json_string(FILE *to, const char *text)
+{
+    fputc('"', to);
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
+        static const unsigned char lead[] = {0xc2, 0xe0, 0xf0}; /* of 2, 3, 4 bytes */
+        int more = *p < 0x80 ? 0 : *p < lead[0] || *p > 0xf4 ? -1 : *p < lead[1] ? 1 : *p < lead[2] ? 2 : 3;
+
+        for (int i = 1; i <= more; i++)
+            if ((p[i] & 0xc0) != 0x80)
+                more = -1;
+        if (more < 0) {
+            fputs("\\ufffd", to);
+        } else if (*p == '"' || *p == '\\') {
+            fprintf(to, "\\%c", *p);
+        } else if (*p < 0x20 || *p == 0x7f) {
+            fprintf(to, "\\u%04x", *p);
+        } else {
+            fwrite(p, 1, (size_t)more + 1, to);
+            p += more;
+        }
+    }
+    fputc('"', to);
+}
+
+static void json_pair(FILE *to, const char *key, const char *value)
+{
+    fprintf(to, ",\"%s\":", key);
+    if (value != NULL)
+        elf_report_json_string(to, value);
+    else
+        fputs("null", to);
+}
+
+static void json_plan(FILE *to, const struct elf_plan *plan)
+{
+    static const char *const dynamic[] = {"spare", "relacount", "bind_now", "move"};
+    static const char *const slot[] = {"null", "property_note", "grow", "end"};
+
+    fprintf(to, ",\"plan\":{\"dynamic\":\"%s\",\"program_header\":\"%s\",\"moved_bytes\":%llu,"
+                "\"added_bytes\":%llu}",
+            dynamic[plan->dynamic_way], slot[plan->slot_way], (unsigned long long)plan->block.size,
+            (unsigned long long)(plan->end - plan->image->source.size));
+}
+
+void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_err *problem)
+{
+    fputs("{\"file\":", to);
+    elf_report_json_string(to, job->name);
+    fprintf(to, ",\"patched\":%s", job->patched == ELF_NOTE_FOUND ? "true" : "false");
+    if (job->image.segments != NULL) {
+        json_pair(to, "machine", elf_machine_name(job->image.header.e_machine));
+        json_pair(to, "kind", kind_text(&job->image));
+        json_pair(to, "soname", job->image.soname);
+        json_pair(to, "scope", scope_text(job->scope));
+        json_pair(to, "cudart", cudart_text(&job->facts));
+        fprintf(to, ",\"newest_driver_api\":%d,\"device_code\":%s,\"cuda\":%s", job->facts.newest_api,
+                job->facts.device_code ? "true" : "false",
+                elf_facts_cuda(&job->facts) ? "true" : "false");
+        json_pair(to, "needs", job->facts.needed);
+        fputs(",\"routes\":[", to);
+        for (size_t i = 0; i < job->facts.import_count; i++) {
+            if (i > 0)
+                fputc(',', to);
+            elf_report_json_string(to, import_name(job, i));
+        }
+        fputc(']', to);
+    }
+    json_pair(to, "runtime", job->runtime[0] != '\0' ? job->runtime : NULL);
+    if (problem->code == 0 && job->plan.tail != NULL)
+        json_plan(to, &job->plan);
+    json_pair(to, "problem", problem->code != 0 ? problem->text : NULL);
+    fprintf(to, ",\"exit\":%d}\n", (int)elf_exit_of(problem->code));
+}
+
+void elf_report_check(FILE *to, const struct elf_job *job, bool present)
+{
+    char runtime[PATH_MAX], scope[32];
+
+    if (job->patched == ELF_NOTE_NONE) {
+        fprintf(to, "%s: not patched\n", job->name);
+        return;
+    }
+    elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    elf_note_value(job->note.text, "scope", scope, sizeof scope);
+    fprintf(to, "%s: patched, %s scope, runtime %s%s%s\n", job->name, scope, runtime,
+            present ? "" : ", which is NOT there: it will not start; patch it again or put the library back",
+            job->note.lost.code != 0 ? "; cannot be restored (its undo note is gone)" : "");
+}
+
+void elf_report_check_json(FILE *to, const struct elf_job *job, bool present)
+{
+    char runtime[PATH_MAX] = "", scope[32] = "", tool[64] = "";
+    bool patched = job->patched == ELF_NOTE_FOUND;
+
+    if (patched) {
+        elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+        elf_note_value(job->note.text, "scope", scope, sizeof scope);
+        elf_note_value(job->note.text, "tool", tool, sizeof tool);
+    }
+    fputs("{\"file\":", to);
+    elf_report_json_string(to, job->name);
+    fprintf(to, ",\"patched\":%s", patched ? "true" : "false");
+    json_pair(to, "tool", patched ? tool : NULL);
+    json_pair(to, "scope", patched ? scope : NULL);
+    json_pair(to, "runtime", patched ? runtime : NULL);
+    fprintf(to, ",\"runtime_present\":%s,\"restorable\":%s,\"exit\":%d}\n", present ? "true" : "false",
+            patched && job->note.lost.code == 0 ? "true" : "false",
+            !patched ? ELF_EXIT_NOTHING : present ? ELF_EXIT_DONE : ELF_EXIT_FAILED);
+}
+
+void elf_report_done(FILE *to, const struct elf_job *job)
+{
+    const struct elf_options *options = job->options;
+
+    fprintf(to, "%s: %s (%s scope", job->name, options->dry_run ? "would be patched" : "patched",
+            scope_text(job->scope));
+    for (size_t i = 0; i < job->facts.import_count && i < 4; i++)
+        fprintf(to, "%s%s", i > 0 ? ", " : ", routes ", import_name(job, i));
+    if (job->facts.import_count > 4)
+        fprintf(to, " and %zu more", job->facts.import_count - 4);
+    fprintf(to, ")%s%s\n", options->output ? " into " : "", options->output ? options->output : "");
+    if (job->plan.slot_way == ELF_SLOT_END)
+        fprintf(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
+    if (job->stat.st_nlink > 1 && options->output == NULL)
+        fprintf(to, "%s: note: it had %lu names (hard links); the others stay as they were\n", job->name,
+                (unsigned long)job->stat.st_nlink);
+}
