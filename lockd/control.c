@@ -83,6 +83,7 @@ static void visit_device(void *context, const struct lockd_device_info *info)
 
 static void program(struct gs_wire_client *client, const struct lockd_connection *connection)
 {
+    client->flags |= lockd_client_paused(connection->client) ? GS_CLIENT_PAUSED : 0;
     client->pid = (int32_t)connection->pid;
     client->uid = connection->uid;
     client->flags |= connection->foreign ? GS_CLIENT_FOREIGN : 0;
@@ -175,8 +176,6 @@ void lockd_control_status(struct lockd_connection *connection)
         if (each->client == NULL || !lockd_client_unused(each->client))
             continue;
         program(&client, each);
-        client.condition =
-            lockd_client_paused(each->client) ? GS_CONDITION_PAUSED : GS_CONDITION_NO_DEVICE;
         send_one(&status, &client, GS_WIRE_CLIENT);
     }
     send_notes(&status, server);

@@ -2,26 +2,30 @@
  *
  * wire.h: the messages between a program's runtime library, gpusharectl and gpushare-lockd.
  *
- * One SOCK_SEQPACKET connection per process; every message is one fixed-size struct that starts with gs_wire_header. Host
- * byte order (both ends are on one machine). All text fields are NUL-terminated inside their size.
+ * One SOCK_SEQPACKET connection per process; every message is one fixed-size struct that starts
+ * with gs_wire_header. Host byte order (both ends are on one machine). All text fields are
+ * NUL-terminated inside their size.
  *
- * The protocol is level-triggered. The daemon keeps, per (connection, device), a *target*: may it run, and how many bytes
- * of device memory may it hold. The client works towards the newest target and reports its *state*, echoing the number of
- * the target that it has taken over. Nothing is a question with an answer that could get lost: whoever connects anew sends
- * its full state and gets a full target.
+ * The protocol is level-triggered. The daemon keeps, per (connection, device), a *target*: may
+ * it run, and how many bytes of device memory may it hold. The client works towards the newest
+ * target and reports its *state*, echoing the number of the target that it has taken over.
+ * Nothing is a question with an answer that could get lost: whoever connects anew sends its
+ * full state and gets a full target.
  *
  * Promises of the client
  *   - resident never grows beyond the budget of the newest target it has seen;
- *   - a target with RUN off: it closes its gate, lets submitted work finish, then reports RUNNING off; only then does it
- *     start moving memory out;
- *   - a target with a lower budget: it evicts down to it (when not running) and reports resident as it falls, at least
- *     every 256 MiB;
- *   - it runs only when the target says RUN and everything it has is resident (resident == demand).
- * Promises of the daemon
- *   - the sum over clients of max(resident, newest budget, budgets not yet echoed) never exceeds the capacity, as far as the
- *     clients' own demand does not (a budget for bytes that another client still holds is given only as those bytes leave);
- *   - the budget of a client with RUN is at least its demand, or becomes so step by step as others make room (its turn begins
- *     with RUN; it brings in what the budget allows and opens its gate when everything is there);
+ *   - a target with RUN off: it closes its gate, lets submitted work finish, then reports
+ * RUNNING off; only then does it start moving memory out;
+ *   - a target with a lower budget: it evicts down to it (when not running) and reports
+ * resident as it falls, at least every 256 MiB;
+ *   - it runs only when the target says RUN and everything it has is resident (resident ==
+ * demand). Promises of the daemon
+ *   - the sum over clients of max(resident, newest budget, budgets not yet echoed) never
+ * exceeds the capacity, as far as the clients' own demand does not (a budget for bytes that
+ * another client still holds is given only as those bytes leave);
+ *   - the budget of a client with RUN is at least its demand, or becomes so step by step as
+ * others make room (its turn begins with RUN; it brings in what the budget allows and opens its
+ * gate when everything is there);
  *   - a client that wants to run and whose demand is <= capacity gets RUN in bounded time.
  */
 #ifndef GS_LOCKD_WIRE_H
@@ -33,11 +37,14 @@
 #define GS_WIRE_VERSION 1
 
 enum gs_wire_type {
-    GS_WIRE_HELLO = 1,  /* client -> daemon, first message of a program */
-    GS_WIRE_STATE = 2,  /* client -> daemon, one device; the first one for a device registers it */
-    GS_WIRE_NOTE = 3,   /* client -> daemon, a remark for gpusharectl status; also without HELLO, for a last word */
+    GS_WIRE_HELLO = 1, /* client -> daemon, first message of a program */
+    GS_WIRE_STATE =
+        2, /* client -> daemon, one device; the first one for a device registers it */
+    GS_WIRE_NOTE = 3, /* client -> daemon, a remark for gpusharectl status; also without HELLO,
+                         for a last word */
     GS_WIRE_TARGET = 4, /* daemon -> client, one device */
-    /* gpusharectl: either of the first two is answered by any number of the others and one END */
+    /* gpusharectl: either of the first two is answered by any number of the others and one END
+     */
     GS_WIRE_STATUS = 16,  /* gpusharectl -> daemon: only a header */
     GS_WIRE_CONTROL = 17, /* gpusharectl -> daemon */
     GS_WIRE_DAEMON = 18,  /* daemon -> gpusharectl, and so the rest */
@@ -57,40 +64,50 @@ struct gs_wire_header {
 
 struct gs_wire_hello {
     struct gs_wire_header header;
-    int32_t pid;        /* as the program sees itself; the daemon trusts SO_PEERCRED first */
+    int32_t pid; /* as the program sees itself; the daemon trusts SO_PEERCRED first */
     uint32_t reserved;
-    char name[32];      /* program_invocation_short_name */
-    char version[16];   /* of the runtime library */
+    char name[32];    /* program_invocation_short_name */
+    char version[16]; /* of the runtime library */
 };
 
 /* flags of gs_wire_state */
-#define GS_STATE_RUNNING 0x01u /* the gate is open (or work submitted through it is still unfinished) */
-#define GS_STATE_WANT    0x02u /* it has something to run: a thread waits at the gate, or it runs and is not idle */
-#define GS_STATE_MOVING  0x04u /* copying in or out: resident is about to change */
-#define GS_STATE_STUCK   0x08u /* asked to stop, but submitted work does not finish; the gate was opened again */
-#define GS_STATE_SHORT   0x10u /* the driver had no memory although the budget allowed it: short_bytes were missing */
-#define GS_STATE_PARTIAL 0x20u /* not everything this program does on the GPU is covered (see its notes) */
+#define GS_STATE_RUNNING                                                                       \
+    0x01u /* the gate is open (or work submitted through it is still unfinished) */
+#define GS_STATE_WANT                                                                          \
+    0x02u /* it has something to run: a thread waits at the gate, or it runs and is not idle   \
+           */
+#define GS_STATE_MOVING 0x04u /* copying in or out: resident is about to change */
+#define GS_STATE_STUCK                                                                         \
+    0x08u /* asked to stop, but submitted work does not finish; the gate was opened again */
+#define GS_STATE_SHORT                                                                         \
+    0x10u /* the driver had no memory although the budget allowed it: short_bytes were missing \
+           */
+#define GS_STATE_PARTIAL                                                                       \
+    0x20u /* not everything this program does on the GPU is covered (see its notes) */
 
 struct gs_wire_state {
     struct gs_wire_header header;
     uint8_t uuid[16];      /* of the device, as cuDeviceGetUuid gives it */
     uint32_t target_seq;   /* newest target taken over; 0 before the first */
     uint32_t flags;        /* GS_STATE_* */
-    uint64_t device_total; /* bytes: physical memory of the device, or GPUSHARE_DEVICE_LIMIT where that is lower */
-    uint64_t device_free;  /* bytes the driver calls free at this moment; UINT64_MAX: not measured */
-    uint64_t demand;       /* bytes of movable memory the program has, wherever they are */
-    uint64_t resident;     /* ... of these, on the device now; holes of page rounding included */
-    uint64_t short_bytes;  /* with GS_STATE_SHORT */
-    uint64_t moved_out;    /* bytes copied to the host since it started */
-    uint64_t moved_in;     /* bytes copied back */
-    uint64_t calls;        /* gated calls since it started (approximate) */
-    uint64_t switch_ns;    /* duration of its last switch (out, or in), 0 before the first */
+    uint64_t device_total; /* bytes: physical memory of the device, or GPUSHARE_DEVICE_LIMIT
+                              where that is lower */
+    uint64_t
+        device_free; /* bytes the driver calls free at this moment; UINT64_MAX: not measured */
+    uint64_t demand; /* bytes of movable memory the program has, wherever they are */
+    uint64_t resident;    /* ... of these, on the device now; holes of page rounding included */
+    uint64_t short_bytes; /* with GS_STATE_SHORT */
+    uint64_t moved_out;   /* bytes copied to the host since it started */
+    uint64_t moved_in;    /* bytes copied back */
+    uint64_t calls;       /* gated calls since it started (approximate) */
+    uint64_t switch_ns;   /* duration of its last switch (out, or in), 0 before the first */
     char device_name[64];
 };
 
 #define GS_NOTE_UNROUTED 1 /* patched, used CUDA, but nothing was routed */
-#define GS_NOTE_NEWER    2 /* a driver function in a newer ABI than this library knows passed through ungated */
-#define GS_NOTE_OTHER    3
+#define GS_NOTE_NEWER                                                                          \
+    2 /* a driver function in a newer ABI than this library knows passed through ungated */
+#define GS_NOTE_OTHER 3
 
 struct gs_wire_note {
     struct gs_wire_header header;
@@ -101,18 +118,23 @@ struct gs_wire_note {
 };
 
 /* flags of gs_wire_target */
-#define GS_TARGET_RUN     0x01u /* may run */
-#define GS_TARGET_WAITERS 0x02u /* others wait for this device: bound unfinished work, give back when idle */
-#define GS_TARGET_PAUSED  0x04u /* not running because somebody paused it */
+#define GS_TARGET_RUN 0x01u /* may run */
+#define GS_TARGET_WAITERS                                                                      \
+    0x02u /* others wait for this device: bound unfinished work, give back when idle */
+#define GS_TARGET_PAUSED 0x04u /* not running because somebody paused it */
 
 struct gs_wire_target {
     struct gs_wire_header header;
     uint8_t uuid[16];
-    uint32_t seq;      /* rises by one with every target sent for this (connection, device); from 1 */
-    uint32_t flags;    /* GS_TARGET_* */
-    uint64_t budget;   /* bytes it may hold on the device; >= demand with RUN, plus what is spare */
-    uint64_t capacity; /* the most that any one program can ever get here: cuMemGetInfo's and out-of-memory's truth */
-    uint64_t idle_ns;  /* with WAITERS: report WANT off after this long without a gated call or a waiting sync; 0 never */
+    uint32_t
+        seq; /* rises by one with every target sent for this (connection, device); from 1 */
+    uint32_t flags; /* GS_TARGET_* */
+    uint64_t
+        budget; /* bytes it may hold on the device; >= demand with RUN, plus what is spare */
+    uint64_t capacity; /* the most that any one program can ever get here: cuMemGetInfo's and
+                          out-of-memory's truth */
+    uint64_t idle_ns; /* with WAITERS: report WANT off after this long without a gated call or a
+                         waiting sync; 0 never */
 };
 
 enum gs_control_op {
@@ -168,15 +190,18 @@ enum gs_condition {
 #define GS_CLIENT_LEASE   0x01u /* its newest target says RUN */
 #define GS_CLIENT_SKIPPED 0x02u /* its last turn ended without it coming to run */
 #define GS_CLIENT_PARTIAL 0x04u /* as GS_STATE_PARTIAL */
-#define GS_CLIENT_FOREIGN 0x08u /* the pid is the program's own word (another pid namespace) */
+#define GS_CLIENT_PAUSED  0x10u /* by gpusharectl; it may not have stopped yet */
+#define GS_CLIENT_FOREIGN                                                                      \
+    0x08u /* the pid is the program's own word (another pid namespace)                         \
+           */
 
 struct gs_wire_client { /* one program on one device */
     struct gs_wire_header header;
     uint8_t uuid[16];
     int32_t pid;
     uint32_t uid;
-    uint32_t condition; /* enum gs_condition */
-    uint32_t flags;     /* GS_CLIENT_* */
+    uint32_t condition;                                     /* enum gs_condition */
+    uint32_t flags;                                         /* GS_CLIENT_* */
     uint64_t demand, resident, budget, moved_out, moved_in; /* bytes */
     uint64_t calls, turns, switch_ns;
     char name[32];

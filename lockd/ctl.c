@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl.c: gpusharectl's command line: options before the command, the table of commands, help.
+ */
+#include "lockd/ctl.h"
+#include "common/paths.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct ctl_command *const commands[] = {&ctl_status, &ctl_set, &ctl_pause,
+                                                     &ctl_resume};
+
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+struct ctl_arguments {
+    const char *socket;
+    bool help, version;
+};
+
+enum ctl_exit ctl_fail(const struct ctl *ctl)
+{
+    fprintf(stderr, "gpusharectl: %s\n", ctl->err.text);
+    return ctl->err.code == -ENOENT ? CTL_NO_DAEMON : CTL_FAILED;
+}
+
+enum ctl_exit ctl_usage(const struct ctl_command *command, const char *wrong)
+{
+    fprintf(stderr, "gpusharectl %s: %s\nusage: gpusharectl %s %s\n", command->name, wrong,
+            command->name, command->arguments);
+    return CTL_USAGE;
+}
+
+static void print_help(const struct lockd_option *table)
+{
+    puts("usage: gpusharectl [options] COMMAND ...\n"
+         "Shows and steers gpushare-lockd, which decides who may use a GPU.\n\ncommands");
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        char left[64];
+
+        snprintf(left, sizeof left, "%s %s", commands[i]->name, commands[i]->arguments);
+        printf("  %-38s %s\n", left, commands[i]->help);
+    }
+    puts("\noptions");
+    lockd_options_help(table, stdout);
+    puts("\nexit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running");
+}
+
+static int take_path(struct ctl *ctl, const char *path)
+{
+    if (path == NULL)
+        return gs_socket_path(ctl->path, sizeof ctl->path) == 0
+                   ? 0
+                   : gs_err_set(
+                         &ctl->err, -ENAMETOOLONG,
+                         "the socket's path is longer than 107 bytes: set GPUSHARE_SOCKET to "
+                         "a shorter one");
+    if ((size_t)snprintf(ctl->path, sizeof ctl->path, "%s", path) >= sizeof ctl->path)
+        return gs_err_set(&ctl->err, -ENAMETOOLONG, "--socket %s: longer than 107 bytes", path);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct ctl_arguments arguments = {0};
+    const struct lockd_option table[] = {
+        {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments.socket, 0, 0,
+         "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)"},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments.help, 0, 0, "this text"},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments.version, 0, 0, "the release"},
+        {0},
+    };
+    struct ctl ctl = {0};
+    int index = 1;
+
+    if (lockd_options_parse(table, argc, argv, &index, &ctl.err) != 0) {
+        ctl_fail(&ctl);
+        return CTL_USAGE;
+    }
+    if (arguments.help) {
+        print_help(table);
+        return CTL_OK;
+    }
+    if (arguments.version) {
+        puts("gpusharectl " GS_VERSION);
+        return CTL_OK;
+    }
+    if (index == argc) {
+        fputs("gpusharectl: no command (--help lists them)\n", stderr);
+        return CTL_USAGE;
+    }
+    if (take_path(&ctl, arguments.socket) != 0)
+        return (int)ctl_fail(&ctl);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(argv[index], commands[i]->name) == 0)
+            return (int)commands[i]->run(&ctl, argc - index, argv + index);
+    }
+    fprintf(stderr, "gpusharectl: unknown command '%s' (--help lists them)\n", argv[index]);
+    return CTL_USAGE;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl.h: what the files of gpusharectl share. Each command is one file that exports a struct
+ * ctl_command; ctl.c lists them.
+ */
+#ifndef GS_LOCKD_CTL_H
+#define GS_LOCKD_CTL_H
+
+#include "common/err.h"
+#include "lockd/options.h"
+#include "lockd/wire_check.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Exit codes. */
+enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
+
+struct ctl {
+    char path[108]; /* the daemon's socket */
+    struct gs_err err;
+};
+
+struct ctl_command {
+    const char *name;
+    const char *arguments; /* for the usage line */
+    const char *help;
+    enum ctl_exit (*run)(struct ctl *ctl, int argc,
+                         char **argv); /* argv[0] is the command's name */
+};
+
+extern const struct ctl_command ctl_status, ctl_set, ctl_pause, ctl_resume;
+
+/* All that a daemon answered to GS_WIRE_STATUS, in its order. */
+struct ctl_answer {
+    bool running;
+    struct gs_wire_daemon daemon;
+    struct gs_wire_device *devices;
+    struct gs_wire_client *clients;
+    struct gs_wire_remark *remarks;
+    size_t device_count, client_count, remark_count;
+    struct gs_wire_end end;
+};
+
+/* Sends one request and takes the answer to its END. 0; -ENOENT: no daemon (in ctl->err);
+ * -errno. */
+int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer);
+void ctl_answer_deinit(struct ctl_answer *answer);
+/* ctl_ask() for a control operation; prints what went wrong. */
+enum ctl_exit ctl_operate(struct ctl *ctl, uint32_t op, int32_t pid, uint64_t value,
+                          struct gs_wire_end *end);
+/* Prints ctl->err and gives the exit code for it. */
+enum ctl_exit ctl_fail(const struct ctl *ctl);
+enum ctl_exit ctl_usage(const struct ctl_command *command, const char *wrong);
+
+#define CTL_UUID_SIZE 41
+/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes it. */
+char *ctl_uuid(const uint8_t *uuid, char *buffer);
+const char *ctl_condition_name(uint32_t condition);
+const char *ctl_note_kind(uint32_t kind);
+
+/* ctl_json.c: prints the answer as one JSON object (docs/protocol.md). 0 or -ENOMEM. */
+int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl_ask.c: gpusharectl's side of the connection: one request, an answer of many messages, all
+ * checked.
+ */
+#include "lockd/ctl.h"
+#include "common/fd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#define ANSWER_SECONDS 10
+#define ANSWER_MAX     65536 /* messages of one kind */
+
+static int open_socket(struct ctl *ctl)
+{
+    const struct timeval patience = {.tv_sec = ANSWER_SECONDS};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int code;
+
+    if (fd < 0)
+        return gs_err_errno(&ctl->err, -errno, "socket");
+    memcpy(address.sun_path, ctl->path, sizeof address.sun_path);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    code = -errno;
+    close(fd);
+    if (code == -ENOENT || code == -ECONNREFUSED)
+        return gs_err_set(&ctl->err, -ENOENT,
+                          "no gpushare-lockd is running (socket %s); it starts with the first "
+                          "patched program",
+                          ctl->path);
+    return gs_err_errno(&ctl->err, code == -ENOENT ? -EIO : code, "%s: cannot connect",
+                        ctl->path);
+}
+
+/* Appends a copy of a message to an array of them. */
+static int append(struct ctl *ctl, void *array, size_t *count, const void *message, size_t size)
+{
+    void **start = array;
+    void *grown;
+
+    if (*count >= ANSWER_MAX)
+        return gs_err_set(&ctl->err, -EMSGSIZE, "%s: the answer does not end", ctl->path);
+    grown = realloc(*start, (*count + 1) * size);
+    if (grown == NULL)
+        return gs_err_set(&ctl->err, -ENOMEM, "no memory for the answer");
+    memcpy((char *)grown + *count * size, message, size);
+    *start = grown;
+    (*count)++;
+    return 0;
+}
+
+/* 0: more to come, 1: that was the end, -errno. */
+static int take(struct ctl *ctl, struct ctl_answer *answer, const union lockd_message *message)
+{
+    switch (message->header.type) {
+    case GS_WIRE_DAEMON:
+        answer->daemon = message->daemon;
+        return 0;
+    case GS_WIRE_DEVICE:
+        return append(ctl, &answer->devices, &answer->device_count, message,
+                      sizeof message->device);
+    case GS_WIRE_CLIENT:
+        return append(ctl, &answer->clients, &answer->client_count, message,
+                      sizeof message->client);
+    case GS_WIRE_REMARK:
+        return append(ctl, &answer->remarks, &answer->remark_count, message,
+                      sizeof message->remark);
+    case GS_WIRE_END:
+        answer->end = message->end;
+        return 1;
+    default:
+        return gs_err_set(&ctl->err, -EBADMSG, "%s: unexpected message type %u", ctl->path,
+                          message->header.type);
+    }
+}
+
+int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer)
+{
+    GS_CLOSE_FD int fd = open_socket(ctl);
+    int code = fd < 0 ? fd : 0;
+
+    memset(answer, 0, sizeof *answer);
+    if (code == 0 && send(fd, request, size, MSG_NOSIGNAL) != (ssize_t)size)
+        code =
+            gs_err_errno(&ctl->err, -EPIPE, "%s: gpushare-lockd hung up (may user %u connect?)",
+                         ctl->path, (unsigned)geteuid());
+    while (code == 0) {
+        union lockd_message message;
+        const ssize_t got = recv(fd, &message, sizeof message, MSG_TRUNC);
+
+        if (got <= 0)
+            code = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)
+                       ? gs_err_set(&ctl->err, -ETIMEDOUT, "%s: no answer within %d s",
+                                    ctl->path, ANSWER_SECONDS)
+                       : gs_err_set(&ctl->err, -EPIPE,
+                                    "%s: gpushare-lockd hung up (may user %u connect?)",
+                                    ctl->path, (unsigned)geteuid());
+        else
+            code = lockd_wire_check(&message, (size_t)got, &ctl->err);
+        code = code == 0 ? take(ctl, answer, &message) : code;
+    }
+    answer->running = code == 1;
+    if (code != 1)
+        ctl_answer_deinit(answer);
+    return code == 1 ? 0 : code;
+}
+
+void ctl_answer_deinit(struct ctl_answer *answer)
+{
+    free(answer->devices);
+    free(answer->clients);
+    free(answer->remarks);
+    memset(answer, 0, sizeof *answer);
+}
+
+enum ctl_exit ctl_operate(struct ctl *ctl, uint32_t op, int32_t pid, uint64_t value,
+                          struct gs_wire_end *end)
+{
+    struct gs_wire_control control = {.op = op, .pid = pid, .value = value};
+    struct ctl_answer answer;
+
+    lockd_wire_header(&control.header, GS_WIRE_CONTROL);
+    if (ctl_ask(ctl, &control, sizeof control, &answer) != 0)
+        return ctl_fail(ctl);
+    *end = answer.end;
+    ctl_answer_deinit(&answer);
+    if (end->code == 0)
+        return CTL_OK;
+    fprintf(stderr, "gpusharectl: %s\n", end->text);
+    return CTL_FAILED;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl_json.c: the daemon's answer as JSON. The schema is in docs/protocol.md; fields are only
+ * ever added.
+ */
+#include "lockd/ctl.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes and nanoseconds as integers; what is automatic as null. */
+static json_t *number(uint64_t value)
+{
+    return value == UINT64_MAX ? json_null() : json_integer((json_int_t)value);
+}
+
+/* A program's name is whatever bytes it chose; JSON wants UTF-8. */
+static json_t *text(const char *bytes)
+{
+    json_t *string = json_string(bytes);
+    char ascii[256];
+    size_t at = 0;
+
+    if (string != NULL)
+        return string;
+    for (; bytes[at] != '\0' && at < sizeof ascii - 1; at++)
+        ascii[at] = (unsigned char)bytes[at] < 0x80 ? bytes[at] : '?';
+    ascii[at] = '\0';
+    return json_string(ascii);
+}
+
+static json_t *client_json(const struct gs_wire_client *client)
+{
+    const uint64_t host =
+        client->demand > client->resident ? client->demand - client->resident : 0;
+
+    return json_pack(
+        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:o, s:o}",
+        "pid", client->pid, "uid", (json_int_t)client->uid, "name", text(client->name),
+        "version", text(client->version), "state", ctl_condition_name(client->condition),
+        "lease", (client->flags & GS_CLIENT_LEASE) != 0, "skipped",
+        (client->flags & GS_CLIENT_SKIPPED) != 0, "paused",
+        (client->flags & GS_CLIENT_PAUSED) != 0, "partial",
+        (client->flags & GS_CLIENT_PARTIAL) != 0, "foreign_pid",
+        (client->flags & GS_CLIENT_FOREIGN) != 0, "demand", number(client->demand), "resident",
+        number(client->resident), "on_host", number(host), "budget", number(client->budget),
+        "moved_out", number(client->moved_out), "moved_in", number(client->moved_in), "calls",
+        number(client->calls), "turns", number(client->turns), "switch_ns",
+        number(client->switch_ns));
+}
+
+static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)
+{
+    json_t *array = json_array();
+    char own[CTL_UUID_SIZE];
+
+    for (size_t i = 0; i < answer->client_count; i++) {
+        const struct gs_wire_client *client = &answer->clients[i];
+        const bool none = client->condition == GS_CONDITION_NO_DEVICE;
+
+        if (uuid == NULL ? none : (!none && strcmp(ctl_uuid(client->uuid, own), uuid) == 0))
+            json_array_append_new(array, client_json(client));
+    }
+    return array;
+}
+
+static json_t *device_json(const struct ctl_answer *answer, const struct gs_wire_device *device)
+{
+    char uuid[CTL_UUID_SIZE];
+
+    ctl_uuid(device->uuid, uuid);
+    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o}",
+                     "uuid", uuid, "name", text(device->name), "mode",
+                     device->leases != 0 ? "leases" : "open", "total", number(device->total),
+                     "capacity", number(device->capacity), "external", number(device->external),
+                     "reserve", number(device->reserve), "short", number(device->short_bytes),
+                     "demand", number(device->demand), "resident", number(device->resident),
+                     "quantum_ns", number(device->quantum_ns), "switch_ns",
+                     number(device->switch_ns), "waiting", (json_int_t)device->waiting,
+                     "programs", clients_json(answer, uuid));
+}
+
+static json_t *remark_json(const struct gs_wire_remark *remark)
+{
+    return json_pack("{s:i, s:o, s:s, s:o, s:b, s:I, s:o}", "pid", remark->pid, "name",
+                     text(remark->name), "kind", ctl_note_kind(remark->kind), "age_ns",
+                     number(remark->age_ns), "ended", remark->ended != 0, "count",
+                     (json_int_t)remark->count, "text", text(remark->text));
+}
+
+static json_t *daemon_json(const struct gs_wire_daemon *daemon)
+{
+    return json_pack("{s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o}", "version",
+                     text(daemon->version), "pid", daemon->pid, "programs",
+                     (json_int_t)daemon->programs, "uptime_ns", number(daemon->uptime_ns),
+                     "quantum_ns", number(daemon->quantum_ns), "idle_ns",
+                     number(daemon->idle_ns), "reserve", number(daemon->reserve),
+                     "idle_exit_ns", number(daemon->idle_exit_ns));
+}
+
+int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
+{
+    json_t *root =
+        json_pack("{s:b, s:o}", "running", answer->running, "socket", text(ctl->path));
+    json_t *devices = json_array(), *remarks = json_array();
+    int code;
+
+    for (size_t i = 0; i < answer->device_count; i++)
+        json_array_append_new(devices, device_json(answer, &answer->devices[i]));
+    for (size_t i = 0; i < answer->remark_count; i++)
+        json_array_append_new(remarks, remark_json(&answer->remarks[i]));
+    if (answer->running) {
+        json_object_set_new(root, "daemon", daemon_json(&answer->daemon));
+        json_object_set_new(root, "devices", devices);
+        json_object_set_new(root, "programs_without_device", clients_json(answer, NULL));
+        json_object_set_new(root, "notes", remarks);
+    } else {
+        json_decref(devices);
+        json_decref(remarks);
+    }
+    code = root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 ? -ENOMEM : 0;
+    putchar('\n');
+    json_decref(root);
+    return code;
+}
