@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver_facts.c: asks the driver what it answers in the corner cases that the runtime library stands in for, one line each.
+ * Run without and with libgpushare in front, the two outputs must be equal but for lines that begin with '~' (addresses,
+ * identities and amounts, which may differ). On the real card this is the comparison of error codes that tests rely on.
+ *
+ * Built without CUDA libraries: cc driver_facts.c -ldl; everything by dlsym.
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cudaTypedefs.h>
+
+static void *driver;
+
+#define FN(symbol, pfn) ((pfn)dlsym(driver, #symbol))
+
+static void show(const char *what, CUresult result)
+{
+    printf("%s: %d\n", what, (int)result);
+    fflush(stdout);
+}
+
+static CUresult m_alloc(CUdeviceptr *p, size_t n)
+{
+    return FN(cuMemAlloc_v2, PFN_cuMemAlloc_v3020)(p, n);
+}
+
+static CUresult m_free(CUdeviceptr p)
+{
+    return FN(cuMemFree_v2, PFN_cuMemFree_v3020)(p);
+}
+
+/* how many bytes an attribute writes, and what */
+static void attribute(const char *name, CUpointer_attribute which, CUdeviceptr p, int print_value)
+{
+    unsigned char a[16], b[16];
+    CUresult result;
+    int bytes = 0;
+
+    memset(a, 0x55, sizeof a);
+    memset(b, 0xaa, sizeof b);
+    result = FN(cuPointerGetAttribute, PFN_cuPointerGetAttribute_v4000)(a, which, p);
+    FN(cuPointerGetAttribute, PFN_cuPointerGetAttribute_v4000)(b, which, p);
+    for (int i = 0; i < 16; i++)
+        if (a[i] == b[i])
+            bytes = i + 1;
+    printf("attribute %s: %d, %d bytes", name, (int)result, bytes);
+    for (int i = 0; print_value && i < bytes; i++)
+        printf(" %02x", a[i]);
+    printf("\n");
+}
+
+static void attributes_of(const char *what, CUdeviceptr p)
+{
+    printf("attributes of %s\n", what);
+    attribute("context", CU_POINTER_ATTRIBUTE_CONTEXT, p, 0);
+    attribute("memory type", CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p, 1);
+    attribute("device pointer", CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p, 0);
+    attribute("host pointer", CU_POINTER_ATTRIBUTE_HOST_POINTER, p, 0);
+    attribute("sync memops", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p, 1);
+    attribute("buffer id", CU_POINTER_ATTRIBUTE_BUFFER_ID, p, 0);
+    attribute("is managed", CU_POINTER_ATTRIBUTE_IS_MANAGED, p, 1);
+    attribute("ordinal", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p, 1);
+    attribute("range start", CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p, 0);
+    attribute("range size", CU_POINTER_ATTRIBUTE_RANGE_SIZE, p, 1);
+    attribute("mapped", CU_POINTER_ATTRIBUTE_MAPPED, p, 1);
+    attribute("access flags", CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, p, 1);
+    attribute("mempool", CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p, 1);
+    printf("~");
+    attribute("ipc capable", CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p, 1);
+    printf("~");
+    attribute("handle types", CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, p, 1);
+    printf("~");
+    attribute("rdma capable", CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, p, 1);
+    printf("~");
+    attribute("mapping size", CU_POINTER_ATTRIBUTE_MAPPING_SIZE, p, 1);
+    printf("~");
+    attribute("mapping base", CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, p, 0);
+    printf("~");
+    attribute("block id", CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, p, 0);
+}
+
+static void allocations(void)
+{
+    static const size_t sizes[] = {1, 511, 512, 513, 1 << 20, 2 << 20, (2 << 20) + 1, 65 << 20};
+    CUdeviceptr p = 0, base;
+    size_t size, pitch;
+
+    show("alloc 0", m_alloc(&p, 0));
+    show("alloc SIZE_MAX", m_alloc(&p, SIZE_MAX));
+    show("alloc SIZE_MAX - 1 MiB", m_alloc(&p, SIZE_MAX - (1 << 20)));
+    show("alloc 2^50", m_alloc(&p, (size_t)1 << 50));
+    show("free 0", m_free(0));
+    show("free 0x1234", m_free(0x1234));
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        printf("size %zu\n", sizes[i]);
+        show("alloc", m_alloc(&p, sizes[i]));
+        printf("aligned to 512: %d, to 2 MiB if as large: %d\n", p % 512 == 0, sizes[i] < 2 << 20 || p % (2 << 20) == 0);
+        show("range", FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(&base, &size, p + sizes[i] / 2));
+        printf("base is right: %d, size %zu\n", base == p, size);
+        show("range behind it", FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(&base, &size, p - 1) ==
+                                        CUDA_SUCCESS && base + size > p ? 999 : 0);
+        show("memset behind the end", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, ((size_t)1 << 40)));
+        if (sizes[i] > 1)
+            show("free inside", m_free(p + 1));
+        show("free", m_free(p));
+        show("free again", m_free(p));
+        show("memset after free", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, sizes[i]));
+    }
+    show("pitch", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 1000, 100, 4));
+    printf("pitch %zu\n", pitch);
+    show("free pitch", m_free(p));
+    show("pitch 0 width", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 0, 100, 4));
+    show("pitch 0 height", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 0, 4));
+    show("pitch element 3", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 10, 3));
+    show("pitch too large", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, (size_t)1 << 40, 1 << 20, 4));
+    show("alloc NULL", m_alloc(NULL, 100));
+}
+
+static void streams(void)
+{
+    CUstream stream;
+    CUdeviceptr p = 0;
+    CUgraph graph = NULL;
+
+    show("stream create", FN(cuStreamCreate, PFN_cuStreamCreate_v2000)(&stream, CU_STREAM_NON_BLOCKING));
+    show("alloc", m_alloc(&p, 4 << 20));
+    show("free async of cuMemAlloc memory", FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
+    show("free async again", FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
+    show("alloc async", FN(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020)(&p, 1 << 20, stream));
+    show("free of async memory", m_free(p));
+    show("end capture, none", FN(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)(stream, &graph));
+    show("begin capture", FN(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    show("begin capture twice", FN(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    show("end capture", FN(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)(stream, &graph));
+    show("stream destroy", FN(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)(stream));
+}
+
+int main(void)
+{
+    CUcontext context;
+    CUdeviceptr p = 0;
+    size_t free_bytes = 0, total = 0;
+    void *host = NULL;
+
+    driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (driver == NULL) {
+        printf("%s\n", dlerror());
+        return 77;
+    }
+    show("alloc before init", m_alloc(&p, 100));
+    show("memset before init", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(0x1000, 1, 1));
+    show("init", FN(cuInit, PFN_cuInit_v2000)(0));
+    show("alloc without context", m_alloc(&p, 100));
+    show("free without context", m_free(0x1000));
+    show("memset without context", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(0x1000, 1, 1));
+    show("synchronize without context", FN(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)());
+    show("retain", FN(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000)(&context, 0));
+    show("set", FN(cuCtxSetCurrent, PFN_cuCtxSetCurrent_v4000)(context));
+    show("info", FN(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020)(&free_bytes, &total));
+    printf("~free %zu of %zu\n", free_bytes, total);
+    show("info NULL", FN(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020)(NULL, &total));
+    allocations();
+    m_alloc(&p, 4 << 20);
+    attributes_of("4 MiB of cuMemAlloc", p);
+    m_free(p);
+    m_alloc(&p, 3000);
+    attributes_of("3000 bytes of cuMemAlloc", p);
+    attributes_of("inside", p + 100);
+    m_free(p);
+    attributes_of("freed", p);
+    FN(cuMemAllocHost_v2, PFN_cuMemAllocHost_v3020)(&host, 4096);
+    attributes_of("host memory", (CUdeviceptr)host);
+    show("free host as device", m_free((CUdeviceptr)host));
+    show("free host", FN(cuMemFreeHost, PFN_cuMemFreeHost_v2000)(host));
+    streams();
+    show("release", FN(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000)(0));
+    return 0;
+}
