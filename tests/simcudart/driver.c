@@ -98,6 +98,8 @@ static void look_up(const struct lookup *lookup)
 
     if (result == CUDA_SUCCESS && address && slot >= 0)
         simcudart_slots[slot] = address;
+    if (slot == SIMCUDART_SLOT_cuGetProcAddress_v2 && result == CUDA_SUCCESS && address)
+        simcudart_get_proc_address = DRIVER(cuGetProcAddress_v2);
 }
 
 /* dlsym only: a driver whose one entry point has a symbol version and no default is asked for

@@ -54,7 +54,7 @@ extern void *simcudart_slots[SIMCUDART_SLOT_COUNT];
  * older than this runtime. */
 cudaError_t simcudart_load(void);
 
-/* The driver's cuGetProcAddress_v2 as dlsym gave it; valid after simcudart_load() succeeded. */
+/* The driver's cuGetProcAddress_v2, as it gave it itself; valid after simcudart_load() succeeded. */
 extern typeof(&cuGetProcAddress_v2) simcudart_get_proc_address;
 
 /* The row of the table that (name, version, flags) asks for: the newest ABI that is not newer
