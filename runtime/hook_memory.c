@@ -127,7 +127,7 @@ CUresult __wrap_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = gs_driver.cuIpcGetMemHandle(pHandle, dptr);
     gs_gate_leave(pass);
-    if (result != CUDA_SUCCESS && gs_memory_find(dptr, &allocation)) {
+    if (result != CUDA_SUCCESS && gs_memory_find(dptr, &allocation) == GS_MEMORY_LIVE) {
         gs_say_once(&said, "this program shares device memory with other processes (legacy CUDA IPC), which memory that can "
                            "be moved does not support; run it with GPUSHARE_MEMORY=native");
         gs_client_note_partial("legacy IPC was refused: run with GPUSHARE_MEMORY=native");

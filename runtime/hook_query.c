@@ -61,8 +61,14 @@ CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (!gs_memory_find(dptr, &allocation))
+    switch (gs_memory_find(dptr, &allocation)) {
+    case GS_MEMORY_FOREIGN:
         return gs_driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    case GS_MEMORY_HOLE:
+        return CUDA_ERROR_NOT_FOUND;
+    default:
+        break;
+    }
     if (pbase != NULL)
         *pbase = allocation.base;
     if (psize != NULL)
@@ -76,11 +82,12 @@ static CUresult put(void *data, const void *value, size_t bytes)
     return CUDA_SUCCESS;
 }
 
+/* the driver writes flags as 4 bytes (tests/gpu/driver_facts.c on an H200, driver 580) */
 static CUresult put_flag(void *data, bool value)
 {
-    const unsigned char byte = value;
+    const unsigned flag = value;
 
-    return put(data, &byte, 1);
+    return put(data, &flag, sizeof flag);
 }
 
 /* What differs between the program's allocation and the VMM mapping behind it: answered from our books. *answered is false
@@ -146,9 +153,14 @@ CUresult __wrap_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (!gs_memory_find(ptr, &allocation))
+    switch (gs_memory_find(ptr, &allocation)) {
+    case GS_MEMORY_LIVE:
+        return attribute_of_ours(data, attribute, ptr, &allocation);
+    case GS_MEMORY_HOLE:
+        return CUDA_ERROR_INVALID_VALUE;
+    default:
         return gs_driver.cuPointerGetAttribute(data, attribute, ptr);
-    return attribute_of_ours(data, attribute, ptr, &allocation);
+    }
 }
 
 /* "no error if an attribute is not supported for the pointer: it is then set to NULL" (manual) */
@@ -159,7 +171,7 @@ CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_att
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (attributes == NULL || data == NULL || !gs_memory_find(ptr, &allocation))
+    if (attributes == NULL || data == NULL || gs_memory_find(ptr, &allocation) != GS_MEMORY_LIVE)
         return gs_driver.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
     for (unsigned i = 0; i < numAttributes; i++) {
         bool answered;

@@ -327,19 +327,19 @@ CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream st
     return piece ? free_piece(range, address, when, stream) : free_range(range, when, stream);
 }
 
-bool gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
+enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
 {
+    enum gs_memory_found found = GS_MEMORY_FOREIGN;
     struct gs_range *range;
-    bool found;
 
     pthread_mutex_lock(&gs_memory_lock);
     range = (struct gs_range *)gs_tree_find(&tree, address);
-    found = range != NULL;
-    if (found) {
+    if (range != NULL) {
+        found = GS_MEMORY_LIVE;
         *allocation = (struct gs_allocation){.base = range->node.base, .bytes = range->node.size,
                                              .context = range->context, .device = range->device, .id = range->id};
-        if (range->slab != NULL)
-            found = gs_slab_piece(range, address, &allocation->base, &allocation->bytes);
+        if (range->slab != NULL && !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))
+            found = GS_MEMORY_HOLE;
     }
     pthread_mutex_unlock(&gs_memory_lock);
     return found;

@@ -72,8 +72,14 @@ struct gs_allocation {
     uint64_t id;
 };
 
-/* The allocation that contains address; false: not ours. Any thread. */
-bool gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation);
+enum gs_memory_found {
+    GS_MEMORY_FOREIGN, /* not ours: ask the driver */
+    GS_MEMORY_LIVE,
+    GS_MEMORY_HOLE, /* mapped by us, but no allocation is there: to the program it is no device address at all */
+};
+
+/* The allocation that contains address. Any thread. */
+enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation);
 
 /* A context has ended: everything allocated in it is gone. */
 void gs_memory_context_ended(CUcontext context);
