@@ -137,9 +137,10 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
     gs_client_wake();
 }
 
+static _Thread_local CUcontext known; /* attached already by this thread */
+
 void gs_client_attach_current(struct gs_device *device)
 {
-    static _Thread_local CUcontext known;
     CUcontext context = NULL;
 
     if (gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL || context == known)
@@ -201,6 +202,7 @@ void gs_client_after_fork(void)
     if (client.wake_fd >= 0)
         close(client.wake_fd);
     client.wake_fd = -1;
+    known = NULL;
     client.park_requests = 0;
     client.parked = false;
     atomic_store(&client.started, false);

@@ -233,13 +233,11 @@ static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
         gs_gate_refuse(true);
 }
 
-static bool move_out(struct gs_device *device, uint64_t budget, uint64_t now)
+static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
 {
     if (atomic_load_explicit(&self.exiting, memory_order_relaxed))
         return false; /* all of it is about to be freed */
-    if (device->move_started == 0)
-        device->move_started = now;
-    if (gs_swap_out(device, budget) == GS_SWAP_SHORT) {
+    if (gs_swap_out(device, excess) == GS_SWAP_SHORT) {
         device->retry_at = now + 20 * MS;
         return false;
     }
@@ -247,13 +245,11 @@ static bool move_out(struct gs_device *device, uint64_t budget, uint64_t now)
     return true;
 }
 
-static bool move_in(struct gs_device *device, uint64_t budget, uint64_t now)
+static bool move_in(struct gs_device *device, uint64_t room, uint64_t now)
 {
     uint64_t lacking;
 
-    if (device->move_started == 0)
-        device->move_started = now;
-    switch (gs_swap_in(device, budget, &lacking)) {
+    switch (gs_swap_in(device, room, &lacking)) {
     case GS_SWAP_MOVED:
         device->short_since = 0;
         return true;
@@ -273,29 +269,34 @@ static bool move(uint64_t now)
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
+        const struct gs_accounts accounts = gs_memory_accounts(device);
 
         if (now < device->retry_at)
             continue;
-        if (self.stopped && device->resident > budget)
-            more |= move_out(device, budget, now);
-        else if ((flags_of(device) & GS_TARGET_RUN) != 0 && device->missing != 0 && device->resident < budget)
-            more |= move_in(device, budget, now);
+        if (self.stopped && accounts.resident > budget)
+            more |= move_out(device, accounts.resident - budget, now);
+        else if ((flags_of(device) & GS_TARGET_RUN) != 0 && accounts.missing != 0 && accounts.resident < budget)
+            more |= move_in(device, budget - accounts.resident, now);
+        else
+            continue;
+        device->moving_ns += gs_now() - now;
+        now = gs_now();
     }
     return more;
 }
 
 /* the gate is open: what was moving has arrived */
-static void arrived(uint64_t now)
+static void arrived(void)
 {
     struct gs_device *device;
     bool switched = false;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        if (device->was_out && device->move_started != 0) {
-            device->switch_ns = now - device->move_started;
+        if (device->was_out) {
+            device->switch_ns = device->moving_ns; /* its way out and its way back */
             switched = true;
         }
-        device->move_started = 0;
+        device->moving_ns = 0;
         device->was_out = false;
         device->short_bytes = 0;
     }
@@ -389,7 +390,7 @@ uint64_t gs_converge(void)
     if (all_may_run() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
         self.stopped = false;
         self.stop_since = 0;
-        arrived(now);
+        arrived();
     } else if (self.stopped && !more) {
         struct gs_device *device;
 

@@ -36,9 +36,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
         return CUDA_SUCCESS; /* no daemon: nobody makes room, so what is free is what is free */
     gs_client_await_target(device);
     capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
-    pthread_mutex_lock(&gs_memory_lock);
-    demand = device->demand;
-    pthread_mutex_unlock(&gs_memory_lock);
+    demand = gs_memory_accounts(device).demand;
     *free = capacity > demand ? capacity - demand : 0;
     return CUDA_SUCCESS;
 }

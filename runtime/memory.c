@@ -134,6 +134,20 @@ static void link_range(struct gs_range *range)
     device->ranges = range;
 }
 
+/* a range that never got into the tree, and has no memory */
+static void discard(struct gs_range *range)
+{
+    gs_driver.cuMemAddressFree(range->node.base, range->reserved);
+    free(range);
+}
+
+static void unaccount(struct gs_device *device, uint64_t bytes)
+{
+    pthread_mutex_lock(&gs_memory_lock);
+    device->demand -= bytes;
+    pthread_mutex_unlock(&gs_memory_lock);
+}
+
 /* A range in the tree, in place or missing. slab_for: cut it for pieces of that size and take the first. */
 static CUresult allocate_range(struct gs_device *device, uint64_t bytes, uint64_t slab_for, CUdeviceptr *address)
 {
@@ -144,13 +158,19 @@ static CUresult allocate_range(struct gs_device *device, uint64_t bytes, uint64_
 
     if (range == NULL)
         return result;
+    gs_client_await_target(device); /* what there is to have; known from the first allocation on */
     if (!account(device, range->reserved)) {
-        gs_driver.cuMemAddressFree(range->node.base, range->reserved);
-        free(range);
+        discard(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     entered = gs_gate_try_enter(&pass);
     placed = entered && map_now(range);
+    if (entered && !placed && gs_client_is_alone()) { /* nobody will make room */
+        gs_gate_leave(pass);
+        unaccount(device, range->reserved);
+        discard(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     pthread_mutex_lock(&gs_memory_lock);
     if (!placed) {
         device->missing += range->reserved;
@@ -191,10 +211,19 @@ CUresult gs_memory_allocate(struct gs_device *device, uint64_t bytes, CUdevicept
 /* All bookkeeping has let go of the range (life is DISPOSING); nothing on the GPU uses it. */
 static void dispose(struct gs_range *range)
 {
+    const struct gs_context *context = gs_context_for(range->device);
+    CUcontext current = NULL;
+    bool pushed = false;
+
+    /* unregistering host memory and destroying events need a context; the client thread has none of its own */
+    if (gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL && context != NULL)
+        pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
     unmap_chunks(range);
     gs_driver.cuMemAddressFree(range->node.base, range->reserved);
     if (range->after != NULL)
         gs_driver.cuEventDestroy_v2(range->after);
+    if (pushed)
+        gs_driver.cuCtxPopCurrent_v2(&current);
     pthread_mutex_lock(&gs_memory_lock);
     *range->link = range->next;
     if (range->next != NULL)
@@ -343,6 +372,16 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
     }
     pthread_mutex_unlock(&gs_memory_lock);
     return found;
+}
+
+struct gs_accounts gs_memory_accounts(const struct gs_device *device)
+{
+    struct gs_accounts accounts;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    accounts = (struct gs_accounts){device->demand, device->missing, device->resident};
+    pthread_mutex_unlock(&gs_memory_lock);
+    return accounts;
 }
 
 bool gs_memory_if_complete(void (*then)(void))

@@ -84,6 +84,13 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
 /* A context has ended: everything allocated in it is gone. */
 void gs_memory_context_ended(CUcontext context);
 
+struct gs_accounts {
+    uint64_t demand, missing, resident; /* bytes, as in struct gs_device */
+};
+
+/* Any thread. */
+struct gs_accounts gs_memory_accounts(const struct gs_device *device);
+
 /* True if everything live is on its device; then `then` is called under the lock that a shutting allocation takes. Client
  * thread. */
 bool gs_memory_if_complete(void (*then)(void));

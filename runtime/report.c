@@ -59,6 +59,7 @@ static void fill(struct gs_wire_state *state, struct gs_device *device, const st
 {
     const bool wants_run = (atomic_load_explicit(&device->target_flags, memory_order_relaxed) & GS_TARGET_RUN) != 0;
     const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
+    const struct gs_accounts accounts = gs_memory_accounts(device);
 
     memset(state, 0, sizeof *state);
     state->header = (struct gs_wire_header){
@@ -66,12 +67,10 @@ static void fill(struct gs_wire_state *state, struct gs_device *device, const st
     memcpy(state->uuid, device->uuid, sizeof state->uuid);
     state->target_seq = atomic_load_explicit(&device->target_seq, memory_order_acquire);
     state->device_total = device->total;
-    pthread_mutex_lock(&gs_memory_lock);
-    state->demand = device->demand;
-    state->resident = device->resident;
-    if ((wants_run && device->missing != 0) || (!report->running && device->resident > budget))
+    state->demand = accounts.demand;
+    state->resident = accounts.resident;
+    if ((wants_run && accounts.missing != 0) || (!report->running && accounts.resident > budget))
         state->flags |= GS_STATE_MOVING;
-    pthread_mutex_unlock(&gs_memory_lock);
     state->flags |= (report->running ? GS_STATE_RUNNING : 0) | (report->want ? GS_STATE_WANT : 0) |
                     (report->stuck ? GS_STATE_STUCK : 0) | (report->partial ? GS_STATE_PARTIAL : 0) |
                     (device->short_bytes != 0 ? GS_STATE_SHORT : 0);

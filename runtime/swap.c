@@ -105,11 +105,10 @@ static unsigned start_copies_out(struct job *jobs, unsigned count, CUstream stre
     return started;
 }
 
-enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t budget)
+enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
 {
     struct job jobs[GS_SWAP_STEP_CHUNKS];
-    const unsigned count =
-        collect(device, true, device->resident > budget ? device->resident - budget : 0, jobs);
+    const unsigned count = collect(device, true, excess, jobs);
     struct gs_context *context;
     CUresult result, finished;
     uint64_t moved = 0;
@@ -155,10 +154,10 @@ static CUresult start_copy_in(const struct gs_device *device, struct job *job, C
     return result;
 }
 
-enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t budget, uint64_t *lacking)
+enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t *lacking)
 {
     struct job jobs[GS_SWAP_STEP_CHUNKS];
-    const unsigned count = collect(device, false, budget > device->resident ? budget - device->resident : 0, jobs);
+    const unsigned count = collect(device, false, room, jobs);
     CUresult result = CUDA_SUCCESS, finished;
     uint64_t moved = 0, copied = 0;
     struct gs_context *context;

@@ -19,11 +19,11 @@ enum gs_swap_result {
     GS_SWAP_SHORT,   /* no memory on the other side, or the driver failed: try again later */
 };
 
-/* Moves up to a step out, at least while resident > budget. The gate is closed and everything submitted has finished. */
-enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t budget);
+/* Moves up to a step out, until excess bytes are gone. The gate is closed and everything submitted has finished. */
+enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess);
 
-/* Moves up to a step in, as long as resident stays within budget. The gate is closed (work may still run). *lacking: bytes
+/* Moves up to a step in, at most room bytes. The gate is closed (work may still run). *lacking: bytes
  * that the driver could not give, with GS_SWAP_SHORT. */
-enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t budget, uint64_t *lacking);
+enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t *lacking);
 
 #endif
