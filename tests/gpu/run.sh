@@ -1,0 +1,220 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The tests that need a real card: tests/gpu/run.sh [-k WORD] [--list]. One line a case, "PASS|FAIL|SKIP name detail"; exit
+# 1 if any failed. Writes $OUT/gpu-tests.json (OUT: default docs/results). Needs nvcc and python3; PyTorch, JAX, CuPy and
+# Triton are each skipped where they are missing. Takes the programs from $GS_BUILD, build/gpu (made by
+# tests/gpu/bundle.sh on the machine that built them) or build/dev. Never uses managed memory.
+#
+#   GS_GPU_LIMIT   what the card is made to hold (default 16GiB): programs beyond it are moved out and in
+#   -k WORD        only the cases whose names contain WORD
+#   GS_KEEP=1      keeps the work folder
+#   GS_GPU_SELFCHECK=1   the scripts themselves, on the simulated card (tests/gpu/selfcheck.sh)
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+. tests/gpu/lib.sh
+
+only='' list=''
+while [ $# != 0 ]; do
+    case $1 in
+    -k) only=${2:?-k wants a word}; shift ;;
+    --list) list=1 ;;
+    *) echo "usage: tests/gpu/run.sh [-k WORD] [--list]" >&2; exit 2 ;;
+    esac
+    shift
+done
+
+# ---- the cases; each is a function that ends with pass, fail or skip
+
+case_routing_static_cudart() { # all look-ups of NVIDIA's static cudart go through us
+    local lookups substituted
+    patched vectoradd.nv vectoradd || return
+    run_job routing "$work/vectoradd" --rounds 2 || return
+    lookups=$(stat_of routing lookups)
+    substituted=$(stat_of routing substituted)
+    [ "$lookups" -ge 440 ] || { fail "$lookups look-ups seen, 440 expected"; return; }
+    [ "$substituted" -gt 100 ] || { fail "of $lookups look-ups only $substituted were answered with our own"; return; }
+    pass "440 of 440 look-ups answered by us ($lookups seen, $substituted with functions of ours)"
+}
+
+same_when_patched() { # PROGRAM WORDS...: same result unpatched and patched
+    local program=$1 plain result
+    shift
+    patched "$program" "${program%.nv}" || return
+    run_job plain "$(sample "$program")" "$@" || return
+    plain=$(result_of plain)
+    run_job mine "$work/${program%.nv}" "$@" || return
+    result=$(result_of mine)
+    [ "$plain" = "$result" ] || { fail "unpatched '$plain', patched '$result'"; return; }
+    [ "$(stat_of mine gated_calls)" -gt 0 ] || { fail "no call went through the gate"; return; }
+    pass "$result, $(stat_of mine gated_calls) calls through the gate"
+}
+
+case_same_vectoradd() { same_when_patched vectoradd.nv --rounds 20; }
+case_same_graph() { same_when_patched graph.nv --rounds 20; }
+case_same_alloc_churn() { same_when_patched alloc_churn.nv --rounds 200; }
+case_same_hog() { same_when_patched hog.nv --share 0.05 --rounds 3; }
+case_same_driver_api() { same_when_patched driver_api --rounds 3; }
+case_same_dlopen_driver() { same_when_patched dlopen_driver --rounds 3; }
+
+two_hogs() { # PROGRAM: two beyond the limit; both right
+    local program=$1 want moved
+    run_job solo env GPUSHARE_DEVICE_LIMIT="$limit" "$program" --share 0.7 --rounds 4 --cpu-ms 300 || return
+    want=$(result_of solo)
+    start_job one env GPUSHARE_DEVICE_LIMIT="$limit" "$program" --share 0.7 --rounds 4 --cpu-ms 300
+    start_job two env GPUSHARE_DEVICE_LIMIT="$limit" "$program" --share 0.7 --rounds 4 --cpu-ms 300
+    end_job one && end_job two || return
+    [ "$(result_of one)" = "$want" ] || { fail "first: '$(result_of one)', alone '$want'"; return; }
+    [ "$(result_of two)" = "$want" ] || { fail "second: '$(result_of two)', alone '$want'"; return; }
+    moved=$(($(stat_of one moved_out) + $(stat_of two moved_out)))
+    [ $moved -gt 0 ] || { fail "both were right, but nothing was moved: were they not beyond the limit?"; return; }
+    pass "both right; $(gib $moved) GiB moved out, switches $(stat_of one switches)+$(stat_of two switches)," \
+        "alone $(seconds_of solo) s, together $(seconds_of one)/$(seconds_of two) s"
+}
+
+case_two_patched_beyond_limit() { patched hog.nv hog && two_hogs "$work/hog"; }
+
+case_two_linked_beyond_limit() {
+    command -v "${GPUSHARE_NVCC:-nvcc}" >/dev/null || { skip "no nvcc"; return; }
+    # shellcheck disable=SC2086 # several words
+    if ! "$bundle/wrap/gpushare-nvcc" -O2 -std=c++17 -arch="${GS_GPU_ARCH:-native}" -cudart static \
+        ${GS_GPU_LINK:-} samples/hog.cu -o "$work/hog-linked" >"$work/link.out" 2>&1; then
+        fail "gpushare-nvcc: $(tail -1 "$work/link.out")"
+        return
+    fi
+    two_hogs "$work/hog-linked"
+}
+
+case_unpatched_second_dies() { # what it is all for: without gpushare the second program gets no memory
+    start_job first "$(sample hog.nv)" --share 0.7 --rounds 4 --cpu-ms 1500
+    wait_until 60 grep -q 'round 1' "$work/first.out" || { fail "first: $(tail -1 "$work/first.out")"; return; }
+    timeout 60 "$(sample hog.nv)" --share 0.7 --rounds 1 >"$work/second.out" 2>&1
+    local status=$?
+    end_job first || return
+    [ $status = 2 ] || { fail "the second ended with $status, not 2 (out of memory)"; return; }
+    pass "$(tail -1 "$work/second.out")"
+}
+
+case_killed_holder_frees_the_other() {
+    local before
+    patched hog.nv hog || return
+    start_job victim env GPUSHARE_DEVICE_LIMIT="$limit" "$work/hog" --share 0.7 --rounds 500 --cpu-ms 50
+    start_job other env GPUSHARE_DEVICE_LIMIT="$limit" "$work/hog" --share 0.7 --rounds 6 --cpu-ms 50
+    wait_until 60 grep -q 'round 1' "$work/victim.out" || { fail "victim: $(tail -1 "$work/victim.out")"; return; }
+    before=$(grep -c round "$work/other.out")
+    kill -9 "${job_pid[victim]}" && wait "${job_pid[victim]}" 2>/dev/null
+    unset 'job_pid[victim]'
+    end_job other || return
+    pass "the other had done $before rounds and finished: $(result_of other)"
+}
+
+case_restore_same_bytes() {
+    local file count=0 python words
+    python=$(readlink -f "$(command -v python3)")
+    for file in "$bundle"/samples/* "$python"; do
+        cp "$file" "$work/file"
+        words=()
+        [ "$file" != "$python" ] || words=(--any)
+        if ! patch_tool "${words[@]}" "$work/file" >"$work/patch.out" 2>&1; then
+            fail "$file: $(tail -1 "$work/patch.out")"
+            return
+        fi
+        cmp -s "$file" "$work/file" && { fail "$file: patching changed nothing"; return; }
+        patch_tool --restore "$work/file" >"$work/patch.out" 2>&1 ||
+            { fail "$file: --restore: $(tail -1 "$work/patch.out")"; return; }
+        cmp "$file" "$work/file" >"$work/cmp.out" 2>&1 || { fail "$file: $(cat "$work/cmp.out")"; return; }
+        count=$((count + 1))
+    done
+    pass "$count files, python3 among them"
+}
+
+# framework MODULE JOB: unpatched, patched alone, patched with its memory moved out in the middle; all bit-equal.
+framework() {
+    local module=$1 job=$2 want
+    make_pythons || return
+    "$python_plain" -c "import $module" 2>/dev/null || { skip "no $module here"; return; }
+    run_job "$job-plain" "$python_plain" "tests/gpu/job_$job.py" || return
+    want=$(result_of "$job-plain")
+    [ -n "$want" ] || { fail "job_$job.py printed no result"; return; }
+    run_job "$job-alone" "$python_patched" "tests/gpu/job_$job.py" || return
+    [ "$(result_of "$job-alone")" = "$want" ] ||
+        { fail "patched alone: '$(result_of "$job-alone")', unpatched '$want'"; return; }
+    [ "$(stat_of "$job-alone" gated_calls)" -gt 0 ] || { fail "patched, but no call went through the gate"; return; }
+    moved_in_the_middle "$job" "$want"
+}
+
+# The job stops in the middle (it polls for a file), a hog takes the card from it, and it goes on.
+moved_in_the_middle() { # JOB WANT
+    local job=$1 want=$2 name=$1-moved
+    patched hog.nv hog || return
+    rm -f "$work/ready" "$work/go"
+    start_job "$name" env GPUSHARE_DEVICE_LIMIT="$limit" "$python_patched" "tests/gpu/job_$job.py" \
+        --ballast-gib "$ballast" --ready "$work/ready" --go "$work/go"
+    wait_until 90 test -e "$work/ready" || { fail "$job did not come to its middle: $(tail -1 "$work/$name.out")"; return; }
+    start_job "$name-hog" env GPUSHARE_DEVICE_LIMIT="$limit" "$work/hog" --share 0.7 --rounds 40 --cpu-ms 200
+    wait_until 60 grep -q 'round 2' "$work/$name-hog.out" ||
+        { fail "the hog beside $job does not run: $(tail -1 "$work/$name-hog.out")"; return; }
+    touch "$work/go"
+    end_job "$name" || return
+    kill "${job_pid[$name-hog]}" 2>/dev/null
+    wait "${job_pid[$name-hog]}" 2>/dev/null
+    unset "job_pid[$name-hog]"
+    [ "$(result_of "$name")" = "$want" ] || { fail "after moving: '$(result_of "$name")', unpatched '$want'"; return; }
+    if [ "$(stat_of "$name" moved_out)" = 0 ] || [ "$(stat_of "$name" moved_in)" = 0 ]; then
+        fail "same result, but nothing was moved"
+        return
+    fi
+    pass "bit-equal unpatched, patched, and with $(gib "$(stat_of "$name" moved_out)") GiB moved out and" \
+        "$(gib "$(stat_of "$name" moved_in)") GiB in; $want"
+}
+
+case_pytorch_train_and_graph() { framework torch torch; }
+case_jax_jit() { framework jax jax; }
+case_cupy() { framework cupy cupy; }
+case_triton() { framework triton triton; }
+
+case_pytorch_counts() {
+    [ -s "$work/torch-alone.stats" ] || { skip "PyTorch did not run"; return; }
+    local objects
+    objects=$(python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["objects"]))' "$work/torch-alone.stats")
+    [ "$objects" -gt 1 ] || { fail "only $objects object was routed"; return; }
+    pass "$objects objects asked for driver functions, $(stat_of torch-alone names) names routed," \
+        "$(stat_of torch-alone substituted) look-ups answered with ours, $(stat_of torch-alone gated_calls) gated calls"
+}
+
+case_gate_latency() {
+    [ -x "$bundle/bench/gate_bench" ] || { skip "no gate_bench in $bundle"; return; }
+    timeout 60 env GPUSHARE_SOCKET="$work/none.sock" GPUSHARE_LOCKD=/nonexistent GPUSHARE_QUIET=1 \
+        "$bundle/bench/gate_bench" --calls 200000 >"$work/bench.out" 2>&1
+    local status=$?
+    sed 's/^/    /' "$work/bench.out"
+    [ $status != 77 ] || { skip "$(tail -1 "$work/bench.out")"; return; }
+    [ $status = 0 ] || { fail "gate_bench ended with $status: $(tail -1 "$work/bench.out")"; return; }
+    pass "$(tail -1 "$work/bench.out")"
+}
+
+case_status_while_running() {
+    patched hog.nv hog || return
+    start_job shown env GPUSHARE_DEVICE_LIMIT="$limit" "$work/hog" --share 0.3 --rounds 20 --cpu-ms 200
+    wait_until 60 grep -q 'round 1' "$work/shown.out" || { fail "$(tail -1 "$work/shown.out")"; return; }
+    ctl_tool status >"$work/status.out" 2>&1
+    local status=$?
+    kill "${job_pid[shown]}" 2>/dev/null
+    wait "${job_pid[shown]}" 2>/dev/null
+    [ $status = 0 ] || { fail "gpusharectl status ended with $status: $(head -1 "$work/status.out")"; return; }
+    grep -qw "${job_pid[shown]}" "$work/status.out" || { fail "the program's pid is not in gpusharectl status"; return; }
+    unset 'job_pid[shown]'
+    sed 's/^/    /' "$work/status.out"
+    pass "the program is in it"
+}
+
+cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog same_driver_api same_dlopen_driver
+    restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_linked_beyond_limit
+    killed_holder_frees_the_other unpatched_second_dies pytorch_train_and_graph pytorch_counts jax_jit cupy triton)
+
+[ -z "$list" ] || { printf '%s\n' "${cases[@]}"; exit 0; }
+gpu_setup || exit 1
+for name in "${cases[@]}"; do
+    [[ $name == *"$only"* ]] && run_case "$name"
+done
+gpu_report
