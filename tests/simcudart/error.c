@@ -4,7 +4,7 @@
  *
  * The last error belongs to its thread. An error that the driver keeps returning (a context
  * broken by a fault) comes back with the next call by itself; nothing is remembered here for
- * that.
+ * that. cudaErrorNotReady is an answer, and never kept (seen with NVIDIA's runtime 13.0).
  */
 #include "simcudart.h"
 
@@ -40,7 +40,7 @@ static const struct error_name texts[] = {
 
 cudaError_t simcudart_note(cudaError_t error)
 {
-    if (error)
+    if (error && error != cudaErrorNotReady)
         last_error = error;
     return error;
 }

@@ -16,9 +16,8 @@ static cudaError_t launch(const void *func, dim3 grid, dim3 block, void **args,
     error = error ?: simcudart_kernel(func, &kernel);
     if (error)
         return error;
-    if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z ||
-        shared_bytes > UINT32_MAX)
-        return cudaErrorInvalidConfiguration;
+    if (shared_bytes > UINT32_MAX)
+        return cudaErrorInvalidValue;
     return simcudart_result(DRIVER_PTSZ(cuLaunchKernel)(
         (CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
         (unsigned int)shared_bytes, stream, args, NULL));
@@ -49,7 +48,7 @@ cudaError_t SIMCUDART_PTSZ(cudaLaunchCooperativeKernel)(const void *func, dim3 g
 
     error = error ?: simcudart_kernel(func, &kernel);
     if (!error && shared_bytes > UINT32_MAX)
-        error = cudaErrorInvalidConfiguration;
+        error = cudaErrorInvalidValue;
     if (!error)
         error = simcudart_result(DRIVER_PTSZ(cuLaunchCooperativeKernel)(
             (CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
@@ -65,7 +64,7 @@ cudaError_t SIMCUDART_PTSZ(cudaLaunchKernelExC)(const cudaLaunchConfig_t *config
 
     error = error ?: simcudart_kernel(func, &kernel);
     if (!error && config->dynamicSmemBytes > UINT32_MAX)
-        error = cudaErrorInvalidConfiguration;
+        error = cudaErrorInvalidValue;
     if (error)
         return simcudart_note(error);
     /* launch attributes are the driver's own, under other names (driver_types.h) */

@@ -54,7 +54,8 @@ extern void *simcudart_slots[SIMCUDART_SLOT_COUNT];
  * older than this runtime. */
 cudaError_t simcudart_load(void);
 
-/* The driver's cuGetProcAddress_v2, as it gave it itself; valid after simcudart_load() succeeded. */
+/* The driver's cuGetProcAddress_v2, as it gave it itself; valid after simcudart_load()
+ * succeeded. */
 extern typeof(&cuGetProcAddress_v2) simcudart_get_proc_address;
 
 /* The row of the table that (name, version, flags) asks for: the newest ABI that is not newer
@@ -64,7 +65,8 @@ int simcudart_slot_of(const char *name, int version, unsigned int flags);
 
 /* error.c */
 
-/* Keeps error as the calling thread's last error, unless it is cudaSuccess, and returns it. */
+/* Keeps error as the calling thread's last error, unless it is cudaSuccess or
+ * cudaErrorNotReady, and returns it. */
 cudaError_t simcudart_note(cudaError_t error);
 
 /* CUresult and cudaError_t agree in every number that the driver returns. */
