@@ -25,6 +25,7 @@ struct simcuda_kernel {
     const uint32_t *param_size; /* bytes of each parameter */
 };
 
-extern const struct simcuda_kernel simcuda_kernels[];
+/* Must reach the dynamic symbol table: link executables with -Wl,--export-dynamic-symbol=simcuda_kernels (or -rdynamic). */
+extern const struct simcuda_kernel simcuda_kernels[] __attribute__((visibility("default")));
 
 #endif

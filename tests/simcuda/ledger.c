@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ledger.c: owns the files that describe the simulated cards (see ledger.h).
+ *
+ * Invariants: sum of used over the clients <= memory. An entry is written only by its own process, and cleared by others
+ * only when that process is dead. card->lock is robust: every field is valid at any moment, so a lock inherited from a
+ * dead process is simply made consistent. The folder's file "lock" is held (flock) while a card is made or joined.
+ * Threads: any.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "common/fd.h"
+#include "common/size.h"
+#include "tests/simcuda/ledger.h"
+
+#define CARD_MAGIC   0x3144524143434d53u /* "SMCCARD1" */
+#define CARD_VERSION 1u
+#define MIB          (1024u * 1024u)
+
+uint64_t sim_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void sim_sleep_until(uint64_t ns)
+{
+    const struct timespec until = {.tv_sec = (time_t)(ns / 1000000000u),
+                                   .tv_nsec = (long)(ns % 1000000000u)};
+
+    if (ns > sim_now_ns() + 60000) {
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+            ;
+        return;
+    }
+    while (sim_now_ns() < ns) /* too short for the kernel's timer slack */
+        ;
+}
+
+/* Start time and life of a process; 0 when it is gone or a zombie. */
+static uint64_t process_start(int32_t pid)
+{
+    char path[64], text[1024];
+    GS_CLOSE_FD int fd = -1;
+    unsigned long long start = 0;
+    char state = 'Z';
+
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    const ssize_t got = read(fd, text, sizeof text - 1);
+    if (got <= 0)
+        return 0;
+    text[got] = '\0';
+    const char *after_name = strrchr(text, ')');
+    if (!after_name ||
+        sscanf(after_name + 1,
+               " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+               &state, &start) != 2)
+        return 0;
+    return state == 'Z' || state == 'X' ? 0 : start;
+}
+
+static void card_lock(pthread_mutex_t *mutex)
+{
+    if (pthread_mutex_lock(mutex) == EOWNERDEAD)
+        pthread_mutex_consistent(mutex);
+}
+
+static void remove_dead(struct sim_card *card)
+{
+    for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++) {
+        struct sim_client *client = &card->client[i];
+        if (client->pid && process_start(client->pid) != client->start)
+            memset(client, 0, sizeof *client);
+    }
+}
+
+static uint64_t card_used(const struct sim_card *card)
+{
+    uint64_t used = 0;
+
+    for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++)
+        used += card->client[i].used;
+    return used;
+}
+
+int sim_card_folder(char *buffer, unsigned size)
+{
+    const char *folder = getenv("SIMCUDA_CARD");
+    const int length = folder && *folder ? snprintf(buffer, size, "%s", folder)
+                                         : snprintf(buffer, size, "/tmp/simcuda-%u", getuid());
+
+    return length < 0 || (unsigned)length >= size ? -ENAMETOOLONG : 0;
+}
+
+/* One numeric variable: sizes where size is true. *set notes that the environment says anything at all. */
+static int read_number(const char *name, bool size, uint64_t *value, bool *set, struct gs_err *err)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+
+    if (!text || !*text)
+        return 0;
+    *set = true;
+    if (size)
+        return gs_size_parse(text, value) == 0
+                   ? 0
+                   : gs_err_set(err, -EINVAL, "%s=%s is no size; write it as 1GiB", name, text);
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 10);
+    if (errno || *end || text[0] == '-')
+        return gs_err_set(err, -EINVAL, "%s=%s is no number", name, text);
+    *value = number;
+    return 0;
+}
+
+static int read_rate(uint64_t *rate, bool *set, struct gs_err *err)
+{
+    const char *text = getenv("SIMCUDA_PCIE_GBPS");
+    char *end = NULL;
+
+    if (!text || !*text)
+        return 0;
+    *set = true;
+    const double gigabytes = strtod(text, &end);
+    if (end == text || *end || !(gigabytes >= 0 && gigabytes <= 1e6))
+        return gs_err_set(err, -EINVAL,
+                          "SIMCUDA_PCIE_GBPS=%s is no rate; write GB per second, as 12.5", text);
+    *rate = (uint64_t)(gigabytes * 1e9);
+    return 0;
+}
+
+/* Lays what the environment says over *properties. */
+static int read_environment(struct sim_properties *properties, bool *set, struct gs_err *err)
+{
+    uint64_t cards = properties->cards, version = properties->driver_version;
+    uint64_t timeslice = properties->timeslice;
+    int rc = read_number("SIMCUDA_MEMORY", true, &properties->memory, set, err);
+
+    rc = rc ? rc : read_number("SIMCUDA_CONTEXT_MEMORY", true, &properties->context_memory, set, err);
+    rc = rc ? rc : read_rate(&properties->pcie_rate, set, err);
+    rc = rc ? rc : read_number("SIMCUDA_KERNEL_NS", false, &properties->kernel_ns, set, err);
+    rc = rc ? rc : read_number("SIMCUDA_LAUNCH_NS", false, &properties->launch_ns, set, err);
+    rc = rc ? rc : read_number("SIMCUDA_TIMESLICE", false, &timeslice, set, err);
+    rc = rc ? rc : read_number("SIMCUDA_DRIVER_VERSION", false, &version, set, err);
+    rc = rc ? rc : read_number("SIMCUDA_DEVICES", false, &cards, set, err);
+    if (rc)
+        return rc;
+    if (cards < 1 || cards > SIM_CARDS_MAX)
+        return gs_err_set(err, -EINVAL, "SIMCUDA_DEVICES=%llu: 1 to %d cards can be simulated",
+                          (unsigned long long)cards, SIM_CARDS_MAX);
+    if (properties->memory < 4 * MIB || properties->memory > (uint64_t)MIB * MIB)
+        return gs_err_set(err, -EINVAL, "SIMCUDA_MEMORY: a card has 4 MiB to 1 TiB");
+    if (version < 2000 || version > 99990)
+        return gs_err_set(err, -EINVAL, "SIMCUDA_DRIVER_VERSION is written as 13000 for 13.0");
+    properties->cards = (uint32_t)cards;
+    properties->driver_version = (uint32_t)version;
+    properties->timeslice = timeslice != 0;
+    return 0;
+}
+
+static int make_mutexes(struct sim_card *card)
+{
+    pthread_mutexattr_t attributes;
+    int rc = pthread_mutexattr_init(&attributes);
+
+    rc = rc ? rc : pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    rc = rc ? rc : pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    rc = rc ? rc : pthread_mutex_init(&card->lock, &attributes);
+    rc = rc ? rc : pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    rc = rc ? rc : pthread_mutex_init(&card->compute, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return -rc;
+}
+
+/* Fills a file of zeros. */
+static int format_card(struct sim_card *card, unsigned index, struct gs_err *err)
+{
+    bool set = false;
+
+    memset(card, 0, sizeof *card);
+    card->properties = (struct sim_properties){.memory = 1024ull * MIB,
+                                               .context_memory = 4ull * MIB,
+                                               .timeslice = 1,
+                                               .driver_version = 13000,
+                                               .cards = 1};
+    int rc = read_environment(&card->properties, &set, err);
+    if (rc)
+        return rc;
+    card->version = CARD_VERSION;
+    card->index = index;
+    for (unsigned i = 0; i < sizeof card->uuid; i++)
+        card->uuid[i] = (uint8_t)(0x51 + 7 * i);
+    card->uuid[15] = (uint8_t)index;
+    rc = make_mutexes(card);
+    if (rc)
+        return gs_err_errno(err, rc, "making the locks of simulated card %u", index);
+    __atomic_store_n(&card->magic, CARD_MAGIC, __ATOMIC_RELEASE); /* last: the card is whole */
+    return 0;
+}
+
+static int open_card(const char *folder, unsigned index, bool create, struct sim_card **card,
+                     struct gs_err *err)
+{
+    char path[512];
+    struct stat status;
+    GS_CLOSE_FD int fd = -1;
+
+    snprintf(path, sizeof path, "%s/card%u", folder, index);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0), 0600);
+    if (fd < 0)
+        return gs_err_errno(err, -errno, "opening the simulated card %s", path);
+    if (fstat(fd, &status) || status.st_uid != geteuid())
+        return gs_err_set(err, -EPERM, "%s belongs to another user: set SIMCUDA_CARD", path);
+    if (status.st_size != sizeof **card &&
+        (!create || ftruncate(fd, 0) || ftruncate(fd, sizeof **card)))
+        return gs_err_set(err, -EINVAL, "%s is no card of this version: run simcuda-card --reset",
+                          path);
+    void *map = mmap(NULL, sizeof **card, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return gs_err_errno(err, -errno, "mapping %s", path);
+    *card = map;
+    if ((*card)->magic == CARD_MAGIC && (*card)->version == CARD_VERSION)
+        return 0;
+    const int rc =
+        create ? format_card(*card, index, err)
+               : gs_err_set(err, -EINVAL, "%s is no card: run simcuda-card --reset", path);
+    if (rc)
+        munmap(map, sizeof **card);
+    return rc;
+}
+
+static int lock_folder(const char *folder, struct gs_err *err)
+{
+    char path[512];
+    struct stat status;
+
+    if (mkdir(folder, 0700) && errno != EEXIST)
+        return gs_err_errno(err, -errno, "making %s for the simulated cards", folder);
+    if (stat(folder, &status) || status.st_uid != geteuid() || (status.st_mode & 022))
+        return gs_err_set(err, -EPERM, "%s must be yours alone: set SIMCUDA_CARD", folder);
+    snprintf(path, sizeof path, "%s/lock", folder);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return gs_err_errno(err, -errno, "opening %s", path);
+    if (flock(fd, LOCK_EX) == 0)
+        return fd;
+    const int rc = gs_err_errno(err, -errno, "locking %s", path);
+    close(fd);
+    return rc;
+}
+
+static int enter(struct sim_card *card, unsigned *client, struct gs_err *err)
+{
+    unsigned live = 0, place = SIM_CLIENTS_MAX;
+    bool set = false;
+    int rc = 0;
+
+    /* alone: a lock that was held when the machine went down would never be released */
+    for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++) {
+        const struct sim_client other = card->client[i];
+        live += other.pid && process_start(other.pid) == other.start;
+    }
+    if (!live) {
+        memset(card->bus_free_ns, 0, sizeof card->bus_free_ns);
+        rc = make_mutexes(card);
+        if (rc)
+            return gs_err_errno(err, rc, "making the locks of simulated card %u", card->index);
+    }
+    card_lock(&card->lock);
+    remove_dead(card);
+    for (unsigned i = SIM_CLIENTS_MAX; i-- > 0;) {
+        place = card->client[i].pid ? place : i;
+    }
+    struct sim_properties properties = card->properties;
+    if (!live && (rc = read_environment(&properties, &set, err)) == 0 && set)
+        card->properties = properties;
+    if (rc == 0 && place == SIM_CLIENTS_MAX)
+        rc = gs_err_set(err, -EUSERS, "more than %d processes use the simulated card",
+                        SIM_CLIENTS_MAX);
+    if (rc == 0) {
+        struct sim_client *mine = &card->client[place];
+        *mine = (struct sim_client){.pid = getpid(), .start = process_start(getpid())};
+        snprintf(mine->name, sizeof mine->name, "%s", program_invocation_short_name);
+        *client = place;
+    }
+    pthread_mutex_unlock(&card->lock);
+    return rc;
+}
+
+int sim_card_join(unsigned index, struct sim_card **card, unsigned *client, struct gs_err *err)
+{
+    char folder[400];
+
+    if (sim_card_folder(folder, sizeof folder))
+        return gs_err_set(err, -ENAMETOOLONG, "SIMCUDA_CARD is too long");
+    GS_CLOSE_FD int lock = lock_folder(folder, err);
+    if (lock < 0)
+        return lock;
+    int rc = open_card(folder, index, true, card, err);
+    if (rc)
+        return rc;
+    rc = enter(*card, client, err);
+    if (rc)
+        sim_card_unmap(*card);
+    return rc;
+}
+
+int sim_card_look(unsigned index, struct sim_card **card, struct gs_err *err)
+{
+    char folder[400];
+
+    if (sim_card_folder(folder, sizeof folder))
+        return gs_err_set(err, -ENAMETOOLONG, "SIMCUDA_CARD is too long");
+    return open_card(folder, index, false, card, err);
+}
+
+void sim_card_unmap(struct sim_card *card)
+{
+    munmap(card, sizeof *card);
+}
+
+void sim_card_leave(struct sim_card *card, unsigned client)
+{
+    card_lock(&card->lock);
+    memset(&card->client[client], 0, sizeof card->client[client]);
+    pthread_mutex_unlock(&card->lock);
+}
+
+int sim_card_charge(struct sim_card *card, unsigned client, uint64_t bytes)
+{
+    struct sim_client *mine = &card->client[client];
+    int rc = 0;
+
+    card_lock(&card->lock);
+    if (card->properties.memory - card_used(card) < bytes)
+        remove_dead(card);
+    if (card->properties.memory - card_used(card) < bytes)
+        rc = -ENOMEM;
+    else
+        mine->used += bytes;
+    if (mine->used > mine->peak)
+        mine->peak = mine->used;
+    pthread_mutex_unlock(&card->lock);
+    return rc;
+}
+
+void sim_card_refund(struct sim_card *card, unsigned client, uint64_t bytes)
+{
+    card_lock(&card->lock);
+    struct sim_client *mine = &card->client[client];
+    mine->used -= bytes < mine->used ? bytes : mine->used;
+    pthread_mutex_unlock(&card->lock);
+}
+
+uint64_t sim_card_free(struct sim_card *card)
+{
+    card_lock(&card->lock);
+    remove_dead(card);
+    const uint64_t bytes = card->properties.memory - card_used(card);
+    pthread_mutex_unlock(&card->lock);
+    return bytes;
+}
+
+uint64_t sim_card_book_bus(struct sim_card *card, enum sim_direction direction, uint64_t bytes)
+{
+    const uint64_t rate = card->properties.pcie_rate;
+
+    if (!rate)
+        return 0;
+    const uint64_t now = sim_now_ns();
+    const uint64_t cost = (uint64_t)((double)bytes * 1e9 / (double)rate);
+    card_lock(&card->lock);
+    uint64_t *bus = &card->bus_free_ns[direction];
+    *bus = (*bus > now ? *bus : now) + cost;
+    const uint64_t end = *bus;
+    pthread_mutex_unlock(&card->lock);
+    return end;
+}
+
+void sim_card_compute_begin(struct sim_card *card)
+{
+    if (card->properties.timeslice)
+        card_lock(&card->compute);
+}
+
+void sim_card_compute_end(struct sim_card *card)
+{
+    if (card->properties.timeslice)
+        pthread_mutex_unlock(&card->compute);
+}

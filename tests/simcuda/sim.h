@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim.h: what the parts of the simulated driver share.
+ *
+ * Locking: one lock, sim.lock. sim_begin() takes it and sim_end() drops it, so the body of every cu* function runs under it;
+ * who waits does so on sim.progress. Stream workers hold it except while an operation runs. Lock order: sim.lock, then the
+ * locks of a card (ledger.h). Operations in flight never take the lock of a card and sim.lock in the other order.
+ */
+#ifndef SIMCUDA_SIM_H
+#define SIMCUDA_SIM_H
+
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#include <cudaProfiler.h>
+#pragma GCC visibility pop
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "tests/simcuda/ledger.h"
+#include "tests/simcuda/standin.h"
+
+#define SIM_PAGE         (2ull * 1024 * 1024) /* VMM granularity */
+#define SIM_POISON_FRESH 0xD5
+#define SIM_POISON_FREED 0xDE
+#define SIM_STACK_DEPTH  64
+
+/* -- the driver and its calls (driver.c, fault.c) -- */
+
+struct sim_device {
+    struct sim_card *card;
+    unsigned client; /* our entry on the card */
+    int memory_fd;   /* memfd that backs this process's memory on the card; offsets are never reused */
+    uint64_t memory_end;
+    struct sim_context *primary;
+    unsigned primary_refs, primary_flags;
+    struct sim_pool *pool; /* current pool; the default pool is &default_pool */
+    struct sim_pool *default_pool;
+};
+
+struct sim_driver {
+    pthread_mutex_t lock;
+    pthread_cond_t progress; /* an operation has finished, a stream has gone */
+    enum { SIM_COLD, SIM_READY, SIM_FORKED } state;
+    unsigned device_count;
+    struct sim_device device[SIM_CARDS_MAX];
+    struct sim_context *contexts;
+    struct sim_capture *captures;
+    uint64_t next_id;
+    bool poison;
+    int pid;
+};
+extern struct sim_driver sim;
+
+struct sim_stats {
+    uint64_t to_device_bytes, to_host_bytes, on_device_bytes, launches, graph_launches, calls, failures;
+    uint64_t memory_bytes, memory_peak;
+};
+extern struct sim_stats sim_stats; /* relaxed atomics; memory_* under sim.lock */
+
+static inline void sim_count(uint64_t *counter, uint64_t more)
+{
+    __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
+}
+
+struct sim_thread {
+    struct sim_context *stack[SIM_STACK_DEPTH];
+    unsigned depth;
+    CUstreamCaptureMode capture_mode;
+    bool registered; /* its end is noticed */
+};
+extern __thread struct sim_thread sim_thread;
+
+struct sim_call {
+    const char *name;
+    CUresult result;             /* why the call cannot be made, or CUDA_SUCCESS */
+    struct sim_context *context; /* current context; may be NULL without SIM_CTX */
+};
+
+/* what a call needs */
+#define SIM_ANYTIME 0u
+#define SIM_INIT    1u /* after cuInit */
+#define SIM_CTX     3u /* a current context without an earlier fault */
+#define SIM_UNSAFE  4u /* potentially unsafe during capture: not allowed while one forbids it */
+
+struct sim_call sim_begin(const char *name, unsigned needs);
+CUresult sim_end(const struct sim_call *call, CUresult result);
+
+/* Defines the driver function symbol: the result is that of expression, which may use `call`. */
+#define SIM_API(symbol, parameters, needs, expression)                                         \
+    CUresult symbol parameters                                                                 \
+    {                                                                                          \
+        struct sim_call call = sim_begin(#symbol, needs);                                      \
+        return sim_end(&call, call.result ? call.result : (CUresult)(expression));                       \
+    }
+
+/* ... and its per-thread twin symbol##suffix; expression may use `per_thread`, as sim_stream(&call, handle, per_thread) */
+#define SIM_STREAM_API(symbol, suffix, parameters, needs, expression)                          \
+    CUresult symbol parameters                                                                 \
+    {                                                                                          \
+        const bool per_thread __attribute__((unused)) = false;                                 \
+        struct sim_call call = sim_begin(#symbol, needs);                                      \
+        return sim_end(&call, call.result ? call.result : (CUresult)(expression));                       \
+    }                                                                                          \
+    CUresult symbol##suffix parameters                                                         \
+    {                                                                                          \
+        const bool per_thread __attribute__((unused)) = true;                                  \
+        struct sim_call call = sim_begin(#symbol #suffix, needs);                              \
+        return sim_end(&call, call.result ? call.result : (CUresult)(expression));                       \
+    }
+
+int sim_unsupported(const char *name); /* body of every row without one; a CUresult */
+void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+CUresult sim_fault_due(const char *name); /* fault injection: what this call must fail with */
+const char *sim_error_name(CUresult result);
+CUresult sim_driver_init(void);
+void sim_thread_register(void); /* calls sim_thread_end() when the calling thread ends */
+void sim_thread_end(const void *thread);
+
+enum sim_kind {
+    SIM_KIND_NONE,
+    SIM_KIND_CONTEXT,
+    SIM_KIND_STREAM,
+    SIM_KIND_EVENT,
+    SIM_KIND_MODULE,
+    SIM_KIND_FUNCTION, /* CUfunction and CUkernel: either may be passed for the other */
+    SIM_KIND_PHYSICAL,
+    SIM_KIND_POOL,
+    SIM_KIND_GRAPH,
+    SIM_KIND_NODE,
+    SIM_KIND_EXEC
+};
+
+/* The handles that are alive. A handle is never looked into before it is found here. */
+int sim_handle_add(const void *object, enum sim_kind kind);
+void sim_handle_remove(const void *object);
+enum sim_kind sim_handle_kind(const void *object);
+static inline bool sim_handle_is(const void *object, enum sim_kind kind)
+{
+    return object && sim_handle_kind(object) == kind;
+}
+
+/* -- contexts (context.c) -- */
+
+struct sim_context {
+    struct sim_context *next;
+    unsigned device;
+    unsigned flags, api_version;
+    uint64_t id;
+    CUresult sticky; /* atomic: set by workers, relaxed; the fault that ended this context */
+    bool primary, dying;
+    size_t limit[CU_LIMIT_MAX];
+    CUfunc_cache cache;
+    CUsharedconfig shared;
+    struct sim_stream *streams;
+    struct sim_stream *legacy;
+};
+
+struct sim_context *sim_context_check(CUcontext handle); /* NULL handle: the current one; NULL if there is none */
+struct sim_device *sim_context_device(const struct sim_context *context);
+void sim_context_fault(struct sim_context *context, CUresult result);
+CUresult sim_context_drain(struct sim_context *context); /* waits for everything submitted so far */
+
+/* -- memory (memory.c, alloc.c, vmm.c) -- */
+
+struct sim_range {
+    CUdeviceptr start;
+    size_t size;
+};
+struct sim_ranges { /* disjoint, ascending */
+    struct sim_range **item;
+    size_t count, capacity;
+};
+struct sim_range *sim_ranges_find(const struct sim_ranges *ranges, CUdeviceptr address);
+size_t sim_ranges_after(const struct sim_ranges *ranges, CUdeviceptr address); /* index of the first that ends behind it */
+bool sim_ranges_overlap(const struct sim_ranges *ranges, CUdeviceptr start, size_t size);
+int sim_ranges_insert(struct sim_ranges *ranges, struct sim_range *range);
+void sim_ranges_remove(struct sim_ranges *ranges, const struct sim_range *range);
+
+struct sim_physical {
+    CUmemAllocationProp prop;
+    unsigned device;
+    size_t size;
+    uint64_t offset;
+    int fd;
+    bool own_fd, imported;
+    unsigned handles, maps; /* gone when both are 0 */
+};
+
+struct sim_mapping {
+    struct sim_range range; /* first */
+    struct sim_physical *physical;
+    size_t offset;
+    unsigned access; /* CU_MEM_ACCESS_FLAGS_PROT_* */
+};
+
+enum sim_memory_kind { SIM_DEVICE, SIM_MANAGED, SIM_HOST, SIM_REGISTERED, SIM_IPC };
+
+struct sim_allocation {
+    struct sim_range range; /* first; size as asked for */
+    enum sim_memory_kind kind;
+    unsigned device, flags;
+    uint64_t id, context_id;
+    struct sim_slab *slab;   /* part of it, or NULL */
+    struct sim_block *block; /* memory of its own on the card, or NULL */
+    struct sim_pool *pool;
+    bool freeing;            /* cuMemFreeAsync was called */
+};
+
+struct sim_block { /* whole pages of the card at an address, readable and writable */
+    struct sim_range *place;
+    struct sim_mapping *mapping;
+};
+
+extern struct sim_ranges sim_places;       /* used parts of the arena: blocks and reservations */
+extern struct sim_ranges sim_reservations; /* cuMemAddressReserve */
+extern struct sim_ranges sim_mappings;
+extern struct sim_ranges sim_allocations;
+
+CUresult sim_memory_init(void);
+bool sim_in_arena(CUdeviceptr address);
+struct sim_range *sim_place_take(size_t size, size_t alignment, CUdeviceptr hint);
+void sim_place_drop(struct sim_range *place);
+CUresult sim_physical_new(unsigned device, size_t size, bool own_fd, struct sim_physical **physical);
+void sim_physical_put(struct sim_physical *physical); /* frees it if nothing refers to it any more */
+CUresult sim_map(CUdeviceptr start, size_t size, struct sim_physical *physical, size_t offset,
+                 struct sim_mapping **mapping);
+void sim_unmap(struct sim_mapping *mapping);
+CUresult sim_protect(struct sim_mapping *mapping, unsigned access);
+CUresult sim_block_new(unsigned device, size_t size, struct sim_block **block);
+void sim_block_free(struct sim_block *block);
+
+CUresult sim_alloc(struct sim_context *context, size_t size, enum sim_memory_kind kind,
+                   struct sim_allocation **allocation);
+void sim_free(struct sim_allocation *allocation);
+struct sim_allocation *sim_allocation_find(CUdeviceptr address);
+
+enum sim_space { SIM_SPACE_DEVICE, SIM_SPACE_PINNED, SIM_SPACE_PAGEABLE };
+enum sim_space sim_space_of(CUdeviceptr address);
+/* CUDA_SUCCESS if all bytes may be touched so; pageable memory is the caller's affair */
+CUresult sim_memory_check(CUdeviceptr address, size_t size, bool write);
+
+/* -- operations and streams (stream.c) -- */
+
+struct sim_fence {
+    unsigned refs;
+    bool done;
+    uint64_t done_ns;
+};
+
+struct sim_op {
+    unsigned refs; /* under sim.lock */
+    CUgraphNodeType type;
+    const char *name;
+    CUresult (*run)(const struct sim_op *op, struct sim_context *context); /* on a worker, without sim.lock */
+    void (*release)(struct sim_op *op);                                    /* what it owns; may be NULL */
+};
+
+struct sim_op *sim_op_new(size_t size, const char *name, CUgraphNodeType type,
+                          CUresult (*run)(const struct sim_op *, struct sim_context *));
+void sim_op_put(struct sim_op *op);
+
+struct sim_stream {
+    struct sim_stream *next;
+    struct sim_context *context;
+    unsigned flags;
+    int priority;
+    uint64_t id;
+    const void *thread; /* the per-thread stream of this thread, or NULL */
+    bool legacy, closing, running;
+    pthread_cond_t work;
+    struct sim_task *head, *tail;
+    struct sim_fence *last; /* of the newest operation */
+    struct sim_capture *capture;
+    struct sim_nodes {
+        struct sim_node **item;
+        size_t count;
+    } capture_tip; /* what the next captured node depends on */
+};
+
+struct sim_stream *sim_stream(struct sim_call *call, CUstream handle, bool per_thread);
+/* Consumes op (NULL: out of host memory). A NULL stream hands back call->result. Captured if the stream is captured. */
+CUresult sim_submit(struct sim_call *call, struct sim_stream *stream, struct sim_op *op);
+CUresult sim_submit_wait(struct sim_call *call, struct sim_stream *stream, struct sim_op *op);
+/* ... after the fence (may be NULL), handing out the operation's own fence (may be NULL) */
+CUresult sim_submit_after(struct sim_call *call, struct sim_stream *stream, struct sim_op *op,
+                          struct sim_fence *after, struct sim_fence **fence);
+CUresult sim_stream_wait(struct sim_stream *stream); /* until all its work so far has finished */
+bool sim_stream_idle(const struct sim_stream *stream);
+void sim_stream_close(struct sim_stream *stream);
+struct sim_stream *sim_stream_new(struct sim_context *context, unsigned flags, int priority);
+struct sim_fence *sim_fence_get(struct sim_fence *fence);
+void sim_fence_put(struct sim_fence *fence);
+void sim_fence_wait(struct sim_fence *fence);
+/* Runs op, turning an access to an unmapped device address into CUDA_ERROR_ILLEGAL_ADDRESS. */
+CUresult sim_guarded_run(const struct sim_op *op, struct sim_context *context);
+
+struct sim_event {
+    unsigned flags;
+    struct sim_fence *fence;
+    uint64_t context_id;
+    uint64_t capture_id; /* recorded in this capture, or 0 */
+    struct sim_nodes tip;
+};
+
+/* -- operations (copy.c, memset.c, launch.c) -- */
+
+struct sim_copy { /* a box of bytes */
+    CUdeviceptr to, from;
+    size_t to_pitch, to_height, from_pitch, from_height;
+    size_t width, height, depth;
+};
+CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **op, bool *must_wait);
+CUresult sim_copy_from_3d(const CUDA_MEMCPY3D *box, struct sim_copy *copy);
+CUresult sim_memset_op(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_op **op);
+struct sim_op *sim_host_op(CUhostFn function, void *data);
+CUresult sim_launch_op(struct sim_context *context, const CUDA_KERNEL_NODE_PARAMS_v2 *launch,
+                       struct sim_op **op);
+void sim_launch_params(const struct sim_op *op, CUDA_KERNEL_NODE_PARAMS_v2 *launch);
+void sim_memset_params(const struct sim_op *op, CUDA_MEMSET_NODE_PARAMS *set);
+void sim_host_params(const struct sim_op *op, CUDA_HOST_NODE_PARAMS *host);
+
+/* -- modules (image.c, module.c) -- */
+
+#define SIM_PARAMS_MAX 256
+
+struct sim_parameter {
+    uint32_t offset, size;
+};
+struct sim_image_kernel {
+    char *name;
+    unsigned registers, local_bytes, shared_bytes, max_threads, parameter_count;
+    struct sim_parameter *parameter;
+    bool known; /* parameters read from a cubin */
+};
+struct sim_image_global {
+    char *name;
+    size_t size;
+    void *data; /* first value, or NULL: zero */
+    bool managed;
+};
+struct sim_image {
+    bool any_name; /* PTX only: names are not known before they are asked for */
+    struct sim_image_kernel *kernel;
+    size_t kernel_count;
+    struct sim_image_global *global;
+    size_t global_count;
+};
+CUresult sim_image_read(const void *code, struct sim_image *image);
+void sim_image_free(struct sim_image *image);
+
+struct sim_function {
+    struct sim_function *next;
+    struct sim_module *module;
+    struct sim_image_kernel *kernel; /* in the image, or own if the image has no names */
+    bool own_kernel;
+    const struct simcuda_kernel *standin; /* NULL: not found so far */
+    int dynamic_shared, carveout;
+};
+struct sim_function *sim_function_get(const void *handle);
+const struct simcuda_kernel *sim_standin_find(const char *name);
+/* Number of parameters and where each lies in the parameter buffer; -1 if neither cubin nor stand-in tells. */
+int sim_function_parameters(struct sim_function *function, struct sim_parameter *parameter);
+void sim_modules_of_context_free(uint64_t context_id);
+
+/* -- capture and graphs (capture.c, graph.c) -- */
+
+struct sim_node {
+    struct sim_graph *graph;
+    struct sim_op *op; /* NULL: empty node */
+    CUgraphNodeType type;
+    struct sim_nodes needs;
+    struct sim_node *clone_of;
+    struct sim_graph *child;
+    uint64_t mark; /* scratch of walks, by walk number */
+};
+struct sim_graph {
+    struct sim_nodes nodes;
+    bool captured_into;
+};
+struct sim_capture {
+    struct sim_capture *next;
+    uint64_t id;
+    struct sim_graph *graph;
+    struct sim_stream *origin;
+    const void *thread;
+    CUstreamCaptureMode mode;
+    bool invalid, own_graph;
+};
+
+bool sim_capture_forbids(void);           /* an unsafe call by this thread is not allowed now; invalidates */
+void sim_capture_invalidate(struct sim_capture *capture);
+CUresult sim_capture_add(struct sim_stream *stream, struct sim_op *op);
+CUresult sim_capture_wait_event(struct sim_stream *stream, struct sim_event *event);
+CUresult sim_capture_record_event(struct sim_stream *stream, struct sim_event *event);
+struct sim_capture *sim_capture_by_id(uint64_t id);
+/* An operation is about to go to stream: is that legal beside the captures under way? */
+CUresult sim_capture_check_submit(struct sim_stream *stream);
+CUresult sim_capture_check_sync(struct sim_context *context);
+
+int sim_nodes_add(struct sim_nodes *nodes, struct sim_node *node); /* once; 0 or -ENOMEM */
+void sim_nodes_clear(struct sim_nodes *nodes);
+struct sim_graph *sim_graph_new(void);
+struct sim_node *sim_graph_add(struct sim_graph *graph, struct sim_op *op, CUgraphNodeType type,
+                               const struct sim_nodes *needs);
+void sim_graph_free(struct sim_graph *graph);
+CUresult sim_graph_add_child(struct sim_node *node, CUgraph child); /* a clone of child */
+CUresult sim_exec_replace(CUgraphExec exec, CUgraphNode node, struct sim_op *op);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_simcuda.c: runs the test groups of the simulated driver (test_basic.c and the others).
+ */
+#include "tests/simcuda/testkit.h"
+
+int main(void)
+{
+    int failed = kit_run_basic();
+
+    return failed;
+}

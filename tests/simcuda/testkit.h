@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * testkit.h: what the tests of the simulated driver share: each test body runs in a process of its own, on a card of its own.
+ */
+#ifndef SIMCUDA_TESTKIT_H
+#define SIMCUDA_TESTKIT_H
+
+#include <cuda.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#define MIB (1024ul * 1024)
+
+/* Ends the process of the test body with a line that says what is wrong. */
+#define CHECK(condition)                                                                       \
+    do {                                                                                       \
+        if (!(condition))                                                                      \
+            kit_fail(__FILE__, __LINE__, #condition);                                          \
+    } while (0)
+/* A driver call must give this result. */
+#define GIVES(wanted, call) kit_gives(__FILE__, __LINE__, #call, (wanted), (call))
+#define OK(call)            GIVES(CUDA_SUCCESS, call)
+
+void kit_fail(const char *file, int line, const char *what) __attribute__((noreturn));
+void kit_gives(const char *file, int line, const char *what, CUresult wanted, CUresult got);
+
+/* Runs body in a child with a fresh card and the environment settings "NAME=value", NULL-terminated, and fails the test
+ * unless the child ends with 0. */
+void kit_run(void (*body)(void), ...) __attribute__((sentinel));
+
+/* For bodies: another process on the same card. It must not have called cuInit before. */
+int kit_spawn(void (*body)(void));
+void kit_join(int pid);
+/* A pipe's worth of turn taking between the two. */
+struct kit_turn {
+    int pipe[2];
+};
+void kit_turn_init(struct kit_turn *turn);
+void kit_turn_signal(struct kit_turn *turn);
+void kit_turn_wait(struct kit_turn *turn);
+
+CUcontext kit_context(void);           /* cuInit and a primary context, current */
+CUfunction kit_kernel(const char *name); /* from a PTX module: found by stand-in */
+void kit_launch(CUfunction kernel, CUstream stream, void **parameters);
+CUdeviceptr kit_vmm(size_t size, CUmemGenericAllocationHandle *handle); /* reserved, created, mapped, writable */
+extern const CUmemAllocationProp kit_prop;
+extern const CUmemAccessDesc kit_access;
+double kit_seconds(void);
+
+int kit_run_basic(void), kit_run_memory(void), kit_run_stream(void), kit_run_capture(void),
+    kit_run_process(void), kit_run_module(void);
+
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * vmm.c: owns virtual memory management: reservations of addresses, memory handles, mappings and their access.
+ *
+ * Rules kept as a card keeps them: sizes, offsets and addresses are multiples of the granularity (2 MiB); a mapping lies in
+ * one reservation and overlaps no other; it cannot be touched before its access is set; it is unmapped whole; a reservation
+ * is freed whole and only when empty; memory released while mapped stays until it is unmapped.
+ * Threads: any, under sim.lock.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "tests/simcuda/sim.h"
+
+static bool page_multiple(uint64_t bytes)
+{
+    return bytes % SIM_PAGE == 0;
+}
+
+/* A mapped or reserved range may have an address from the application: no wrap-around, multiples of a page. */
+static bool range_valid(CUdeviceptr start, size_t size)
+{
+    return start && size && page_multiple(start) && page_multiple(size) && start + size > start;
+}
+
+static CUresult prop_check(const CUmemAllocationProp *prop)
+{
+    if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return prop->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
+                                                                   : CUDA_ERROR_NOT_SUPPORTED;
+    if (prop->location.id < 0 || (unsigned)prop->location.id >= sim.device_count)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (prop->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return CUDA_SUCCESS;
+}
+
+static CUresult granularity(size_t *out, const CUmemAllocationProp *prop)
+{
+    const CUresult result = prop_check(prop);
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!result)
+        *out = SIM_PAGE;
+    return result;
+}
+
+static CUresult reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
+                        unsigned long long flags)
+{
+    if (!out || !size || !page_multiple(size) || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (alignment & (alignment - 1)) /* 0 stands for the granularity */
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_range *place =
+        sim_place_take(size, alignment > SIM_PAGE ? alignment : SIM_PAGE, hint);
+    if (!place)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct sim_range *reservation = calloc(1, sizeof *reservation);
+    if (reservation)
+        *reservation = *place;
+    if (!reservation || sim_ranges_insert(&sim_reservations, reservation)) {
+        free(reservation);
+        sim_place_drop(place);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = place->start;
+    return CUDA_SUCCESS;
+}
+
+static CUresult reservation_free(CUdeviceptr start, size_t size)
+{
+    struct sim_range *reservation = sim_ranges_find(&sim_reservations, start);
+
+    if (!reservation || reservation->start != start || reservation->size != size)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sim_ranges_overlap(&sim_mappings, start, size))
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_ranges_remove(&sim_reservations, reservation);
+    free(reservation);
+    sim_place_drop(sim_ranges_find(&sim_places, start));
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *out, size_t size,
+                       const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    struct sim_physical *physical = NULL;
+
+    if (!out || !size || !page_multiple(size) || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = prop_check(prop);
+    if (result)
+        return result;
+    result = sim_physical_new((unsigned)prop->location.id, size, prop->requestedHandleTypes != 0,
+                              &physical);
+    if (result)
+        return result;
+    physical->prop = *prop;
+    if (sim_handle_add(physical, SIM_KIND_PHYSICAL)) {
+        physical->handles = 0;
+        sim_physical_put(physical);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
+    return CUDA_SUCCESS;
+}
+
+static struct sim_physical *physical_of(CUmemGenericAllocationHandle handle)
+{
+    struct sim_physical *physical = (struct sim_physical *)(uintptr_t)handle;
+
+    return sim_handle_is(physical, SIM_KIND_PHYSICAL) ? physical : NULL;
+}
+
+static CUresult release(CUmemGenericAllocationHandle handle)
+{
+    struct sim_physical *physical = physical_of(handle);
+
+    if (!physical)
+        return CUDA_ERROR_INVALID_VALUE;
+    physical->handles--;
+    sim_physical_put(physical);
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(CUdeviceptr start, size_t size, size_t offset,
+                    CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    struct sim_physical *physical = physical_of(handle);
+
+    if (!range_valid(start, size) || !page_multiple(offset) || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct sim_range *reservation = sim_ranges_find(&sim_reservations, start);
+    if (!physical || offset > physical->size || size > physical->size - offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!reservation || size > reservation->start + reservation->size - start)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sim_ranges_overlap(&sim_mappings, start, size))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_map(start, size, physical, offset, NULL);
+}
+
+/* Index of the first mapping if the range is made of whole mappings without a gap, else -1. */
+static long whole_mappings(CUdeviceptr start, size_t size)
+{
+    const size_t first = sim_ranges_after(&sim_mappings, start);
+    CUdeviceptr next = start;
+
+    if (!range_valid(start, size) || !sim_ranges_find(&sim_reservations, start))
+        return -1;
+    for (size_t i = first; next < start + size; i++) {
+        if (i == sim_mappings.count || sim_mappings.item[i]->start != next)
+            return -1;
+        next += sim_mappings.item[i]->size;
+    }
+    return next == start + size ? (long)first : -1;
+}
+
+static CUresult unmap(CUdeviceptr start, size_t size)
+{
+    const long first = whole_mappings(start, size);
+
+    if (first < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t done = 0; done < size;) {
+        struct sim_mapping *mapping = (struct sim_mapping *)sim_mappings.item[first];
+        done += mapping->range.size;
+        sim_unmap(mapping);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc *descriptions,
+                           size_t count)
+{
+    const long first = whole_mappings(start, size);
+    CUresult result = CUDA_SUCCESS;
+
+    if (!descriptions || !count || first < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        const CUmemAccessDesc *wanted = &descriptions[i];
+        if (wanted->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+            wanted->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+            wanted->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (wanted->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (wanted->location.id < 0 || (unsigned)wanted->location.id >= sim.device_count)
+            return CUDA_ERROR_INVALID_DEVICE;
+    }
+    for (size_t done = 0, i = (size_t)first; done < size && !result; i++) {
+        struct sim_mapping *mapping = (struct sim_mapping *)sim_mappings.item[i];
+        done += mapping->range.size;
+        for (size_t k = 0; k < count && !result; k++)
+            if ((unsigned)descriptions[k].location.id == mapping->physical->device)
+                result = sim_protect(mapping, descriptions[k].flags);
+    }
+    return result;
+}
+
+static CUresult access_get(unsigned long long *flags, const CUmemLocation *location,
+                           CUdeviceptr address)
+{
+    const struct sim_mapping *mapping =
+        (struct sim_mapping *)sim_ranges_find(&sim_mappings, address);
+
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !mapping)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (location->id < 0 || (unsigned)location->id >= sim.device_count)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *flags = (unsigned)location->id == mapping->physical->device ? mapping->access : 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult retain(CUmemGenericAllocationHandle *out, const void *address)
+{
+    const struct sim_mapping *mapping =
+        (struct sim_mapping *)sim_ranges_find(&sim_mappings, (CUdeviceptr)address);
+
+    if (!out || !mapping || !sim_ranges_find(&sim_reservations, (CUdeviceptr)address))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!mapping->physical->handles && sim_handle_add(mapping->physical, SIM_KIND_PHYSICAL))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    mapping->physical->handles++;
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)mapping->physical;
+    return CUDA_SUCCESS;
+}
+
+static CUresult properties(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+    const struct sim_physical *physical = physical_of(handle);
+
+    if (!prop || !physical)
+        return CUDA_ERROR_INVALID_VALUE;
+    *prop = physical->prop;
+    return CUDA_SUCCESS;
+}
+
+static CUresult export_handle(void *out, CUmemGenericAllocationHandle handle,
+                              CUmemAllocationHandleType type, unsigned long long flags)
+{
+    const struct sim_physical *physical = physical_of(handle);
+
+    if (!out || !physical || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+        !(physical->prop.requestedHandleTypes & type))
+        return CUDA_ERROR_INVALID_VALUE;
+    const int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(out, &fd, sizeof fd);
+    return CUDA_SUCCESS;
+}
+
+/* The memory stays counted where it was created. */
+static CUresult import_handle(struct sim_context *context, CUmemGenericAllocationHandle *out,
+                              const void *os_handle, CUmemAllocationHandleType type)
+{
+    const int shared = (int)(intptr_t)os_handle;
+    struct stat status;
+
+    if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(shared, &status) ||
+        status.st_size <= 0 || !page_multiple((uint64_t)status.st_size) || !S_ISREG(status.st_mode))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_physical *physical = calloc(1, sizeof *physical);
+    if (!physical)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *physical = (struct sim_physical){.device = context->device,
+                                      .size = (size_t)status.st_size,
+                                      .fd = fcntl(shared, F_DUPFD_CLOEXEC, 3),
+                                      .own_fd = true,
+                                      .imported = true,
+                                      .handles = 1};
+    physical->prop = (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)context->device}};
+    if (physical->fd < 0 || sim_handle_add(physical, SIM_KIND_PHYSICAL)) {
+        physical->handles = 0;
+        sim_physical_put(physical);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuMemGetAllocationGranularity,
+        (size_t *out, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option),
+        SIM_INIT, (unsigned)option > 1 ? CUDA_ERROR_INVALID_VALUE : granularity(out, prop))
+SIM_API(cuMemAddressReserve,
+        (CUdeviceptr * out, size_t size, size_t alignment, CUdeviceptr hint,
+         unsigned long long flags),
+        SIM_INIT, reserve(out, size, alignment, hint, flags))
+SIM_API(cuMemAddressFree, (CUdeviceptr start, size_t size), SIM_INIT,
+        reservation_free(start, size))
+SIM_API(cuMemCreate,
+        (CUmemGenericAllocationHandle * out, size_t size, const CUmemAllocationProp *prop,
+         unsigned long long flags),
+        SIM_INIT | SIM_UNSAFE, create(out, size, prop, flags))
+SIM_API(cuMemRelease, (CUmemGenericAllocationHandle handle), SIM_INIT, release(handle))
+SIM_API(cuMemMap,
+        (CUdeviceptr start, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+         unsigned long long flags),
+        SIM_INIT, map(start, size, offset, handle, flags))
+SIM_API(cuMemUnmap, (CUdeviceptr start, size_t size), SIM_INIT, unmap(start, size))
+SIM_API(cuMemSetAccess,
+        (CUdeviceptr start, size_t size, const CUmemAccessDesc *descriptions, size_t count),
+        SIM_INIT, access_set(start, size, descriptions, count))
+SIM_API(cuMemGetAccess,
+        (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address), SIM_INIT,
+        access_get(flags, location, address))
+SIM_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * out, void *address), SIM_INIT,
+        retain(out, address))
+SIM_API(cuMemGetAllocationPropertiesFromHandle,
+        (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle), SIM_INIT,
+        properties(prop, handle))
+SIM_API(cuMemExportToShareableHandle,
+        (void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+         unsigned long long flags),
+        SIM_INIT, export_handle(out, handle, type, flags))
+SIM_API(cuMemImportFromShareableHandle,
+        (CUmemGenericAllocationHandle * out, void *os_handle, CUmemAllocationHandleType type),
+        SIM_CTX, import_handle(call.context, out, os_handle, type))
