@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fake_driver.c: a libcuda.so.1 whose functions do nothing at once, to time what stands in front of them. Just what
- * gate_bench and the runtime library need to make a context.
+ * fake_driver.c: a libcuda.so.1 whose functions do nothing at once, to time what stands in
+ * front of them. Just what gate_bench and the runtime library need to make a context.
  */
 #include <string.h>
 

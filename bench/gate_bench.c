@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gate_bench.c: nanoseconds that the gate adds to a call, open gate, against the bare call of the same driver function.
+ * gate_bench.c: nanoseconds that the gate adds to a call, open gate, against the bare call of
+ * the same driver function.
  *
- * Both sides run in one process, in turns, on one thread; the median of the rounds counts. The driver is whatever
- * libcuda.so.1 is found: fake_driver.c here (its functions return at once, so that the difference is the gate), or a real
- * one. The function: cuStreamWaitEvent on an event that was never recorded, which queues nothing.
+ * Both sides run in one process, in turns, on one thread; the median of the rounds counts. The
+ * driver is whatever libcuda.so.1 is found: fake_driver.c here (its functions return at once,
+ * so that the difference is the gate), or a real one. The function: cuStreamWaitEvent on an
+ * event that was never recorded, which queues nothing.
  *
- *   gate_bench [--calls N] [--rounds N] [--json FILE] [--limit NS]     exit 1: the gate costs more than the limit
+ *   gate_bench [--calls N] [--rounds N] [--json FILE] [--limit NS]     exit 1: the gate costs
+ * more than the limit
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -75,20 +78,23 @@ static int read_options(int argc, char **argv, struct options *options)
     return options->calls > 0 && options->rounds > 0 && options->rounds <= MAX_ROUNDS ? 0 : -1;
 }
 
-/* The usual way of a driver program. Everything by dlsym, so that libgpushare's door is the one that answers. */
+/* The usual way of a driver program. Everything by dlsym, so that libgpushare's door is the one
+ * that answers. */
 static CUevent prepare(void *driver)
 {
     PFN_cuInit_v2000 init = (PFN_cuInit_v2000)dlsym(driver, "cuInit");
     PFN_cuDevicePrimaryCtxRetain_v7000 retain =
         (PFN_cuDevicePrimaryCtxRetain_v7000)dlsym(driver, "cuDevicePrimaryCtxRetain");
-    PFN_cuCtxSetCurrent_v4000 set_current = (PFN_cuCtxSetCurrent_v4000)dlsym(driver, "cuCtxSetCurrent");
+    PFN_cuCtxSetCurrent_v4000 set_current =
+        (PFN_cuCtxSetCurrent_v4000)dlsym(driver, "cuCtxSetCurrent");
     PFN_cuEventCreate_v2000 create = (PFN_cuEventCreate_v2000)dlsym(driver, "cuEventCreate");
     CUcontext context;
     CUevent event;
 
     if (init == NULL || retain == NULL || set_current == NULL || create == NULL)
         return NULL;
-    if (init(0) != CUDA_SUCCESS || retain(&context, 0) != CUDA_SUCCESS || set_current(context) != CUDA_SUCCESS)
+    if (init(0) != CUDA_SUCCESS || retain(&context, 0) != CUDA_SUCCESS ||
+        set_current(context) != CUDA_SUCCESS)
         return NULL;
     return create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : NULL;
 }
@@ -105,9 +111,11 @@ static int write_json(const struct options *options, double bare, double gated)
         return -1;
     }
     fprintf(file,
-            "{\"benchmark\": \"gate\", \"calls\": %llu, \"rounds\": %u, \"bare_ns\": %.3f, \"gated_ns\": %.3f, "
+            "{\"benchmark\": \"gate\", \"calls\": %llu, \"rounds\": %u, \"bare_ns\": %.3f, "
+            "\"gated_ns\": %.3f, "
             "\"gate_ns\": %.3f, \"ratio\": %.4f}\n",
-            (unsigned long long)options->calls, options->rounds, bare, gated, gated - bare, gated / bare);
+            (unsigned long long)options->calls, options->rounds, bare, gated, gated - bare,
+            gated / bare);
     return fclose(file);
 }
 
@@ -121,13 +129,15 @@ int main(int argc, char **argv)
     CUevent event;
 
     if (read_options(argc, argv, &options) != 0) {
-        fprintf(stderr, "usage: gate_bench [--calls N] [--rounds N] [--json FILE] [--limit NS]\n");
+        fprintf(stderr,
+                "usage: gate_bench [--calls N] [--rounds N] [--json FILE] [--limit NS]\n");
         return 2;
     }
     driver = dlopen("libcuda.so.1", RTLD_NOW);
     event = driver != NULL ? prepare(driver) : NULL;
     if (event == NULL) {
-        fprintf(stderr, "gate_bench: no usable libcuda.so.1 (%s)\n", driver == NULL ? dlerror() : "no context");
+        fprintf(stderr, "gate_bench: no usable libcuda.so.1 (%s)\n",
+                driver == NULL ? dlerror() : "no context");
         return 77;
     }
     gs_libc_symbols_init();
@@ -149,8 +159,8 @@ int main(int argc, char **argv)
     qsort(gated, options.rounds, sizeof gated[0], compare);
     bare_ns = bare[options.rounds / 2];
     gated_ns = gated[options.rounds / 2];
-    printf("gate: bare call %.2f ns, gated call %.2f ns, the gate %.2f ns, ratio %.3f\n", bare_ns, gated_ns,
-           gated_ns - bare_ns, gated_ns / bare_ns);
+    printf("gate: bare call %.2f ns, gated call %.2f ns, the gate %.2f ns, ratio %.3f\n",
+           bare_ns, gated_ns, gated_ns - bare_ns, gated_ns / bare_ns);
     if (write_json(&options, bare_ns, gated_ns) != 0)
         return 1;
     return options.limit > 0 && gated_ns - bare_ns > options.limit;

@@ -36,6 +36,7 @@ int gs_err_errno(struct gs_err *err, int code, const char *format, ...)
     length = fill(err, code, format, ap);
     va_end(ap);
     if (length > 0 && (size_t)length < sizeof err->text)
-        snprintf(err->text + length, sizeof err->text - (size_t)length, ": %s", strerror(-code));
+        snprintf(err->text + length, sizeof err->text - (size_t)length, ": %s",
+                 strerror(-code));
     return code;
 }

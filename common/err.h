@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * err.h: one error as the tools hand it up: a negative errno, what went wrong, and with which object.
+ * err.h: one error as the tools hand it up: a negative errno, what went wrong, and with which
+ * object.
  */
 #ifndef GS_COMMON_ERR_H
 #define GS_COMMON_ERR_H
@@ -10,11 +11,13 @@ struct gs_err {
     char text[512]; /* names the object and what the user can do; no newline */
 };
 
-/* Fills err (which may be NULL) and returns code, so that `return gs_err_set(err, -EINVAL, ...)` reads well. The first
- * error wins: a filled err is left alone. Never allocates. */
-int gs_err_set(struct gs_err *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Fills err (which may be NULL) and returns code, so that `return gs_err_set(err, -EINVAL,
+ * ...)` reads well. The first error wins: a filled err is left alone. Never allocates. */
+int gs_err_set(struct gs_err *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* As gs_err_set(), with ": <strerror(-code)>" behind the text. */
-int gs_err_errno(struct gs_err *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int gs_err_errno(struct gs_err *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -44,13 +44,15 @@ int gs_socket_folder(const char *socket_path)
     if (slash == NULL || slash == folder)
         return 0;
     *slash = '\0';
-    if (mkdir(folder, strncmp(folder, "/run/gpushare", 13) == 0 ? 0755 : 0700) != 0 && errno != EEXIST)
+    if (mkdir(folder, strncmp(folder, "/run/gpushare", 13) == 0 ? 0755 : 0700) != 0 &&
+        errno != EEXIST)
         return -errno;
     if (stat(folder, &st) != 0)
         return -errno;
     if (!S_ISDIR(st.st_mode))
         return -ENOTDIR;
-    if ((st.st_uid != geteuid() && st.st_uid != 0) || ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0))
+    if ((st.st_uid != geteuid() && st.st_uid != 0) ||
+        ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0))
         return -EPERM;
     return 0;
 }

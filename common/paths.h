@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * paths.h: where the daemon's socket is. Used by the daemon, gpusharectl and the runtime library alike.
+ * paths.h: where the daemon's socket is. Used by the daemon, gpusharectl and the runtime
+ * library alike.
  */
 #ifndef GS_COMMON_PATHS_H
 #define GS_COMMON_PATHS_H
@@ -9,7 +10,8 @@
 
 #define GS_SOCKET_NAME "lockd.sock"
 
-/* Writes the path of the daemon's socket (at most 107 bytes, the limit of sockaddr_un) into buffer:
+/* Writes the path of the daemon's socket (at most 107 bytes, the limit of sockaddr_un) into
+ * buffer:
  *   1. GPUSHARE_SOCKET, if set (not for setuid programs);
  *   2. /run/gpushare/lockd.sock, if it exists (a service runs) or we are root;
  *   3. $XDG_RUNTIME_DIR/gpushare/lockd.sock;
@@ -17,8 +19,9 @@
  * 0, or -ENAMETOOLONG. */
 int gs_socket_path(char *buffer, size_t size);
 
-/* Makes the folder of a socket path (mode 0700, or 0755 below /run), if it is not there. -EPERM if a folder is there that
- * another user (not root) owns or that others may write to: a socket in it could be anybody's. 0 or -errno. */
+/* Makes the folder of a socket path (mode 0700, or 0755 below /run), if it is not there. -EPERM
+ * if a folder is there that another user (not root) owns or that others may write to: a socket
+ * in it could be anybody's. 0 or -errno. */
 int gs_socket_folder(const char *socket_path);
 
 #endif

@@ -40,11 +40,13 @@ int gs_size_parse(const char *text, uint64_t *bytes)
     char *end;
     double value, factor;
 
-    if (text == NULL || !isdigit((unsigned char)*text) || (text[0] == '0' && (text[1] | 32) == 'x'))
+    if (text == NULL || !isdigit((unsigned char)*text) ||
+        (text[0] == '0' && (text[1] | 32) == 'x'))
         return -EINVAL;
     errno = 0;
     value = strtod(text, &end);
-    if (errno != 0 || end == text)
+    if (errno != 0 || end == text ||
+        end != text + strspn(text, "0123456789.")) /* no exponents */
         return -EINVAL;
     while (*end == ' ')
         end++;

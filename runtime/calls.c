@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * calls.c: the wrappers that the table writes by itself: gated calls, calls that wait, calls that may need room.
+ * calls.c: the wrappers that the table writes by itself: gated calls, calls that wait, calls
+ * that may need room.
  *
- * No state. On the fast path a gated call costs what gs_gate_enter() costs. After a fast pass nothing but the result is
- * looked at. Any thread.
+ * No state. On the fast path a gated call costs what gs_gate_enter() costs. After a fast pass
+ * nothing but the result is looked at. Any thread.
  */
 #include "runtime/client.h"
 #include "runtime/driver.h"
@@ -11,13 +12,14 @@
 #include "runtime/hooks.h"
 #include "runtime/room.h"
 
-#define LIKELY_FINE(pass, result) \
+#define LIKELY_FINE(pass, result)                                                              \
     __builtin_expect(((pass) == GS_PASS_FREE) & ((result) != CUDA_ERROR_OUT_OF_MEMORY), 1)
 
-/* stream column of the table: whether the call queues work, and whether 0 is the per-thread stream */
-#define GS_NO_STREAM NULL, false, false
-#define GS_PTSZ(s)   s, true, true
-#define BOUND(...)   BOUND_PICK(__VA_ARGS__, true, false, 0)
+/* stream column of the table: whether the call queues work, and whether 0 is the per-thread
+ * stream */
+#define GS_NO_STREAM                                NULL, false, false
+#define GS_PTSZ(s)                                  s, true, true
+#define BOUND(...)                                  BOUND_PICK(__VA_ARGS__, true, false, 0)
 #define BOUND_PICK(stream, queues, per_thread, ...) bound(stream, queues, per_thread)
 
 static void bound(CUstream stream, bool queues, bool per_thread)
@@ -26,60 +28,60 @@ static void bound(CUstream stream, bool queues, bool per_thread)
         gs_room_bound(stream, per_thread);
 }
 
-#define GS_GATE(symbol, base, since, variant, family, stream, params, args)            \
-    CUresult __wrap_##symbol params                                                    \
-    {                                                                                  \
-        unsigned attempt = 0;                                                          \
-        unsigned pass = gs_gate_enter();                                               \
-        CUresult result;                                                               \
-                                                                                       \
-        if (__builtin_expect(pass == GS_PASS_REFUSED, 0))                              \
-            return CUDA_ERROR_OUT_OF_MEMORY;                                           \
-        result = gs_driver.symbol args;                                                \
-        if (LIKELY_FINE(pass, result)) {                                               \
-            gs_gate_leave(GS_PASS_FREE);                                               \
-            return result;                                                             \
-        }                                                                              \
-        while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED) {         \
-            gs_gate_leave(pass);                                                       \
-            if (!gs_room_make(attempt++))                                               \
-                return result;                                                         \
-            pass = gs_gate_enter();                                                    \
-            if (pass == GS_PASS_REFUSED)                                               \
-                return result;                                                         \
-            result = gs_driver.symbol args;                                            \
-        }                                                                              \
-        if (result == CUDA_SUCCESS && pass == GS_PASS_WATCHED)                         \
-            BOUND(stream);                                                             \
-        gs_gate_leave(pass);                                                           \
-        return result;                                                                 \
+#define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \
+    CUresult __wrap_##symbol params                                                            \
+    {                                                                                          \
+        unsigned attempt = 0;                                                                  \
+        unsigned pass = gs_gate_enter();                                                       \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (__builtin_expect(pass == GS_PASS_REFUSED, 0))                                      \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
+        result = gs_driver.symbol args;                                                        \
+        if (LIKELY_FINE(pass, result)) {                                                       \
+            gs_gate_leave(GS_PASS_FREE);                                                       \
+            return result;                                                                     \
+        }                                                                                      \
+        while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED) {                 \
+            gs_gate_leave(pass);                                                               \
+            if (!gs_room_make(attempt++))                                                      \
+                return result;                                                                 \
+            pass = gs_gate_enter();                                                            \
+            if (pass == GS_PASS_REFUSED)                                                       \
+                return result;                                                                 \
+            result = gs_driver.symbol args;                                                    \
+        }                                                                                      \
+        if (result == CUDA_SUCCESS && pass == GS_PASS_WATCHED)                                 \
+            BOUND(stream);                                                                     \
+        gs_gate_leave(pass);                                                                   \
+        return result;                                                                         \
     }
 
-#define GS_SYNC(symbol, base, since, variant, family, params, args) \
-    CUresult __wrap_##symbol params                                 \
-    {                                                               \
-        CUresult result;                                            \
-                                                                    \
-        if (!gs_client_ready())                                     \
-            return CUDA_ERROR_NOT_INITIALIZED;                      \
-        gs_gate_sync_begin();                                       \
-        result = gs_driver.symbol args;                             \
-        gs_gate_sync_end();                                         \
-        return result;                                              \
+#define GS_SYNC(symbol, base, since, variant, family, params, args)                            \
+    CUresult __wrap_##symbol params                                                            \
+    {                                                                                          \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        gs_gate_sync_begin();                                                                  \
+        result = gs_driver.symbol args;                                                        \
+        gs_gate_sync_end();                                                                    \
+        return result;                                                                         \
     }
 
-#define GS_ROOM(symbol, base, since, variant, family, params, args)                \
-    CUresult __wrap_##symbol params                                                \
-    {                                                                              \
-        unsigned attempt = 0;                                                      \
-        CUresult result;                                                           \
-                                                                                   \
-        if (!gs_client_ready())                                                    \
-            return CUDA_ERROR_NOT_INITIALIZED;                                     \
-        do                                                                         \
-            result = gs_driver.symbol args;                                        \
-        while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));      \
-        return result;                                                             \
+#define GS_ROOM(symbol, base, since, variant, family, params, args)                            \
+    CUresult __wrap_##symbol params                                                            \
+    {                                                                                          \
+        unsigned attempt = 0;                                                                  \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        do                                                                                     \
+            result = gs_driver.symbol args;                                                    \
+        while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));                 \
+        return result;                                                                         \
     }
 
 #include "wrap/driver_api.def"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.c: owns the client thread, its wake-up and its parking. What the thread does is in converge.c.
+ * client.c: owns the client thread, its wake-up and its parking. What the thread does is in
+ * converge.c.
  *
- * Threads: everything marked "any thread" in client.h takes only `client.lock` (rank GS_LOCK_CLIENT), never across a driver
- * call. The thread is started once per process, by the first context, with all signals blocked.
+ * Threads: everything marked "any thread" in client.h takes only `client.lock` (rank
+ * GS_LOCK_CLIENT), never across a driver call. The thread is started once per process, by the
+ * first context, with all signals blocked.
  */
 #include "runtime/client.h"
 
@@ -30,7 +32,8 @@ static struct {
     int wake_fd;
     unsigned park_requests;
     bool parked;
-} client = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .wake_fd = -1};
+} client = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .wake_fd = -1};
 
 bool gs_client_ready(void)
 {
@@ -66,7 +69,8 @@ static void rest_if_parked(void)
 static void rest(int daemon_fd, uint64_t timeout_ns)
 {
     struct pollfd polled[2] = {{client.wake_fd, POLLIN, 0}, {daemon_fd, POLLIN, 0}};
-    const struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    const struct timespec timeout = {(time_t)(timeout_ns / 1000000000u),
+                                     (long)(timeout_ns % 1000000000u)};
     uint64_t count;
 
     ppoll(polled, 2, &timeout, NULL); /* a negative descriptor is ignored */
@@ -79,7 +83,8 @@ static void rest(int daemon_fd, uint64_t timeout_ns)
 
 static void *client_main(void *unused)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* what we do never touches a captured stream */
+    CUstreamCaptureMode mode =
+        CU_STREAM_CAPTURE_MODE_RELAXED; /* what we do never touches a captured stream */
 
     (void)unused;
     gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
@@ -112,7 +117,8 @@ static void start(void)
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        if (client.wake_fd >= 0 && pthread_create(&thread, &attributes, client_main, NULL) == 0) {
+        if (client.wake_fd >= 0 &&
+            pthread_create(&thread, &attributes, client_main, NULL) == 0) {
             pthread_setname_np(thread, "gpushare");
             atexit(at_exit);
             atomic_store_explicit(&client.started, true, memory_order_release);
@@ -143,7 +149,8 @@ void gs_client_attach_current(struct gs_device *device)
 {
     CUcontext context = NULL;
 
-    if (gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL || context == known)
+    if (gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL ||
+        context == known)
         return;
     known = context;
     gs_client_attach(context, device->ordinal);
@@ -176,7 +183,8 @@ void gs_client_park(void)
     pthread_mutex_unlock(&client.lock);
     gs_client_wake();
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 30; /* a driver that hangs in the client thread would hang the caller as well */
+    until.tv_sec +=
+        30; /* a driver that hangs in the client thread would hang the caller as well */
     pthread_mutex_lock(&client.lock);
     while (!client.parked)
         if (pthread_cond_timedwait(&client.changed, &client.lock, &until) != 0)

@@ -2,9 +2,10 @@
  *
  * client.h: the thread that talks to the daemon, opens and closes the gate and moves memory.
  *
- * Started by the first context of the process. Waiting at the gate ends because: the daemon promises a turn to whoever fits;
- * without a daemon the gate opens after GS_ALONE_AFTER_NS; memory that cannot be brought back within GS_SHORT_LIMIT_NS makes
- * waiting calls fail with CUDA_ERROR_OUT_OF_MEMORY.
+ * Started by the first context of the process. Waiting at the gate ends because: the daemon
+ * promises a turn to whoever fits; without a daemon the gate opens after GS_ALONE_AFTER_NS;
+ * memory that cannot be brought back within GS_SHORT_LIMIT_NS makes waiting calls fail with
+ * CUDA_ERROR_OUT_OF_MEMORY.
  */
 #ifndef GS_RUNTIME_CLIENT_H
 #define GS_RUNTIME_CLIENT_H
@@ -14,9 +15,9 @@
 
 #include "runtime/device.h"
 
-#define GS_ALONE_AFTER_NS  5000000000ull
-#define GS_SHORT_LIMIT_NS  60000000000ull
-#define GS_DRAIN_LIMIT_NS  10000000000ull
+#define GS_ALONE_AFTER_NS 5000000000ull
+#define GS_SHORT_LIMIT_NS 60000000000ull
+#define GS_DRAIN_LIMIT_NS 10000000000ull
 
 /* Start-up of any hook: true if the real driver is there. */
 bool gs_client_ready(void);
@@ -27,27 +28,31 @@ void gs_client_attach(CUcontext context, CUdevice ordinal);
 /* The same for the current context of this thread; cheap when known. */
 void gs_client_attach_current(struct gs_device *device);
 
-/* A thread is about to wait at the gate. False: there is no context, so there is nothing to wait for. */
+/* A thread is about to wait at the gate. False: there is no context, so there is nothing to
+ * wait for. */
 bool gs_client_wish(void);
 
 /* Something changed that the client thread should look at. Any thread; never blocks. */
 void gs_client_wake(void);
 
-/* The driver lacks about bytes for something that cannot be moved: the current device's share for movable memory shrinks.
- * False: nobody can help (no daemon). */
+/* The driver lacks about bytes for something that cannot be moved: the current device's share
+ * for movable memory shrinks. False: nobody can help (no daemon). */
 bool gs_client_short(uint64_t bytes);
 
-/* Between the two the client thread makes no driver call. They nest over threads. Waits for at most one step of moving. */
+/* Between the two the client thread makes no driver call. They nest over threads. Waits for at
+ * most one step of moving. */
 void gs_client_park(void);
 void gs_client_unpark(void);
 
 /* True while this process runs without a daemon. */
 bool gs_client_is_alone(void);
 
-/* Waits (at most a second) until the daemon has told what this device offers; for answers that depend on it. */
+/* Waits (at most a second) until the daemon has told what this device offers; for answers that
+ * depend on it. */
 void gs_client_await_target(struct gs_device *device);
 
-/* A remark for gpusharectl status: something of this program is not covered. Once per text is enough. */
+/* A remark for gpusharectl status: something of this program is not covered. Once per text is
+ * enough. */
 void gs_client_note_partial(const char *text);
 
 /* The process ends: no more moving out. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connect.c: finds, starts and talks to the daemon. No state. Nothing here blocks for longer than about a second.
+ * connect.c: finds, starts and talks to the daemon. No state. Nothing here blocks for longer
+ * than about a second.
  *
- * The daemon is started by a child with no exit signal (clone, exit signal 0): the program's own wait() never sees it.
+ * The daemon is started by a child with no exit signal (clone, exit signal 0): the program's
+ * own wait() never sees it.
  */
 #include "runtime/connect.h"
 
@@ -46,20 +48,23 @@ static int open_socket(const char *path)
     return fd;
 }
 
-/* where gpushare-lockd may be: named, beside this library (installed or build tree), or where it was configured to go */
+/* where gpushare-lockd may be: named, beside this library (installed or build tree), or where
+ * it was configured to go */
 static bool find_daemon(char *path, size_t size)
 {
-    static const char *const beside[] = {"", "../bin/", "../../bin/", "../lockd/", "../../../bin/"};
+    static const char *const beside[] = {"", "../bin/", "../../bin/", "../lockd/",
+                                         "../../../bin/"};
     const char *named = secure_getenv("GPUSHARE_LOCKD");
     Dl_info info;
     const char *slash;
 
     if (named != NULL && *named != '\0')
         return snprintf(path, size, "%s", named) < (int)size && access(path, X_OK) == 0;
-    if (dladdr(__extension__(void *) find_daemon, &info) != 0 && (slash = strrchr(info.dli_fname, '/')) != NULL)
+    if (dladdr(__extension__(void *) find_daemon, &info) != 0 &&
+        (slash = strrchr(info.dli_fname, '/')) != NULL)
         for (unsigned i = 0; i < sizeof beside / sizeof beside[0]; i++)
-            if (snprintf(path, size, "%.*s/%sgpushare-lockd", (int)(slash - info.dli_fname), info.dli_fname,
-                         beside[i]) < (int)size &&
+            if (snprintf(path, size, "%.*s/%sgpushare-lockd", (int)(slash - info.dli_fname),
+                         info.dli_fname, beside[i]) < (int)size &&
                 access(path, X_OK) == 0)
                 return true;
     return snprintf(path, size, "%s", GS_LOCKD_PATH) < (int)size && access(path, X_OK) == 0;
@@ -83,7 +88,12 @@ static int child(void *argument)
 static int start_daemon(const char *socket_path)
 {
     char program[512], path[128];
-    char *argv[] = {program, (char[]){"--detach"}, (char[]){"--idle-exit"}, (char[]){"10"}, (char[]){"--socket"}, path,
+    char *argv[] = {program,
+                    (char[]){"--detach"},
+                    (char[]){"--idle-exit"},
+                    (char[]){"10"},
+                    (char[]){"--socket"},
+                    path,
                     NULL};
     const struct start start = {argv};
     const size_t stack_bytes = 64 << 10;
@@ -97,13 +107,16 @@ static int start_daemon(const char *socket_path)
     stack = malloc(stack_bytes);
     if (stack == NULL)
         return -ENOMEM;
-    pid = clone(child, (void *)((uintptr_t)(stack + stack_bytes) & ~(uintptr_t)15), CLONE_VM | CLONE_VFORK,
-                (void *)(uintptr_t)&start);
+    pid = clone(child, (void *)((uintptr_t)(stack + stack_bytes) & ~(uintptr_t)15),
+                CLONE_VM | CLONE_VFORK, (void *)(uintptr_t)&start);
     if (pid > 0)
         while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
             continue;
     free(stack);
-    gs_log("started %s: %s", program, pid < 0 ? strerror(errno) : status == 0 ? "ok" : "failed");
+    gs_log("started %s: %s", program,
+           pid < 0       ? strerror(errno)
+           : status == 0 ? "ok"
+                         : "failed");
     return pid < 0 ? -errno : status == 0 ? 0 : -ECHILD;
 }
 

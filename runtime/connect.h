@@ -10,15 +10,16 @@
 
 #include "lockd/wire.h"
 
-/* Connects and sends HELLO; start: starts the daemon if nobody answers. A descriptor (non-blocking, close-on-exec), or
- * -errno. At most about a second. */
+/* Connects and sends HELLO; start: starts the daemon if nobody answers. A descriptor
+ * (non-blocking, close-on-exec), or -errno. At most about a second. */
 int gs_connect(bool start);
 
-/* Sends one message whole. 0, -EAGAIN (the daemon is slow: send the newest state later), or -errno: the connection is gone. */
+/* Sends one message whole. 0, -EAGAIN (the daemon is slow: send the newest state later), or
+ * -errno: the connection is gone. */
 int gs_connect_send(int fd, const void *message, uint32_t length);
 
-/* Receives one TARGET. 1: *target is valid; 0: nothing there; -errno: the connection is gone (-EPROTO: it is not a daemon of
- * this version). */
+/* Receives one TARGET. 1: *target is valid; 0: nothing there; -errno: the connection is gone
+ * (-EPROTO: it is not a daemon of this version). */
 int gs_connect_receive(int fd, struct gs_wire_target *target);
 
 void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * converge.c: the client's side of the protocol (lockd/wire.h): from the newest targets to what the gate and the memory do.
+ * converge.c: the client's side of the protocol (lockd/wire.h): from the newest targets to what
+ * the gate and the memory do.
  *
- * State: one object, client thread only, but for the atomics at its head. Invariants: memory moves out only while `stopped`
- * (gate closed, nobody inside, everything submitted has finished, no capture); the gate opens only when every device may run
- * and nothing is missing; resident never grows beyond the budget.
+ * State: one object, client thread only, but for the atomics at its head. Invariants: memory
+ * moves out only while `stopped` (gate closed, nobody inside, everything submitted has
+ * finished, no capture); the gate opens only when every device may run and nothing is missing;
+ * resident never grows beyond the budget.
  */
 #include "runtime/converge.h"
 
@@ -30,16 +32,17 @@
 #define MS 1000000ull
 
 static struct {
-    _Atomic(bool) alone;           /* no daemon: ungated */
+    _Atomic(bool) alone; /* no daemon: ungated */
     _Atomic(bool) exiting;
     _Atomic(uint64_t) short_asked; /* bytes; from gs_client_short() */
     _Atomic(bool) partial_pending;
     char partial_text[160]; /* written once, before partial_pending */
 
-    int fd;               /* -1: not connected */
-    uint64_t lost_at;     /* ns: since when there is no daemon; 0: there is one, or none was needed yet */
-    uint64_t next_try;    /* ns */
-    bool stopped;         /* see above; true at the start: nothing has run */
+    int fd;            /* -1: not connected */
+    uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
+                          yet */
+    uint64_t next_try; /* ns */
+    bool stopped;      /* see above; true at the start: nothing has run */
     bool started_to_stop; /* the gate has been closed, the drain goes on */
     bool stuck;
     uint64_t stop_since; /* ns */
@@ -57,13 +60,14 @@ static uint32_t flags_of(const struct gs_device *device)
     return atomic_load_explicit(&device->target_flags, memory_order_relaxed);
 }
 
-/* --- the connection -------------------------------------------------------------------------------------------------- */
+/* --- the connection --- */
 
 void gs_converge_give_up(const char *why)
 {
     static bool said;
 
-    gs_say_once(&said, "running without sharing: %s (see gpusharectl doctor, or docs/guide.md)", why);
+    gs_say_once(&said, "running without sharing: %s (see gpusharectl doctor, or docs/guide.md)",
+                why);
     atomic_store_explicit(&self.alone, true, memory_order_release);
 }
 
@@ -84,7 +88,8 @@ static void apply(const struct gs_wire_target *target)
         atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
         atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
         atomic_store_explicit(&device->target_seq, target->seq, memory_order_release);
-        gs_log("target %u: %s%s budget %llu MiB", target->seq, (target->flags & GS_TARGET_RUN) != 0 ? "run" : "wait",
+        gs_log("target %u: %s%s budget %llu MiB", target->seq,
+               (target->flags & GS_TARGET_RUN) != 0 ? "run" : "wait",
                (target->flags & GS_TARGET_WAITERS) != 0 ? " (others wait)" : "",
                (unsigned long long)(target->budget >> 20));
     }
@@ -134,10 +139,12 @@ static void reconnect(uint64_t now)
         return;
     }
     self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
-    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || fd == -ENOENT || fd == -EPERM || fd == -EACCES)) {
+    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || fd == -ENOENT ||
+                                  fd == -EPERM || fd == -EACCES)) {
         char why[160];
 
-        snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)", strerror(-fd));
+        snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)",
+                 strerror(-fd));
         gs_converge_give_up(why);
     }
 }
@@ -154,7 +161,7 @@ static void allow_everything(void)
     }
 }
 
-/* --- stopping -------------------------------------------------------------------------------------------------------- */
+/* --- stopping --- */
 
 static bool all_may_run(void)
 {
@@ -196,6 +203,7 @@ static uint64_t stop(uint64_t now)
         if (gs_capture_active())
             return MS;
         if (!gs_gate_close(100 * MS)) {
+            reopen_if_complete();
             self.stuck = now - self.stop_since > GS_DRAIN_LIMIT_NS;
             return 10 * MS;
         }
@@ -221,7 +229,7 @@ static uint64_t stop(uint64_t now)
     return 0;
 }
 
-/* --- moving ---------------------------------------------------------------------------------------------------------- */
+/* --- moving --- */
 
 static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
 {
@@ -275,7 +283,8 @@ static bool move(uint64_t now)
             continue;
         if (self.stopped && accounts.resident > budget)
             more |= move_out(device, accounts.resident - budget, now);
-        else if ((flags_of(device) & GS_TARGET_RUN) != 0 && accounts.missing != 0 && accounts.resident < budget)
+        else if ((flags_of(device) & GS_TARGET_RUN) != 0 && accounts.missing != 0 &&
+                 accounts.resident < budget)
             more |= move_in(device, budget - accounts.resident, now);
         else
             continue;
@@ -304,13 +313,15 @@ static void arrived(void)
         atomic_fetch_add_explicit(&gs_runtime.switches, 1, memory_order_relaxed);
 }
 
-/* --- idleness -------------------------------------------------------------------------------------------------------- */
+/* --- idleness --- */
 
-/* While others wait: idle after idle_ns without a gated call or a waiting sync. Returns ns until the next look. */
+/* While others wait: idle after idle_ns without a gated call or a waiting sync. Returns ns
+ * until the next look. */
 static uint64_t watch_idleness(uint64_t now)
 {
     struct gs_device *device = gs_device_at(0);
-    const uint64_t idle_ns = device != NULL ? atomic_load_explicit(&device->idle_ns, memory_order_relaxed) : 0;
+    const uint64_t idle_ns =
+        device != NULL ? atomic_load_explicit(&device->idle_ns, memory_order_relaxed) : 0;
     bool busy;
     const uint64_t activity = gs_gate_activity(&busy);
 
@@ -327,7 +338,7 @@ static uint64_t watch_idleness(uint64_t now)
     return idle_ns / 4 + 1;
 }
 
-/* --- a round --------------------------------------------------------------------------------------------------------- */
+/* --- a round --- */
 
 static uint64_t report_all(uint64_t now)
 {
@@ -353,7 +364,8 @@ static uint64_t report_all(uint64_t now)
         if (after < due)
             due = after;
     }
-    if (self.fd >= 0 && atomic_exchange_explicit(&self.partial_pending, false, memory_order_acq_rel)) {
+    if (self.fd >= 0 &&
+        atomic_exchange_explicit(&self.partial_pending, false, memory_order_acq_rel)) {
         struct gs_wire_note note;
 
         gs_connect_note(&note, GS_NOTE_OTHER, self.partial_text);
@@ -402,7 +414,7 @@ uint64_t gs_converge(void)
     return more ? 0 : due;
 }
 
-/* --- what other threads say ------------------------------------------------------------------------------------------ */
+/* --- what other threads say --- */
 
 bool gs_client_short(uint64_t bytes)
 {
@@ -418,8 +430,8 @@ void gs_client_await_target(struct gs_device *device)
     const uint64_t until = gs_now() + 1000 * MS;
     const struct timespec pause = {0, 200000};
 
-    while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 && !gs_client_is_alone() &&
-           gs_now() < until)
+    while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 &&
+           !gs_client_is_alone() && gs_now() < until)
         nanosleep(&pause, NULL);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * converge.h: works towards the daemon's newest targets and reports the state reached. Client thread only, unless marked.
+ * converge.h: works towards the daemon's newest targets and reports the state reached. Client
+ * thread only, unless marked.
  */
 #ifndef GS_RUNTIME_CONVERGE_H
 #define GS_RUNTIME_CONVERGE_H
@@ -8,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One round: reads targets, stops or moves a step or opens the gate, reports. Returns after how many ns the next round is due
- * at the latest; 0: at once. */
+/* One round: reads targets, stops or moves a step or opens the gate, reports. Returns after how
+ * many ns the next round is due at the latest; 0: at once. */
 uint64_t gs_converge(void);
 
 /* The daemon's descriptor, or -1. */

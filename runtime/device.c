@@ -2,9 +2,9 @@
  *
  * device.c: owns the devices and contexts of this process.
  *
- * Invariants: a device slot is complete before it is counted and never changes its identity. Context slots are claimed and
- * freed under the lock; the client thread reads them while it is not parked. The lock (rank GS_LOCK_CLIENT) is never held
- * across a driver call.
+ * Invariants: a device slot is complete before it is counted and never changes its identity.
+ * Context slots are claimed and freed under the lock; the client thread reads them while it is
+ * not parked. The lock (rank GS_LOCK_CLIENT) is never held across a driver call.
  */
 #include "runtime/device.h"
 
@@ -37,8 +37,9 @@ static struct gs_device *find(CUdevice ordinal)
 
 static bool describe(CUdevice ordinal, struct gs_device *device)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
     size_t total = 0, granule = 0;
     CUuuid uuid;
     int vmm = 0;
@@ -51,11 +52,13 @@ static bool describe(CUdevice ordinal, struct gs_device *device)
     memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
     if (gs_driver.cuDeviceTotalMem_v2(&total, ordinal) != CUDA_SUCCESS)
         return false;
-    if (gs_driver.cuDeviceGetName(device->name, (int)sizeof device->name, ordinal) != CUDA_SUCCESS)
+    if (gs_driver.cuDeviceGetName(device->name, (int)sizeof device->name, ordinal) !=
+        CUDA_SUCCESS)
         device->name[0] = '\0';
-    gs_driver.cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
-    if (vmm != 0 && gs_driver.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
-                        CUDA_SUCCESS)
+    gs_driver.cuDeviceGetAttribute(
+        &vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
+    if (vmm != 0 && gs_driver.cuMemGetAllocationGranularity(
+                        &granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
         vmm = 0;
     device->movable = vmm != 0 && !gs_runtime.config.native_memory;
     device->granule = granule != 0 ? granule : 2u << 20;
@@ -74,7 +77,8 @@ struct gs_device *gs_device_get(CUdevice ordinal)
 
     if (device != NULL)
         return device;
-    if (!describe(ordinal, &described)) /* outside the lock: two threads may both ask, one entry stays */
+    if (!describe(ordinal,
+                  &described)) /* outside the lock: two threads may both ask, one entry stays */
         return NULL;
     pthread_mutex_lock(&lock);
     device = find(ordinal);
@@ -83,7 +87,8 @@ struct gs_device *gs_device_get(CUdevice ordinal)
         device = &devices[count];
         memcpy(device, &described, sizeof described);
         atomic_store_explicit(&device_count, count + 1, memory_order_release);
-        gs_log("device %d (%s): %llu bytes%s", ordinal, device->name, (unsigned long long)device->total,
+        gs_log("device %d (%s): %llu bytes%s", ordinal, device->name,
+               (unsigned long long)device->total,
                device->movable ? "" : ", its memory is not moved");
     }
     pthread_mutex_unlock(&lock);
@@ -137,7 +142,8 @@ struct gs_context *gs_context_at(unsigned i)
 struct gs_context *gs_context_for(const struct gs_device *device)
 {
     for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++)
-        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) != NULL && contexts[i].device == device)
+        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) != NULL &&
+            contexts[i].device == device)
             return &contexts[i];
     return NULL;
 }

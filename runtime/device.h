@@ -11,8 +11,9 @@
 
 #include <cudaTypedefs.h>
 
-#define GS_MAX_DEVICES  64
-#define GS_MAX_CONTEXTS 64 /* tracked per process; later ones are drained through the device's others */
+#define GS_MAX_DEVICES 64
+#define GS_MAX_CONTEXTS                                                                        \
+    64 /* tracked per process; later ones are drained through the device's others */
 
 struct gs_range;
 
@@ -25,7 +26,8 @@ struct gs_device {
     uint64_t granule;  /* bytes: VMM granularity, also of everything accounted here */
     bool movable;      /* cuMemAlloc is backed by VMM memory that we can move */
 
-    /* The newest target, written by the client thread, read by any (relaxed: a stale value costs a round, nothing else) */
+    /* The newest target, written by the client thread, read by any (relaxed: a stale value
+     * costs a round, nothing else) */
     _Atomic(uint32_t) target_seq, target_flags;
     _Atomic(uint64_t) budget, capacity, idle_ns;
 
@@ -36,10 +38,10 @@ struct gs_device {
     struct gs_range *ranges;
 
     /* Client thread only */
-    uint64_t short_bytes;    /* to be reported */
-    uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
-    uint64_t short_since;    /* ns; 0: the driver has had memory */
-    uint64_t moving_ns;      /* spent on moving since it last ran */
+    uint64_t short_bytes; /* to be reported */
+    uint64_t retry_at;    /* ns: no copy-in before, after the driver was out of memory */
+    uint64_t short_since; /* ns; 0: the driver has had memory */
+    uint64_t moving_ns;   /* spent on moving since it last ran */
     uint64_t switch_ns;
     bool was_out;
 };
@@ -50,8 +52,8 @@ struct gs_context {
     CUstream stream; /* ours, for moving memory; made by the client thread when needed */
 };
 
-/* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the caller passes the call through).
- * Any thread. Entries never move or go. */
+/* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
+ * caller passes the call through). Any thread. Entries never move or go. */
 struct gs_device *gs_device_get(CUdevice ordinal);
 
 /* The device of the calling thread's current context; NULL: none. */
@@ -66,8 +68,8 @@ void gs_context_add(CUcontext handle, struct gs_device *device);
 /* Forgets it. The caller has parked the client thread (gs_client_park). */
 void gs_context_remove(CUcontext handle);
 
-/* Iterates over the contexts; NULL behind the last slot; slots with a NULL handle are free. For the client thread, and for
- * others only for reading handles. */
+/* Iterates over the contexts; NULL behind the last slot; slots with a NULL handle are free. For
+ * the client thread, and for others only for reading handles. */
 struct gs_context *gs_context_at(unsigned i);
 
 /* A context in which memory of this device can be copied; NULL: none is left. Client thread. */

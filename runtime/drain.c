@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * drain.c: a thread of its own calls cuCtxSynchronize, which nothing can interrupt; the client thread waits for it with a
- * bound and goes on talking to the daemon.
+ * drain.c: a thread of its own calls cuCtxSynchronize, which nothing can interrupt; the client
+ * thread waits for it with a bound and goes on talking to the daemon.
  *
  * State: one drain at a time, under its own lock, which is not held across driver calls.
  */
@@ -35,7 +35,8 @@ static void synchronize_all(void)
             continue;
         result = gs_driver.cuCtxSynchronize();
         gs_driver.cuCtxPopCurrent_v2(&popped);
-        if (result != CUDA_SUCCESS) /* the context is broken: nothing runs in it any more, and the program will be told */
+        if (result != CUDA_SUCCESS) /* the context is broken: nothing runs in it any more, and
+                                       the program will be told */
             gs_log("draining context %p: CUresult %d", (void *)handle, result);
     }
 }
@@ -64,7 +65,8 @@ static void *drain_main(void *unused)
 static bool start(void)
 {
     if (!drain.started)
-        drain.started = pthread_create(&drain.thread, NULL, drain_main, NULL) == 0; /* inherits our signal mask: all */
+        drain.started = pthread_create(&drain.thread, NULL, drain_main, NULL) ==
+                        0; /* inherits our signal mask: all */
     return drain.started;
 }
 

@@ -8,8 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts a drain if none is under way, and waits for it at most timeout_ns. True: everything has finished. False: not yet;
- * call again (it goes on meanwhile). Client thread; the gate is closed. */
+/* Starts a drain if none is under way, and waits for it at most timeout_ns. True: everything
+ * has finished. False: not yet; call again (it goes on meanwhile). Client thread; the gate is
+ * closed. */
 bool gs_drain(uint64_t timeout_ns);
 
 /* True while the driver is being asked: contexts must not end then. Client thread. */

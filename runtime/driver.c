@@ -2,8 +2,9 @@
  *
  * driver.c: owns the pointers into the real driver and the run-time form of the table.
  *
- * Invariant: gs_driver is written before `loaded` is released and never after. Loading may happen on any thread; two
- * threads that load at the same time write the same values, so no lock is held while the loader runs.
+ * Invariant: gs_driver is written before `loaded` is released and never after. Loading may
+ * happen on any thread; two threads that load at the same time write the same values, so no
+ * lock is held while the loader runs.
  */
 #include "runtime/driver.h"
 
@@ -15,12 +16,11 @@
 #include "runtime/hooks.h" /* every wrapper has exactly the prototype of the function it stands for: checked here */
 #include "runtime/libc_symbols.h"
 
-
 struct gs_driver gs_driver;
 
-#define GS_PASS(symbol, base, since, variant, family) \
+#define GS_PASS(symbol, base, since, variant, family)                                          \
     {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_PASS, NULL},
-#define GS_API(symbol, base, since, variant, family, action) \
+#define GS_API(symbol, base, since, variant, family, action)                                   \
     {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_##action, (void *)__wrap_##symbol},
 const struct gs_row gs_rows[GS_ROW_COUNT] = {
 #include "wrap/driver_api.def"
@@ -59,8 +59,9 @@ const struct gs_row *gs_row_by_symbol(const char *symbol)
     return NULL;
 }
 
-/* Rows of one base name are neighbours up to names like cuMemAllocAsync between cuMemAlloc and cuMemAlloc_v2: they all
- * begin with the base name, so the search starts at the first symbol not below it and ends behind that prefix. */
+/* Rows of one base name are neighbours up to names like cuMemAllocAsync between cuMemAlloc and
+ * cuMemAlloc_v2: they all begin with the base name, so the search starts at the first symbol
+ * not below it and ends behind that prefix. */
 static size_t first_with_prefix(const char *prefix)
 {
     size_t low = 0, high = GS_ROW_COUNT;
@@ -90,7 +91,8 @@ const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thre
             continue;
         if (row->variant == GS_VARIANT_ && (best == NULL || row->since > best->since))
             best = row;
-        if (row->variant != GS_VARIANT_ && (best_variant == NULL || row->since > best_variant->since))
+        if (row->variant != GS_VARIANT_ &&
+            (best_variant == NULL || row->since > best_variant->since))
             best_variant = row;
     }
     return per_thread && best_variant != NULL ? best_variant : best;
@@ -172,7 +174,8 @@ bool gs_driver_load(void)
     return handle != NULL && fill(handle);
 }
 
-/* The program found a libcuda in its own way (absolute path, other SONAME): that one is the driver. */
+/* The program found a libcuda in its own way (absolute path, other SONAME): that one is the
+ * driver. */
 static bool adopt(const void *address)
 {
     Dl_info info;
@@ -210,7 +213,8 @@ bool gs_driver_present(void)
 
 bool gs_driver_is_wrapper(const void *address)
 {
-    static _Atomic(uintptr_t) own_low, own_high; /* relaxed: constant once found, finding twice is harmless */
+    static _Atomic(uintptr_t) own_low,
+        own_high; /* relaxed: constant once found, finding twice is harmless */
     uintptr_t low = atomic_load_explicit(&own_low, memory_order_relaxed);
     uintptr_t high = atomic_load_explicit(&own_high, memory_order_relaxed);
 

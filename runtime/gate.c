@@ -2,9 +2,10 @@
  *
  * gate.c: owns the gate's state and the list of threads that have ever passed it.
  *
- * Invariants: a thread's seq is even exactly when it is registered and outside. The state is written by the client thread
- * only (and by the child handler of fork). Threads wait for the state on a futex; the client thread wakes them all.
- * Lock: `threads.lock` (rank GS_LOCK_THREADS) guards the list; never held across a driver call or a wait.
+ * Invariants: a thread's seq is even exactly when it is registered and outside. The state is
+ * written by the client thread only (and by the child handler of fork). Threads wait for the
+ * state on a futex; the client thread wakes them all. Lock: `threads.lock` (rank
+ * GS_LOCK_THREADS) guards the list; never held across a driver call or a wait.
  */
 #include "runtime/gate.h"
 
@@ -55,7 +56,8 @@ static void thread_ends(void *argument)
 static void prepare(void)
 {
     pthread_key_create(&threads.key, thread_ends);
-    threads.fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+    threads.fenced =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 }
 
 static void register_thread(struct gs_gate_thread *self)
@@ -76,7 +78,8 @@ static void register_thread(struct gs_gate_thread *self)
 
 static void futex_wait(_Atomic(uint32_t) *word, uint32_t value, uint64_t timeout_ns)
 {
-    const struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    const struct timespec timeout = {(time_t)(timeout_ns / 1000000000u),
+                                     (long)(timeout_ns % 1000000000u)};
 
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0);
 }
@@ -86,7 +89,8 @@ static void futex_wake_all(_Atomic(uint32_t) *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Marks this thread inside and looks at the gate, with the fence that the fast path leaves to membarrier. */
+/* Marks this thread inside and looks at the gate, with the fence that the fast path leaves to
+ * membarrier. */
 static uint32_t step_in(struct gs_gate_thread *self)
 {
     const uint32_t seq = atomic_load_explicit(&self->seq, memory_order_relaxed);
@@ -119,11 +123,13 @@ static unsigned wait_until_open(struct gs_gate_thread *self)
             break;
         state = step_in(self);
         if (state != GS_GATE_CLOSED) {
-            pass = GS_PASS_WATCHED; /* a state of 3 or 0 is handled the same way: leaving is the slow one */
+            pass = GS_PASS_WATCHED; /* a state of 3 or 0 is handled the same way: leaving is the
+                                       slow one */
             break;
         }
         step_out(self);
-        futex_wait(&gs_gate_state, GS_GATE_CLOSED, 1000000000u); /* bounded: a lost wake-up costs a second */
+        futex_wait(&gs_gate_state, GS_GATE_CLOSED,
+                   1000000000u); /* bounded: a lost wake-up costs a second */
     }
     atomic_fetch_sub_explicit(&waiting, 1, memory_order_relaxed);
     return pass;
@@ -201,7 +207,8 @@ void gs_gate_sync_end(void)
     struct gs_gate_thread *self = &gs_gate_self;
 
     atomic_fetch_sub_explicit(&self->syncing, 1, memory_order_relaxed);
-    atomic_store_explicit(&self->synced, atomic_load_explicit(&self->synced, memory_order_relaxed) + 1,
+    atomic_store_explicit(&self->synced,
+                          atomic_load_explicit(&self->synced, memory_order_relaxed) + 1,
                           memory_order_relaxed);
 }
 
@@ -210,7 +217,8 @@ static bool somebody_inside(void)
     bool inside = false;
 
     pthread_mutex_lock(&threads.lock);
-    for (struct gs_gate_thread *thread = threads.first; thread != NULL && !inside; thread = thread->next)
+    for (struct gs_gate_thread *thread = threads.first; thread != NULL && !inside;
+         thread = thread->next)
         inside = (atomic_load_explicit(&thread->seq, memory_order_acquire) & 1) != 0;
     pthread_mutex_unlock(&threads.lock);
     return inside;
@@ -219,20 +227,17 @@ static bool somebody_inside(void)
 bool gs_gate_close(uint64_t timeout_ns)
 {
     const uint64_t deadline = gs_now() + timeout_ns;
-    const uint32_t before = atomic_exchange_explicit(&gs_gate_state, GS_GATE_CLOSED, memory_order_seq_cst);
     unsigned rounds = 0;
 
+    atomic_store_explicit(&gs_gate_state, GS_GATE_CLOSED, memory_order_seq_cst);
     pthread_once(&once, prepare);
     if (!threads.fenced)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     while (somebody_inside()) {
         const struct timespec pause = {0, 20000};
 
-        if (gs_now() > deadline) {
-            atomic_store_explicit(&gs_gate_state, before, memory_order_release);
-            futex_wake_all(&gs_gate_state);
+        if (gs_now() > deadline)
             return false;
-        }
         if (rounds++ < 100)
             sched_yield();
         else
@@ -281,7 +286,8 @@ uint64_t gs_gate_activity(bool *busy)
         const uint32_t seq = atomic_load_explicit(&thread->seq, memory_order_relaxed);
 
         sum += seq + (uint64_t)atomic_load_explicit(&thread->synced, memory_order_relaxed);
-        *busy |= (seq & 1) != 0 || atomic_load_explicit(&thread->syncing, memory_order_relaxed) != 0;
+        *busy |=
+            (seq & 1) != 0 || atomic_load_explicit(&thread->syncing, memory_order_relaxed) != 0;
     }
     pthread_mutex_unlock(&threads.lock);
     return sum;

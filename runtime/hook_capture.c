@@ -2,8 +2,9 @@
  *
  * hook_capture.c: counts stream captures under way.
  *
- * A capture begins inside the gate, so the closing side, which looks at the count after the gate is closed, cannot miss one.
- * State: the count and the time of the last change (relaxed: read by the client thread under no lock; it looks again).
+ * A capture begins inside the gate, so the closing side, which looks at the count after the
+ * gate is closed, cannot miss one. State: the count and the time of the last change (relaxed:
+ * read by the client thread under no lock; it looks again).
  */
 #include "runtime/capture.h"
 
@@ -53,14 +54,14 @@ static void ended(void)
 }
 
 /* the four ways to begin, in both stream variants */
-#define BEGIN(symbol, params, args)                           \
-    CUresult __wrap_##symbol params                           \
-    {                                                         \
-        const unsigned pass = gs_gate_enter();                \
-                                                              \
-        if (pass == GS_PASS_REFUSED)                          \
-            return CUDA_ERROR_OUT_OF_MEMORY;                  \
-        return began(pass, gs_driver.symbol args);            \
+#define BEGIN(symbol, params, args)                                                            \
+    CUresult __wrap_##symbol params                                                            \
+    {                                                                                          \
+        const unsigned pass = gs_gate_enter();                                                 \
+                                                                                               \
+        if (pass == GS_PASS_REFUSED)                                                           \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
+        return began(pass, gs_driver.symbol args);                                             \
     }
 
 BEGIN(cuStreamBeginCapture, (CUstream stream), (stream))
@@ -68,29 +69,30 @@ BEGIN(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
 BEGIN(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 BEGIN(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 
-#define TO_GRAPH_PARAMS                                                                                   \
-    (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, \
-     size_t numDependencies, CUstreamCaptureMode mode)
+#define TO_GRAPH_PARAMS                                                                        \
+    (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,                          \
+     const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 #define TO_GRAPH_ARGS (stream, graph, dependencies, dependencyData, numDependencies, mode)
 
 BEGIN(cuStreamBeginCaptureToGraph, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
 BEGIN(cuStreamBeginCaptureToGraph_ptsz, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
 
 /* Ending submits nothing and must not wait: an invalidated capture ends as well. */
-#define END(symbol, is_capturing)                                                            \
-    CUresult __wrap_##symbol(CUstream stream, CUgraph *graph)                                \
-    {                                                                                        \
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;                        \
-        CUresult result;                                                                     \
-                                                                                             \
-        if (!gs_driver_load())                                                               \
-            return CUDA_ERROR_NOT_INITIALIZED;                                               \
-        if (gs_driver.is_capturing(stream, &status) != CUDA_SUCCESS)                         \
-            status = CU_STREAM_CAPTURE_STATUS_NONE;                                          \
-        result = gs_driver.symbol(stream, graph);                                            \
-        if (status != CU_STREAM_CAPTURE_STATUS_NONE && result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) \
-            ended();                                                                         \
-        return result;                                                                       \
+#define END(symbol, is_capturing)                                                              \
+    CUresult __wrap_##symbol(CUstream stream, CUgraph *graph)                                  \
+    {                                                                                          \
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;                          \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_driver_load())                                                                 \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        if (gs_driver.is_capturing(stream, &status) != CUDA_SUCCESS)                           \
+            status = CU_STREAM_CAPTURE_STATUS_NONE;                                            \
+        result = gs_driver.symbol(stream, graph);                                              \
+        if (status != CU_STREAM_CAPTURE_STATUS_NONE &&                                         \
+            result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)                                  \
+            ended();                                                                           \
+        return result;                                                                         \
     }
 
 END(cuStreamEndCapture, cuStreamIsCapturing)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_context.c: notes contexts as they come and go: the client thread drains them and copies memory in them, and memory
- * ends with the context it was allocated in.
+ * hook_context.c: notes contexts as they come and go: the client thread drains them and copies
+ * memory in them, and memory ends with the context it was allocated in.
  *
- * A context ends while the client thread is parked, so that it never works in one that goes. No state.
+ * A context ends while the client thread is parked, so that it never works in one that goes. No
+ * state.
  */
 #include "runtime/client.h"
 #include "runtime/device.h"
@@ -27,15 +28,15 @@ static CUresult created(CUcontext *context, CUdevice ordinal, CUresult result)
 }
 
 /* creates with room made for it when the card is full */
-#define WITH_ROOM(call)                                                                     \
-    ({                                                                                      \
-        unsigned attempt = 0;                                                               \
-        CUresult room_result;                                                               \
-                                                                                            \
-        do                                                                                  \
-            room_result = (call);                                                           \
-        while (room_result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));          \
-        room_result;                                                                        \
+#define WITH_ROOM(call)                                                                        \
+    ({                                                                                         \
+        unsigned attempt = 0;                                                                  \
+        CUresult room_result;                                                                  \
+                                                                                               \
+        do                                                                                     \
+            room_result = (call);                                                              \
+        while (room_result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));            \
+        room_result;                                                                           \
     })
 
 CUresult __wrap_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
@@ -59,19 +60,23 @@ CUresult __wrap_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice_v1 
     return created(pctx, dev, WITH_ROOM(gs_driver.cuCtxCreate_v2(pctx, flags, dev)));
 }
 
-CUresult __wrap_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
-                               CUdevice_v1 dev)
+CUresult __wrap_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+                               unsigned int flags, CUdevice_v1 dev)
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(pctx, dev, WITH_ROOM(gs_driver.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
+    return created(
+        pctx, dev,
+        WITH_ROOM(gs_driver.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
 }
 
-CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
+                               unsigned int flags, CUdevice dev)
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(pctx, dev, WITH_ROOM(gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
+    return created(pctx, dev,
+                   WITH_ROOM(gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
 }
 
 CUresult __wrap_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
@@ -98,21 +103,21 @@ static void forget(CUcontext context)
 }
 
 /* ends a context by handle */
-#define END_CONTEXT(symbol, type, handle_of)                 \
-    CUresult __wrap_##symbol(type argument)                  \
-    {                                                        \
-        CUcontext context;                                   \
-        CUresult result;                                     \
-                                                             \
-        if (!gs_client_ready())                              \
-            return CUDA_ERROR_NOT_INITIALIZED;               \
-        context = handle_of(argument);                       \
-        gs_client_park();                                    \
-        result = gs_driver.symbol(argument);                 \
-        if (result == CUDA_SUCCESS && context != NULL)       \
-            forget(context);                                 \
-        gs_client_unpark();                                  \
-        return result;                                       \
+#define END_CONTEXT(symbol, type, handle_of)                                                   \
+    CUresult __wrap_##symbol(type argument)                                                    \
+    {                                                                                          \
+        CUcontext context;                                                                     \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        context = handle_of(argument);                                                         \
+        gs_client_park();                                                                      \
+        result = gs_driver.symbol(argument);                                                   \
+        if (result == CUDA_SUCCESS && context != NULL)                                         \
+            forget(context);                                                                   \
+        gs_client_unpark();                                                                    \
+        return result;                                                                         \
     }
 
 static CUcontext itself(CUcontext context)
@@ -132,15 +137,17 @@ END_CONTEXT(cuCtxDestroy_v2, CUcontext, itself)
 END_CONTEXT(cuCtxDetach, CUcontext, itself)
 END_CONTEXT(cuGreenCtxDestroy, CUgreenCtx, of_green)
 
-/* Primary contexts end by device: the one whose last retain is gone, or any that is reset. Which handle that was is asked
- * before, with a retain of our own that is given back at once. */
+/* Primary contexts end by device: the one whose last retain is gone, or any that is reset.
+ * Which handle that was is asked before, with a retain of our own that is given back at once.
+ */
 static CUcontext primary(CUdevice ordinal)
 {
     CUcontext context = NULL;
     unsigned flags;
     int active = 0;
 
-    if (gs_driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active == 0)
+    if (gs_driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS ||
+        active == 0)
         return NULL;
     if (gs_driver.cuDevicePrimaryCtxRetain(&context, ordinal) != CUDA_SUCCESS)
         return NULL;
@@ -153,24 +160,25 @@ static bool primary_is_gone(CUdevice ordinal)
     unsigned flags;
     int active = 1;
 
-    return gs_driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active == 0;
+    return gs_driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS &&
+           active == 0;
 }
 
-#define END_PRIMARY(symbol)                                                          \
-    CUresult __wrap_##symbol(CUdevice dev)                                           \
-    {                                                                                \
-        CUcontext context;                                                           \
-        CUresult result;                                                             \
-                                                                                     \
-        if (!gs_client_ready())                                                      \
-            return CUDA_ERROR_NOT_INITIALIZED;                                       \
-        gs_client_park();                                                            \
-        context = primary(dev);                                                      \
-        result = gs_driver.symbol(dev);                                              \
-        if (result == CUDA_SUCCESS && context != NULL && primary_is_gone(dev))       \
-            forget(context);                                                         \
-        gs_client_unpark();                                                          \
-        return result;                                                               \
+#define END_PRIMARY(symbol)                                                                    \
+    CUresult __wrap_##symbol(CUdevice dev)                                                     \
+    {                                                                                          \
+        CUcontext context;                                                                     \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        gs_client_park();                                                                      \
+        context = primary(dev);                                                                \
+        result = gs_driver.symbol(dev);                                                        \
+        if (result == CUDA_SUCCESS && context != NULL && primary_is_gone(dev))                 \
+            forget(context);                                                                   \
+        gs_client_unpark();                                                                    \
+        return result;                                                                         \
     }
 
 END_PRIMARY(cuDevicePrimaryCtxRelease)

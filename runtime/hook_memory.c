@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_memory.c: allocation and freeing. Where a device cannot move memory (no VMM, GPUSHARE_MEMORY=native) everything goes
- * to the driver. No state.
+ * hook_memory.c: allocation and freeing. Where a device cannot move memory (no VMM,
+ * GPUSHARE_MEMORY=native) everything goes to the driver. No state.
  */
 #include "runtime/client.h"
 #include "runtime/device.h"
@@ -13,7 +13,9 @@
 #include "runtime/room.h"
 #include "runtime/runtime.h"
 
-#define PITCH_BYTES 512 /* what drivers give; textures want at least the device's own alignment, which is no larger */
+#define PITCH_BYTES                                                                            \
+    512 /* what drivers give; textures want at least the device's own alignment, which is no   \
+           larger */
 
 /* The current device if its memory is ours to give; NULL: the driver's call. */
 static struct gs_device *movable_device(void)
@@ -45,8 +47,8 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     return result;
 }
 
-CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
-                                   unsigned int ElementSizeBytes)
+CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+                                   size_t Height, unsigned int ElementSizeBytes)
 {
     struct gs_device *device = movable_device();
     size_t pitch, bytes;
@@ -55,7 +57,8 @@ CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     if (device == NULL || dptr == NULL || pPitch == NULL)
-        return gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+        return gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
+                                            ElementSizeBytes);
     if (WidthInBytes == 0 || Height == 0 ||
         (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
         return CUDA_ERROR_INVALID_VALUE;
@@ -85,34 +88,35 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
     return gs_driver.cuMemFree_v2(dptr);
 }
 
-/* Stream order: memory of cuMemAlloc may be freed so as well. The driver's own goes through the gate like any submission. */
-#define FREE_ASYNC(symbol, when)                                           \
-    CUresult __wrap_##symbol(CUdeviceptr dptr, CUstream hStream)           \
-    {                                                                      \
-        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                        \
-        unsigned pass;                                                     \
-        bool ours = false;                                                 \
-                                                                           \
-        if (!gs_client_ready())                                            \
-            return CUDA_ERROR_NOT_INITIALIZED;                             \
-        if (dptr != 0) {                                                   \
-            result = gs_memory_free(dptr, when, hStream, &ours);           \
-            if (ours)                                                      \
-                return result;                                             \
-        }                                                                  \
-        pass = gs_gate_enter();                                            \
-        if (pass != GS_PASS_REFUSED) {                                     \
-            result = gs_driver.symbol(dptr, hStream);                      \
-            gs_gate_leave(pass);                                           \
-        }                                                                  \
-        return result;                                                     \
+/* Stream order: memory of cuMemAlloc may be freed so as well. The driver's own goes through the
+ * gate like any submission. */
+#define FREE_ASYNC(symbol, when)                                                               \
+    CUresult __wrap_##symbol(CUdeviceptr dptr, CUstream hStream)                               \
+    {                                                                                          \
+        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                            \
+        unsigned pass;                                                                         \
+        bool ours = false;                                                                     \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        if (dptr != 0) {                                                                       \
+            result = gs_memory_free(dptr, when, hStream, &ours);                               \
+            if (ours)                                                                          \
+                return result;                                                                 \
+        }                                                                                      \
+        pass = gs_gate_enter();                                                                \
+        if (pass != GS_PASS_REFUSED) {                                                         \
+            result = gs_driver.symbol(dptr, hStream);                                          \
+            gs_gate_leave(pass);                                                               \
+        }                                                                                      \
+        return result;                                                                         \
     }
 
 FREE_ASYNC(cuMemFreeAsync, GS_FREE_STREAM)
 FREE_ASYNC(cuMemFreeAsync_ptsz, GS_FREE_STREAM_PTSZ)
 
-/* Legacy IPC needs memory of cuMemAlloc; the driver refuses it for VMM memory. The program gets the driver's own answer, and
- * the user a hint. */
+/* Legacy IPC needs memory of cuMemAlloc; the driver refuses it for VMM memory. The program gets
+ * the driver's own answer, and the user a hint. */
 CUresult __wrap_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     static bool said;
@@ -128,7 +132,8 @@ CUresult __wrap_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     result = gs_driver.cuIpcGetMemHandle(pHandle, dptr);
     gs_gate_leave(pass);
     if (result != CUDA_SUCCESS && gs_memory_find(dptr, &allocation) == GS_MEMORY_LIVE) {
-        gs_say_once(&said, "this program shares device memory with other processes (legacy CUDA IPC), which memory that can "
+        gs_say_once(&said, "this program shares device memory with other processes (legacy "
+                           "CUDA IPC), which memory that can "
                            "be moved does not support; run it with GPUSHARE_MEMORY=native");
         gs_client_note_partial("legacy IPC was refused: run with GPUSHARE_MEMORY=native");
     }

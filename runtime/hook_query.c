@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_query.c: questions about memory get the virtual truth: the card as this program may use it alone, and allocations as
- * it made them, wherever their bytes are at the moment. No state.
+ * hook_query.c: questions about memory get the virtual truth: the card as this program may use
+ * it alone, and allocations as it made them, wherever their bytes are at the moment. No state.
  */
 #include <string.h>
 
@@ -48,7 +48,8 @@ CUresult __wrap_cuDeviceTotalMem_v2(size_t *bytes, CUdevice_v1 dev)
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     result = gs_driver.cuDeviceTotalMem_v2(bytes, dev);
-    if (result == CUDA_SUCCESS && gs_runtime.config.device_limit != 0 && *bytes > gs_runtime.config.device_limit)
+    if (result == CUDA_SUCCESS && gs_runtime.config.device_limit != 0 &&
+        *bytes > gs_runtime.config.device_limit)
         *bytes = gs_runtime.config.device_limit;
     return result;
 }
@@ -88,8 +89,9 @@ static CUresult put_flag(void *data, bool value)
     return put(data, &flag, sizeof flag);
 }
 
-/* What differs between the program's allocation and the VMM mapping behind it: answered from our books. *answered is false
- * for the rest. Types: CUDA driver API manual, cuPointerGetAttribute. */
+/* What differs between the program's allocation and the VMM mapping behind it: answered from
+ * our books. *answered is false for the rest. Types: CUDA driver API manual,
+ * cuPointerGetAttribute. */
 static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
                               const struct gs_allocation *allocation, bool *answered)
 {
@@ -101,7 +103,7 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     *answered = true;
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return put(data, &allocation->context, sizeof allocation->context);
+        return put(data, &allocation->context, sizeof(CUcontext));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return put(data, &device_memory, sizeof device_memory);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -125,8 +127,8 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     }
 }
 
-static CUresult attribute_of_ours(void *data, CUpointer_attribute attribute, CUdeviceptr address,
-                                  const struct gs_allocation *allocation)
+static CUresult attribute_of_ours(void *data, CUpointer_attribute attribute,
+                                  CUdeviceptr address, const struct gs_allocation *allocation)
 {
     CUresult result;
     bool answered;
@@ -145,7 +147,8 @@ static CUresult attribute_of_ours(void *data, CUpointer_attribute attribute, CUd
     return result;
 }
 
-CUresult __wrap_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+CUresult __wrap_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                      CUdeviceptr ptr)
 {
     struct gs_allocation allocation;
 
@@ -161,15 +164,18 @@ CUresult __wrap_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
     }
 }
 
-/* "no error if an attribute is not supported for the pointer: it is then set to NULL" (manual) */
-CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
+/* "no error if an attribute is not supported for the pointer: it is then set to NULL" (manual)
+ */
+CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes,
+                                       CUpointer_attribute *attributes, void **data,
                                        CUdeviceptr ptr)
 {
     struct gs_allocation allocation;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (attributes == NULL || data == NULL || gs_memory_find(ptr, &allocation) != GS_MEMORY_LIVE)
+    if (attributes == NULL || data == NULL ||
+        gs_memory_find(ptr, &allocation) != GS_MEMORY_LIVE)
         return gs_driver.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
     for (unsigned i = 0; i < numAttributes; i++) {
         bool answered;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host.c: host blocks: huge-page friendly anonymous memory, touched by several threads, registered with the driver.
+ * host.c: host blocks: huge-page friendly anonymous memory, touched by several threads,
+ * registered with the driver.
  *
- * No state. Client thread only (and the one that disposes of a range, while the client thread does not move memory).
+ * No state. Client thread only (and the one that disposes of a range, while the client thread
+ * does not move memory).
  */
 #include "runtime/host.h"
 
@@ -15,8 +17,8 @@
 #include "runtime/driver.h"
 #include "runtime/log.h"
 
-#define FLOOR_BYTES  (512ull << 20) /* of available host memory that stays untouched */
-#define TOUCH_STEP   (8ull << 20)   /* one thread more for each of these, up to TOUCH_THREADS */
+#define FLOOR_BYTES   (512ull << 20) /* of available host memory that stays untouched */
+#define TOUCH_STEP    (8ull << 20) /* one thread more for each of these, up to TOUCH_THREADS */
 #define TOUCH_THREADS 4
 
 static uint64_t available_bytes(void)
@@ -28,8 +30,10 @@ static uint64_t available_bytes(void)
     if (file == NULL)
         return UINT64_MAX;
     while (fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+        if (strncmp(line, "MemAvailable:", 13) == 0) {
+            kib = strtoull(line + 13, NULL, 10);
             break;
+        }
     fclose(file);
     return kib != 0 ? kib * 1024 : UINT64_MAX;
 }
@@ -50,7 +54,8 @@ static void *touch(void *argument)
 
 static void touch_all(char *memory, uint64_t bytes)
 {
-    const unsigned count = (unsigned)(bytes / TOUCH_STEP < TOUCH_THREADS ? bytes / TOUCH_STEP + 1 : TOUCH_THREADS);
+    const unsigned count =
+        (unsigned)(bytes / TOUCH_STEP < TOUCH_THREADS ? bytes / TOUCH_STEP + 1 : TOUCH_THREADS);
     const uint64_t part = (bytes / count + 4095) & ~4095ull;
     struct span spans[TOUCH_THREADS];
     pthread_t ids[TOUCH_THREADS];
@@ -75,8 +80,8 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
     void *memory;
 
     if (available_bytes() < bytes + FLOOR_BYTES) {
-        gs_log("host memory is short: %llu bytes would leave less than %llu", (unsigned long long)bytes,
-               (unsigned long long)FLOOR_BYTES);
+        gs_log("host memory is short: %llu bytes would leave less than %llu",
+               (unsigned long long)bytes, (unsigned long long)FLOOR_BYTES);
         return NULL;
     }
     block = calloc(1, sizeof *block);
@@ -88,12 +93,13 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
         return NULL;
     }
     madvise(memory, bytes, MADV_HUGEPAGE);
-    madvise(memory, bytes, MADV_DONTFORK); /* a forked child must not copy what the bus writes to */
+    madvise(memory, bytes,
+            MADV_DONTFORK); /* a forked child must not copy what the bus writes to */
     touch_all(memory, bytes);
     block->memory = memory;
     block->bytes = bytes;
-    block->registered =
-        gs_driver.cuMemHostRegister_v2(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+    block->registered = gs_driver.cuMemHostRegister_v2(
+                            memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
     return block;
 }
 

@@ -11,11 +11,13 @@
 struct gs_host_block {
     void *memory;
     uint64_t bytes;
-    bool registered; /* page-locked for the bus's full rate; without it copies are slower, not wrong */
+    bool registered; /* page-locked for the bus's full rate; without it copies are slower, not
+                        wrong */
 };
 
-/* bytes of host memory, touched and registered with the current context. NULL: the machine is short of memory (a floor is
- * kept free, so that this never wakes the OOM killer). Client thread. */
+/* bytes of host memory, touched and registered with the current context. NULL: the machine is
+ * short of memory (a floor is kept free, so that this never wakes the OOM killer). Client
+ * thread. */
 struct gs_host_block *gs_host_get(uint64_t bytes);
 
 /* Takes NULL. */

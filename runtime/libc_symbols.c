@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libc_symbols.c: finds libc's own dlsym and dlvsym by reading the hash table of the object that defines them.
+ * libc_symbols.c: finds libc's own dlsym and dlvsym by reading the hash table of the object
+ * that defines them.
  *
- * We export dlsym ourselves and are first in the search order, so asking the loader would give us back to ourselves.
- * glibc 2.34 and later define it in libc.so.6, earlier ones in libdl.so.2. Format: gABI, "Hash Table"; DT_GNU_HASH as in
- * glibc elf/dl-lookup.c. Runs once, before the program's own code; afterwards everything here is constant.
+ * We export dlsym ourselves and are first in the search order, so asking the loader would give
+ * us back to ourselves. glibc 2.34 and later define it in libc.so.6, earlier ones in
+ * libdl.so.2. Format: gABI, "Hash Table"; DT_GNU_HASH as in glibc elf/dl-lookup.c. Runs once,
+ * before the program's own code; afterwards everything here is constant.
  */
 #include "runtime/libc_symbols.h"
 
@@ -18,7 +20,7 @@ gs_dlsym_fn *gs_libc_dlsym;
 gs_dlvsym_fn *gs_libc_dlvsym;
 
 struct dynamic_tables {
-    const ElfW(Sym) *symbols;
+    const ElfW(Sym) * symbols;
     const char *strings;
     const uint32_t *gnu_hash;
 };
@@ -34,7 +36,8 @@ static uint32_t gnu_hash(const char *name)
 
 static const void *rebase(const struct dl_phdr_info *info, ElfW(Addr) address)
 {
-    /* glibc relocates the pointers of most objects' dynamic sections in place, not those of the vDSO */
+    /* glibc relocates the pointers of most objects' dynamic sections in place, not those of the
+     * vDSO */
     return (const void *)(address >= info->dlpi_addr ? address : info->dlpi_addr + address);
 }
 
@@ -57,11 +60,12 @@ static int read_dynamic(const struct dl_phdr_info *info, struct dynamic_tables *
     return tables->symbols != NULL && tables->strings != NULL && tables->gnu_hash != NULL;
 }
 
-static const ElfW(Sym) *find(const struct dynamic_tables *tables, const char *name)
+static const ElfW(Sym) * find(const struct dynamic_tables *tables, const char *name)
 {
     const uint32_t bucket_count = tables->gnu_hash[0], first = tables->gnu_hash[1];
     const size_t bloom_words = tables->gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
-    const uint32_t *buckets = tables->gnu_hash + 4 + bloom_words, *chain = buckets + bucket_count;
+    const uint32_t *buckets = tables->gnu_hash + 4 + bloom_words,
+                   *chain = buckets + bucket_count;
     const uint32_t hash = gnu_hash(name);
     uint32_t index;
 
@@ -84,7 +88,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *unused)
     const char *slash = strrchr(info->dlpi_name, '/');
     const char *base = slash != NULL ? slash + 1 : info->dlpi_name;
     struct dynamic_tables tables;
-    const ElfW(Sym) *symbol;
+    const ElfW(Sym) * symbol;
 
     (void)size;
     (void)unused;

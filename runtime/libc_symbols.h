@@ -8,8 +8,8 @@
 typedef void *gs_dlsym_fn(void *handle, const char *name);
 typedef void *gs_dlvsym_fn(void *handle, const char *name, const char *version);
 
-/* Set before any code of the program runs (by the library's constructor, or by the first door that is called earlier).
- * Never NULL afterwards. Read by doors_*.S. */
+/* Set before any code of the program runs (by the library's constructor, or by the first door
+ * that is called earlier). Never NULL afterwards. Read by doors_*.S. */
 extern gs_dlsym_fn *gs_libc_dlsym;
 extern gs_dlvsym_fn *gs_libc_dlvsym;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * log.c: one line per message, written with a single write(2), so that lines of several processes do not mix.
+ * log.c: one line per message, written with a single write(2), so that lines of several
+ * processes do not mix.
  *
  * State: the descriptor, set by the constructor. Any thread.
  */
@@ -59,8 +60,8 @@ void gs_log(const char *format, ...)
     if (log_fd < 0)
         return;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(prefix, sizeof prefix, "%lld.%06ld gpushare[%d] ", (long long)now.tv_sec, now.tv_nsec / 1000,
-             (int)getpid());
+    snprintf(prefix, sizeof prefix, "%lld.%06ld gpushare[%d] ", (long long)now.tv_sec,
+             now.tv_nsec / 1000, (int)getpid());
     va_start(ap, format);
     write_line(log_fd, prefix, format, ap);
     va_end(ap);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c: owns the ranges: address space handed out to the program, and the accounts of what is where.
+ * memory.c: owns the ranges: address space handed out to the program, and the accounts of what
+ * is where.
  *
- * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges; missing = bytes of their chunks that are not
- * RESIDENT; resident = bytes of RESIDENT chunks of all ranges plus claims of allocations under way; the tree holds exactly
- * the live ranges; whoever makes missing grow from an application thread shuts the gate under the same lock.
- * Chunks are touched by: the allocating thread before the range is in the tree; the client thread; the disposing thread.
+ * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges; missing = bytes
+ * of their chunks that are not RESIDENT; resident = bytes of RESIDENT chunks of all ranges plus
+ * claims of allocations under way; the tree holds exactly the live ranges; whoever makes
+ * missing grow from an application thread shuts the gate under the same lock. Chunks are
+ * touched by: the allocating thread before the range is in the tree; the client thread; the
+ * disposing thread.
  */
 #include "runtime/memory.h"
 
@@ -48,7 +51,8 @@ static struct gs_range *range_new(struct gs_device *device, uint64_t bytes, CUre
     range->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
     *result = gs_driver.cuCtxGetCurrent(&range->context);
     if (*result == CUDA_SUCCESS)
-        *result = gs_driver.cuMemAddressReserve((CUdeviceptr *)&range->node.base, reserved, device->granule, 0, 0);
+        *result = gs_driver.cuMemAddressReserve((CUdeviceptr *)&range->node.base, reserved,
+                                                device->granule, 0, 0);
     if (*result != CUDA_SUCCESS) {
         free(range);
         return NULL;
@@ -78,7 +82,8 @@ static void unmap_chunks(struct gs_range *range)
         struct gs_chunk *chunk = &range->chunks[i];
 
         if (chunk->state == GS_CHUNK_RESIDENT) {
-            gs_vmm_unmap(range->node.base + i * GS_CHUNK_BYTES, gs_range_chunk_bytes(range, i), chunk->handle);
+            gs_vmm_unmap(range->node.base + i * GS_CHUNK_BYTES, gs_range_chunk_bytes(range, i),
+                         chunk->handle);
             unmapped += gs_range_chunk_bytes(range, i);
         }
         chunk->state = GS_CHUNK_ABSENT;
@@ -90,7 +95,8 @@ static void unmap_chunks(struct gs_range *range)
     pthread_mutex_unlock(&gs_memory_lock);
 }
 
-/* Maps the new range at once, if this process runs and its budget has room. Inside the gate, so that nothing moves. */
+/* Maps the new range at once, if this process runs and its budget has room. Inside the gate, so
+ * that nothing moves. */
 static bool map_now(struct gs_range *range)
 {
     struct gs_device *device = range->device;
@@ -98,7 +104,8 @@ static bool map_now(struct gs_range *range)
     bool claimed;
 
     pthread_mutex_lock(&gs_memory_lock);
-    claimed = device->resident + range->reserved <= atomic_load_explicit(&device->budget, memory_order_relaxed);
+    claimed = device->resident + range->reserved <=
+              atomic_load_explicit(&device->budget, memory_order_relaxed);
     if (claimed)
         device->resident += range->reserved;
     pthread_mutex_unlock(&gs_memory_lock);
@@ -108,7 +115,8 @@ static bool map_now(struct gs_range *range)
         struct gs_chunk *chunk = &range->chunks[i];
         const uint64_t bytes = gs_range_chunk_bytes(range, i);
 
-        if (gs_vmm_map(device, range->node.base + i * GS_CHUNK_BYTES, bytes, &chunk->handle) != CUDA_SUCCESS)
+        if (gs_vmm_map(device, range->node.base + i * GS_CHUNK_BYTES, bytes, &chunk->handle) !=
+            CUDA_SUCCESS)
             break;
         chunk->state = GS_CHUNK_RESIDENT;
         mapped += bytes;
@@ -148,8 +156,10 @@ static void unaccount(struct gs_device *device, uint64_t bytes)
     pthread_mutex_unlock(&gs_memory_lock);
 }
 
-/* A range in the tree, in place or missing. slab_for: cut it for pieces of that size and take the first. */
-static CUresult allocate_range(struct gs_device *device, uint64_t bytes, uint64_t slab_for, CUdeviceptr *address)
+/* A range in the tree, in place or missing. slab_for: cut it for pieces of that size and take
+ * the first. */
+static CUresult allocate_range(struct gs_device *device, uint64_t bytes, uint64_t slab_for,
+                               CUdeviceptr *address)
 {
     CUresult result;
     struct gs_range *range = range_new(device, bytes, &result);
@@ -158,7 +168,8 @@ static CUresult allocate_range(struct gs_device *device, uint64_t bytes, uint64_
 
     if (range == NULL)
         return result;
-    gs_client_await_target(device); /* what there is to have; known from the first allocation on */
+    gs_client_await_target(
+        device); /* what there is to have; known from the first allocation on */
     if (!account(device, range->reserved)) {
         discard(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -215,8 +226,10 @@ static void dispose(struct gs_range *range)
     CUcontext current = NULL;
     bool pushed = false;
 
-    /* unregistering host memory and destroying events need a context; the client thread has none of its own */
-    if (gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL && context != NULL)
+    /* unregistering host memory and destroying events need a context; the client thread has
+     * none of its own */
+    if (gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL &&
+        context != NULL)
         pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
     unmap_chunks(range);
     gs_driver.cuMemAddressFree(range->node.base, range->reserved);
@@ -277,7 +290,8 @@ static CUresult wait_for_use(struct gs_range *range, enum gs_free_when when, CUs
 }
 
 /* a piece of a slab: reused only after the GPU is done with it */
-static CUresult free_piece(struct gs_range *range, CUdeviceptr address, enum gs_free_when when, CUstream stream)
+static CUresult free_piece(struct gs_range *range, CUdeviceptr address, enum gs_free_when when,
+                           CUstream stream)
 {
     CUresult result = CUDA_SUCCESS;
     bool empty;
@@ -328,7 +342,8 @@ static CUresult free_range(struct gs_range *range, enum gs_free_when when, CUstr
         }
         gs_gate_leave(pass);
     }
-    pthread_mutex_lock(&gs_memory_lock); /* closed (nothing runs), captured, or in stream order: the client thread does it */
+    pthread_mutex_lock(&gs_memory_lock); /* closed (nothing runs), captured, or in stream order:
+                                            the client thread does it */
     range->after = after;
     range->life = GS_RANGE_DEAD;
     pthread_mutex_unlock(&gs_memory_lock);
@@ -336,7 +351,8 @@ static CUresult free_range(struct gs_range *range, enum gs_free_when when, CUstr
     return result;
 }
 
-CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream stream, bool *ours)
+CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream stream,
+                        bool *ours)
 {
     CUresult result = CUDA_SUCCESS;
     struct gs_range *range;
@@ -365,9 +381,13 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
     range = (struct gs_range *)gs_tree_find(&tree, address);
     if (range != NULL) {
         found = GS_MEMORY_LIVE;
-        *allocation = (struct gs_allocation){.base = range->node.base, .bytes = range->node.size,
-                                             .context = range->context, .device = range->device, .id = range->id};
-        if (range->slab != NULL && !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))
+        *allocation = (struct gs_allocation){.base = range->node.base,
+                                             .bytes = range->node.size,
+                                             .context = range->context,
+                                             .device = range->device,
+                                             .id = range->id};
+        if (range->slab != NULL &&
+            !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))
             found = GS_MEMORY_HOLE;
     }
     pthread_mutex_unlock(&gs_memory_lock);
@@ -400,7 +420,8 @@ bool gs_memory_if_complete(void (*then)(void))
 
 #define BATCH 64
 
-/* Takes up to BATCH ranges for disposal: dead ones, or (context != NULL) all of that context. */
+/* Takes up to BATCH ranges for disposal: dead ones, or (context != NULL) all of that context.
+ */
 static unsigned collect(CUcontext context, struct gs_range **batch)
 {
     struct gs_device *device;
@@ -408,7 +429,8 @@ static unsigned collect(CUcontext context, struct gs_range **batch)
 
     pthread_mutex_lock(&gs_memory_lock);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        for (struct gs_range *range = device->ranges; range != NULL && count < BATCH; range = range->next) {
+        for (struct gs_range *range = device->ranges; range != NULL && count < BATCH;
+             range = range->next) {
             if (context != NULL ? range->context != context || range->life == GS_RANGE_DISPOSING
                                 : range->life != GS_RANGE_DEAD)
                 continue;
@@ -442,7 +464,8 @@ static bool may_dispose(struct gs_range *range, bool moving)
         return gs_driver.cuEventQuery(range->after) != CUDA_ERROR_NOT_READY;
     if (gs_capture_active())
         return false;
-    synchronize(range->context); /* freed while the gate was shut: other work may still be under way */
+    synchronize(
+        range->context); /* freed while the gate was shut: other work may still be under way */
     return true;
 }
 
@@ -468,6 +491,7 @@ bool gs_memory_dispose_dead(bool moving)
 void gs_memory_after_fork(void)
 {
     pthread_mutex_init(&gs_memory_lock, NULL);
-    tree.root = NULL; /* the parent's ranges mean nothing here; their bookkeeping is left to it */
+    tree.root =
+        NULL; /* the parent's ranges mean nothing here; their bookkeeping is left to it */
     gs_slabs_after_fork();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.h: the program's movable device memory. Addresses never move; physical memory behind them comes and goes.
+ * memory.h: the program's movable device memory. Addresses never move; physical memory behind
+ * them comes and goes.
  */
 #ifndef GS_RUNTIME_MEMORY_H
 #define GS_RUNTIME_MEMORY_H
@@ -14,8 +15,8 @@
 #include "runtime/device.h"
 #include "runtime/tree.h"
 
-/* Physical memory is created, moved and released in chunks of this many bytes (the last of a range may be smaller); 64 to
- * 128 MiB is where the bus is used best (DESIGN.md, section 8). */
+/* Physical memory is created, moved and released in chunks of this many bytes (the last of a
+ * range may be smaller); 64 to 128 MiB is where the bus is used best (DESIGN.md, section 8). */
 #define GS_CHUNK_BYTES (64ull << 20)
 
 enum gs_chunk_state {
@@ -52,17 +53,21 @@ struct gs_range {
     struct gs_chunk chunks[];
 };
 
-/* Guards the tree, slabs, accounts and lists. Rank GS_LOCK_MEMORY. Never held across a driver call. */
+/* Guards the tree, slabs, accounts and lists. Rank GS_LOCK_MEMORY. Never held across a driver
+ * call. */
 extern pthread_mutex_t gs_memory_lock;
 
-/* cuMemAlloc: bytes of device memory, aligned to at least 512. Never blocks for a lease. CUDA_SUCCESS,
- * CUDA_ERROR_INVALID_VALUE for 0, CUDA_ERROR_OUT_OF_MEMORY beyond what any lease could give, or the driver's own error. */
+/* cuMemAlloc: bytes of device memory, aligned to at least 512. Never blocks for a lease.
+ * CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE for 0, CUDA_ERROR_OUT_OF_MEMORY beyond what any lease
+ * could give, or the driver's own error. */
 CUresult gs_memory_allocate(struct gs_device *device, uint64_t bytes, CUdeviceptr *address);
 
 enum gs_free_when { GS_FREE_SYNC, GS_FREE_STREAM, GS_FREE_STREAM_PTSZ };
 
-/* Frees what gs_memory_allocate() gave. *ours is false when the address is nobody's here: ask the driver. */
-CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream stream, bool *ours);
+/* Frees what gs_memory_allocate() gave. *ours is false when the address is nobody's here: ask
+ * the driver. */
+CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream stream,
+                        bool *ours);
 
 struct gs_allocation {
     CUdeviceptr base;
@@ -75,7 +80,8 @@ struct gs_allocation {
 enum gs_memory_found {
     GS_MEMORY_FOREIGN, /* not ours: ask the driver */
     GS_MEMORY_LIVE,
-    GS_MEMORY_HOLE, /* mapped by us, but no allocation is there: to the program it is no device address at all */
+    GS_MEMORY_HOLE, /* mapped by us, but no allocation is there: to the program it is no device
+                       address at all */
 };
 
 /* The allocation that contains address. Any thread. */
@@ -91,12 +97,12 @@ struct gs_accounts {
 /* Any thread. */
 struct gs_accounts gs_memory_accounts(const struct gs_device *device);
 
-/* True if everything live is on its device; then `then` is called under the lock that a shutting allocation takes. Client
- * thread. */
+/* True if everything live is on its device; then `then` is called under the lock that a
+ * shutting allocation takes. Client thread. */
 bool gs_memory_if_complete(void (*then)(void));
 
-/* Disposes of what was freed while the gate was closed or in stream order. Client thread; moving: the gate is closed.
- * Returns true while some of it still waits for its event. */
+/* Disposes of what was freed while the gate was closed or in stream order. Client thread;
+ * moving: the gate is closed. Returns true while some of it still waits for its event. */
 bool gs_memory_dispose_dead(bool moving);
 
 uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk);

@@ -2,9 +2,10 @@
  *
  * procaddr.c: cuGetProcAddress in both signatures.
  *
- * The real resolver is asked first; its answer is replaced by (name, version, flags). cuGetProcAddress itself is asked for
- * at 11030 (4 arguments) and at 12000 (5 arguments): the table has both, so each caller gets its own signature. Facts:
- * CUDA driver API manual, "Driver Entry Point Access"; CUDART.md for what cudart asks.
+ * The real resolver is asked first; its answer is replaced by (name, version, flags).
+ * cuGetProcAddress itself is asked for at 11030 (4 arguments) and at 12000 (5 arguments): the
+ * table has both, so each caller gets its own signature. Facts: CUDA driver API manual, "Driver
+ * Entry Point Access"; CUDART.md for what cudart asks.
  */
 #include <string.h>
 
@@ -14,20 +15,22 @@
 #include "runtime/runtime.h"
 #include "runtime/stats.h"
 
-/* A driver newer than the table may answer with an ABI that we do not know. It is known if the newest version that the table
- * knows gives the same address. */
+/* A driver newer than the table may answer with an ABI that we do not know. It is known if the
+ * newest version that the table knows gives the same address. */
 static bool abi_is_known(const char *symbol, int version, cuuint64_t flags, const void *found)
 {
     void *at_table = NULL;
 
     if (version <= GS_TABLE_VERSION)
         return true;
-    if (gs_driver.cuGetProcAddress_v2(symbol, &at_table, GS_TABLE_VERSION, flags, NULL) != CUDA_SUCCESS)
+    if (gs_driver.cuGetProcAddress_v2(symbol, &at_table, GS_TABLE_VERSION, flags, NULL) !=
+        CUDA_SUCCESS)
         return false;
     return at_table == found;
 }
 
-static CUresult replace(const char *symbol, void **function, int version, cuuint64_t flags, void *caller)
+static CUresult replace(const char *symbol, void **function, int version, cuuint64_t flags,
+                        void *caller)
 {
     const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     const struct gs_row *row;
@@ -40,7 +43,9 @@ static CUresult replace(const char *symbol, void **function, int version, cuuint
         gs_stats_escaped(symbol);
         return CUDA_SUCCESS;
     }
-    row = abi_is_known(symbol, version, flags, *function) ? gs_row_by_base(symbol, version, per_thread) : NULL;
+    row = abi_is_known(symbol, version, flags, *function)
+              ? gs_row_by_base(symbol, version, per_thread)
+              : NULL;
     if (row == NULL) {
         gs_runtime_uncovered(symbol, version);
         if (!gs_runtime.config.strict)
@@ -55,7 +60,8 @@ static CUresult replace(const char *symbol, void **function, int version, cuuint
     return CUDA_SUCCESS;
 }
 
-CUresult __wrap_cuGetProcAddress(const char *symbol, void **pfn, int driverVersion, cuuint64_t flags)
+CUresult __wrap_cuGetProcAddress(const char *symbol, void **pfn, int driverVersion,
+                                 cuuint64_t flags)
 {
     CUresult result, replaced;
 
@@ -70,7 +76,8 @@ CUresult __wrap_cuGetProcAddress(const char *symbol, void **pfn, int driverVersi
     return replaced;
 }
 
-CUresult __wrap_cuGetProcAddress_v2(const char *symbol, void **pfn, int driverVersion, cuuint64_t flags,
+CUresult __wrap_cuGetProcAddress_v2(const char *symbol, void **pfn, int driverVersion,
+                                    cuuint64_t flags,
                                     CUdriverProcAddressQueryResult *symbolStatus)
 {
     CUresult result, replaced;

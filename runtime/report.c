@@ -16,8 +16,10 @@
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
 
-#define STEP_BYTES  (256ull << 20) /* resident is reported at least this often while it moves */
-#define ACCOUNT_NS  2000000ull     /* plain growth within the budget: at most one message in this time */
+#define STEP_BYTES (256ull << 20) /* resident is reported at least this often while it moves   \
+                                   */
+#define ACCOUNT_NS                                                                             \
+    2000000ull /* plain growth within the budget: at most one message in this time */
 
 static struct {
     struct gs_wire_state sent;
@@ -55,24 +57,30 @@ static uint64_t measure_free(const struct gs_device *device)
     return result == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
 }
 
-static void fill(struct gs_wire_state *state, struct gs_device *device, const struct gs_report *report)
+static void fill(struct gs_wire_state *state, struct gs_device *device,
+                 const struct gs_report *report)
 {
-    const bool wants_run = (atomic_load_explicit(&device->target_flags, memory_order_relaxed) & GS_TARGET_RUN) != 0;
+    const bool wants_run = (atomic_load_explicit(&device->target_flags, memory_order_relaxed) &
+                            GS_TARGET_RUN) != 0;
     const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
     const struct gs_accounts accounts = gs_memory_accounts(device);
 
     memset(state, 0, sizeof *state);
-    state->header = (struct gs_wire_header){
-        .magic = GS_WIRE_MAGIC, .version = GS_WIRE_VERSION, .type = GS_WIRE_STATE, .length = sizeof *state};
+    state->header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,
+                                            .version = GS_WIRE_VERSION,
+                                            .type = GS_WIRE_STATE,
+                                            .length = sizeof *state};
     memcpy(state->uuid, device->uuid, sizeof state->uuid);
     state->target_seq = atomic_load_explicit(&device->target_seq, memory_order_acquire);
     state->device_total = device->total;
     state->demand = accounts.demand;
     state->resident = accounts.resident;
-    if ((wants_run && accounts.missing != 0) || (!report->running && accounts.resident > budget))
+    if ((wants_run && accounts.missing != 0) ||
+        (!report->running && accounts.resident > budget))
         state->flags |= GS_STATE_MOVING;
-    state->flags |= (report->running ? GS_STATE_RUNNING : 0) | (report->want ? GS_STATE_WANT : 0) |
-                    (report->stuck ? GS_STATE_STUCK : 0) | (report->partial ? GS_STATE_PARTIAL : 0) |
+    state->flags |= (report->running ? GS_STATE_RUNNING : 0) |
+                    (report->want ? GS_STATE_WANT : 0) | (report->stuck ? GS_STATE_STUCK : 0) |
+                    (report->partial ? GS_STATE_PARTIAL : 0) |
                     (device->short_bytes != 0 ? GS_STATE_SHORT : 0);
     state->short_bytes = device->short_bytes;
     state->moved_out = atomic_load_explicit(&gs_runtime.moved_out, memory_order_relaxed);
@@ -88,11 +96,13 @@ static uint64_t difference(uint64_t a, uint64_t b)
 
 enum worth { NOTHING_NEW, LATER, NOW };
 
-static enum worth worth_sending(const struct gs_wire_state *state, const struct gs_wire_state *sent, uint64_t budget)
+static enum worth worth_sending(const struct gs_wire_state *state,
+                                const struct gs_wire_state *sent, uint64_t budget)
 {
     const bool moving = (state->flags & GS_STATE_MOVING) != 0;
 
-    if (state->flags != sent->flags || state->target_seq != sent->target_seq || state->short_bytes != 0)
+    if (state->flags != sent->flags || state->target_seq != sent->target_seq ||
+        state->short_bytes != 0)
         return NOW;
     if (state->demand == sent->demand && state->resident == sent->resident)
         return NOTHING_NEW;
@@ -103,7 +113,8 @@ static enum worth worth_sending(const struct gs_wire_state *state, const struct 
     return LATER;
 }
 
-int gs_report_send(int fd, struct gs_device *device, const struct gs_report *report, uint64_t now, uint64_t *after)
+int gs_report_send(int fd, struct gs_device *device, const struct gs_report *report,
+                   uint64_t now, uint64_t *after)
 {
     const unsigned slot = slot_of(device);
     struct gs_wire_state state;

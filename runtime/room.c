@@ -2,8 +2,8 @@
  *
  * room.c: makes room on a full card, and bounds unfinished work while others wait.
  *
- * State: two events per thread (in gs_gate_self), bound to the context they were made in. They end with that context. No
- * locks.
+ * State: two events per thread (in gs_gate_self), bound to the context they were made in. They
+ * end with that context. No locks.
  */
 #include "runtime/room.h"
 
@@ -16,8 +16,9 @@
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 
-#define ATTEMPTS  20
-#define ROOM_STEP (256ull << 20) /* bytes asked for at a time; the driver does not say how much it lacks */
+#define ATTEMPTS 20
+#define ROOM_STEP                                                                              \
+    (256ull << 20) /* bytes asked for at a time; the driver does not say how much it lacks */
 
 bool gs_room_make(unsigned attempt)
 {
@@ -26,7 +27,9 @@ bool gs_room_make(unsigned attempt)
 
     if (attempt >= ATTEMPTS || !gs_client_short(ROOM_STEP))
         return false;
-    gs_log("the driver is out of memory for something that cannot be moved: asked for room, attempt %u", attempt + 1);
+    gs_log("the driver is out of memory for something that cannot be moved: asked for room, "
+           "attempt %u",
+           attempt + 1);
     nanosleep(&pause, NULL);
     errno = saved;
     return true;
@@ -81,7 +84,8 @@ void gs_room_bound(CUstream stream, bool per_thread)
 
     if (++self->submissions % (GS_ROOM_UNFINISHED / 2) != 0)
         return;
-    if (is_capturing(stream, per_thread) || gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL)
+    if (is_capturing(stream, per_thread) ||
+        gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL)
         return;
     if (!have_events(self, context))
         return;

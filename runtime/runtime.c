@@ -2,8 +2,9 @@
  *
  * runtime.c: the library's beginning and end in a process, and in its forked children.
  *
- * The constructor runs before every other object's (-z initfirst) and only reads the environment; no thread, no connection,
- * no driver before the program makes a context. A forked child starts fresh: no client, a closed gate, no memory.
+ * The constructor runs before every other object's (-z initfirst) and only reads the
+ * environment; no thread, no connection, no driver before the program makes a context. A forked
+ * child starts fresh: no client, a closed gate, no memory.
  */
 #include "runtime/runtime.h"
 
@@ -42,8 +43,10 @@ void gs_runtime_uncovered(const char *symbol, int version)
     char text[160];
 
     atomic_fetch_add_explicit(&gs_runtime.uncovered, 1, memory_order_relaxed);
-    snprintf(text, sizeof text, "%s was asked for in the ABI of CUDA %d.%d, which this gpushare does not know%s", symbol,
-             version / 1000, version % 1000 / 10, gs_runtime.config.strict ? ": refused" : ": not covered");
+    snprintf(text, sizeof text,
+             "%s was asked for in the ABI of CUDA %d.%d, which this gpushare does not know%s",
+             symbol, version / 1000, version % 1000 / 10,
+             gs_runtime.config.strict ? ": refused" : ": not covered");
     gs_log("%s", text);
     gs_client_note_partial(text);
 }
@@ -57,7 +60,8 @@ static bool is_one(const char *name)
 
 static void configure(struct gs_config *config)
 {
-    const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"), *memory = secure_getenv("GPUSHARE_MEMORY");
+    const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"),
+               *memory = secure_getenv("GPUSHARE_MEMORY");
     static bool said;
 
     config->disabled = is_one("GPUSHARE_DISABLE");
@@ -82,8 +86,8 @@ static void in_child(void)
     atomic_store(&gs_runtime.switches, 0);
 }
 
-/* -z initfirst: this runs even before libc's own constructor, which sets environ (glibc csu/init-first.c); constructors get
- * the environment as their third argument. */
+/* -z initfirst: this runs even before libc's own constructor, which sets environ (glibc
+ * csu/init-first.c); constructors get the environment as their third argument. */
 __attribute__((constructor)) static void begin(int argc, char **argv, char **environment)
 {
     (void)argc;
@@ -103,7 +107,8 @@ __attribute__((destructor)) static void end(void)
     if (gs_runtime.config.disabled)
         return;
     if (!gs_stats_any() && gs_driver_present()) {
-        static const char text[] = "CUDA was used, but nothing of it reached gpushare: this program did not share the GPU";
+        static const char text[] = "CUDA was used, but nothing of it reached gpushare: this "
+                                   "program did not share the GPU";
 
         gs_say_once(&said, "%s (see docs/guide.md, \"Nothing was routed\")", text);
         gs_connect_last_word(GS_NOTE_UNROUTED, text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime.h: the one runtime object of the process: configuration, counters, and what the parts share.
+ * runtime.h: the one runtime object of the process: configuration, counters, and what the parts
+ * share.
  *
  * Threads: configuration is written by the constructor only. Counters are relaxed atomics.
  */
@@ -11,7 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Lock ranks: a thread that holds one may take only those below it in this list. No lock is held across a driver call. */
+/* Lock ranks: a thread that holds one may take only those below it in this list. No lock is
+ * held across a driver call. */
 enum gs_lock_rank {
     GS_LOCK_CLIENT,  /* client.c: wishes, devices, targets */
     GS_LOCK_MEMORY,  /* memory.c: the address tree, slabs, accounts */
@@ -20,9 +22,11 @@ enum gs_lock_rank {
 };
 
 struct gs_config {
-    bool disabled;         /* GPUSHARE_DISABLE=1: doors substitute nothing */
-    bool strict;           /* GPUSHARE_STRICT=1: an ABI we do not know is refused instead of passed through */
-    bool native_memory;    /* GPUSHARE_MEMORY=native: cuMemAlloc stays the driver's own (legacy IPC works; never moved) */
+    bool disabled;      /* GPUSHARE_DISABLE=1: doors substitute nothing */
+    bool strict;        /* GPUSHARE_STRICT=1: an ABI we do not know is refused instead of passed
+                           through */
+    bool native_memory; /* GPUSHARE_MEMORY=native: cuMemAlloc stays the driver's own (legacy IPC
+                           works; never moved) */
     uint64_t device_limit; /* GPUSHARE_DEVICE_LIMIT, bytes; 0: none */
     const char *stats;     /* GPUSHARE_STATS: a file to write counters to at exit; NULL: none */
 };
@@ -30,14 +34,14 @@ struct gs_config {
 struct gs_runtime {
     struct gs_config config;
     _Atomic(uint64_t) moved_out, moved_in; /* bytes */
-    _Atomic(uint64_t) switches;            /* times the memory came back after it was (partly) out */
-    _Atomic(uint64_t) uncovered;           /* look-ups of ABIs that we do not know */
-    _Atomic(bool) partial;                 /* something of this program is not covered */
+    _Atomic(uint64_t) switches;  /* times the memory came back after it was (partly) out */
+    _Atomic(uint64_t) uncovered; /* look-ups of ABIs that we do not know */
+    _Atomic(bool) partial;       /* something of this program is not covered */
 };
 extern struct gs_runtime gs_runtime;
 
-/* A driver function in an ABI that the table does not know passes through (or not, in strict mode): logged once a name, told
- * to the daemon once a process. */
+/* A driver function in an ABI that the table does not know passes through (or not, in strict
+ * mode): logged once a name, told to the daemon once a process. */
 void gs_runtime_uncovered(const char *symbol, int version);
 
 /* Monotonic time, ns. */

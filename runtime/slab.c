@@ -2,8 +2,9 @@
  *
  * slab.c: owns the pieces of slabs and the lists of slabs that have free ones.
  *
- * Invariants: a piece is free (its bit is set), live (asked != 0), or retired (neither). A slab is in the list of its
- * class exactly while it has a free piece. Everything happens under gs_memory_lock.
+ * Invariants: a piece is free (its bit is set), live (asked != 0), or retired (neither). A slab
+ * is in the list of its class exactly while it has a free piece. Everything happens under
+ * gs_memory_lock.
  */
 #include "runtime/slab.h"
 
@@ -93,7 +94,8 @@ bool gs_slab_make(struct gs_range *range, uint64_t bytes)
     return true;
 }
 
-bool gs_slab_piece(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes)
+bool gs_slab_piece(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base,
+                   uint64_t *bytes)
 {
     const uint32_t index = (uint32_t)((address - range->node.base) >> range->slab->shift);
 
@@ -123,8 +125,10 @@ bool gs_slab_put(struct gs_range *range, CUdeviceptr address)
         enlist(slab);
     if (slab->free_count < slab->count)
         return false;
-    for (struct gs_slab *other = lists[slab->shift - GS_SLAB_MIN_SHIFT]; other != NULL; other = other->next)
-        if (other != slab && other->range->device == range->device && other->range->context == range->context) {
+    for (struct gs_slab *other = lists[slab->shift - GS_SLAB_MIN_SHIFT]; other != NULL;
+         other = other->next)
+        if (other != slab && other->range->device == range->device &&
+            other->range->context == range->context) {
             delist(slab);
             return true;
         }

@@ -20,16 +20,21 @@
 /* A free piece for bytes (1 .. GS_SLAB_MAX_BYTES) in this context; 0: there is none. */
 CUdeviceptr gs_slab_take(struct gs_device *device, CUcontext context, uint64_t bytes);
 
-/* Makes the new range a slab for pieces that hold bytes. False: no memory for its bookkeeping. */
+/* Makes the new range a slab for pieces that hold bytes. False: no memory for its bookkeeping.
+ */
 bool gs_slab_make(struct gs_range *range, uint64_t bytes);
 
-/* The live piece that contains address: base and asked-for bytes. False: no live piece is there. */
-bool gs_slab_piece(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes);
+/* The live piece that contains address: base and asked-for bytes. False: no live piece is
+ * there. */
+bool gs_slab_piece(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base,
+                   uint64_t *bytes);
 
-/* Ends the life of the piece that begins at address; it is not handed out again before gs_slab_put(). False: none is live. */
+/* Ends the life of the piece that begins at address; it is not handed out again before
+ * gs_slab_put(). False: none is live. */
 bool gs_slab_retire(struct gs_range *range, CUdeviceptr address);
 
-/* Puts a retired piece back. True: the slab is empty and not the last of its kind, and has left the lists: dispose of it. */
+/* Puts a retired piece back. True: the slab is empty and not the last of its kind, and has left
+ * the lists: dispose of it. */
 bool gs_slab_put(struct gs_range *range, CUdeviceptr address);
 
 /* The range goes. Takes NULL. */

@@ -2,7 +2,8 @@
  *
  * stats.c: counts look-ups and remembers which names and which objects were routed.
  *
- * State: counters (relaxed), two small sets under one lock (rank GS_LOCK_STATS); the sets are bounded, the counters are not.
+ * State: counters (relaxed), two small sets under one lock (rank GS_LOCK_STATS); the sets are
+ * bounded, the counters are not.
  */
 #include "runtime/stats.h"
 
@@ -24,8 +25,8 @@ static struct {
     _Atomic(uint64_t) lookups, dlsyms, substituted, escaped;
     _Atomic(bool) called;
     pthread_mutex_t lock;
-    bool seen[GS_ROW_COUNT];           /* names that were handed out wrapped */
-    void *objects[MAX_OBJECTS];        /* load addresses of the objects that asked */
+    bool seen[GS_ROW_COUNT];    /* names that were handed out wrapped */
+    void *objects[MAX_OBJECTS]; /* load addresses of the objects that asked */
     uint64_t object_names[MAX_OBJECTS];
     unsigned object_count;
 } stats = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -120,12 +121,16 @@ int gs_stats_write(const char *path)
     for (int i = 0; i < GS_ROW_COUNT; i++)
         names += stats.seen[i];
     fprintf(file,
-            "{\n  \"pid\": %d,\n  \"lookups\": %llu,\n  \"dlsyms\": %llu,\n  \"substituted\": %llu,\n"
-            "  \"escaped\": %llu,\n  \"names\": %u,\n  \"gated_calls\": %llu,\n  \"moved_out\": %llu,\n"
+            "{\n  \"pid\": %d,\n  \"lookups\": %llu,\n  \"dlsyms\": %llu,\n  \"substituted\": "
+            "%llu,\n"
+            "  \"escaped\": %llu,\n  \"names\": %u,\n  \"gated_calls\": %llu,\n  "
+            "\"moved_out\": %llu,\n"
             "  \"moved_in\": %llu,\n  \"switches\": %llu,\n  \"uncovered\": %llu,\n",
             (int)getpid(), (unsigned long long)atomic_load(&stats.lookups),
-            (unsigned long long)atomic_load(&stats.dlsyms), (unsigned long long)atomic_load(&stats.substituted),
-            (unsigned long long)atomic_load(&stats.escaped), names, (unsigned long long)gs_gate_calls(),
+            (unsigned long long)atomic_load(&stats.dlsyms),
+            (unsigned long long)atomic_load(&stats.substituted),
+            (unsigned long long)atomic_load(&stats.escaped), names,
+            (unsigned long long)gs_gate_calls(),
             (unsigned long long)atomic_load(&gs_runtime.moved_out),
             (unsigned long long)atomic_load(&gs_runtime.moved_in),
             (unsigned long long)atomic_load(&gs_runtime.switches),

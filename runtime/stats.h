@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stats.h: what was routed. Counted always (relaxed atomics, look-ups only, never a gated call); names and objects are kept
- * for GPUSHARE_STATS.
+ * stats.h: what was routed. Counted always (relaxed atomics, look-ups only, never a gated
+ * call); names and objects are kept for GPUSHARE_STATS.
  */
 #ifndef GS_RUNTIME_STATS_H
 #define GS_RUNTIME_STATS_H
@@ -12,10 +12,12 @@
 /* A look-up through cuGetProcAddress was answered. */
 void gs_stats_lookup(void);
 
-/* A driver function was looked up by caller (an address in the object that asked); substituted: it got our wrapper. */
+/* A driver function was looked up by caller (an address in the object that asked); substituted:
+ * it got our wrapper. */
 void gs_stats_routed(const char *name, void *caller, bool substituted);
 
-/* A covered name was found, but not in the libcuda we know (another copy, another namespace). */
+/* A covered name was found, but not in the libcuda we know (another copy, another namespace).
+ */
 void gs_stats_escaped(const char *name);
 
 /* A wrapper was reached that is not there by look-up (linked or patched imports). */

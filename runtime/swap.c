@@ -2,9 +2,10 @@
  *
  * swap.c: copies chunks between device and host and maps or unmaps them.
  *
- * No state of its own. The client thread is the only one that changes a live chunk's state; it collects its chunks under
- * gs_memory_lock and works on them without it (a range is disposed of by the client thread itself while the gate is closed,
- * and one that somebody else disposes of is not LIVE and so not collected).
+ * No state of its own. The client thread is the only one that changes a live chunk's state; it
+ * collects its chunks under gs_memory_lock and works on them without it (a range is disposed of
+ * by the client thread itself while the gate is closed, and one that somebody else disposes of
+ * is not LIVE and so not collected).
  */
 #include "runtime/swap.h"
 
@@ -23,8 +24,8 @@ struct job {
     bool copied;
 };
 
-/* Chunks of live ranges, up to a step and to limit bytes: resident ones (out; those with a host block first, so that the same
- * ones go every time), or the others (in). */
+/* Chunks of live ranges, up to a step and to limit bytes: resident ones (out; those with a host
+ * block first, so that the same ones go every time), or the others (in). */
 static unsigned collect(struct gs_device *device, bool out, uint64_t limit, struct job *jobs)
 {
     uint64_t sum = 0;
@@ -39,11 +40,13 @@ static unsigned collect(struct gs_device *device, bool out, uint64_t limit, stru
                 struct gs_chunk *chunk = &range->chunks[i];
                 const uint64_t bytes = gs_range_chunk_bytes(range, i);
 
-                if ((chunk->state == GS_CHUNK_RESIDENT) != out || (out && (chunk->host != NULL) != (pass == 0)))
+                if ((chunk->state == GS_CHUNK_RESIDENT) != out ||
+                    (out && (chunk->host != NULL) != (pass == 0)))
                     continue;
                 if (out ? sum >= limit : sum + bytes > limit)
                     break;
-                jobs[count++] = (struct job){range, chunk, range->node.base + i * GS_CHUNK_BYTES, bytes, false};
+                jobs[count++] = (struct job){
+                    range, chunk, range->node.base + i * GS_CHUNK_BYTES, bytes, false};
                 sum += bytes;
             }
         }
@@ -58,7 +61,8 @@ static struct gs_context *enter_context(struct gs_device *device)
 
     if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
         return NULL;
-    if (context->stream != NULL || gs_driver.cuStreamCreate(&context->stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
+    if (context->stream != NULL ||
+        gs_driver.cuStreamCreate(&context->stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
         return context;
     context->stream = NULL;
     gs_driver.cuCtxPopCurrent_v2(&popped);
@@ -72,10 +76,12 @@ static void leave_context(void)
     gs_driver.cuCtxPopCurrent_v2(&popped);
 }
 
-/* A context with a sticky error has lost its memory's contents by itself; the program gets that error from every call. */
+/* A context with a sticky error has lost its memory's contents by itself; the program gets that
+ * error from every call. */
 static bool is_broken(CUresult result)
 {
-    return result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_ERROR_INVALID_VALUE;
+    return result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY &&
+           result != CUDA_ERROR_INVALID_VALUE;
 }
 
 static void settle(struct gs_device *device, uint64_t out, uint64_t in)
@@ -86,7 +92,8 @@ static void settle(struct gs_device *device, uint64_t out, uint64_t in)
     pthread_mutex_unlock(&gs_memory_lock);
 }
 
-static unsigned start_copies_out(struct job *jobs, unsigned count, CUstream stream, CUresult *result)
+static unsigned start_copies_out(struct job *jobs, unsigned count, CUstream stream,
+                                 CUresult *result)
 {
     unsigned started = 0;
 
@@ -98,7 +105,8 @@ static unsigned start_copies_out(struct job *jobs, unsigned count, CUstream stre
             job->chunk->host = gs_host_get(job->bytes);
         if (job->chunk->host == NULL)
             break;
-        *result = gs_driver.cuMemcpyDtoHAsync_v2(job->chunk->host->memory, job->address, job->bytes, stream);
+        *result = gs_driver.cuMemcpyDtoHAsync_v2(job->chunk->host->memory, job->address,
+                                                 job->bytes, stream);
         if (*result != CUDA_SUCCESS)
             break;
     }
@@ -148,7 +156,8 @@ static CUresult start_copy_in(const struct gs_device *device, struct job *job, C
     if (result != CUDA_SUCCESS || job->chunk->state != GS_CHUNK_HOST)
         return result;
     job->copied = true;
-    result = gs_driver.cuMemcpyHtoDAsync_v2(job->address, job->chunk->host->memory, job->bytes, stream);
+    result = gs_driver.cuMemcpyHtoDAsync_v2(job->address, job->chunk->host->memory, job->bytes,
+                                            stream);
     if (result != CUDA_SUCCESS)
         gs_vmm_unmap(job->address, job->bytes, job->chunk->handle);
     return result;
@@ -177,7 +186,8 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
     finished = gs_driver.cuStreamSynchronize(context->stream);
     for (unsigned i = 0; i < started; i++) {
         if (finished != CUDA_SUCCESS && jobs[i].copied && !is_broken(finished)) {
-            gs_vmm_unmap(jobs[i].address, jobs[i].bytes, jobs[i].chunk->handle); /* the host copy is still the good one */
+            gs_vmm_unmap(jobs[i].address, jobs[i].bytes,
+                         jobs[i].chunk->handle); /* the host copy is still the good one */
             continue;
         }
         jobs[i].chunk->state = GS_CHUNK_RESIDENT;
@@ -190,7 +200,8 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
     if (started < count) {
         for (unsigned i = started; i < count; i++)
             *lacking += jobs[i].bytes;
-        gs_log("copying in: CUresult %d, %llu bytes lacking", result, (unsigned long long)*lacking);
+        gs_log("copying in: CUresult %d, %llu bytes lacking", result,
+               (unsigned long long)*lacking);
         return moved != 0 ? GS_SWAP_MOVED : GS_SWAP_SHORT;
     }
     return moved != 0 ? GS_SWAP_MOVED : GS_SWAP_SHORT;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree.c: the treap (Seidel and Aragon, 1996): a search tree by base, a heap by random priority. No state of its own.
+ * tree.c: the treap (Seidel and Aragon, 1996): a search tree by base, a heap by random
+ * priority. No state of its own.
  */
 #include "runtime/tree.h"
 
@@ -17,7 +18,8 @@ static uint32_t next_random(uint32_t *seed)
 }
 
 /* splits tree into nodes below base and the others */
-static void split(struct gs_tree_node *tree, uint64_t base, struct gs_tree_node **low, struct gs_tree_node **high)
+static void split(struct gs_tree_node *tree, uint64_t base, struct gs_tree_node **low,
+                  struct gs_tree_node **high)
 {
     while (tree != NULL) {
         if (tree->base < base) {
@@ -34,7 +36,8 @@ static void split(struct gs_tree_node *tree, uint64_t base, struct gs_tree_node 
     *high = NULL;
 }
 
-static void merge(struct gs_tree_node **out, struct gs_tree_node *low, struct gs_tree_node *high)
+static void merge(struct gs_tree_node **out, struct gs_tree_node *low,
+                  struct gs_tree_node *high)
 {
     while (low != NULL && high != NULL) {
         if (low->priority > high->priority) {

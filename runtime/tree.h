@@ -18,7 +18,8 @@ struct gs_tree {
     uint32_t seed;
 };
 
-/* No locks here: the caller has his. Nodes are the caller's; the range must not overlap one that is in the tree. */
+/* No locks here: the caller has his. Nodes are the caller's; the range must not overlap one
+ * that is in the tree. */
 void gs_tree_insert(struct gs_tree *tree, struct gs_tree_node *node);
 
 /* Takes the node with this base out and returns it; NULL if there is none. */

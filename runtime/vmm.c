@@ -12,7 +12,8 @@ CUresult gs_vmm_map(const struct gs_device *device, CUdeviceptr address, uint64_
 {
     const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal};
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here};
-    const CUmemAccessDesc access = {.location = here, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access = {.location = here,
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUresult result = gs_driver.cuMemCreate(handle, bytes, &prop, 0);
 
     if (result != CUDA_SUCCESS)
@@ -34,6 +35,6 @@ void gs_vmm_unmap(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHan
     const CUresult released = gs_driver.cuMemRelease(handle);
 
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS)
-        gs_log("unmapping %llu bytes at %#llx: %d, %d", (unsigned long long)bytes, (unsigned long long)address,
-               unmapped, released);
+        gs_log("unmapping %llu bytes at %#llx: %d, %d", (unsigned long long)bytes,
+               (unsigned long long)address, unmapped, released);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doors_check.c: the doors on whatever architecture this was built for: names that are not the driver's reach libc with the
- * caller's identity, the driver's reach the wrappers. Linked with libgpushare first; the driver is bench/fake_driver.c.
+ * doors_check.c: the doors on whatever architecture this was built for: names that are not the
+ * driver's reach libc with the caller's identity, the driver's reach the wrappers. Linked with
+ * libgpushare first; the driver is bench/fake_driver.c.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@ static int is_in(const void *address, const char *object)
 {
     Dl_info info;
 
-    return address != NULL && dladdr(address, &info) != 0 && strstr(info.dli_fname, object) != NULL;
+    return address != NULL && dladdr(address, &info) != 0 &&
+           strstr(info.dli_fname, object) != NULL;
 }
 
 /* defined here as well as in libc: RTLD_NEXT, seen from here, is libc's */
@@ -37,14 +39,19 @@ int main(void)
 
     check(driver != NULL, "the driver is there");
     check(dlsym(RTLD_DEFAULT, "malloc") == (void *)malloc, "RTLD_DEFAULT of a libc name");
-    check(next != NULL && next != rand && is_in((void *)next, "libc.so"), "RTLD_NEXT is the caller's next");
-    check(dlsym(RTLD_DEFAULT, "cuckoo") == NULL && (error = dlerror()) != NULL && strstr(error, "cuckoo") != NULL,
+    check(next != NULL && next != rand && is_in((void *)next, "libc.so"),
+          "RTLD_NEXT is the caller's next");
+    check(dlsym(RTLD_DEFAULT, "cuckoo") == NULL && (error = dlerror()) != NULL &&
+              strstr(error, "cuckoo") != NULL,
           "a missing name that begins with cu: libc's own message");
     check(is_in(dlsym(driver, "cuStreamWaitEvent"), "libgpushare"), "a gated name is ours");
-    check(is_in(dlsym(driver, "cuDeviceGetName"), "libcuda"), "a name that passes is the driver's");
-    check(dlsym(driver, "cuLaunchKernel") == NULL && (error = dlerror()) != NULL && strstr(error, "cuLaunchKernel"),
+    check(is_in(dlsym(driver, "cuDeviceGetName"), "libcuda"),
+          "a name that passes is the driver's");
+    check(dlsym(driver, "cuLaunchKernel") == NULL && (error = dlerror()) != NULL &&
+              strstr(error, "cuLaunchKernel"),
           "a name that this driver has not");
-    check(dlvsym(RTLD_DEFAULT, "malloc", "GLIBC_2.0.nonsense") == NULL && dlerror() != NULL, "dlvsym of a wrong version");
+    check(dlvsym(RTLD_DEFAULT, "malloc", "GLIBC_2.0.nonsense") == NULL && dlerror() != NULL,
+          "dlvsym of a wrong version");
 #ifdef __x86_64__
     check(dlvsym(RTLD_DEFAULT, "malloc", "GLIBC_2.2.5") == (void *)malloc, "dlvsym");
 #else

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_facts.c: asks the driver what it answers in the corner cases that the runtime library stands in for, one line each.
- * Run without and with libgpushare in front, the two outputs must be equal but for lines that begin with '~' (addresses,
- * identities and amounts, which may differ). On the real card this is the comparison of error codes that tests rely on.
+ * driver_facts.c: asks the driver what it answers in the corner cases that the runtime library
+ * stands in for, one line each. Run without and with libgpushare in front, the two outputs must
+ * be equal but for lines that begin with '~' (addresses, identities and amounts, which may
+ * differ). On the real card this is the comparison of error codes that tests rely on.
  *
  * Built without CUDA libraries: cc driver_facts.c -ldl; everything by dlsym.
  */
@@ -35,7 +36,8 @@ static CUresult m_free(CUdeviceptr p)
 }
 
 /* how many bytes an attribute writes, and what */
-static void attribute(const char *name, CUpointer_attribute which, CUdeviceptr p, int print_value)
+static void attribute(const char *name, CUpointer_attribute which, CUdeviceptr p,
+                      int print_value)
 {
     unsigned char a[16], b[16];
     CUresult result;
@@ -99,12 +101,18 @@ static void allocations(void)
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         printf("size %zu\n", sizes[i]);
         show("alloc", m_alloc(&p, sizes[i]));
-        printf("aligned to 512: %d, to 2 MiB if as large: %d\n", p % 512 == 0, sizes[i] < 2 << 20 || p % (2 << 20) == 0);
-        show("range", FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(&base, &size, p + sizes[i] / 2));
+        printf("aligned to 512: %d, to 2 MiB if as large: %d\n", p % 512 == 0,
+               sizes[i] < 2 << 20 || p % (2 << 20) == 0);
+        show("range", FN(cuMemGetAddressRange_v2,
+                         PFN_cuMemGetAddressRange_v3020)(&base, &size, p + sizes[i] / 2));
         printf("base is right: %d, size %zu\n", base == p, size);
-        show("range behind it", FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(&base, &size, p - 1) ==
-                                        CUDA_SUCCESS && base + size > p ? 999 : 0);
-        show("memset behind the end", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, ((size_t)1 << 40)));
+        show("range behind it", FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(
+                                    &base, &size, p - 1) == CUDA_SUCCESS &&
+                                        base + size > p
+                                    ? 999
+                                    : 0);
+        show("memset behind the end",
+             FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, ((size_t)1 << 40)));
         if (sizes[i] > 1)
             show("free inside", m_free(p + 1));
         show("free", m_free(p));
@@ -114,10 +122,14 @@ static void allocations(void)
     show("pitch", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 1000, 100, 4));
     printf("pitch %zu\n", pitch);
     show("free pitch", m_free(p));
-    show("pitch 0 width", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 0, 100, 4));
-    show("pitch 0 height", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 0, 4));
-    show("pitch element 3", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 10, 3));
-    show("pitch too large", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, (size_t)1 << 40, 1 << 20, 4));
+    show("pitch 0 width",
+         FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 0, 100, 4));
+    show("pitch 0 height",
+         FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 0, 4));
+    show("pitch element 3",
+         FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 10, 3));
+    show("pitch too large", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(
+                                &p, &pitch, (size_t)1 << 40, 1 << 20, 4));
     show("alloc NULL", m_alloc(NULL, 100));
 }
 
@@ -127,15 +139,20 @@ static void streams(void)
     CUdeviceptr p = 0;
     CUgraph graph = NULL;
 
-    show("stream create", FN(cuStreamCreate, PFN_cuStreamCreate_v2000)(&stream, CU_STREAM_NON_BLOCKING));
+    show("stream create",
+         FN(cuStreamCreate, PFN_cuStreamCreate_v2000)(&stream, CU_STREAM_NON_BLOCKING));
     show("alloc", m_alloc(&p, 4 << 20));
-    show("free async of cuMemAlloc memory", FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
+    show("free async of cuMemAlloc memory",
+         FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
     show("free async again", FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
     show("alloc async", FN(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020)(&p, 1 << 20, stream));
     show("free of async memory", m_free(p));
-    show("end capture, none", FN(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)(stream, &graph));
-    show("begin capture", FN(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    show("begin capture twice", FN(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    show("end capture, none",
+         FN(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)(stream, &graph));
+    show("begin capture", FN(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)(
+                              stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    show("begin capture twice", FN(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)(
+                                    stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     show("end capture", FN(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)(stream, &graph));
     show("stream destroy", FN(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)(stream));
 }
@@ -159,7 +176,8 @@ int main(void)
     show("free without context", m_free(0x1000));
     show("memset without context", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(0x1000, 1, 1));
     show("synchronize without context", FN(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)());
-    show("retain", FN(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000)(&context, 0));
+    show("retain",
+         FN(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000)(&context, 0));
     show("set", FN(cuCtxSetCurrent, PFN_cuCtxSetCurrent_v4000)(context));
     show("info", FN(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020)(&free_bytes, &total));
     printf("~free %zu of %zu\n", free_bytes, total);
