@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_common.c: sizes as people write them, and where the daemon's socket is. Changes the environment; one thread.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/paths.h"
+#include "common/size.h"
+
+static void size_parse_good_text_gives_bytes(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {
+        {"0", 0},
+        {"1", 1},
+        {"4096", 4096},
+        {"4096B", 4096},
+        {"512 MiB", 512ull << 20},
+        {"16GiB", 16ull << 30},
+        {"16g", 16ull << 30},
+        {"16Gi", 16ull << 30},
+        {"1.5GB", 1500000000},
+        {"0.5K", 512},
+        {"1T", 1ull << 40},
+        {"15E", 15ull << 60},
+        {"18446744073709551615", UINT64_MAX},
+        {"9007199254740993", 9007199254740993ull}, /* 2^53 + 1: no double */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        uint64_t bytes = 77;
+
+        if (gs_size_parse(good[i].text, &bytes) != 0 || bytes != good[i].bytes)
+            fail_msg("%s: got %llu", good[i].text, (unsigned long long)bytes);
+    }
+}
+
+static void size_parse_bad_text_leaves_bytes(void **state)
+{
+    static const char *const bad[] = {"",     " ",   "G",     "-1",  "+1",   "1X",       "1GiBs", "0x10", "1e3",
+                                      "nan",  "inf", "1 2",   ".5G", "1,5G", "16 G i B", NULL,    "1BB",  "1KiBB"};
+    static const char *const big[] = {"18446744073709551616", "16E", "99999999999999999999T", "19EB"};
+    uint64_t bytes = 77;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (gs_size_parse(bad[i], &bytes) != -EINVAL || bytes != 77)
+            fail_msg("%s was taken", bad[i] != NULL ? bad[i] : "NULL");
+    for (size_t i = 0; i < sizeof big / sizeof big[0]; i++)
+        if (gs_size_parse(big[i], &bytes) != -ERANGE || bytes != 77)
+            fail_msg("%s was taken", big[i]);
+}
+
+static void size_format_reads_well(void **state)
+{
+    char text[32], tiny[4];
+
+    (void)state;
+    assert_string_equal(gs_size_format(0, text, sizeof text), "0 B");
+    assert_string_equal(gs_size_format(1023, text, sizeof text), "1023 B");
+    assert_string_equal(gs_size_format(1024, text, sizeof text), "1.0 KiB");
+    assert_string_equal(gs_size_format(98ull << 30, text, sizeof text), "98.0 GiB");
+    assert_string_equal(gs_size_format(UINT64_MAX, text, sizeof text), "16.0 EiB");
+    gs_size_format(98ull << 30, tiny, sizeof tiny);
+    assert_int_equal(tiny[3], '\0');
+}
+
+static void socket_path_environment_wins(void **state)
+{
+    char path[128], small[8], longer[200];
+
+    (void)state;
+    setenv("GPUSHARE_SOCKET", "/somewhere/x.sock", 1);
+    assert_int_equal(gs_socket_path(path, sizeof path), 0);
+    assert_string_equal(path, "/somewhere/x.sock");
+    assert_int_equal(gs_socket_path(small, sizeof small), -ENAMETOOLONG);
+    memset(longer, 'a', sizeof longer - 1);
+    longer[0] = '/';
+    longer[sizeof longer - 1] = '\0';
+    setenv("GPUSHARE_SOCKET", longer, 1);
+    assert_int_equal(gs_socket_path(longer, sizeof longer), -ENAMETOOLONG);
+    longer[108] = '\0'; /* 108 characters and the NUL do not fit into sockaddr_un */
+    setenv("GPUSHARE_SOCKET", "", 1);
+    assert_int_equal(gs_socket_path(path, sizeof path), 0);
+    assert_non_null(strstr(path, "/" GS_SOCKET_NAME));
+    unsetenv("GPUSHARE_SOCKET");
+}
+
+static void socket_folder_open_to_others_is_refused(void **state)
+{
+    char folder[] = "/tmp/gs_test_common_XXXXXX", path[128];
+    struct stat st;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/inner/lockd.sock", folder);
+    assert_int_equal(gs_socket_folder(path), 0);
+    *strrchr(path, '/') = '\0';
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(chmod(path, 0777), 0);
+    strcat(path, "/lockd.sock");
+    assert_int_equal(gs_socket_folder(path), -EPERM);
+    *strrchr(path, '/') = '\0';
+    assert_int_equal(chmod(path, 01777), 0); /* like /tmp: others may write, but not replace */
+    strcat(path, "/lockd.sock");
+    assert_int_equal(gs_socket_folder(path), 0);
+    *strrchr(path, '/') = '\0';
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void socket_folder_missing_parent_or_file_fails(void **state)
+{
+    (void)state;
+    assert_int_equal(gs_socket_folder("/nonexistent/deep/lockd.sock"), -ENOENT);
+    assert_int_equal(gs_socket_folder("/dev/null/lockd.sock"), -ENOTDIR);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(size_parse_good_text_gives_bytes),
+        cmocka_unit_test(size_parse_bad_text_leaves_bytes),
+        cmocka_unit_test(size_format_reads_well),
+        cmocka_unit_test(socket_path_environment_wins),
+        cmocka_unit_test(socket_folder_open_to_others_is_refused),
+        cmocka_unit_test(socket_folder_missing_parent_or_file_fails),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

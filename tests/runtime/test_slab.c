@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_slab.c: pieces of slabs: no two live ones overlap, retired ones are not handed out, empty slabs go but for the
+ * last. Ranges are plain memory here; no driver, one thread.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/slab.h"
+#include "tests/runtime/random.h"
+
+#define MAX_LIVE  600
+#define MAX_SLABS 2000
+
+static struct gs_device devices[2];
+
+struct piece {
+    struct gs_range *range;
+    CUdeviceptr address;
+    uint64_t bytes;
+    CUcontext context;
+    struct gs_device *device;
+};
+
+static struct {
+    struct gs_range *ranges[MAX_SLABS];
+    unsigned range_count;
+    struct piece live[MAX_LIVE];
+    unsigned live_count;
+} world;
+
+static CUcontext context_of(unsigned i)
+{
+    return (CUcontext)(uintptr_t)(0x1000 + i * 16);
+}
+
+static struct gs_range *new_range(struct gs_device *device, CUcontext context)
+{
+    struct gs_range *range = calloc(1, sizeof *range + sizeof range->chunks[0]);
+
+    assert_non_null(range);
+    assert_in_range(world.range_count, 0, MAX_SLABS - 1);
+    range->node.base = 0x700000000000u + (uint64_t)world.range_count * GS_SLAB_BYTES;
+    range->node.size = GS_SLAB_BYTES;
+    range->reserved = GS_SLAB_BYTES;
+    range->device = device;
+    range->context = context;
+    world.ranges[world.range_count++] = range;
+    return range;
+}
+
+static struct gs_range *range_of(CUdeviceptr address)
+{
+    return world.ranges[(address - 0x700000000000u) / GS_SLAB_BYTES];
+}
+
+static struct piece take(struct gs_device *device, CUcontext context, uint64_t bytes)
+{
+    struct piece piece = {.bytes = bytes, .context = context, .device = device};
+
+    piece.address = gs_slab_take(device, context, bytes);
+    if (piece.address == 0) {
+        assert_true(gs_slab_make(new_range(device, context), bytes));
+        piece.address = gs_slab_take(device, context, bytes);
+    }
+    assert_int_not_equal(piece.address, 0);
+    piece.range = range_of(piece.address);
+    return piece;
+}
+
+static void check_fresh(const struct piece *piece)
+{
+    assert_ptr_equal(piece->range->device, piece->device);
+    assert_ptr_equal(piece->range->context, piece->context);
+    assert_int_equal(piece->address % 512, 0);
+    assert_true(piece->address + piece->bytes <= piece->range->node.base + GS_SLAB_BYTES);
+    for (unsigned i = 0; i < world.live_count; i++) {
+        const struct piece *other = &world.live[i];
+
+        assert_true(other->address + other->bytes <= piece->address ||
+                    piece->address + piece->bytes <= other->address);
+    }
+}
+
+static void check_found(const struct piece *piece)
+{
+    const uint64_t inside[] = {0, piece->bytes / 2, piece->bytes - 1};
+    CUdeviceptr base;
+    uint64_t bytes;
+
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(gs_slab_piece(piece->range, piece->address + inside[i], &base, &bytes));
+        assert_int_equal(base, piece->address);
+        assert_int_equal(bytes, piece->bytes);
+    }
+    if (piece->bytes % 512 != 0) /* the rest of the piece is nobody's */
+        assert_false(gs_slab_piece(piece->range, piece->address + piece->bytes, &base, &bytes));
+}
+
+static void release(unsigned i)
+{
+    const struct piece piece = world.live[i];
+    CUdeviceptr base;
+    uint64_t bytes;
+
+    check_found(&piece);
+    if (piece.bytes > 1)
+        assert_false(gs_slab_retire(piece.range, piece.address + 1));
+    assert_true(gs_slab_retire(piece.range, piece.address));
+    assert_false(gs_slab_retire(piece.range, piece.address)); /* freed twice */
+    assert_false(gs_slab_piece(piece.range, piece.address, &base, &bytes));
+    world.live[i] = world.live[--world.live_count];
+    if (gs_slab_put(piece.range, piece.address)) {
+        for (unsigned other = 0; other < world.live_count; other++)
+            assert_ptr_not_equal(world.live[other].range, piece.range);
+        gs_slab_free(piece.range->slab);
+        piece.range->slab = NULL;
+    }
+}
+
+static void reset(void)
+{
+    for (unsigned i = 0; i < world.range_count; i++) {
+        gs_slab_free(world.ranges[i]->slab);
+        free(world.ranges[i]);
+    }
+    memset(&world, 0, sizeof world);
+    gs_slabs_after_fork();
+}
+
+static void run_sequence(uint64_t seed)
+{
+    for (unsigned step = 0; step < 3000 && world.range_count < MAX_SLABS - 1; step++) {
+        if (world.live_count == MAX_LIVE || (world.live_count != 0 && random_below(&seed, 5) < 2)) {
+            release((unsigned)random_below(&seed, world.live_count));
+        } else {
+            const uint64_t limit = 1ull << random_below(&seed, GS_SLAB_MAX_SHIFT + 1);
+            const struct piece piece =
+                take(&devices[random_below(&seed, 2)], context_of((unsigned)random_below(&seed, 2)),
+                     1 + random_below(&seed, limit));
+
+            check_fresh(&piece);
+            world.live[world.live_count++] = piece;
+        }
+    }
+    while (world.live_count != 0)
+        release(world.live_count - 1);
+}
+
+static void slab_random_sequences_never_overlap(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        run_sequence(seed);
+        reset();
+    }
+}
+
+static void slab_put_last_one_of_its_kind_stays(void **state)
+{
+    struct piece first;
+    unsigned kept = 0;
+
+    (void)state;
+    first = take(&devices[0], context_of(0), 100);
+    world.live[world.live_count++] = first;
+    release(0);
+    assert_non_null(first.range->slab);
+    for (unsigned i = 0; i < 2 * GS_SLAB_BYTES / 512; i++) { /* two slabs full, emptied again: one stays */
+        const struct piece piece = take(&devices[0], context_of(0), 512);
+
+        assert_true(gs_slab_retire(piece.range, piece.address));
+        if (i % 2 == 0)
+            gs_slab_put(piece.range, piece.address);
+    }
+    for (unsigned i = 0; i < world.range_count; i++)
+        kept += world.ranges[i]->slab != NULL;
+    assert_in_range(kept, 1, 2);
+    reset();
+}
+
+static void slab_retired_piece_is_not_handed_out(void **state)
+{
+    struct piece first = take(&devices[0], context_of(0), GS_SLAB_MAX_BYTES), second, third;
+
+    (void)state;
+    assert_true(gs_slab_retire(first.range, first.address));
+    second = take(&devices[0], context_of(0), GS_SLAB_MAX_BYTES);
+    third = take(&devices[0], context_of(0), GS_SLAB_MAX_BYTES);
+    assert_int_not_equal(second.address, first.address);
+    assert_int_not_equal(third.address, first.address);
+    assert_ptr_not_equal(third.range, first.range); /* two pieces of 1 MiB to a slab */
+    gs_slab_put(first.range, first.address);
+    reset();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slab_random_sequences_never_overlap),
+        cmocka_unit_test(slab_put_last_one_of_its_kind_stays),
+        cmocka_unit_test(slab_retired_piece_is_not_handed_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
