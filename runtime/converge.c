@@ -66,7 +66,7 @@ void gs_converge_give_up(const char *why)
 {
     static bool said;
 
-    gs_say_once(&said, "running without sharing: %s (see gpusharectl doctor, or docs/guide.md)",
+    gs_say_once(&said, "running without sharing: %s (see docs/guide.md)",
                 why);
     atomic_store_explicit(&self.alone, true, memory_order_release);
 }
