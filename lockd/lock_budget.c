@@ -138,6 +138,12 @@ static uint64_t required(const struct lockd_member *member, uint64_t held_by_all
     return lockd_need(member);
 }
 
+/* What a member keeps in any case: all of its memory while it may be running. */
+static uint64_t kept(const struct lockd_member *member)
+{
+    return lockd_member_busy(member) ? lockd_need(member) : member->budget;
+}
+
 /* Sets next for all: returns a runner's share of the bytes that nobody needs. */
 static uint64_t budget_lower(struct lockd_device *device)
 {
@@ -148,14 +154,8 @@ static uint64_t budget_lower(struct lockd_device *device)
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
         member->next = member->budget;
-        if (member->run)
-            used += lockd_need(member);
-        else if (lockd_member_busy(member))
-            used += lockd_max(member->budget, member->resident);
-        else
-            used += member->budget;
-        given += member->run ? lockd_max(lockd_need(member), member->budget) : 0;
-        given -= member->run ? lockd_need(member) : 0;
+        used += kept(member);
+        given += lockd_less(member->budget, kept(member));
     }
     if (used > device->capacity)
         budget_evict(device, used - device->capacity);
@@ -163,12 +163,12 @@ static uint64_t budget_lower(struct lockd_device *device)
     share -= share % SHARE_STEP;
     if (used + given <= device->capacity)
         return share;
-    lockd_list_each(at, &device->holders)
+    lockd_list_each(at, &device->members)
     {
-        struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
+        struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
-        member->next =
-            lockd_min(member->next, lockd_max(member->demand, lockd_need(member)) + share);
+        if (lockd_member_busy(member))
+            member->next = lockd_min(member->next, member->demand + (member->run ? share : 0));
     }
     return share;
 }

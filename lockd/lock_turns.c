@@ -139,6 +139,18 @@ static uint64_t needs(const struct lockd_device *device, bool stopping)
     return sum;
 }
 
+/* How little is lost when it stops; -1: nothing is won. */
+static int overflow_rank(const struct lockd_member *member)
+{
+    if (lockd_need(member) == 0)
+        return -1;
+    if (!lockd_member_wants(member))
+        return 3;
+    if (member->demand > member->budget)
+        return 2;
+    return (member->flags & GS_STATE_RUNNING) == 0 ? 1 : 0;
+}
+
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
  * ones, then the one that needs more than it was given (it cannot run anyway), then the one
  * that came last. */
@@ -153,10 +165,8 @@ static void turns_overflow(struct lockd_device *device, uint64_t now)
         lockd_list_each(at, &device->holders)
         {
             struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
-            const int mine = lockd_need(member) == 0           ? -1
-                             : !lockd_member_wants(member)     ? 2
-                             : member->demand > member->budget ? 1
-                                                               : 0;
+            const int mine = overflow_rank(member);
+
             if (mine >= rank && mine >= 0) {
                 rank = mine;
                 victim = member;

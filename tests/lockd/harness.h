@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * harness.h: a lock with a few hand-driven clients on one device, for scenarios. Each test has its own (cmocka state).
+ */
+#ifndef GS_TESTS_LOCKD_HARNESS_H
+#define GS_TESTS_LOCKD_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "lockd/lock_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HARNESS_CLIENTS 8
+#define MS              NS_PER_MS
+
+struct harness_client {
+    struct lockd_client *client;
+    struct gs_wire_state state;
+    struct gs_wire_target target; /* newest */
+    uint32_t targets;             /* received */
+    bool deaf;                    /* does not echo */
+};
+
+struct harness {
+    struct lockd_lock *lock;
+    struct harness_client client[HARNESS_CLIENTS];
+    uint64_t now, total, free_bytes;
+};
+
+static inline int harness_setup(void **state)
+{
+    const struct lockd_settings settings = {LOCKD_AUTO, LOCKD_AUTO, LOCKD_AUTO};
+    struct harness *h = calloc(1, sizeof *h);
+
+    assert_non_null(h);
+    h->now = 1000 * MS;
+    h->total = 10 * GIB;
+    h->free_bytes = UINT64_MAX;
+    h->lock = lockd_lock_new(&settings, 0);
+    *state = h;
+    return 0;
+}
+
+static inline int harness_teardown(void **state)
+{
+    struct harness *h = *state;
+
+    lockd_lock_free(h->lock);
+    free(h);
+    return 0;
+}
+
+static inline void harness_report(struct harness *h, struct harness_client *c)
+{
+    if (!c->deaf && c->targets != 0)
+        c->state.target_seq = c->target.seq;
+    assert_int_equal(lockd_lock_state(h->lock, c->client, &c->state, h->now), 0);
+}
+
+/* Delivers all targets; whoever is not deaf echoes his, and does nothing else about it. Must come to an end. */
+static inline void harness_take(struct harness *h)
+{
+    struct lockd_send send;
+    int patience = 100;
+
+    while (lockd_lock_next_send(h->lock, &send)) {
+        struct harness_client *c = send.owner;
+
+        c->target = send.target;
+        c->targets++;
+        assert_true(patience-- > 0);
+        if (!c->deaf)
+            harness_report(h, c);
+    }
+}
+
+/* The client reports; echoes its newest target unless deaf. */
+static inline void say(struct harness *h, int who, uint32_t flags, uint64_t demand, uint64_t resident)
+{
+    struct harness_client *c = &h->client[who];
+
+    if (c->client == NULL)
+        c->client = lockd_lock_client_add(h->lock, c);
+    c->state.device_total = h->total;
+    c->state.device_free = h->free_bytes;
+    c->state.flags = flags;
+    c->state.demand = demand;
+    c->state.resident = resident;
+    harness_report(h, c);
+    harness_take(h);
+}
+
+static inline void later(struct harness *h, uint64_t ns)
+{
+    const uint64_t until = h->now + ns;
+
+    while (lockd_lock_deadline(h->lock) <= until) {
+        h->now = lockd_max(h->now, lockd_lock_deadline(h->lock));
+        lockd_lock_tick(h->lock, h->now);
+        harness_take(h);
+        assert_true(lockd_lock_deadline(h->lock) > h->now); /* or a daemon would spin */
+    }
+    h->now = until;
+}
+
+static inline void gone(struct harness *h, int who)
+{
+    lockd_lock_client_gone(h->lock, h->client[who].client, h->now);
+    memset(&h->client[who], 0, sizeof h->client[who]);
+    harness_take(h);
+}
+
+static inline bool has_run(const struct harness *h, int who)
+{
+    return (h->client[who].target.flags & GS_TARGET_RUN) != 0;
+}
+
+static inline bool has_waiters(const struct harness *h, int who)
+{
+    return (h->client[who].target.flags & GS_TARGET_WAITERS) != 0;
+}
+
+/* Brings who to run with so much memory (everybody fits, or it has its turn). */
+static inline void runs(struct harness *h, int who, uint64_t demand)
+{
+    say(h, who, GS_STATE_WANT, demand, 0);
+    assert_true(has_run(h, who));
+    assert_true(h->client[who].target.budget >= demand);
+    say(h, who, GS_STATE_WANT | GS_STATE_RUNNING, demand, demand);
+}
+
+static inline struct lockd_device *device_of(const struct harness *h)
+{
+    return lockd_entry(h->lock->devices.next, struct lockd_device, link);
+}
+
+static inline enum lockd_member_condition condition_of(const struct harness *h, int who);
+
+struct harness_look {
+    const void *owner;
+    enum lockd_member_condition condition;
+    bool skipped;
+};
+
+static inline void harness_ignore(void *context, const struct lockd_device_info *info)
+{
+    (void)context;
+    (void)info;
+}
+
+static inline void harness_member(void *context, const struct lockd_device_info *device,
+                                  const struct lockd_member_info *info)
+{
+    struct harness_look *look = context;
+
+    (void)device;
+    if (info->owner != look->owner)
+        return;
+    look->condition = info->condition;
+    look->skipped = info->skipped;
+}
+
+static inline enum lockd_member_condition condition_of(const struct harness *h, int who)
+{
+    struct harness_look look = {.owner = &h->client[who]};
+
+    lockd_lock_visit(h->lock, harness_ignore, harness_member, &look, h->now);
+    return look.condition;
+}
+
+#define R (GS_STATE_RUNNING | GS_STATE_WANT)
+#define W GS_STATE_WANT
+
+#define scenario(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+#endif

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model.c: the modelled programs, their sockets (in order, with delays) and the clock. What must hold is in model_check.c.
+ *
+ * One heap of events. A program's steps: drain, evict, bring in, open the gate; each takes time and is followed by a report.
+ */
+#include "tests/lockd/model_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static uint64_t real_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t model_random(struct model *model, uint64_t below)
+{
+    uint64_t x = model->random; /* splitmix64 */
+
+    model->random += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return below == 0 ? 0 : (x ^ (x >> 31)) % below;
+}
+
+static bool earlier(const struct model_event *a, const struct model_event *b)
+{
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+void model_push(struct model *model, struct model_event event)
+{
+    size_t at;
+
+    if (model->count == model->room) {
+        model->room = model->room == 0 ? 1024 : model->room * 2;
+        model->heap = realloc(model->heap, model->room * sizeof *model->heap);
+        if (model->heap == NULL)
+            abort();
+    }
+    event.order = ++model->order;
+    for (at = model->count++; at > 0 && earlier(&event, &model->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        model->heap[at] = model->heap[(at - 1) / 2];
+    model->heap[at] = event;
+}
+
+static struct model_event pop(struct model *model)
+{
+    const struct model_event top = model->heap[0], last = model->heap[--model->count];
+    size_t at = 0, child;
+
+    while ((child = 2 * at + 1) < model->count) {
+        if (child + 1 < model->count && earlier(&model->heap[child + 1], &model->heap[child]))
+            child++;
+        if (!earlier(&model->heap[child], &last))
+            break;
+        model->heap[at] = model->heap[child];
+        at = child;
+    }
+    model->heap[at] = last;
+    return top;
+}
+
+/* A delay of up to most, small ones more often. */
+static uint64_t delay(struct model *model, uint64_t most)
+{
+    return 1000 + model_random(model, 1 + model_random(model, most));
+}
+
+/* The program writes its state to the socket. */
+static void report(struct model *model, struct model_program *program, uint32_t device)
+{
+    struct model_side *side = &program->side[device];
+    struct model_event event = {.kind = MODEL_STATE, .client = program->index, .device = device,
+                                .life = program->life};
+    struct gs_wire_state *state = &event.state;
+
+    if (program->client == NULL)
+        return;
+    state->uuid[0] = (uint8_t)(device + 1);
+    state->target_seq = side->seq;
+    state->flags = (side->running ? GS_STATE_RUNNING : 0) | (side->want ? GS_STATE_WANT : 0) |
+                   (side->moving ? GS_STATE_MOVING : 0) | (side->short_bytes ? GS_STATE_SHORT : 0) |
+                   (side->running && side->stuck_until > model->now ? GS_STATE_STUCK : 0);
+    state->device_total = model->options.total;
+    state->device_free = UINT64_MAX;
+    if (model->options.measured)
+        state->device_free = model->options.total - model_resident(model, device);
+    state->demand = side->demand;
+    state->resident = side->resident;
+    state->short_bytes = side->short_bytes;
+    state->switch_ns = side->switch_ns;
+    program->out_last = lockd_max(program->out_last, model->now + delay(model, 2 * NS_PER_MS));
+    event.at = program->out_last;
+    model_push(model, event);
+}
+
+static void step_later(struct model *model, struct model_program *program, uint32_t device, uint64_t ns)
+{
+    struct model_side *side = &program->side[device];
+
+    if (side->step_at != 0 && side->step_at <= model->now + ns)
+        return;
+    side->step_at = model->now + ns;
+    model_push(model, (struct model_event){.at = side->step_at, .kind = MODEL_STEP,
+                                           .client = program->index, .device = device,
+                                           .life = program->life});
+}
+
+static uint64_t move_time(const struct model *model, uint64_t bytes)
+{
+    return 1000 + bytes * 1000 / (model->options.bandwidth / 1000000);
+}
+
+static void begin_move(struct model *model, struct model_side *side)
+{
+    if (!side->moving)
+        side->move_began = model->now;
+    side->moving = true;
+}
+
+static void end_move(struct model *model, struct model_side *side)
+{
+    if (side->moving)
+        side->switch_ns = model->now - side->move_began + 1;
+    side->moving = false;
+}
+
+static void step_running(struct model *model, struct model_program *program, uint32_t device)
+{
+    struct model_side *side = &program->side[device];
+
+    if ((side->flags & GS_TARGET_RUN) == 0) {
+        if (side->stuck_until > model->now) {
+            step_later(model, program, device, side->stuck_until - model->now);
+        } else {
+            side->running = false;
+            step_later(model, program, device, 1000);
+        }
+        report(model, program, device);
+    } else if (!side->work && side->want && (side->flags & GS_TARGET_WAITERS) != 0) {
+        if (model->now >= side->idle_since + side->idle_ns) {
+            side->want = false; /* the gate may stay open until it is told */
+            side->running = model_random(model, 2) == 0;
+            report(model, program, device);
+        } else {
+            step_later(model, program, device, side->idle_since + side->idle_ns - model->now);
+        }
+    }
+}
+
+static void step_in(struct model *model, struct model_program *program, uint32_t device)
+{
+    struct model_side *side = &program->side[device];
+    const uint64_t left = lockd_min(side->demand, side->budget) - side->resident;
+    const uint64_t chunk = lockd_min(left, MODEL_CHUNK);
+
+    if (model_resident(model, device) + chunk > model->options.total - model->options.hidden) {
+        if (side->short_bytes == 0) {
+            side->short_bytes = chunk;
+            report(model, program, device);
+        }
+        step_later(model, program, device, 20 * NS_PER_MS);
+        return;
+    }
+    side->short_bytes = 0;
+    side->resident += chunk;
+    if (chunk == left)
+        end_move(model, side);
+    else
+        begin_move(model, side);
+    if (side->resident == side->demand) {
+        side->running = true;
+        model->figures.turns++;
+    }
+    report(model, program, device);
+    step_later(model, program, device, move_time(model, MODEL_CHUNK));
+}
+
+static void step(struct model *model, struct model_program *program, uint32_t device)
+{
+    struct model_side *side = &program->side[device];
+
+    side->step_at = 0;
+    if (side->running) {
+        step_running(model, program, device);
+    } else if (side->resident > side->budget) {
+        const uint64_t chunk = lockd_min(side->resident - side->budget, MODEL_CHUNK);
+
+        side->resident -= chunk;
+        if (side->resident > side->budget)
+            begin_move(model, side);
+        else
+            end_move(model, side);
+        report(model, program, device);
+        step_later(model, program, device, move_time(model, chunk));
+    } else if ((side->flags & GS_TARGET_RUN) != 0 && side->want) {
+        if (side->resident < side->demand && side->resident < side->budget) {
+            step_in(model, program, device);
+        } else if (side->resident == side->demand) {
+            side->running = true;
+            model->figures.turns++;
+            end_move(model, side);
+            report(model, program, device);
+        } else {
+            side->moving = false;
+        }
+    } else {
+        side->moving = false;
+    }
+}
+
+static void take_target(struct model *model, struct model_program *program, uint32_t device,
+                        const struct gs_wire_target *target)
+{
+    struct model_side *side = &program->side[device];
+
+    model_check_target(model, side, target);
+    side->seq = target->seq;
+    side->flags = target->flags;
+    side->budget = target->budget;
+    side->idle_ns = target->idle_ns;
+    if (side->running && model->options.stuck && (target->flags & GS_TARGET_RUN) == 0 &&
+        side->stuck_until < model->now && model_random(model, 50) == 0)
+        side->stuck_until = model->now + model_random(model, 30000 * NS_PER_MS);
+    side->idle_since = model->now;
+    report(model, program, device); /* the echo */
+    step_later(model, program, device,
+               side->running ? delay(model, 30 * NS_PER_MS) : delay(model, NS_PER_MS));
+}
+
+void model_flush(struct model *model)
+{
+    struct lockd_send send;
+
+    while (lockd_lock_next_send(model->lock, &send)) {
+        struct model_program *program = send.owner;
+
+        model->figures.targets++;
+        program->in_last = lockd_max(program->in_last, model->now + delay(model, 2 * NS_PER_MS));
+        model_push(model, (struct model_event){.at = program->in_last, .kind = MODEL_TARGET,
+                                               .client = program->index,
+                                               .device = (uint32_t)send.target.uuid[0] - 1,
+                                               .life = program->life, .target = send.target});
+    }
+}
+
+void model_connect(struct model *model, struct model_program *program)
+{
+    program->life++;
+    program->in_last = program->out_last = model->now;
+    program->client = lockd_lock_client_add(model->lock, program);
+    for (uint32_t i = 0; i < model->options.devices; i++) {
+        program->side[i].step_at = 0;
+        report(model, program, i);
+        step_later(model, program, i, NS_PER_MS);
+    }
+}
+
+void model_want(struct model *model, struct model_program *program, uint32_t device, bool work)
+{
+    struct model_side *side = &program->side[device];
+
+    side->work = work;
+    side->idle_since = model->now;
+    if (work)
+        side->want = true;
+    else if (!side->running || (side->flags & GS_TARGET_RUN) == 0)
+        side->want = false; /* a running one says so only when others wait */
+    report(model, program, device);
+    step_later(model, program, device, lockd_max(side->idle_ns, 1000));
+}
+
+void model_resize(struct model *model, struct model_program *program, uint32_t device, uint64_t demand)
+{
+    struct model_side *side = &program->side[device];
+
+    if (demand > side->demand && side->running) {
+        if (demand <= side->budget &&
+            model_resident(model, device) + demand - side->demand <=
+                model->options.total - model->options.hidden)
+            side->resident = demand;
+        else
+            side->running = false;
+    }
+    side->demand = demand;
+    side->resident = lockd_min(side->resident, demand);
+    report(model, program, device);
+    step_later(model, program, device, 1000);
+}
+
+static void tick(struct model *model)
+{
+    uint64_t deadline;
+
+    lockd_lock_tick(model->lock, model->now);
+    model_flush(model);
+    deadline = lockd_lock_deadline(model->lock);
+    if (deadline == LOCKD_NEVER || deadline == model->tick_at)
+        return;
+    model->tick_at = lockd_max(deadline, model->now + 1);
+    model_push(model, (struct model_event){.at = model->tick_at, .kind = MODEL_TICK});
+}
+
+static void to_lock(struct model *model, struct model_program *program, const struct model_event *event)
+{
+    const uint64_t began = real_now();
+    uint64_t took;
+
+    if (lockd_lock_state(model->lock, program->client, &event->state, model->now) != 0)
+        abort();
+    took = real_now() - began;
+    model->figures.states++;
+    model->figures.decision_ns += took;
+    model->figures.decision_worst_ns = lockd_max(model->figures.decision_worst_ns, took);
+    model_flush(model);
+}
+
+static void handle(struct model *model, const struct model_event *event)
+{
+    struct model_program *program = &model->programs[event->client];
+
+    if (event->kind == MODEL_TICK || event->kind == MODEL_MIND) {
+        if (event->kind == MODEL_MIND)
+            model_change_mind(model, program);
+    } else if (event->kind == MODEL_BACK) {
+        if (program->client == NULL)
+            model_connect(model, program);
+    } else if (event->life != program->life || program->client == NULL) {
+        return; /* from before it was killed */
+    } else if (event->kind == MODEL_STATE) {
+        to_lock(model, program, event);
+    } else if (event->kind == MODEL_TARGET) {
+        take_target(model, program, event->device, &event->target);
+    } else if (program->side[event->device].step_at == event->at) {
+        step(model, program, event->device);
+    }
+    tick(model);
+}
+
+/* One event; false when there is none before `until`. */
+bool model_once(struct model *model, uint64_t until)
+{
+    struct model_event event;
+
+    if (model->count == 0 || model->heap[0].at > until) {
+        model->now = until;
+        return false;
+    }
+    event = pop(model);
+    model->now = lockd_max(model->now, event.at);
+    handle(model, &event);
+    model->figures.events++;
+    model->figures.now_ns = model->now;
+    if (!model->options.unchecked)
+        model_check(model);
+    return model->failure[0] == '\0';
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model_life.c: what modelled programs take into their heads, and the phases of a test.
+ */
+#include "tests/lockd/model_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void mind_later(struct model *model, const struct model_program *program, uint64_t ns)
+{
+    model_push(model, (struct model_event){
+                          .at = model->now + ns, .kind = MODEL_MIND, .client = program->index});
+}
+
+static void die(struct model *model, struct model_program *program)
+{
+    struct lockd_client *client = program->client;
+
+    program->client = NULL;
+    program->life++;
+    program->paused = false;
+    memset(program->side, 0, sizeof program->side);
+    lockd_lock_client_gone(model->lock, client, model->now);
+    model_flush(model);
+}
+
+static void new_lock(struct model *model)
+{
+    const struct lockd_settings settings = {model->options.quantum_ns, LOCKD_AUTO, LOCKD_AUTO};
+
+    model->lock = lockd_lock_new(&settings, model->now);
+    if (model->lock == NULL)
+        abort();
+}
+
+/* The daemon is killed and started again; programs keep what they hold and come back one by one. */
+static void restart(struct model *model)
+{
+    lockd_lock_free(model->lock);
+    new_lock(model);
+    model->unsettled_until = model->now + 3000 * NS_PER_MS;
+    model->disturbed = model->unsettled_until;
+    for (uint32_t i = 0; i < model->options.clients; i++) {
+        struct model_program *program = &model->programs[i];
+
+        if (program->client == NULL)
+            continue;
+        program->client = NULL;
+        program->life++;
+        program->paused = false;
+        model_push(model, (struct model_event){.at = model->now + 1 +
+                                                     model_random(model, 200 * NS_PER_MS),
+                                               .kind = MODEL_BACK,
+                                               .client = program->index});
+    }
+}
+
+static uint64_t some_demand(struct model *model)
+{
+    uint64_t most = model->options.demand_most;
+
+    if (model_random(model, 4) == 0)
+        most /= 16;
+    return model_random(model, 20) == 0 ? 0 : model_random(model, most / MIB) * MIB;
+}
+
+void model_change_mind(struct model *model, struct model_program *program)
+{
+    const struct model_options *options = &model->options;
+    const uint32_t device = (uint32_t)model_random(model, options->devices);
+    struct model_side *side = &program->side[device];
+
+    if (model->frozen)
+        return;
+    mind_later(model, program, 1 + model_random(model, 2 * options->change_ns));
+    if (program->client == NULL) {
+        if (side->seq == 0) /* else it is on its way back to a new daemon */
+            model_connect(model, program);
+    } else if (options->kills && model_random(model, 30) == 0) {
+        die(model, program);
+    } else if (options->restarts && model_random(model, 200) == 0) {
+        restart(model);
+    } else if (options->pauses && model_random(model, 20) == 0) {
+        program->paused = !program->paused;
+        lockd_lock_pause(model->lock, program->client, program->paused, model->now);
+        model_flush(model);
+    } else if (side->demand == 0 || (options->grows && model_random(model, 2) == 0)) {
+        side->waits_since = 0;
+        model_resize(model, program, device, some_demand(model));
+    } else {
+        model_want(model, program, device, !side->work);
+    }
+}
+
+struct model *model_new(const struct model_options *options)
+{
+    struct model *model = calloc(1, sizeof *model);
+
+    if (model == NULL)
+        return NULL;
+    model->options = *options;
+    model->random = options->seed * 0x2545f4914f6cdd1du + 1;
+    model->now = 1000 * NS_PER_MS;
+    model->programs = calloc(options->clients, sizeof *model->programs);
+    if (model->programs == NULL) {
+        free(model);
+        return NULL;
+    }
+    new_lock(model);
+    for (uint32_t i = 0; i < options->clients; i++) {
+        model->programs[i].index = i;
+        mind_later(model, &model->programs[i], model_random(model, options->change_ns));
+    }
+    return model;
+}
+
+void model_free(struct model *model)
+{
+    if (model == NULL)
+        return;
+    lockd_lock_free(model->lock);
+    free(model->programs);
+    free(model->heap);
+    free(model);
+}
+
+const char *model_run(struct model *model, uint64_t events)
+{
+    while (events-- > 0 && model_once(model, UINT64_MAX))
+        ;
+    return model->failure[0] != '\0' ? model->failure : NULL;
+}
+
+static const char *run_until(struct model *model, uint64_t until)
+{
+    while (model_once(model, until))
+        ;
+    return model->failure[0] != '\0' ? model->failure : NULL;
+}
+
+const char *model_settle(struct model *model, bool work, uint64_t ns)
+{
+    model->frozen = true;
+    for (uint32_t i = 0; i < model->options.clients; i++) {
+        struct model_program *program = &model->programs[i];
+
+        if (program->client == NULL)
+            continue;
+        if (program->paused)
+            lockd_lock_pause(model->lock, program->client, false, model->now);
+        program->paused = false;
+        model_flush(model);
+        for (uint32_t d = 0; d < model->options.devices; d++)
+            model_want(model, program, d, work);
+    }
+    return run_until(model, model->now + ns);
+}
+
+void model_make_fit(struct model *model)
+{
+    const uint64_t each = model->options.total / 4 / model->options.clients;
+
+    model->frozen = true;
+    for (uint32_t i = 0; i < model->options.clients; i++) {
+        for (uint32_t d = 0; d < model->options.devices && model->programs[i].client != NULL; d++)
+            model_resize(model, &model->programs[i], d,
+                         lockd_min(model->programs[i].side[d].demand, each / MIB * MIB));
+    }
+}
+
+const char *model_must_be_quiet(struct model *model, uint64_t ns)
+{
+    const uint64_t before = model->figures.targets;
+    const char *failure = run_until(model, model->now + ns);
+
+    if (failure == NULL && model->figures.targets != before) {
+        snprintf(model->failure, sizeof model->failure,
+                 "seed %llu: %llu targets were sent although nothing changed",
+                 (unsigned long long)model->options.seed,
+                 (unsigned long long)(model->figures.targets - before));
+        failure = model->failure;
+    }
+    return failure;
+}
+
+const struct model_figures *model_figures(const struct model *model)
+{
+    return &model->figures;
+}

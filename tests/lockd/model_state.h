@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model_state.h: the model's structures, shared by model.c (programs, sockets, clock), model_check.c (what must hold) and
+ * model_life.c (what programs take into their heads).
+ */
+#ifndef GS_TESTS_LOCKD_MODEL_STATE_H
+#define GS_TESTS_LOCKD_MODEL_STATE_H
+
+#include "tests/lockd/model.h"
+
+#define MODEL_CHUNK (256 * MIB)
+
+enum model_kind { MODEL_STATE, MODEL_TARGET, MODEL_STEP, MODEL_MIND, MODEL_TICK, MODEL_BACK };
+
+struct model_event {
+    uint64_t at, order;
+    enum model_kind kind;
+    uint32_t client, device;
+    uint64_t life; /* of the client's connection */
+    union {
+        struct gs_wire_state state;
+        struct gs_wire_target target;
+    };
+};
+
+/* A program on one device, as it really is. */
+struct model_side {
+    uint64_t demand, resident, budget, idle_ns, short_bytes, switch_ns;
+    uint64_t step_at, idle_since, stuck_until, move_began;
+    uint64_t waits_since; /* it wants to run and does not; 0: no such thing */
+    uint32_t seq, flags;
+    bool work, want, running, moving;
+};
+
+struct model_program {
+    uint32_t index;
+    uint64_t life, in_last, out_last; /* the sockets keep their order */
+    struct lockd_client *client;      /* NULL: not connected */
+    bool paused;
+    struct model_side side[MODEL_DEVICES];
+};
+
+struct model {
+    struct model_options options;
+    struct model_figures figures;
+    struct lockd_lock *lock;
+    struct model_program *programs;
+    struct model_event *heap;
+    size_t count, room;
+    uint64_t order, random, now, tick_at;
+    uint64_t held[MODEL_DEVICES]; /* at the last check */
+    uint64_t unsettled_until;     /* the daemon was restarted: not all are back */
+    uint64_t disturbed;           /* waits are measured from here */
+    bool frozen;                  /* nobody changes his mind */
+    char failure[512];
+};
+
+uint64_t model_random(struct model *model, uint64_t below);
+void model_push(struct model *model, struct model_event event);
+bool model_once(struct model *model, uint64_t until);
+void model_flush(struct model *model);
+void model_connect(struct model *model, struct model_program *program);
+void model_want(struct model *model, struct model_program *program, uint32_t device, bool work);
+void model_resize(struct model *model, struct model_program *program, uint32_t device,
+                  uint64_t demand);
+void model_change_mind(struct model *model, struct model_program *program);
+
+/* Bytes really on the device. */
+uint64_t model_resident(const struct model *model, uint32_t device);
+void model_check(struct model *model);
+void model_check_target(struct model *model, const struct model_side *side,
+                        const struct gs_wire_target *target);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_lock_memory.c: who holds how much: capacity, growth, victims, the driver's own shortages, a new daemon.
+ */
+#include "tests/lockd/harness.h"
+
+static void lock_measured_device_external_and_reserve_counted(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 9 * GIB; /* 1 GiB is somebody's, nobody has movable memory yet */
+    say(h, 0, 0, 0, 0);
+    say(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->external == GIB);
+    assert_true(lockd_device_reserve(device_of(h)) == 10 * GIB / 64);
+    assert_true(device_of(h)->capacity == 9 * GIB - 10 * GIB / 64);
+    assert_true(h->client[0].target.capacity == device_of(h)->capacity);
+}
+
+static void lock_limit_in_force_all_of_it_is_given(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 0, 0, 0, 0);
+    assert_true(h->client[0].target.capacity == h->total);
+}
+
+static void lock_external_rise_must_be_seen_twice(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say(h, 0, 0, 0, 0);
+    say(h, 1, 0, 0, 0);
+    say(h, 0, 0, 0, 0);
+    h->free_bytes = 8 * GIB;
+    say(h, 1, 0, 0, 0);
+    assert_true(device_of(h)->external == 0);
+    later(h, EXTERNAL_CONFIRM);
+    say(h, 1, 0, 0, 0);
+    assert_true(device_of(h)->external == 2 * GIB);
+    h->free_bytes = 9 * GIB;
+    say(h, 1, 0, 0, 0);
+    assert_true(device_of(h)->external == GIB); /* a fall counts at once */
+}
+
+static void lock_moving_client_external_not_measured(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say(h, 0, 0, 0, 0);
+    say(h, 0, 0, 0, 0);
+    h->free_bytes = 2 * GIB;
+    say(h, 0, W | GS_STATE_MOVING, 9 * GIB, 4 * GIB);
+    assert_true(device_of(h)->external == 0);
+}
+
+static void lock_runner_grows_idle_memory_makes_room(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 5 * GIB);
+    say(h, 0, 0, 5 * GIB, 5 * GIB);
+    runs(h, 1, 5 * GIB);
+    say(h, 1, W, 8 * GIB, 5 * GIB);
+    assert_false(has_run(h, 0));
+    assert_true(has_run(h, 1));
+    say(h, 0, 0, 5 * GIB, 5 * GIB); /* stopped: now it is asked for the shortfall */
+    assert_true(h->client[0].target.budget == 2 * GIB);
+    say(h, 0, 0, 5 * GIB, 2 * GIB);
+    assert_true(h->client[1].target.budget == 8 * GIB);
+}
+
+static void lock_runner_grows_beside_another_runner_it_queues(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 5 * GIB);
+    runs(h, 1, 5 * GIB);
+    say(h, 1, W, 8 * GIB, 5 * GIB);
+    assert_true(has_run(h, 0));
+    assert_false(has_run(h, 1));
+    later(h, QUANTUM_DEFAULT);
+    assert_false(has_run(h, 0));
+    say(h, 0, W, 5 * GIB, 5 * GIB);
+    assert_true(has_run(h, 1));
+}
+
+static void lock_two_idle_victims_least_recently_run_goes_first(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 3 * GIB);
+    runs(h, 1, 3 * GIB);
+    say(h, 1, 0, 3 * GIB, 3 * GIB);
+    later(h, MS);
+    say(h, 0, 0, 3 * GIB, 3 * GIB); /* ran later than 1 */
+    lockd_lock_pause(h->lock, NULL, true, h->now); /* so that both have stopped */
+    harness_take(h);
+    say(h, 2, W, 6 * GIB, 0);
+    assert_true(has_run(h, 2));
+    assert_true(h->client[0].target.budget >= 3 * GIB);
+    assert_true(h->client[1].target.budget == 1 * GIB);
+}
+
+static void lock_waiting_victims_last_in_queue_goes_first(void **state)
+{
+    struct harness *h = *state;
+
+    /* all three have run and keep something; 1 waits before 2 */
+    runs(h, 0, 4 * GIB);
+    runs(h, 1, 3 * GIB);
+    runs(h, 2, 3 * GIB);
+    say(h, 1, 0, 3 * GIB, 3 * GIB);
+    say(h, 2, 0, 3 * GIB, 3 * GIB);
+    say(h, 0, W, 10 * GIB, 4 * GIB); /* grows: needs all */
+    say(h, 1, 0, 3 * GIB, 3 * GIB);
+    say(h, 2, 0, 3 * GIB, 3 * GIB);
+    assert_true(has_run(h, 0));
+    say(h, 1, W, 3 * GIB, 3 * GIB);
+    say(h, 2, W, 3 * GIB, 3 * GIB);
+    say(h, 0, W, 5 * GIB, 4 * GIB); /* and thinks better of it */
+    assert_true(has_run(h, 0));
+    assert_true(h->client[0].target.budget >= 4 * GIB);
+}
+
+static void lock_needs_more_than_capacity_runs_alone(void **state)
+{
+    struct harness *h = *state;
+    const struct lockd_settings reserve = {LOCKD_AUTO, LOCKD_AUTO, 2 * GIB};
+
+    lockd_lock_set(h->lock, &reserve, h->now);
+    runs(h, 0, 3 * GIB);
+    say(h, 1, W, 9 * GIB, 0); /* capacity 8, device 10 */
+    assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);
+    later(h, QUANTUM_DEFAULT);
+    say(h, 0, W, 3 * GIB, 3 * GIB);
+    assert_true(has_run(h, 1));
+    assert_true(h->client[1].target.budget <= 8 * GIB);
+    say(h, 0, W, 3 * GIB, 0);
+    assert_true(h->client[1].target.budget == 9 * GIB); /* everybody else is out */
+    say(h, 1, R, 9 * GIB, 9 * GIB);
+    assert_int_equal(condition_of(h, 1), LOCKD_RUNS);
+}
+
+static void lock_needs_more_than_the_device_others_do_not_suffer(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 7 * GIB);
+    say(h, 1, W, 12 * GIB, 0);
+    later(h, 10 * QUANTUM_DEFAULT);
+    assert_true(has_run(h, 0));
+    assert_false(has_waiters(h, 0));
+    assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);
+}
+
+static void lock_driver_short_victims_make_room(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 4 * GIB);
+    say(h, 0, 0, 4 * GIB, 4 * GIB);
+    say(h, 1, W, 6 * GIB, 0);
+    assert_true(has_run(h, 1));
+    h->client[1].state.short_bytes = GIB;
+    say(h, 1, W | GS_STATE_SHORT, 6 * GIB, 5 * GIB);
+    assert_true(device_of(h)->capacity == 9 * GIB);
+    say(h, 0, 0, 4 * GIB, 4 * GIB);
+    assert_true(h->client[0].target.budget == 3 * GIB);
+    say(h, 1, W | GS_STATE_SHORT, 6 * GIB, 5 * GIB); /* the same shortage is not counted twice */
+    assert_true(device_of(h)->capacity == 9 * GIB);
+    h->client[1].state.short_bytes = 0;
+    say(h, 1, R, 6 * GIB, 6 * GIB);
+    later(h, 20 * SHORT_DECAY);
+    assert_true(device_of(h)->capacity == 10 * GIB);
+}
+
+static void lock_new_daemon_takes_over_who_runs(void **state)
+{
+    struct harness *h = *state;
+
+    h->client[0].state.target_seq = 57;
+    h->client[1].state.target_seq = 31;
+    say(h, 2, W, 8 * GIB, 0); /* a newcomer is first, nothing is known yet */
+    say(h, 0, R, 7 * GIB, 7 * GIB);
+    assert_int_equal(h->client[0].targets, 0); /* it waits for the others */
+    later(h, 100 * MS);
+    say(h, 1, W, 7 * GIB, 3 * GIB);
+    later(h, RESTART_SETTLE);
+    assert_true(has_run(h, 0));
+    assert_int_equal(h->client[0].target.seq, 58);
+    assert_false(has_run(h, 1));
+    assert_int_equal(h->client[1].target.seq, 32);
+    assert_true(h->client[1].target.budget <= 3 * GIB);
+    assert_true(has_waiters(h, 0));
+}
+
+static void lock_number_from_the_future_is_no_echo(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 0, W, GIB, 0);
+    h->client[0].deaf = true;
+    h->client[0].state.target_seq = 4000000000u;
+    say(h, 0, W, GIB, 0);
+    assert_int_equal(lockd_entry(device_of(h)->members.next, struct lockd_member, of_device)->echoed, 1);
+}
+
+static void lock_too_many_devices_refused(void **state)
+{
+    struct harness *h = *state;
+    struct gs_wire_state one = {.device_total = GIB, .device_free = UINT64_MAX};
+    struct lockd_client *client = lockd_lock_client_add(h->lock, &h->client[0]);
+
+    for (int i = 0; i < LOCKD_DEVICES_PER_CLIENT; i++) {
+        one.uuid[3] = (uint8_t)i;
+        assert_int_equal(lockd_lock_state(h->lock, client, &one, h->now), 0);
+    }
+    one.uuid[3] = LOCKD_DEVICES_PER_CLIENT;
+    assert_int_equal(lockd_lock_state(h->lock, client, &one, h->now), -24 /* EMFILE */);
+    lockd_lock_client_gone(h->lock, client, h->now);
+    assert_true(lockd_list_empty(&h->lock->devices));
+}
+
+static void lock_room_comes_back_everybody_runs_again(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 7 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    assert_true(device_of(h)->leases);
+    say(h, 0, R, 3 * GIB, 3 * GIB);
+    assert_false(device_of(h)->leases);
+    assert_true(has_run(h, 0) && has_run(h, 1));
+    say(h, 0, R, 3 * GIB, 3 * GIB); /* echoes the smaller budget */
+    assert_true(h->client[1].target.budget >= 7 * GIB);
+    assert_false(has_waiters(h, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(lock_measured_device_external_and_reserve_counted),
+        scenario(lock_limit_in_force_all_of_it_is_given),
+        scenario(lock_external_rise_must_be_seen_twice),
+        scenario(lock_moving_client_external_not_measured),
+        scenario(lock_runner_grows_idle_memory_makes_room),
+        scenario(lock_runner_grows_beside_another_runner_it_queues),
+        scenario(lock_two_idle_victims_least_recently_run_goes_first),
+        scenario(lock_waiting_victims_last_in_queue_goes_first),
+        scenario(lock_needs_more_than_capacity_runs_alone),
+        scenario(lock_needs_more_than_the_device_others_do_not_suffer),
+        scenario(lock_driver_short_victims_make_room),
+        scenario(lock_new_daemon_takes_over_who_runs),
+        scenario(lock_number_from_the_future_is_no_echo),
+        scenario(lock_too_many_devices_refused),
+        scenario(lock_room_comes_back_everybody_runs_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_lock_random.c: random programs against the lock (model.h). GPUSHARE_TEST_EVENTS=N: so many events altogether instead
+ * of 4 million; GPUSHARE_TEST_SEED=N: other programs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/lockd/model.h"
+
+#include <stdlib.h>
+
+static uint64_t from_environment(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
+/* Runs programs of all kinds; each seed is another mix. Then everything must come to rest. */
+static void run_many(struct model_options options, uint64_t share)
+{
+    const uint64_t events = from_environment("GPUSHARE_TEST_EVENTS", 4000000) * share / 100;
+    const uint64_t seed = from_environment("GPUSHARE_TEST_SEED", 1), each = 15000;
+    uint64_t worst_wait = 0, targets = 0, turns = 0, done = 0;
+
+    for (uint64_t i = 0; done < events; i++) {
+        struct model *model;
+        const char *failure;
+
+        options.seed = seed * 1000 + i;
+        options.clients = 1 + (uint32_t)(options.seed * 7 % 12);
+        options.devices = 1 + (uint32_t)(options.seed % 2);
+        options.change_ns = (uint64_t[]){200, 1500, 20000}[options.seed / 5 % 3] * NS_PER_MS;
+        options.demand_most = options.total / (1 + options.seed % 5) / 10 * 11;
+        model = model_new(&options);
+        assert_non_null(model);
+        failure = model_run(model, each);
+        if (failure == NULL)
+            failure = model_settle(model, false, 300000 * NS_PER_MS);
+        if (failure == NULL)
+            failure = model_must_be_quiet(model, 60000 * NS_PER_MS);
+        model_make_fit(model);
+        if (failure == NULL)
+            failure = model_settle(model, true, 300000 * NS_PER_MS);
+        if (failure == NULL)
+            failure = model_must_be_quiet(model, 60000 * NS_PER_MS);
+        if (failure == NULL && !model_all_run(model))
+            failure = "all fit, but not all run";
+        if (failure != NULL)
+            fail_msg("seed %llu: %s", (unsigned long long)options.seed, failure);
+        worst_wait = lockd_max(worst_wait, model_figures(model)->wait_worst_ns);
+        targets += model_figures(model)->targets;
+        turns += model_figures(model)->turns;
+        done += model_figures(model)->events;
+        model_free(model);
+    }
+    print_message("%llu events, %llu targets, %llu turns, longest wait %.1f s\n",
+                  (unsigned long long)done, (unsigned long long)targets, (unsigned long long)turns,
+                  (double)worst_wait / 1e9);
+}
+
+static const struct model_options plain = {
+    .total = 16 * GIB,
+    .quantum_ns = LOCKD_AUTO,
+    .bandwidth = 50000000000,
+    .grows = true,
+};
+
+static void lock_random_orderly_programs(void **state)
+{
+    (void)state;
+    run_many(plain, 40);
+}
+
+static void lock_random_measured_device(void **state)
+{
+    struct model_options options = plain;
+
+    (void)state;
+    options.measured = true;
+    options.quantum_ns = 500 * NS_PER_MS;
+    run_many(options, 15);
+}
+
+static void lock_random_kills_pauses_restarts(void **state)
+{
+    struct model_options options = plain;
+
+    (void)state;
+    options.kills = options.pauses = options.restarts = true;
+    options.quantum_ns = 700 * NS_PER_MS;
+    run_many(options, 25);
+}
+
+static void lock_random_stuck_programs(void **state)
+{
+    struct model_options options = plain;
+
+    (void)state;
+    options.stuck = options.kills = true;
+    run_many(options, 10);
+}
+
+static void lock_random_less_memory_than_said(void **state)
+{
+    struct model_options options = plain;
+
+    (void)state;
+    options.hidden = 2 * GIB;
+    run_many(options, 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lock_random_orderly_programs),
+        cmocka_unit_test(lock_random_measured_device),
+        cmocka_unit_test(lock_random_kills_pauses_restarts),
+        cmocka_unit_test(lock_random_stuck_programs),
+        cmocka_unit_test(lock_random_less_memory_than_said),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
