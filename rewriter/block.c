@@ -133,6 +133,12 @@ static bool covered(const struct elf_image *image, uint64_t at)
     return false;
 }
 
+/* Linkers pad with zeros; patchelf, which vendors use, leaves X or Z where something was. */
+static bool is_filler(uint8_t byte)
+{
+    return byte == 0 || byte == 'X' || byte == 'Z';
+}
+
 /* What the header will overwrite must be either part of something that moves, or padding. */
 static int check_gaps(const struct elf_image *image, const struct range *block)
 {
@@ -141,7 +147,7 @@ static int check_gaps(const struct elf_image *image, const struct range *block)
     if (elf_source_read(&image->source, block->start, bytes, sizeof bytes, NULL) != 0)
         return -ENOENT;
     for (size_t i = 0; i < sizeof bytes; i++)
-        if (bytes[i] != 0 && !covered(image, block->start + i))
+        if (!is_filler(bytes[i]) && !covered(image, block->start + i))
             return -ENOENT;
     return 0;
 }

@@ -33,7 +33,7 @@ struct elf_image {
 
     size_t dynamic_segment; /* index of PT_DYNAMIC */
     Elf64_Dyn *dynamic;     /* dynamic_room entries, as in the file */
-    size_t dynamic_count;   /* entries before the first DT_NULL */
+    size_t dynamic_count;   /* entries before the first DT_NULL; dynamic_room if there is none */
     size_t dynamic_room;    /* entries that the segment has room for */
 
     struct elf_table strings, symbols, versions, hash, gnu_hash, verneed, verdef;

@@ -31,6 +31,9 @@ static size_t choose_way(struct elf_plan *plan)
     plan->dynamic_way = ELF_DYNAMIC_SPARE;
     if (image->dynamic_room - image->dynamic_count >= 2)
         return NOT_FOUND;
+    plan->dynamic_way = ELF_DYNAMIC_MOVE;
+    if (image->dynamic_room == image->dynamic_count)
+        return NOT_FOUND; /* not even a DT_NULL */
     plan->dynamic_way = ELF_DYNAMIC_COUNT;
     index = find(image, DT_RELACOUNT);
     if (index != NOT_FOUND)
@@ -65,26 +68,25 @@ int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
 }
 
 /* Writes what differs from the table in the file, in place. */
-static int change_in_place(struct elf_plan *plan)
+static int change_in_place(struct elf_plan *plan, const Elf64_Dyn *table, size_t count)
 {
     const struct elf_image *image = plan->image;
-    size_t first = 0, last = plan->dynamic_count;
+    size_t first = 0, last = count;
 
-    while (first < last && memcmp(&plan->dynamic[first], &image->dynamic[first], sizeof(Elf64_Dyn)) == 0)
+    while (first < last && memcmp(&table[first], &image->dynamic[first], sizeof *table) == 0)
         first++;
-    while (last > first &&
-           memcmp(&plan->dynamic[last - 1], &image->dynamic[last - 1], sizeof(Elf64_Dyn)) == 0)
+    while (last > first && memcmp(&table[last - 1], &image->dynamic[last - 1], sizeof *table) == 0)
         last--;
     return elf_plan_change(plan,
-                           image->segments[image->dynamic_segment].p_offset + first * sizeof(Elf64_Dyn),
-                           &plan->dynamic[first], (last - first) * sizeof(Elf64_Dyn));
+                           image->segments[image->dynamic_segment].p_offset + first * sizeof *table,
+                           &table[first], (last - first) * sizeof *table);
 }
 
-int elf_plan_needed_finish(struct elf_plan *plan, struct gs_err *err)
+/* Entries that point at what moves get the new addresses. */
+static void mend(const struct elf_plan *plan, Elf64_Dyn *table, size_t count)
 {
-    (void)err;
-    for (size_t i = 0; i < plan->dynamic_count; i++) {
-        Elf64_Dyn *entry = &plan->dynamic[i];
+    for (size_t i = 0; i < count; i++) {
+        Elf64_Dyn *entry = &table[i];
 
         switch (entry->d_tag) {
         case DT_STRTAB:
@@ -105,5 +107,25 @@ int elf_plan_needed_finish(struct elf_plan *plan, struct gs_err *err)
             break;
         }
     }
-    return plan->dynamic_way == ELF_DYNAMIC_MOVE ? 0 : change_in_place(plan);
+}
+
+int elf_plan_needed_finish(struct elf_plan *plan, struct gs_err *err)
+{
+    const struct elf_image *image = plan->image;
+    Elf64_Dyn *old;
+    int ret;
+
+    (void)err;
+    mend(plan, plan->dynamic, plan->dynamic_count);
+    if (plan->dynamic_way != ELF_DYNAMIC_MOVE)
+        return change_in_place(plan, plan->dynamic, plan->dynamic_count);
+    /* code that reads its own _DYNAMIC still finds the old table: let it say what is true now */
+    old = calloc(image->dynamic_room, sizeof *old);
+    if (old == NULL)
+        return -ENOMEM;
+    memcpy(old, image->dynamic, image->dynamic_room * sizeof *old);
+    mend(plan, old, image->dynamic_count);
+    ret = change_in_place(plan, old, image->dynamic_room);
+    free(old);
+    return ret;
 }

@@ -22,6 +22,7 @@
 
 #define ELF_MARKER_SECTION ".gpushare"
 #define ELF_UNDO_SECTION   ".gpushare.undo"
+#define ELF_OLD_SECTION    ".gpushare.dynamic" /* keeps the bytes of a .dynamic that moved */
 #define ELF_MARKER_MAGIC   "gpushare-marker" /* 16 bytes with its NUL */
 #define ELF_UNDO_MAGIC     "gpushare-undo-1"
 

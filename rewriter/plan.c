@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Address space left free below the new segment. Nothing needs it but eu-elflint, which takes the sizes of functions for
+ * sizes of their GOT entries and sees relocations "modify" a read-only segment that follows closely. */
+#define GAP      (1ull << 20)
 #define MAX_HOLE (64ull << 20) /* bytes of hole that moving the program headers to the end may leave */
 
 int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, size_t length)
@@ -68,7 +71,7 @@ static int place_segment(struct elf_plan *plan, struct gs_err *err)
     uint64_t end = align_up(image->source.size, 64);
 
     plan->segment.offset = end;
-    plan->segment.address = top + end % page;
+    plan->segment.address = top + GAP + end % page;
     if (plan->slot_way == ELF_SLOT_END) {
         const Elf64_Phdr *first = image->segments;
         uint64_t base;

@@ -57,6 +57,7 @@ struct elf_plan {
     size_t segment_count, new_segment;
     Elf64_Shdr *sections; /* the new table; NULL when the file has none */
     size_t section_count;
+    size_t old_dynamic; /* with ELF_DYNAMIC_MOVE: number of the section that keeps the old table; else 0 */
 
     struct elf_extent block; /* what moves for ELF_SLOT_GROW, where it was; size 0: nothing */
     uint64_t block_new;      /* its new address */

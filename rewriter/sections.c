@@ -26,8 +26,24 @@ static void move_to(Elf64_Shdr *s, const struct elf_plan *plan, uint64_t address
     s->sh_offset = address - plan->segment.address + plan->segment.offset;
 }
 
+/* The old .dynamic stays as plain data under its number (strip would wipe it otherwise); the new one comes last. */
+static void split_dynamic(struct elf_plan *plan, size_t index, size_t *next)
+{
+    Elf64_Shdr *old = &plan->sections[index], *new = &plan->sections[*next];
+
+    *new = *old;
+    move_to(new, plan, plan->new_dynamic.address);
+    new->sh_size = plan->new_dynamic.size;
+    old->sh_type = SHT_PROGBITS;
+    old->sh_link = 0;
+    old->sh_entsize = 0;
+    old->sh_name = (uint32_t)plan->image->section_names_size; /* our first name, see tail.c */
+    plan->old_dynamic = index;
+    ++*next;
+}
+
 /* The new headers of all old sections. */
-static void move_sections(struct elf_plan *plan)
+static void move_sections(struct elf_plan *plan, size_t *next)
 {
     const struct elf_image *image = plan->image;
     uint64_t dynamic = image->segments[image->dynamic_segment].p_vaddr;
@@ -40,10 +56,9 @@ static void move_sections(struct elf_plan *plan)
         if (s->sh_type == SHT_STRTAB && s->sh_addr == image->strings.address) {
             move_to(s, plan, plan->strings.address);
             s->sh_size = plan->strings.size;
-        } else if (s->sh_type == SHT_DYNAMIC && s->sh_addr == dynamic &&
+        } else if (s->sh_type == SHT_DYNAMIC && s->sh_addr == dynamic && plan->old_dynamic == 0 &&
                    plan->dynamic_way == ELF_DYNAMIC_MOVE) {
-            move_to(s, plan, plan->new_dynamic.address);
-            s->sh_size = plan->new_dynamic.size;
+            split_dynamic(plan, i, next);
         } else if (s->sh_size > 0 && elf_plan_moved(plan, s->sh_addr) != s->sh_addr) {
             move_to(s, plan, elf_plan_moved(plan, s->sh_addr));
         }
@@ -53,15 +68,22 @@ static void move_sections(struct elf_plan *plan)
 /* A symbol that lies in a section that moves gets its new address. */
 static int mend_symbol(struct elf_plan *plan, uint64_t offset, const Elf64_Sym *symbol, size_t *mended)
 {
+    const struct elf_image *image = plan->image;
+    uint16_t section = symbol->st_shndx;
     uint64_t was, now, value;
+    int ret = 0;
 
-    if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= plan->image->section_count ||
+    if (section == SHN_UNDEF || section >= image->section_count ||
         ELF64_ST_TYPE(symbol->st_info) == STT_TLS)
         return 0;
-    was = plan->image->sections[symbol->st_shndx].sh_addr;
-    now = plan->sections[symbol->st_shndx].sh_addr;
-    if (was == now)
-        return 0;
+    if (section == plan->old_dynamic && ELF64_ST_TYPE(symbol->st_info) != STT_SECTION) { /* _DYNAMIC */
+        section = (uint16_t)image->section_count;
+        ret = elf_plan_change(plan, offset + offsetof(Elf64_Sym, st_shndx), &section, sizeof section);
+    }
+    was = image->sections[symbol->st_shndx].sh_addr;
+    now = plan->sections[section].sh_addr;
+    if (was == now || ret != 0)
+        return ret;
     if (++*mended > MAX_MENDED)
         return -ENOEXEC;
     value = symbol->st_value - was + now;
@@ -105,21 +127,22 @@ static int mend_symbols(struct elf_plan *plan, struct gs_err *err)
 int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
+    size_t next = image->section_count;
 
     if (image->section_count == 0)
         return 0;
-    if (image->section_count + 2 >= SHN_LORESERVE ||
+    if (image->section_count + 3 >= SHN_LORESERVE ||
         (image->sections[image->header.e_shstrndx].sh_flags & SHF_ALLOC))
         return gs_err_set(err, -ENOEXEC,
                           "%s: its section names cannot be extended (e_shnum %zu, e_shstrndx %u)",
                           image->source.name, image->section_count, image->header.e_shstrndx);
-    plan->sections = calloc(image->section_count + 2, sizeof *plan->sections);
+    plan->sections = calloc(image->section_count + 3, sizeof *plan->sections);
     if (plan->sections == NULL)
         return -ENOMEM;
-    plan->section_count = image->section_count + 2;
     memcpy(plan->sections, image->sections, image->section_count * sizeof *plan->sections);
-    plan->sections[image->section_count] = (Elf64_Shdr){
-        .sh_name = (uint32_t)image->section_names_size,
+    move_sections(plan, &next);
+    plan->sections[next++] = (Elf64_Shdr){
+        .sh_name = (uint32_t)(image->section_names_size + sizeof ELF_OLD_SECTION),
         .sh_type = SHT_PROGBITS,
         .sh_flags = SHF_ALLOC,
         .sh_addr = plan->marker_at.address,
@@ -127,6 +150,6 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
         .sh_size = plan->marker_at.size,
         .sh_addralign = 8,
     };
-    move_sections(plan);
+    plan->section_count = next + 1; /* the undo note's comes last, see tail.c */
     return mend_symbols(plan, err);
 }

@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What is appended to the section names; sections.c counts on the order. */
+static const char our_names[] = ELF_OLD_SECTION "\0" ELF_MARKER_SECTION "\0" ELF_UNDO_SECTION;
+#define UNDO_NAME (sizeof ELF_OLD_SECTION + sizeof ELF_MARKER_SECTION) /* offset of the last one */
+
 static int compare_ranges(const void *a, const void *b)
 {
     const struct elf_change *x = a, *y = b;
@@ -79,15 +83,13 @@ static uint64_t align8(uint64_t value)
 /* Undo note, section names, section headers: in this order behind the segment. */
 static void lay_out_rest(struct elf_plan *plan)
 {
-    static const size_t our_names = sizeof ELF_MARKER_SECTION + sizeof ELF_UNDO_SECTION;
-
     plan->undo_at = align8(plan->segment.offset + plan->segment.size);
     plan->sha_at = plan->undo_at + offsetof(struct elf_undo_head, original_sha256);
     plan->end = plan->undo_at + plan->undo_size;
     if (plan->sections == NULL)
         return;
     plan->names_at = plan->end;
-    plan->names_size = plan->image->section_names_size + our_names;
+    plan->names_size = plan->image->section_names_size + sizeof our_names;
     plan->sections_at = align8(plan->names_at + plan->names_size);
     plan->end = plan->sections_at + plan->section_count * sizeof(Elf64_Shdr);
 }
@@ -99,7 +101,7 @@ static void finish_sections(struct elf_plan *plan)
     names->sh_offset = plan->names_at;
     names->sh_size = plan->names_size;
     plan->sections[plan->section_count - 1] = (Elf64_Shdr){
-        .sh_name = (uint32_t)(plan->image->section_names_size + sizeof ELF_MARKER_SECTION),
+        .sh_name = (uint32_t)(plan->image->section_names_size + UNDO_NAME),
         .sh_type = SHT_PROGBITS,
         .sh_offset = plan->undo_at,
         .sh_size = plan->undo_size,
@@ -165,10 +167,7 @@ static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *
     if (plan->sections == NULL)
         return 0;
     memcpy(at(plan, plan->names_at), image->section_names, image->section_names_size);
-    memcpy(at(plan, plan->names_at + image->section_names_size), ELF_MARKER_SECTION,
-           sizeof ELF_MARKER_SECTION);
-    memcpy(at(plan, plan->names_at + image->section_names_size + sizeof ELF_MARKER_SECTION),
-           ELF_UNDO_SECTION, sizeof ELF_UNDO_SECTION);
+    memcpy(at(plan, plan->names_at + image->section_names_size), our_names, sizeof our_names);
     memcpy(at(plan, plan->sections_at), plan->sections, plan->section_count * sizeof(Elf64_Shdr));
     return 0;
 }

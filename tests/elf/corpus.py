@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Patches copies of many real ELF files and checks that each behaves as before; patchelf does the same beside it.
+
+For every file: the patched copy starts (programs: --version; libraries: dlopen) with the same result as an unpatched copy,
+also after strip; eu-elflint reports nothing new; a second run changes nothing; --restore gives the same bytes back. Exit
+status 0 only if nothing of ours is broken. Without --all a fixed sample is taken, so that runs can be compared.
+"""
+import argparse
+import collections
+import concurrent.futures
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+DEFAULT_FOLDERS = ["/usr/bin", "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/lib64", "/usr/local/cuda/bin"]
+# programs that act instead of answering --version, or whose answer is about the machine's state
+LEFT_OUT = re.compile(r"^(reboot|poweroff|halt|shutdown|kill.*|pkill|pgrep|systemctl|init|su|login|sudo|newgrp|sg|"
+                      r"passwd|chsh|chfn|gpasswd|mount|umount|fusermount.*|dbus-.*|ssh-agent|gpg-agent|dirmngr|"
+                      r"tmux|screen|systemd-.*|loginctl|busctl|run|start.*|X.*|x.*|w|who|uptime|top|watch|script.*|"
+                      r"write|wall|mesg|perf.*|ps|free|vmstat|slabtop|ipcs|lsns|rxstack|wdctl|setterm)$")
+
+
+def elf_kind(path):
+    """'program', 'library' or None; only dynamically linked ELF64 x86-64 files count."""
+    try:
+        with open(path, "rb") as f:
+            head = f.read(64)
+            if head[:6] != b"\x7fELF\x02\x01" or head[18:20] != b"\x3e\x00":
+                return None
+            off, n = int.from_bytes(head[32:40], "little"), int.from_bytes(head[56:58], "little")
+            f.seek(off)
+            types = {int.from_bytes(f.read(56)[:4], "little") for _ in range(n)}
+    except OSError:
+        return None
+    if 2 not in types:
+        return None
+    return "library" if 3 not in types or ".so" in os.path.basename(path) else "program"
+
+
+def find_files(folders, limit, largest):
+    seen, found = set(), []
+    for folder in folders:
+        for name in sorted(os.listdir(folder)):
+            path = os.path.realpath(os.path.join(folder, name))
+            if path in seen or not os.path.isfile(path) or os.path.getsize(path) > largest:
+                continue
+            seen.add(path)
+            kind = elf_kind(path)
+            if kind and not LEFT_OUT.match(os.path.basename(path)):
+                found.append((path, kind))
+    if limit and len(found) > limit:  # the same choice every time
+        found.sort(key=lambda f: hashlib.sha256(os.path.basename(f[0]).encode()).digest())
+        found = sorted(found[:limit])
+    return found
+
+
+def run(command, cwd, timeout=20):
+    """(exit status, output) of a command that cannot reach the terminal; its whole session ends with it."""
+    env = {"PATH": "/usr/bin:/bin", "HOME": cwd, "LC_ALL": "C", "TMPDIR": cwd, "TERM": "dumb"}
+    with subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, start_new_session=True) as child:
+        try:
+            out = child.communicate(timeout=timeout)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            return "timeout", child.communicate()[0]
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except OSError:
+            pass
+    return child.returncode, out
+
+
+def lint(path):
+    out = run(["eu-elflint", "--gnu-ld", path], "/", 60)[1].decode("utf-8", "replace")
+    return {re.sub(r"0x[0-9a-f]+|[0-9]+", "N", line) for line in out.splitlines()
+            if line != "No errors"}
+
+
+class Case:
+    def __init__(self, options, path, kind, folder):
+        self.options, self.path, self.kind, self.folder = options, path, kind, folder
+        self.base = os.path.basename(path)
+        self.bad = []       # what of ours is broken
+        self.peer_bad = []  # what of patchelf's is
+        self.seconds = self.peer_seconds = 0.0
+        self.note = ""
+
+    def copy(self, sub):
+        folder = os.path.join(self.folder, sub)
+        os.makedirs(folder, exist_ok=True)
+        target = os.path.join(folder, self.base)
+        shutil.copyfile(self.path, target)
+        os.chmod(target, 0o755)
+        return target
+
+    def behaviour(self, path):
+        """What the file does when used, without what depends on where it lies."""
+        command = [path, "--version"] if self.kind == "program" else [self.options.dlload, path]
+        status, out = run(command, os.path.dirname(path))
+        out = out.replace(os.path.dirname(path).encode(), b"DIR")
+        return status, re.sub(rb"0x[0-9a-f]+|[0-9]+", b"N", out)
+
+    def same(self, path):
+        got = self.behaviour(path)
+        return got == self.before or (self.unstable and got[0] == self.before[0])
+
+    def judge(self, path, bad):
+        """Start, start after strip, lint."""
+        if not self.same(path):
+            bad.append("start")
+        stripped = path + ".stripped"
+        if self.strips:
+            if run(["strip", "-o", stripped, path], "/", 60)[0] != 0:
+                bad.append("strip")
+            else:
+                os.rename(stripped, path + ".keep")
+                folder = os.path.join(os.path.dirname(path), "s")
+                os.makedirs(folder, exist_ok=True)
+                moved = os.path.join(folder, self.base)
+                os.rename(path + ".keep", moved)
+                if not self.same(moved):
+                    bad.append("strip")
+        new = lint(path) - self.lint
+        if new:
+            bad.append("lint")
+            self.note += " ".join(sorted(new))[:200]
+
+    def patch(self, path):
+        tool = [self.options.patch, "--runtime", self.options.runtime, "--any", "--force"]
+        status, out = run(tool + [path], "/")
+        if status == 4 and self.kind == "library":  # imports nothing that is routed: patch it all the same
+            status, out = run(tool + ["--scope", "process", path], "/")
+        return status, out.decode("utf-8", "replace").strip()
+
+    def ours(self, digest):
+        path = self.copy("patched")
+        start = time.monotonic()
+        status, out = self.patch(path)
+        self.seconds = time.monotonic() - start
+        if status == 3:
+            return "refused: " + out.split(": ", 2)[-1]
+        if status != 0:
+            self.bad.append("patch")
+            self.note = out
+            return "broken"
+        patched = open(path, "rb").read()
+        inode = os.stat(path).st_ino
+        self.judge(path, self.bad)
+        again = self.patch(path)
+        if again[0] != 0 or "already" not in again[1] or open(path, "rb").read() != patched or \
+                os.stat(path).st_ino != inode:
+            self.bad.append("second run")
+        if run([self.options.patch, "--restore", path], "/")[0] != 0 or \
+                hashlib.sha256(open(path, "rb").read()).digest() != digest:
+            self.bad.append("restore")
+        return "broken" if self.bad else "ok"
+
+    def peer(self):
+        path = self.copy("peer")
+        start = time.monotonic()
+        status = run([self.options.patchelf, "--add-needed", self.options.runtime, path], "/", 60)[0]
+        self.peer_seconds = time.monotonic() - start
+        if status != 0:
+            self.peer_bad.append("patch")
+            return
+        note = self.note
+        self.judge(path, self.peer_bad)
+        self.note = note
+
+    def check(self):
+        original = self.copy("original")
+        digest = hashlib.sha256(open(original, "rb").read()).digest()
+        self.before = self.behaviour(original)
+        self.unstable = self.behaviour(original) != self.before
+        stripped = os.path.join(self.folder, "stripped")
+        self.strips = run(["strip", "-o", stripped, original], "/", 60)[0] == 0
+        self.lint = lint(original)
+        result = self.ours(digest)
+        if self.options.patchelf and not result.startswith("refused"):
+            self.peer()
+        return result
+
+
+def check_one(options, path, kind):
+    with tempfile.TemporaryDirectory(prefix="gpushare-corpus.", dir=options.scratch) as folder:
+        case = Case(options, path, kind, folder)
+        result = case.check()
+        return path, result, case.bad, case.peer_bad, case.seconds, case.peer_seconds, case.note, case.before[0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--patch", required=True, help="gpushare-patch")
+    parser.add_argument("--runtime", required=True, help="a runtime library for the patched copies")
+    parser.add_argument("--dlload", required=True, help="the loader program of the tests")
+    parser.add_argument("--all", action="store_true", help="every file, not a sample")
+    parser.add_argument("--count", type=int, default=80, help="size of the sample")
+    parser.add_argument("--largest", type=int, default=None, help="leave out larger files (MB)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--scratch", default=None)
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("folders", nargs="*")
+    options = parser.parse_args()
+    options.patch, options.runtime, options.dlload = map(
+        os.path.abspath, (options.patch, options.runtime, options.dlload))
+    options.patchelf = shutil.which("patchelf")
+    for tool in ("strip", "eu-elflint"):
+        if not shutil.which(tool):
+            print(f"skipped: {tool} is not installed")
+            return 77
+    largest = options.largest if options.largest is not None else (4096 if options.all else 16)
+    folders = [f for f in options.folders or DEFAULT_FOLDERS if os.path.isdir(f)]
+    files = find_files(folders, None if options.all else options.count, largest << 20)
+    if not files:
+        print("no ELF file found in", *folders)
+        return 1
+
+    results = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for r in pool.map(lambda f: check_one(options, *f), files):
+            results.append(r)
+            if options.verbose or r[2]:
+                print(r[0], r[1], *r[2], ("| peer: " + " ".join(r[3])) if r[3] else "", r[6], flush=True)
+
+    refused = [r for r in results if r[1].startswith("refused")]
+    done = [r for r in results if not r[1].startswith("refused")]
+    runs = sum(1 for r in done if r[7] == 0)
+    ours = collections.Counter(b for r in done for b in r[2])
+    peer = collections.Counter(b for r in done for b in r[3])
+    print(f"{len(results)} files: {len(done)} patched, {len(refused)} refused; {runs} start with status 0 unpatched")
+    for r in refused:
+        print(f"  refused {r[0]}: {r[1][9:]}")
+    print(f"{'broken':<12} {'gpushare-patch':>15} {'patchelf':>10}")
+    for what in ("patch", "start", "strip", "lint", "second run", "restore"):
+        print(f"{what:<12} {ours[what]:>15} {peer[what] if what not in ('second run', 'restore') else '-':>10}")
+    print(f"{'seconds':<12} {sum(r[4] for r in done):>15.2f} {sum(r[5] for r in done):>10.2f}")
+    return 1 if ours or len(done) == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

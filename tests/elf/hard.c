@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hard.c: a program that looks at itself in every way that a careless rewriter breaks, and then says "right".
+ *
+ * With -DLIBRARY it is a library with the entry look(); with -DDRIVER it calls driver functions; with -DADDRESS it takes
+ * the address of one, which in non-PIE code makes a canonical PLT entry.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifdef BIG
+static char big[1ul << 30];
+#else
+static char big[70000];
+#endif
+static __thread int per_thread = 17;
+static const char *const relocated[] = {"a", "b", "c"};
+static int constructed;
+#ifndef NO_DYNAMIC /* static programs have none; patchelf wipes it */
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
+#endif
+int cuMemAlloc_v2(uint64_t *address, size_t size);
+int cuInit(unsigned flags);
+
+__attribute__((constructor)) static void start(void)
+{
+    constructed = 5;
+}
+
+static int check_notes(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    if (info->dlpi_addr + info->dlpi_phdr[0].p_vaddr == 0 || *(int *)data != 0)
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) { /* only the first object: the program */
+        const ElfW(Nhdr) *note = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+
+        if (info->dlpi_phdr[i].p_type == PT_NOTE && info->dlpi_phdr[i].p_filesz > 0 &&
+            (note->n_namesz != 4 || memcmp(note + 1, "GNU", 4) != 0))
+            *(int *)data = 2;
+    }
+    return 1;
+}
+
+static int look(void)
+{
+    int tags = 0, notes = 0;
+    int (*print)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "puts");
+    void *versioned = dlvsym(RTLD_NEXT, "no_such_function", "GLIBC_2.2.5");
+
+#ifdef NO_DYNAMIC
+    tags = 7;
+#else
+    for (const ElfW(Dyn) *d = _DYNAMIC; d->d_tag != DT_NULL; d++)
+        tags |= (d->d_tag == DT_STRTAB ? 1 : 0) | (d->d_tag == DT_SYMTAB ? 2 : 0) |
+                (d->d_tag == DT_NEEDED ? 4 : 0);
+#endif
+    dl_iterate_phdr(check_notes, &notes);
+    for (size_t i = 0; i < sizeof big; i += 4096)
+        if (big[i] != 0)
+            return 1;
+    big[sizeof big - 1] = 1;
+    if (tags != 7 || notes != 0 || per_thread != 17 || constructed != 5 || versioned != NULL ||
+        strcmp(relocated[2], "c") != 0 || print == NULL)
+        return 2;
+#ifdef DRIVER
+    uint64_t address = 0;
+    if (cuInit(0) != 4242 || cuMemAlloc_v2(&address, 1) != 4242)
+        return 3;
+#endif
+#ifdef ADDRESS
+    int (*volatile alloc)(uint64_t *, size_t) = cuMemAlloc_v2;
+    uint64_t other = 0;
+    if (alloc(&other, 1) != 4242)
+        return 4;
+#endif
+    return print("right") < 0;
+}
+
+#ifdef LIBRARY
+int hard_look(void);
+int hard_look(void)
+{
+    return look();
+}
+#else
+int main(void)
+{
+    return look();
+}
+#endif
