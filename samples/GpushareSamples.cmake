@@ -8,8 +8,13 @@ set(GS_NVCC_ARCH -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,co
 set(GS_NVCC_FLAGS -O2 -std=c++17 -ccbin g++ ${GS_NVCC_ARCH} -I${CMAKE_CURRENT_LIST_DIR})
 set(GS_NVCC_LINK -ccbin g++)
 if(GS_SANITIZE)
-    list(APPEND GS_NVCC_FLAGS -Xcompiler -fsanitize=${GS_SANITIZE} -Xcompiler -fno-omit-frame-pointer)
-    list(APPEND GS_NVCC_LINK -Xcompiler -fsanitize=${GS_SANITIZE})
+    # one by one: nvcc takes a comma for its own
+    string(REPLACE "," ";" sanitizers "${GS_SANITIZE}")
+    foreach(sanitizer IN LISTS sanitizers)
+        list(APPEND GS_NVCC_FLAGS -Xcompiler -fsanitize=${sanitizer})
+        list(APPEND GS_NVCC_LINK -Xcompiler -fsanitize=${sanitizer})
+    endforeach()
+    list(APPEND GS_NVCC_FLAGS -Xcompiler -fno-omit-frame-pointer)
 endif()
 
 # gs_add_standin(name): <name>_standin.so from <name>_standin.c

@@ -54,7 +54,9 @@ static cudaGraphExec_t capture(job &work, cudaStream_t stream)
          "copy in");
     must(cudaMemsetAsync(work.sum, 0, sizeof(*work.sum), stream), "cudaMemsetAsync");
     graph_mix<<<256, 256, 0, stream>>>(work.words, work.count, work.key);
+    must(cudaGetLastError(), "graph_mix");
     graph_sum<<<256, 256, 0, stream>>>(work.words, work.count, work.sum);
+    must(cudaGetLastError(), "graph_sum");
     must(cudaMemcpyAsync(work.host_sum, work.sum, sizeof(*work.sum), cudaMemcpyDeviceToHost,
                          stream),
          "copy out");

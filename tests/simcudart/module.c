@@ -171,18 +171,24 @@ void __cudaRegisterManagedVar(void **handle, void **host_pointer, char *device_a
     add(handle, host_pointer, name, ENTRY_MANAGED);
 }
 
-/* Under lock, with a context. */
+/* Under lock, with a context. A program may launch a kernel for the first time while it
+ * captures a stream: the load is none of the capture's business, so it is done in relaxed mode.
+ */
 static cudaError_t load(struct module *module)
 {
     if (module->library)
         return cudaSuccess;
     if (!module->wrapper || module->wrapper->magic != FATBIN_WRAPPER_MAGIC)
         return cudaErrorInvalidKernelImage;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool exchanged = DRIVER(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
     cudaError_t error = simcudart_result(DRIVER(cuLibraryLoadData)(
         &module->library, module->wrapper->image, NULL, NULL, 0, NULL, NULL, 0));
 
     if (error)
         module->library = NULL;
+    if (exchanged)
+        (void)DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
     return error;
 }
 
@@ -214,7 +220,7 @@ char __cudaInitModule(void **handle)
     }
     pthread_mutex_unlock(&lock);
     simcudart_note(error);
-    return error == cudaSuccess; /* asked again at the next access while it is 0 */
+    return error == cudaSuccess ? 1 : 0; /* asked again at the next access while it is 0 */
 }
 
 cudaError_t simcudart_know_kernel(CUkernel kernel)

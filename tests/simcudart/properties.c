@@ -110,7 +110,7 @@ cudaError_t cudaChooseDevice(int *ordinal, const struct cudaDeviceProp *wanted)
     cudaError_t error = ordinal && wanted ? cudaGetDeviceCount(&count) : cudaErrorInvalidValue;
 
     for (int i = 0; i < count && !error; i++) {
-        struct cudaDeviceProp have;
+        struct cudaDeviceProp have = {0};
 
         error = cudaGetDeviceProperties(&have, i);
         if (error)
