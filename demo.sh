@@ -59,12 +59,12 @@ minus() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a - b }'; }
 export GPUSHARE_SOCKET=$work/lockd.sock
 export PATH=$build/wrap:$build/rewriter:$build/lockd:$PATH
 if [ "$mode" = sim ]; then
-    card="simulated card, 1 GiB, PCIe 8 GB/s each way"
+    card="simulated card, 256 MiB, PCIe 8 GB/s each way"
     hog=$build/samples/hog
     export LD_LIBRARY_PATH=$build/tests/simcuda SIMCUDA_KERNELS=$build/samples/hog_standin.so
-    export SIMCUDA_CARD=$work/card SIMCUDA_MEMORY=1GiB SIMCUDA_PCIE_GBPS=8 SIMCUDA_KERNEL_NS=2000000
+    export SIMCUDA_CARD=$work/card SIMCUDA_MEMORY=256MiB SIMCUDA_PCIE_GBPS=8 SIMCUDA_KERNEL_NS=200000000
     nvcc_words=(-cudart static "-L$build/tests/simcudart")
-    rounds=6 cpu_ms=500
+    rounds=5 cpu_ms=1000
 else
     card=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader -i 0) ||
         die "--gpu: nvidia-smi shows no card; use --sim"
@@ -160,10 +160,10 @@ echo "    \$ gpushare-nvcc -O2 hog.cu -o hog-linked"
 gpushare-nvcc -O2 -gencode arch=compute_80,code=compute_80 "${nvcc_words[@]}" samples/hog.cu -o "$work/hog-linked"
 
 show "1. Two unpatched copies, each wants 70 % of the card: the second dies"
-start plain-1 "$work/hog" --share 0.7 --rounds 3 --cpu-ms 2000
+start plain-1 "$work/hog" --share 0.7 --rounds 2 --cpu-ms 2000
 first=$last
 wait_for 60 "the first copy has its memory" grep -q . "$work/plain-1.out"
-start plain-2 "$work/hog" --share 0.7 --rounds 3 --cpu-ms 2000
+start plain-2 "$work/hog" --share 0.7 --rounds 2 --cpu-ms 2000
 second=$last
 ended "$second"
 sed 's/^/    second: /' "$work/plain-2.out"

@@ -102,7 +102,7 @@ case_killed_holder_frees_the_other() {
     start_job other env GPUSHARE_DEVICE_LIMIT="$limit" "$work/hog" --share 0.7 --rounds 6 --cpu-ms 50
     wait_until 60 grep -q 'round 1' "$work/victim.out" || { fail "victim: $(tail -1 "$work/victim.out")"; return; }
     before=$(grep -c round "$work/other.out")
-    kill -9 "${job_pid[victim]}" && wait "${job_pid[victim]}" 2>/dev/null
+    kill -9 "${job_pid[victim]}" && wait "${job_wait[victim]}" 2>/dev/null
     unset 'job_pid[victim]'
     end_job other || return
     pass "the other had done $before rounds and finished: $(result_of other)"
@@ -112,6 +112,8 @@ case_restore_same_bytes() {
     local file count=0 python words
     python=$(readlink -f "$(command -v python3)")
     for file in "$bundle"/samples/* "$python"; do
+        [ -f "$file" ] && [ -x "$file" ] || continue
+        [[ $file != *.so && $file != *.o ]] || continue
         cp "$file" "$work/file"
         words=()
         [ "$file" != "$python" ] || words=(--any)
@@ -157,7 +159,7 @@ moved_in_the_middle() { # JOB WANT
     touch "$work/go"
     end_job "$name" || return
     kill "${job_pid[$name-hog]}" 2>/dev/null
-    wait "${job_pid[$name-hog]}" 2>/dev/null
+    wait "${job_wait[$name-hog]}" 2>/dev/null
     unset "job_pid[$name-hog]"
     [ "$(result_of "$name")" = "$want" ] || { fail "after moving: '$(result_of "$name")', unpatched '$want'"; return; }
     if [ "$(stat_of "$name" moved_out)" = 0 ] || [ "$(stat_of "$name" moved_in)" = 0 ]; then
@@ -200,7 +202,7 @@ case_status_while_running() {
     ctl_tool status >"$work/status.out" 2>&1
     local status=$?
     kill "${job_pid[shown]}" 2>/dev/null
-    wait "${job_pid[shown]}" 2>/dev/null
+    wait "${job_wait[shown]}" 2>/dev/null
     [ $status = 0 ] || { fail "gpusharectl status ended with $status: $(head -1 "$work/status.out")"; return; }
     grep -qw "${job_pid[shown]}" "$work/status.out" || { fail "the program's pid is not in gpusharectl status"; return; }
     unset 'job_pid[shown]'
