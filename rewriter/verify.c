@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,25 +170,38 @@ static int run_loader(const char *loader, int fd, int *status)
     return 0;
 }
 
-int elf_verify_loader(const struct elf_image *image, int fd, struct gs_err *err)
+/* rtld.c: 0 a program of this loader, 2 an object without interpreter, 1 nothing it can load. */
+static int accepts(const char *loader, int fd, bool *accepted)
+{
+    int status = 0, ret = run_loader(loader, fd, &status);
+
+    *accepted = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2);
+    return ret;
+}
+
+int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_err *err)
 {
     unsigned machine = image->header.e_machine;
-    const char *loader = loader_path(machine);
-    int status = 0, ret;
+    const char *loader = loader_path(machine), *name = image->source.name;
+    bool accepted = false, accepted_old = false;
+    int ret;
 
     /* only the system's own loader is run, never one that the file names */
     if (machine != host_machine() || access(loader, X_OK) != 0)
         return 0;
     if (image->interpreter != NULL && strcmp(image->interpreter, loader) != 0)
         return 0;
-    ret = run_loader(loader, fd, &status);
+    ret = accepts(loader, fd, &accepted);
+    if (ret == 0 && !accepted)
+        ret = accepts(loader, old, &accepted_old);
     if (ret != 0)
-        return gs_err_errno(err, ret, "%s: cannot run %s --verify", image->source.name, loader);
-    /* rtld.c: 0 a program of this loader, 2 an object without interpreter, 1 nothing it can load */
-    if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2))
+        return gs_err_errno(err, ret, "%s: cannot run %s --verify", name, loader);
+    if (accepted)
         return 0;
+    if (!accepted_old)
+        return gs_err_set(err, -ENOEXEC, "%s: damaged: %s does not accept it", name, loader);
     return gs_err_set(err, -EIO,
                       "%s: %s --verify does not accept the new file; the old one is left alone. Please "
                       "report this",
-                      image->source.name, loader);
+                      name, loader);
 }

@@ -16,8 +16,9 @@ int elf_verify_bytes(const struct elf_plan *plan, int fd, uint8_t digest[ELF_SHA
  * names of symbols, undo note. 0 or -EIO. */
 int elf_verify_meaning(const struct elf_plan *plan, int fd, struct gs_err *err);
 
-/* Lets the system's dynamic loader check the file (ld.so --verify) if it is for this machine's. 0 or -EIO. */
-int elf_verify_loader(const struct elf_image *image, int fd, struct gs_err *err);
+/* Lets the system's dynamic loader check the new file (ld.so --verify) if it is for this machine's. 0; -EIO; -ENOEXEC when
+ * it does not accept the original (old) either. */
+int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_err *err);
 
 /* Checks that the file (fd) has this size and SHA-256. 0 or -EIO. */
 int elf_verify_digest(const char *name, int fd, uint64_t size,

@@ -37,7 +37,7 @@ static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *e
     ret = ret ?: elf_verify_bytes(plan, output->fd, digest, err);
     ret = ret ?: elf_output_write(output, plan->sha_at, digest, sizeof digest, err);
     ret = ret ?: elf_verify_meaning(plan, output->fd, err);
-    return ret ?: elf_verify_loader(&job->image, output->fd, err);
+    return ret ?: elf_verify_loader(&job->image, job->fd, output->fd, err);
 }
 
 /* Attributes and the final step; in place of the input, or beside it with -o. */

@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What gpushare-patch answers: options, exit statuses, bad input, and that a refused file is not touched."""
+import argparse
+import json
+import os
+import random
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+OPTIONS = None
+MAIN = "int main(void) { return 0; }"
+DLSYM = '#include <dlfcn.h>\nint main(void) { return dlsym(RTLD_DEFAULT, "puts") == 0; }'
+LOADS = '#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
+
+
+def run(*args, **kw):
+    done = subprocess.run([OPTIONS.patch, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=60, **kw)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-cli.")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.runtime = ["--runtime", OPTIONS.runtime]
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def build(self, name, source=LOADS, *flags):
+        path = self.path(name)
+        subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", path, *flags], input=source.encode(), check=True,
+                       stderr=subprocess.DEVNULL)
+        return path
+
+    def snapshot(self, path):
+        st = os.stat(path)
+        return open(path, "rb").read(), st.st_ino, st.st_mtime_ns, st.st_mode
+
+    def refused(self, path, status, text, *options, named=True):
+        before = self.snapshot(path)
+        got = run(*self.runtime, *options, path)
+        self.assertEqual(got[0], status, got)
+        self.assertEqual(len(got[2].strip().splitlines()), 1, got)
+        self.assertIn(text, got[2])
+        self.assertIn(path if named else options[-1], got[2])
+        self.assertEqual(self.snapshot(path), before)
+        self.assertEqual([f for f in os.listdir(self.folder) if f.startswith(".gpushare")], [])
+
+
+class BadInput(Case):
+    def test_missing(self):
+        status, _, err = run(*self.runtime, self.path("nothing"))
+        self.assertEqual((status, "No such file" in err), (1, True))
+
+    def test_unreadable(self):
+        path = self.build("a")
+        os.chmod(path, 0)
+        if os.geteuid() == 0:
+            drop = {"user": 65534, "group": 65534, "extra_groups": []}
+            os.chmod(self.folder, 0o755)
+            if not os.access(OPTIONS.patch, os.X_OK) or subprocess.run([OPTIONS.patch, "--version"], stdout=subprocess.DEVNULL,
+                                                                      stderr=subprocess.DEVNULL, **drop).returncode:
+                self.skipTest("another user cannot run the tool from here")
+            status, _, err = run(*self.runtime, path, **drop)
+        else:
+            status, _, err = run(*self.runtime, path)
+        self.assertEqual((status, "Permission denied" in err), (1, True))
+
+    def test_folder(self):
+        status, _, err = run(*self.runtime, self.folder)
+        self.assertEqual((status, "is a folder" in err), (3, True))
+
+    def test_device(self):
+        status, _, err = run(*self.runtime, "/dev/null")
+        self.assertEqual((status, "no regular file" in err), (3, True))
+
+    def test_empty(self):
+        open(self.path("empty"), "w").close()
+        self.refused(self.path("empty"), 3, "not an ELF file")
+
+    def test_text(self):
+        open(self.path("text"), "w").write("hello\n" * 100)
+        self.refused(self.path("text"), 3, "not an ELF file")
+
+    def test_script(self):
+        open(self.path("script"), "w").write("#!/bin/sh\n" + "exit 0\n" * 20)
+        self.refused(self.path("script"), 3, "is a script")
+
+    def test_not_cuda(self):
+        self.refused(self.build("plain", MAIN), 4, "no CUDA in it")
+        self.refused(self.build("plain2", DLSYM), 4, "--any")
+
+    def test_setuid(self):
+        path = self.build("s")
+        os.chmod(path, 0o4755)
+        self.refused(path, 3, "--force")
+        self.assertEqual(run(*self.runtime, "--force", path)[0], 0)
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o4755)
+
+    def test_runtime_missing(self):
+        self.refused(self.build("a"), 1, "the runtime library is not there", "--runtime", self.path("no.so"), named=False)
+        self.refused(self.build("b"), 1, "no such runtime library", "--runtime", self.path("x/no.so"), named=False)
+
+    def test_cut_off_anywhere(self):
+        path = self.build("whole")
+        data = open(path, "rb").read()
+        lengths = list(range(0, 1024, 37)) + list(range(1024, len(data) - 1, 997)) + [len(data) - 1]
+        cut = self.path("cut")
+        for n in lengths:
+            open(cut, "wb").write(data[:n])
+            status, _, err = run(*self.runtime, cut)
+            self.assertEqual(status, 3, (n, err))
+            self.assertEqual(open(cut, "rb").read(), data[:n])
+
+    def test_random_damage_never_crashes(self):
+        path = self.build("whole")
+        data, rng = open(path, "rb").read(), random.Random(1)
+        hot = list(range(0, 64 + 13 * 56)) + list(range(len(data) - 31 * 64, len(data)))
+        bad = self.path("bad")
+        for _ in range(300):
+            copy = bytearray(data)
+            for _ in range(rng.randint(1, 4)):
+                at = rng.choice(hot)
+                copy[at] = rng.choice((0, 1, 0x7f, 0x80, 0xff, rng.randrange(256)))
+            open(bad, "wb").write(copy)
+            status, _, err = run(*self.runtime, bad)
+            self.assertIn(status, (0, 3, 4), (status, err))
+            if status == 0:
+                self.assertEqual(run("--restore", bad)[0], 0)
+            self.assertEqual(open(bad, "rb").read(), bytes(copy))
+
+
+class Usage(Case):
+    def test_wrong_usage(self):
+        for args in ([], ["--nonsense", "x"], ["--scope", "all", "x"], ["--print", "--check", "x"], ["-o"],
+                     ["-o", "out", "x", "y"], ["--json", "x"]):
+            status, out, err = run(*args)
+            self.assertEqual((status, out), (2, ""), args)
+            self.assertIn("gpushare-patch: ", err)
+
+    def test_help_and_version(self):
+        status, out, _ = run("--help")
+        self.assertEqual(status, 0)
+        for option in ("--print", "--check", "--restore", "--output", "--dry-run", "--runtime", "--scope", "--any", "--force", "--json"):
+            self.assertIn(option, out)
+        self.assertRegex(run("--version")[1], r"^gpushare-patch \d+\.\d+\.\d+\n$")
+
+    def test_several_files_worst_status(self):
+        good, plain, text = self.build("good"), self.build("plain", MAIN), self.path("text")
+        open(text, "w").write("no elf at all, but long enough" * 9)
+        self.assertEqual(run(*self.runtime, good, plain)[0], 4)
+        self.assertEqual(run(*self.runtime, plain, text, good)[0], 3)
+        self.assertEqual(run(*self.runtime, text, self.path("missing"), plain)[0], 1)
+
+    def test_python_needs_no_option(self):
+        self.assertEqual(run(*self.runtime, self.build("python3.11", MAIN))[0], 0)
+        self.assertEqual(run(*self.runtime, self.build("pythonista", MAIN))[0], 4)
+
+
+class Patching(Case):
+    def test_patch_again_restore(self):
+        path = self.build("a")
+        before = self.snapshot(path)
+        self.assertEqual(run("--check", path)[0], 4)
+        self.assertEqual(run("--restore", path)[0], 4)
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        patched = self.snapshot(path)
+        self.assertNotEqual(patched[0], before[0])
+        self.assertEqual(patched[2:], before[2:])
+        self.assertEqual(run("--check", path)[0], 0)
+        status, out, _ = run(*self.runtime, path)
+        self.assertEqual((status, "already patched" in out), (0, True))
+        self.assertEqual(self.snapshot(path), patched)
+        self.assertEqual(run("--restore", path)[0], 0)
+        self.assertEqual(self.snapshot(path)[0], before[0])
+
+    def test_other_options_patch_anew(self):
+        path, other = self.build("a"), self.path("other/libgpushare.so.1")
+        before = open(path, "rb").read()
+        os.mkdir(self.path("other"))
+        shutil.copy(OPTIONS.runtime, other)
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        self.assertEqual(run("--runtime", other, path)[0], 0)
+        needed = subprocess.run(["readelf", "-dW", path], stdout=subprocess.PIPE, check=True).stdout.decode()
+        self.assertIn(other, needed)
+        self.assertNotIn(OPTIONS.runtime, needed)
+        os.unlink(other)
+        self.assertEqual(run("--check", path)[0], 1)
+        self.assertEqual(run("--restore", path)[0], 0)
+        self.assertEqual(open(path, "rb").read(), before)
+
+    def test_output_leaves_input(self):
+        path, out = self.build("a"), self.path("out")
+        os.chmod(path, 0o751)
+        before = self.snapshot(path)
+        self.assertEqual(run(*self.runtime, "-o", out, path)[0], 0)
+        self.assertEqual(self.snapshot(path), before)
+        self.assertEqual(stat.S_IMODE(os.stat(out).st_mode), 0o751)
+        self.assertEqual(run("--check", out)[0], 0)
+        self.assertEqual(run("--restore", "-o", self.path("back"), out)[0], 0)
+        self.assertEqual(open(self.path("back"), "rb").read(), before[0])
+
+    def test_dry_run_touches_nothing(self):
+        path = self.build("a")
+        before = self.snapshot(path)
+        status, out, _ = run(*self.runtime, "--dry-run", path)
+        self.assertEqual((status, "would be patched" in out), (0, True))
+        self.assertEqual(self.snapshot(path), before)
+
+    def test_changed_after_patch_is_not_restored(self):
+        path = self.build("a")
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        data = bytearray(open(path, "rb").read())
+        data[len(data) // 3] ^= 1
+        open(path, "wb").write(data)
+        self.refused(path, 1, "not the original", "--restore")
+
+    def test_stripped_after_patch_is_not_restored(self):
+        path = self.build("a")
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        subprocess.run(["strip", path], check=True)
+        self.assertEqual(run("--check", path)[0], 0)
+        self.refused(path, 3, "undo note", "--restore")
+
+    def test_symlink_and_hard_link(self):
+        path, link, other = self.build("a"), self.path("link"), self.path("other")
+        os.symlink("a", link)
+        os.link(path, other)
+        before = open(path, "rb").read()
+        status, out, _ = run(*self.runtime, link)
+        self.assertEqual((status, "hard links" in out), (0, True))
+        self.assertTrue(os.path.islink(link))
+        self.assertEqual(run("--check", path)[0], 0)
+        self.assertEqual(open(other, "rb").read(), before)
+
+    def test_attributes_are_kept(self):
+        path = self.build("a")
+        os.chmod(path, 0o750)
+        os.utime(path, ns=(10**18, 10**18 + 5))
+        try:
+            os.setxattr(path, "user.gpushare", b"kept")
+        except OSError:
+            self.skipTest("no extended attributes here")
+        if os.geteuid() == 0:
+            os.chown(path, 1234, 1235)
+        before = os.stat(path)
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        now = os.stat(path)
+        self.assertEqual(os.getxattr(path, "user.gpushare"), b"kept")
+        for field in ("st_mode", "st_uid", "st_gid", "st_mtime_ns"):
+            self.assertEqual(getattr(now, field), getattr(before, field), field)
+
+    def test_running_program_can_be_patched(self):
+        path = self.build("sleeper", LOADS.replace("{ void", "{ sleep(20); void"))
+        with subprocess.Popen([path]) as child:
+            try:
+                self.assertEqual(run(*self.runtime, path)[0], 0)
+                self.assertIsNone(child.poll())
+            finally:
+                child.kill()
+
+    def test_read_only_folder_fails(self):
+        if os.geteuid() == 0:
+            self.skipTest("root may write everywhere")
+        path = self.build("a")
+        os.chmod(self.folder, 0o555)
+        self.addCleanup(os.chmod, self.folder, 0o755)
+        self.refused(path, 1, "cannot write into its folder")
+
+
+class Reports(Case):
+    def test_print_json(self):
+        path = self.build('na"me\u00e9')
+        status, out, _ = run(*self.runtime, "--print", "--json", path)
+        report = json.loads(out)
+        self.assertEqual(status, 0)
+        self.assertEqual((report["file"], report["patched"], report["scope"], report["machine"]),
+                         (path, False, "process", "x86-64"))
+        self.assertEqual(report["routes"], ["dlsym"])
+        self.assertEqual(report["problem"], None)
+        self.assertIn(report["plan"]["dynamic"], ("spare", "relacount", "bind_now", "move"))
+
+    def test_print_says_why_not(self):
+        status, out, _ = run(*self.runtime, "--print", self.build("plain", MAIN))
+        self.assertEqual((status, "nothing to do" in out), (4, True))
+        status, out, _ = run(*self.runtime, "--print", "--json", self.path("missing"))
+        self.assertEqual((status, json.loads(out)["exit"]), (1, 1))
+
+    def test_check_json(self):
+        path = self.build("a")
+        self.assertEqual(json.loads(run("--check", "--json", path)[1])["patched"], False)
+        run(*self.runtime, path)
+        report = json.loads(run("--check", "--json", path)[1])
+        self.assertEqual((report["patched"], report["runtime"], report["runtime_present"], report["restorable"]),
+                         (True, OPTIONS.runtime, True, True))
+
+    def test_library(self):
+        lib = self.build("lib.so", DLSYM.replace("main", "f") + '\nconst char *d = "libcuda.so.1";', "-shared", "-fPIC")
+        report = json.loads(run(*self.runtime, "--print", "--json", lib)[1])
+        self.assertEqual((report["scope"], report["kind"], report["routes"]), ("object", "library", ["dlsym"]))
+        none = self.build("none.so", "int f;", "-shared", "-fPIC")
+        self.refused(none, 4, "imports no driver function")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--patch", required=True)
+    parser.add_argument("--runtime", required=True)
+    OPTIONS, rest = parser.parse_known_args()
+    OPTIONS.patch, OPTIONS.runtime = os.path.abspath(OPTIONS.patch), os.path.realpath(OPTIONS.runtime)
+    OPTIONS.runtime = os.path.join(os.path.dirname(OPTIONS.runtime), "libgpushare.so.1")
+    if not shutil.which("gcc"):
+        print("skipped: gcc is not installed")
+        sys.exit(77)
+    warnings.simplefilter("ignore", ResourceWarning)
+    unittest.main(warnings="ignore", argv=[sys.argv[0], *rest])
