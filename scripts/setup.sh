@@ -67,7 +67,7 @@ header_version() { # FOLDER: CUDA_VERSION of its cuda.h, or nothing
 
 is_toolkit() { # FOLDER: nvcc runs, and cuda.h is new enough
     local version
-    [ -x "$1/bin/nvcc" ] && [ -r "$1/include/cudaTypedefs.h" ] || return 1
+    [ -x "$1/bin/nvcc" ] && [ -r "$1/include/cudaTypedefs.h" ] && [ -r "$1/include/cudaProfiler.h" ] || return 1
     version=$(header_version "$1")
     if [ "${version:-0}" -lt $CUDA_MINIMUM ]; then
         say "$1 is CUDA ${version:-unknown}; $CUDA_MINIMUM or newer headers are needed: passed over"
@@ -118,7 +118,8 @@ fetch_toolkit() { # into $WHEELS
     mkdir -p "$new/wheels"
     python3 -m pip download -q --no-deps --only-binary=:all: -d "$new/wheels" \
         "nvidia-cuda-nvcc==$CUDA_SERIES.*" "nvidia-cuda-crt==$CUDA_SERIES.*" "nvidia-cuda-runtime==$CUDA_SERIES.*" \
-        "nvidia-nvvm==$CUDA_SERIES.*" "nvidia-cuda-cccl==$CUDA_SERIES.*" >&2 ||
+        "nvidia-nvvm==$CUDA_SERIES.*" "nvidia-cuda-cccl==$CUDA_SERIES.*" \
+        "nvidia-cuda-profiler-api==$CUDA_SERIES.*" >&2 ||
         die "pip could not fetch NVIDIA's wheels; install a CUDA toolkit 13.0 or newer, or set CUDA_HOME to one"
     unpack_wheels "$new/wheels" "$new"
     rm -rf "$new/wheels"
