@@ -235,3 +235,31 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void 
             ?: simcudart_result(DRIVER(cuOccupancyAvailableDynamicSMemPerBlock)(
                    bytes, function, blocks, block_size)));
 }
+
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int *size, const void *func,
+                                                 const cudaLaunchConfig_t *config)
+{
+    CUfunction function;
+    cudaError_t error = size && config ? function_of(func, &function) : cudaErrorInvalidValue;
+
+    if (error)
+        return simcudart_note(error);
+    CUlaunchConfig driver_config = simcudart_launch_config(config);
+
+    return simcudart_note(simcudart_result(
+        DRIVER(cuOccupancyMaxPotentialClusterSize)(size, function, &driver_config)));
+}
+
+cudaError_t cudaOccupancyMaxActiveClusters(int *count, const void *func,
+                                           const cudaLaunchConfig_t *config)
+{
+    CUfunction function;
+    cudaError_t error = count && config ? function_of(func, &function) : cudaErrorInvalidValue;
+
+    if (error)
+        return simcudart_note(error);
+    CUlaunchConfig driver_config = simcudart_launch_config(config);
+
+    return simcudart_note(simcudart_result(
+        DRIVER(cuOccupancyMaxActiveClusters)(count, function, &driver_config)));
+}

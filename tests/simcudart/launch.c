@@ -67,19 +67,7 @@ cudaError_t SIMCUDART_PTSZ(cudaLaunchKernelExC)(const cudaLaunchConfig_t *config
         error = cudaErrorInvalidValue;
     if (error)
         return simcudart_note(error);
-    /* launch attributes are the driver's own, under other names (driver_types.h) */
-    CUlaunchConfig driver_config = {
-        .gridDimX = config->gridDim.x,
-        .gridDimY = config->gridDim.y,
-        .gridDimZ = config->gridDim.z,
-        .blockDimX = config->blockDim.x,
-        .blockDimY = config->blockDim.y,
-        .blockDimZ = config->blockDim.z,
-        .sharedMemBytes = (unsigned int)config->dynamicSmemBytes,
-        .hStream = config->stream,
-        .attrs = (CUlaunchAttribute *)config->attrs,
-        .numAttrs = config->numAttrs,
-    };
+    CUlaunchConfig driver_config = simcudart_launch_config(config);
 
     return simcudart_note(simcudart_result(
         DRIVER_PTSZ(cuLaunchKernelEx)(&driver_config, (CUfunction)kernel, args, NULL)));

@@ -476,6 +476,18 @@ static void built_graph()
     WORKS(cudaGraphLaunch(exec, stream));
     WORKS(cudaStreamSynchronize(stream));
     TRUE(out[0] == 0x01010102 && out[15] == 0x01010102);
+    size_t edges = 0;
+    cudaKernelNodeParams got = {};
+
+    WORKS(cudaGraphGetEdges(graph, NULL, NULL, NULL, &edges));
+    TRUE(edges == 2);
+    WORKS(cudaGraphKernelNodeGetParams(nodes[1], &got));
+    TRUE(got.blockDim.x == 32 && *(int *)got.kernelParams[2] == 1);
+    more = 4;
+    WORKS(cudaGraphExecKernelNodeSetParams(exec, nodes[1], &add));
+    WORKS(cudaGraphLaunch(exec, stream));
+    WORKS(cudaStreamSynchronize(stream));
+    TRUE(out[0] == 0x01010105 && out[15] == 0x01010105);
     WORKS(cudaGraphExecDestroy(exec));
     WORKS(cudaGraphDestroy(graph));
     WORKS(cudaStreamDestroy(stream));

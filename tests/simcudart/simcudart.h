@@ -118,6 +118,22 @@ cudaError_t simcudart_copy_3d_peer(const struct cudaMemcpy3DPeerParms *params,
 /* Bytes per element of an array. */
 cudaError_t simcudart_element_size(CUarray array, size_t *size);
 
+/* The same launch for the driver: attributes are its own, under other names (driver_types.h).
+ * The shared memory must fit 32 bits. */
+static inline CUlaunchConfig simcudart_launch_config(const cudaLaunchConfig_t *config)
+{
+    return (CUlaunchConfig){.gridDimX = config->gridDim.x,
+                            .gridDimY = config->gridDim.y,
+                            .gridDimZ = config->gridDim.z,
+                            .blockDimX = config->blockDim.x,
+                            .blockDimY = config->blockDim.y,
+                            .blockDimZ = config->blockDim.z,
+                            .sharedMemBytes = (unsigned int)config->dynamicSmemBytes,
+                            .hStream = config->stream,
+                            .attrs = (CUlaunchAttribute *)config->attrs,
+                            .numAttrs = config->numAttrs};
+}
+
 static inline CUdeviceptr simcudart_address(const void *pointer)
 {
     return (CUdeviceptr)(uintptr_t)pointer;

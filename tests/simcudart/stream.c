@@ -141,6 +141,28 @@ cudaError_t SIMCUDART_PTSZ(cudaStreamBeginCapture)(cudaStream_t stream,
                                      stream, (CUstreamCaptureMode)(int)mode)));
 }
 
+cudaError_t SIMCUDART_PTSZ(cudaStreamBeginCaptureToGraph)(
+    cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t *after,
+    const cudaGraphEdgeData *edges, size_t count, enum cudaStreamCaptureMode mode)
+{
+    return simcudart_note(simcudart_enter()
+                              ?: simcudart_result(DRIVER_PTSZ(cuStreamBeginCaptureToGraph)(
+                                     stream, graph, after, (const CUgraphEdgeData *)edges,
+                                     count, (CUstreamCaptureMode)(int)mode)));
+}
+
+cudaError_t SIMCUDART_PTSZ(cudaStreamUpdateCaptureDependencies)(cudaStream_t stream,
+                                                                cudaGraphNode_t *nodes,
+                                                                const cudaGraphEdgeData *edges,
+                                                                size_t count,
+                                                                unsigned int flags)
+{
+    return simcudart_note(
+        simcudart_enter()
+            ?: simcudart_result(DRIVER_PTSZ(cuStreamUpdateCaptureDependencies_v2)(
+                   stream, nodes, (const CUgraphEdgeData *)edges, count, flags)));
+}
+
 cudaError_t SIMCUDART_PTSZ(cudaStreamEndCapture)(cudaStream_t stream, cudaGraph_t *graph)
 {
     return simcudart_note(
