@@ -153,6 +153,8 @@ CUresult sim_alloc(struct sim_context *context, size_t size, enum sim_memory_kin
 void sim_free(struct sim_allocation *allocation)
 {
     sim_ranges_remove(&sim_allocations, &allocation->range);
+    if (allocation->pool)
+        sim_pool_forget(allocation);
     if (allocation->slab)
         slab_give(allocation);
     else if (allocation->block)

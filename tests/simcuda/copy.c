@@ -100,16 +100,13 @@ static CUresult box_check(const struct sim_copy *copy, size_t *from_span)
     return result ? result : sim_memory_check(copy->from, *from_span, false);
 }
 
-/* A zero-sized box gives *op NULL and CUDA_SUCCESS. */
-CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **out, bool *must_wait)
+/* A zero-sized box gives *out NULL and CUDA_SUCCESS. */
+static CUresult copy_new(const struct sim_copy *copy, struct copy_op **out, size_t *from_span)
 {
-    size_t from_span = 0;
-
     *out = NULL;
-    *must_wait = false;
     if (!copy->width || !copy->height || !copy->depth)
         return CUDA_SUCCESS;
-    const CUresult result = box_check(copy, &from_span);
+    const CUresult result = box_check(copy, from_span);
     if (result)
         return result;
     const enum sim_space to = sim_space_of(copy->to), from = sim_space_of(copy->from);
@@ -121,6 +118,32 @@ CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **out
     self->copy = *copy;
     self->way = to == SIM_SPACE_DEVICE ? (from == SIM_SPACE_DEVICE ? WAY_ON_DEVICE : WAY_TO_DEVICE)
                                        : (from == SIM_SPACE_DEVICE ? WAY_TO_HOST : WAY_ON_HOST);
+    *out = self;
+    return CUDA_SUCCESS;
+}
+
+/* For a graph: the source is read whenever the graph runs. */
+CUresult sim_copy_node_op(const struct sim_copy *copy, struct sim_op **out)
+{
+    struct copy_op *self = NULL;
+    size_t from_span = 0;
+    const CUresult result = copy_new(copy, &self, &from_span);
+
+    *out = self ? &self->op : NULL;
+    return result;
+}
+
+CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **out, bool *must_wait)
+{
+    struct copy_op *self = NULL;
+    size_t from_span = 0;
+    const CUresult result = copy_new(copy, &self, &from_span);
+
+    *out = NULL;
+    *must_wait = false;
+    if (result || !self)
+        return result;
+    const enum sim_space to = sim_space_of(copy->to), from = sim_space_of(copy->from);
     if (to == SIM_SPACE_PAGEABLE || (sync && self->way != WAY_ON_DEVICE))
         *must_wait = true;
     else if (from == SIM_SPACE_PAGEABLE && from_span > STAGE_MOST)

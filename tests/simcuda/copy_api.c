@@ -16,7 +16,8 @@ static CUresult copy_box(struct sim_call *call, struct sim_stream *stream,
 
     if (!stream)
         return call->result;
-    CUresult result = sim_copy_op(copy, sync, &op, &must_wait);
+    const CUresult result = stream->capture && !sync ? sim_copy_node_op(copy, &op)
+                                                     : sim_copy_op(copy, sync, &op, &must_wait);
     if (result)
         return result;
     if (!op)
@@ -26,7 +27,7 @@ static CUresult copy_box(struct sim_call *call, struct sim_stream *stream,
         sim_op_put(op);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    return must_wait && !stream->capture ? sim_submit_wait(call, stream, op)
+    return must_wait ? sim_submit_wait(call, stream, op)
                                          : sim_submit(call, stream, op);
 }
 

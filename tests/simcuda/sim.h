@@ -234,6 +234,7 @@ void sim_block_free(struct sim_block *block);
 CUresult sim_alloc(struct sim_context *context, size_t size, enum sim_memory_kind kind,
                    struct sim_allocation **allocation);
 void sim_free(struct sim_allocation *allocation);
+void sim_pool_forget(const struct sim_allocation *allocation); /* it is freed */
 struct sim_allocation *sim_allocation_find(CUdeviceptr address);
 
 enum sim_space { SIM_SPACE_DEVICE, SIM_SPACE_PINNED, SIM_SPACE_PAGEABLE };
@@ -312,6 +313,7 @@ struct sim_copy { /* a box of bytes */
     size_t width, height, depth;
 };
 CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **op, bool *must_wait);
+CUresult sim_copy_node_op(const struct sim_copy *copy, struct sim_op **op);
 CUresult sim_copy_from_3d(const CUDA_MEMCPY3D *box, struct sim_copy *copy);
 CUresult sim_memset_op(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_op **op);
 struct sim_op *sim_host_op(CUhostFn function, void *data);

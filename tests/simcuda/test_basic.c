@@ -235,13 +235,6 @@ static void bad_settings(void)
     OK(cuInit(0)); /* mended, it goes on */
 }
 
-#define TEST(name, ...)                                                                        \
-    static void test_##name(void **state)                                                      \
-    {                                                                                          \
-        (void)state;                                                                           \
-        kit_run(name, __VA_ARGS__);                                                            \
-    }
-
 TEST(before_init, NULL)
 TEST(device_facts, "SIMCUDA_DEVICES=2", NULL)
 TEST(context_stack, NULL)

@@ -8,5 +8,7 @@ int main(void)
 {
     int failed = kit_run_basic();
 
-    return failed;
+    failed += kit_run_memory();
+    failed += kit_run_stream();
+    return failed != 0;
 }

@@ -54,4 +54,12 @@ double kit_seconds(void);
 int kit_run_basic(void), kit_run_memory(void), kit_run_stream(void), kit_run_capture(void),
     kit_run_process(void), kit_run_module(void);
 
+/* A cmocka test that runs the body `name` by kit_run() with the given settings. */
+#define TEST(name, ...)                                                                        \
+    static void test_##name(void **state)                                                      \
+    {                                                                                          \
+        (void)state;                                                                           \
+        kit_run(name, __VA_ARGS__);                                                            \
+    }
+
 #endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pointer.c: owns the questions about addresses: cuPointerGetAttribute and what managed memory may be asked.
+ * Invariants: none of its own. Threads: any, under sim.lock.
+ */
+#include <string.h>
+#include "tests/simcuda/sim.h"
+
+/* What an address is: an allocation, a mapping in a reservation, or (both NULL) nothing the driver knows. */
+struct subject {
+    const struct sim_allocation *allocation;
+    const struct sim_mapping *mapping;
+    CUdeviceptr address;
+};
+
+static struct subject look_up(CUdeviceptr address)
+{
+    struct subject subject = {.allocation = sim_allocation_find(address), .address = address};
+
+    if (!subject.allocation && sim_ranges_find(&sim_reservations, address))
+        subject.mapping = (struct sim_mapping *)sim_ranges_find(&sim_mappings, address);
+    return subject;
+}
+
+static bool on_host(const struct subject *subject)
+{
+    return subject->allocation && (subject->allocation->kind == SIM_HOST ||
+                                   subject->allocation->kind == SIM_REGISTERED);
+}
+
+static unsigned device_of(const struct subject *subject)
+{
+    return subject->allocation ? subject->allocation->device : subject->mapping->physical->device;
+}
+
+static CUcontext context_of(const struct subject *subject)
+{
+    struct sim_context *context = sim.contexts;
+
+    while (subject->allocation && context && context->id != subject->allocation->context_id)
+        context = context->next;
+    return subject->allocation ? (CUcontext)context : NULL; /* mapped memory belongs to none */
+}
+
+static CUresult put(void *data, const void *value, size_t size)
+{
+    memcpy(data, value, size);
+    return CUDA_SUCCESS;
+}
+
+static CUresult put_bool(void *data, bool value)
+{
+    const unsigned char byte = value;
+
+    return put(data, &byte, sizeof byte);
+}
+
+static CUresult put_number(void *data, unsigned value)
+{
+    return put(data, &value, sizeof value);
+}
+
+/* Of the whole the address lies in: the allocation, or the reservation. */
+static const struct sim_range *range_of(const struct subject *subject)
+{
+    return subject->allocation ? &subject->allocation->range
+                               : sim_ranges_find(&sim_reservations, subject->address);
+}
+
+static CUresult attribute_of(void *data, CUpointer_attribute attribute, const struct subject *subject)
+{
+    const bool host = on_host(subject);
+    const CUcontext context = context_of(subject);
+    const bool managed = subject->allocation && subject->allocation->kind == SIM_MANAGED;
+    const bool pooled = subject->allocation && subject->allocation->pool;
+    const struct sim_range *range = range_of(subject);
+    const struct sim_range *mapped = subject->mapping ? &subject->mapping->range : range;
+    const uint64_t id = subject->allocation ? subject->allocation->id : subject->mapping->range.start;
+
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        return context ? put(data, &context, sizeof context) : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        return put_number(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        return put(data, &subject->address, sizeof subject->address);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        return host || managed ? put(data, &subject->address, sizeof subject->address)
+                               : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        return put_bool(data, false);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        return put(data, &id, sizeof id);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        return put_bool(data, managed);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        return put_number(data, device_of(subject));
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        return put_bool(data, false);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        return put(data, &range->start, sizeof range->start);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return put(data, &range->size, sizeof range->size);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        return put_bool(data, true);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        return put(data,
+                   &(uint64_t){subject->mapping ? subject->mapping->physical->prop.requestedHandleTypes
+                                                : 0},
+                   sizeof(uint64_t));
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return put_number(data, subject->mapping ? subject->mapping->access
+                                                 : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        return put(data, pooled ? (const void *)&subject->allocation->pool : &(void *){NULL},
+                   sizeof(void *));
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        return put(data, &mapped->size, sizeof mapped->size);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        return put(data, &mapped->start, sizeof mapped->start);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult attribute_get(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    const struct subject subject = look_up(address);
+
+    if (!data)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!subject.allocation && !subject.mapping)
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute_of(data, attribute, &subject);
+}
+
+/* What an unknown address has: the documented defaults, so that libraries may ask about any pointer. */
+static void attribute_default(void *data, CUpointer_attribute attribute)
+{
+    static const uint64_t nothing = 0;
+
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        put_number(data, (unsigned)-2);
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        put_number(data, 0);
+        break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        put_bool(data, false);
+        break;
+    default:
+        put(data, &nothing, sizeof nothing);
+    }
+}
+
+static CUresult attributes_get(unsigned count, const CUpointer_attribute *attributes, void **data,
+                               CUdeviceptr address)
+{
+    if (!count || !attributes || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        const int known = (int)attributes[i];
+        if (!data[i] || known < CU_POINTER_ATTRIBUTE_CONTEXT ||
+            known > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ||
+            known == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (attribute_get(data[i], attributes[i], address) != CUDA_SUCCESS)
+            attribute_default(data[i], attributes[i]);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult attribute_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    const struct subject subject = look_up(address);
+
+    if (!value || (!subject.allocation && !subject.mapping))
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* -- managed memory: it is where both can reach it, so advice and prefetch have nothing to move -- */
+
+static CUresult managed_check(CUdeviceptr address, size_t size)
+{
+    const struct sim_allocation *allocation = sim_allocation_find(address);
+
+    if (!size || !allocation || allocation->kind != SIM_MANAGED)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_memory_check(address, size, false);
+}
+
+static CUresult prefetch(struct sim_call *call, struct sim_stream *stream, CUdeviceptr address,
+                         size_t size, int device)
+{
+    const CUresult result = managed_check(address, size);
+
+    if (!stream)
+        return call->result;
+    if (result)
+        return result;
+    if (device != CU_DEVICE_CPU && (device < 0 || (unsigned)device >= sim.device_count))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return sim_submit(call, stream, sim_op_new(sizeof(struct sim_op), "prefetch",
+                                               CU_GRAPH_NODE_TYPE_EMPTY, NULL));
+}
+
+#define STREAM sim_stream(&call, stream, per_thread)
+
+SIM_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr address),
+        SIM_CTX, attribute_get(data, attribute, address))
+SIM_API(cuPointerGetAttributes,
+        (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address),
+        SIM_CTX, attributes_get(count, attributes, data, address))
+SIM_API(cuPointerSetAttribute,
+        (const void *value, CUpointer_attribute attribute, CUdeviceptr address), SIM_CTX,
+        attribute_set(value, attribute, address))
+SIM_API(cuMemAdvise, (CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device),
+        SIM_CTX, ((void)advice, (void)device, managed_check(address, size)))
+SIM_API(cuMemAdvise_v2,
+        (CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location), SIM_CTX,
+        ((void)advice, (void)location, managed_check(address, size)))
+SIM_STREAM_API(cuMemPrefetchAsync, _ptsz,
+               (CUdeviceptr address, size_t size, CUdevice device, CUstream stream), SIM_CTX,
+               prefetch(&call, STREAM, address, size, device))
+SIM_STREAM_API(cuMemPrefetchAsync_v2, _ptsz,
+               (CUdeviceptr address, size_t size, CUmemLocation location, unsigned int flags,
+                CUstream stream),
+               SIM_CTX,
+               flags ? CUDA_ERROR_INVALID_VALUE
+                     : prefetch(&call, STREAM, address, size,
+                                location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id
+                                                                             : CU_DEVICE_CPU))
+SIM_STREAM_API(cuStreamAttachMemAsync, _ptsz,
+               (CUstream stream, CUdeviceptr address, size_t size, unsigned int flags), SIM_CTX,
+               ((void)size, flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+                                    flags != CU_MEM_ATTACH_SINGLE
+                                ? CUDA_ERROR_INVALID_VALUE
+                                : prefetch(&call, STREAM, address, 1, CU_DEVICE_CPU)))

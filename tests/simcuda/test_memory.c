@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_memory.c: allocation, poison, out of memory, virtual memory management, host memory, pools, address questions.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "tests/simcuda/testkit.h"
+
+static bool all_bytes(CUdeviceptr address, size_t size, unsigned char value)
+{
+    unsigned char *bytes = malloc(size);
+    bool same = bytes != NULL;
+
+    OK(cuMemcpyDtoH(bytes, address, size));
+    for (size_t i = 0; i < size && same; i++)
+        same = bytes[i] == value;
+    free(bytes);
+    return same;
+}
+
+static size_t memory_left(void)
+{
+    size_t left = 0, total = 0;
+
+    OK(cuMemGetInfo(&left, &total));
+    return left;
+}
+
+static void poison(void)
+{
+    CUdeviceptr small = 0, neighbour = 0, big = 0, again = 0;
+    unsigned char byte = 0;
+
+    kit_context();
+    OK(cuMemAlloc(&small, 1000));
+    OK(cuMemAlloc(&neighbour, 1000));
+    OK(cuMemAlloc(&big, 3 * MIB));
+    CHECK(small % 256 == 0 && big % 512 == 0);
+    CHECK(all_bytes(small, 1000, 0xD5) && all_bytes(big, 3 * MIB, 0xD5));
+    OK(cuMemsetD8(small, 1, 1000));
+    OK(cuMemFree(small));
+    OK(cuMemAlloc(&again, 1000));
+    CHECK(again == small && all_bytes(again, 1000, 0xDE)); /* freed bytes are not what they were */
+    OK(cuMemFree(big));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, big, 1));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(big));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(again + 1));
+    OK(cuMemFree(0));
+}
+
+static void no_poison(void)
+{
+    CUdeviceptr big = 0;
+
+    kit_context();
+    OK(cuMemAlloc(&big, 3 * MIB));
+    CHECK(all_bytes(big, 3 * MIB, 0));
+}
+
+static void out_of_memory(void)
+{
+    CUdeviceptr pieces[40] = {0};
+    size_t count = 0;
+
+    kit_context();
+    const size_t before = memory_left();
+    CHECK(before == 60 * MIB);
+    while (count < 40 && cuMemAlloc(&pieces[count], 2 * MIB) == CUDA_SUCCESS)
+        count++;
+    CHECK(count == 30 && memory_left() == 0);
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&pieces[count], 1));
+    OK(cuMemFree(pieces[0]));
+    OK(cuMemAlloc(&pieces[0], 1));
+    while (count > 0)
+        OK(cuMemFree(pieces[--count]));
+    CHECK(memory_left() == before);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAlloc(&pieces[0], 0));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&pieces[0], SIZE_MAX));
+}
+
+static void address_range_and_pitch(void)
+{
+    CUdeviceptr pointer = 0, base = 0;
+    size_t size = 0, pitch = 0;
+
+    kit_context();
+    OK(cuMemAllocPitch(&pointer, &pitch, 1000, 100, 4));
+    CHECK(pitch >= 1000 && pitch % 512 == 0);
+    OK(cuMemGetAddressRange(&base, &size, pointer + 5000));
+    CHECK(base == pointer && size == pitch * 100);
+    GIVES(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, &size, pointer + 64 * MIB));
+    OK(cuMemsetD8(pointer, 1, pitch * 100));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(pointer, 1, pitch * 100 + 1));
+}
+
+static void vmm_rules(void)
+{
+    CUmemGenericAllocationHandle handle = 0, other = 0;
+    CUdeviceptr address = 0, aligned = 0, again = 0;
+    size_t granularity = 0;
+
+    kit_context();
+    OK(cuMemGetAllocationGranularity(&granularity, &kit_prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CHECK(granularity == 2 * MIB);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 3 * MIB, 0, 0, 0));
+    OK(cuMemAddressReserve(&address, 8 * MIB, 0, 0, 0));
+    OK(cuMemAddressReserve(&aligned, 2 * MIB, 64 * MIB, 0, 0));
+    CHECK(address % (2 * MIB) == 0 && aligned % (64 * MIB) == 0);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, MIB, &kit_prop, 0));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, 128 * MIB, &kit_prop, 0));
+    const size_t before = memory_left();
+    OK(cuMemCreate(&handle, 4 * MIB, &kit_prop, 0));
+    CHECK(memory_left() == before - 4 * MIB);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + MIB, 2 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 6 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 8 * MIB, 2 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0));
+    OK(cuMemMap(address, 4 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 2 * MIB, 2 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 4)); /* no access so far */
+    OK(cuMemSetAccess(address, 4 * MIB, &kit_access, 1));
+    CHECK(all_bytes(address, 4 * MIB, 0xD5));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 4 * MIB + 1));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 2 * MIB)); /* part of a mapping */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 8 * MIB));
+    OK(cuMemRetainAllocationHandle(&other, (void *)(address + 3 * MIB)));
+    CHECK(other == handle);
+    OK(cuMemRelease(other));
+    OK(cuMemRelease(handle));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
+    CHECK(memory_left() == before - 4 * MIB); /* mapped still */
+    OK(cuMemsetD8(address, 7, 4 * MIB));
+    CHECK(all_bytes(address, 4 * MIB, 7));
+    OK(cuMemUnmap(address, 4 * MIB));
+    CHECK(memory_left() == before);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 4 * MIB));
+    OK(cuMemAddressFree(address, 8 * MIB));
+    OK(cuMemAddressReserve(&again, 8 * MIB, 0, address, 0));
+    CHECK(again == address); /* the address asked for */
+}
+
+static void vmm_moves(void)
+{
+    CUmemGenericAllocationHandle first = 0, second = 0;
+    CUdeviceptr address = 0, alias = 0;
+    CUmemAccessDesc read_only = kit_access;
+    unsigned long long flags = 7;
+    CUmemAllocationProp prop;
+
+    kit_context();
+    address = kit_vmm(4 * MIB, &first);
+    OK(cuMemsetD32(address, 0x01020304, MIB));
+    OK(cuMemAddressReserve(&alias, 2 * MIB, 0, 0, 0));
+    OK(cuMemMap(alias, 2 * MIB, 2 * MIB, first, 0)); /* the same memory twice */
+    OK(cuMemSetAccess(alias, 2 * MIB, &kit_access, 1));
+    OK(cuMemsetD8(alias, 9, 2 * MIB));
+    CHECK(all_bytes(address + 2 * MIB, 2 * MIB, 9));
+    read_only.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    OK(cuMemSetAccess(alias, 2 * MIB, &read_only, 1));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(alias, 1, 1));
+    CHECK(all_bytes(alias, 2 * MIB, 9));
+    OK(cuMemGetAccess(&flags, &kit_access.location, alias));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READ);
+    OK(cuMemGetAllocationPropertiesFromHandle(&prop, first));
+    CHECK(prop.type == CU_MEM_ALLOCATION_TYPE_PINNED && prop.location.id == 0);
+    OK(cuMemUnmap(address, 4 * MIB));
+    OK(cuMemCreate(&second, 4 * MIB, &kit_prop, 0));
+    OK(cuMemMap(address, 4 * MIB, 0, second, 0)); /* other memory at the same address */
+    OK(cuMemSetAccess(address, 4 * MIB, &kit_access, 1));
+    CHECK(all_bytes(address, 4 * MIB, 0xD5));
+}
+
+static void shared_by_descriptor(void)
+{
+    CUmemAllocationProp prop = kit_prop;
+    CUmemGenericAllocationHandle handle = 0, import = 0;
+    CUdeviceptr address = 0, other = 0;
+    int fd = -1;
+
+    kit_context();
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    OK(cuMemCreate(&handle, 2 * MIB, &prop, 0));
+    OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cuMemImportFromShareableHandle(&import, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    OK(cuMemAddressReserve(&address, 2 * MIB, 0, 0, 0));
+    OK(cuMemAddressReserve(&other, 2 * MIB, 0, 0, 0));
+    OK(cuMemMap(address, 2 * MIB, 0, handle, 0));
+    OK(cuMemMap(other, 2 * MIB, 0, import, 0));
+    OK(cuMemSetAccess(address, 2 * MIB, &kit_access, 1));
+    OK(cuMemSetAccess(other, 2 * MIB, &kit_access, 1));
+    OK(cuMemsetD8(address, 3, 2 * MIB));
+    CHECK(all_bytes(other, 2 * MIB, 3));
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cuMemExportToShareableHandle(&fd, import, CU_MEM_HANDLE_TYPE_FABRIC, 0));
+}
+
+static void host_memory(void)
+{
+    unsigned *pinned = NULL, flags = 0;
+    CUdeviceptr device = 0, same = 0;
+    char *pages = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    kit_context();
+    CHECK(pages != MAP_FAILED);
+    OK(cuMemHostAlloc((void **)&pinned, MIB, CU_MEMHOSTALLOC_PORTABLE));
+    OK(cuMemHostGetFlags(&flags, pinned));
+    CHECK(flags == CU_MEMHOSTALLOC_PORTABLE);
+    OK(cuMemHostGetDevicePointer(&device, pinned, 0));
+    OK(cuMemsetD32(device, 5, 100)); /* the device reaches it */
+    OK(cuCtxSynchronize());
+    CHECK(pinned[99] == 5);
+    OK(cuMemHostRegister(pages, MIB, 0));
+    GIVES(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(pages, 4096, 0));
+    OK(cuMemHostGetDevicePointer(&same, pages, 0));
+    OK(cuMemHostUnregister(pages));
+    GIVES(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(pages));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemHostGetDevicePointer(&same, pages, 0));
+    munmap(pages, MIB);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister(pages, MIB, 0)); /* nothing there */
+    OK(cuMemFreeHost(pinned));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(pinned));
+}
+
+static void managed_memory(void)
+{
+    CUdeviceptr pointer = 0;
+    unsigned char managed = 0;
+
+    kit_context();
+    const size_t before = memory_left();
+    OK(cuMemAllocManaged(&pointer, 2 * MIB, CU_MEM_ATTACH_GLOBAL));
+    CHECK(memory_left() == before - 2 * MIB);
+    memset((void *)pointer, 0x42, 2 * MIB);
+    OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer));
+    CHECK(managed && all_bytes(pointer, 2 * MIB, 0x42));
+    OK(cuMemFree(pointer));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAllocManaged(&pointer, 2 * MIB, 9));
+}
+
+static void pools(void)
+{
+    CUstream stream = NULL;
+    CUmemoryPool pool = NULL;
+    CUdeviceptr first = 0, second = 0;
+    cuuint64_t used = 0;
+    uint64_t time = 50000000;
+    void *parameters[] = {&time};
+
+    kit_context();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    const size_t before = memory_left();
+    OK(cuMemAllocAsync(&first, 40 * MIB, stream));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    CHECK(used == 40 * MIB && memory_left() == before - 40 * MIB);
+    kit_launch(kit_kernel("sleep"), stream, parameters);
+    OK(cuMemFreeAsync(first, stream));
+    CHECK(memory_left() == before - 40 * MIB); /* the stream is not there yet */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(first, stream));
+    OK(cuMemAllocAsync(&second, 40 * MIB, stream)); /* waits for the free */
+    OK(cuMemFreeAsync(second, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(memory_left() == before);
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used));
+    CHECK(used == 40 * MIB);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(pool));
+}
+
+static void address_questions(void)
+{
+    CUdeviceptr pointer = 0, start = 0;
+    CUmemGenericAllocationHandle handle = 0;
+    CUcontext context = NULL, own = kit_context();
+    unsigned type = 0;
+    int device = 5, unknown = 5;
+    size_t size = 0;
+    char pageable = 0;
+
+    OK(cuMemAlloc(&pointer, 5000));
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *values[] = {&context, &type, &device, &start, &size};
+    OK(cuPointerGetAttributes(5, names, values, pointer + 100));
+    CHECK(context == own && type == CU_MEMORYTYPE_DEVICE && device == 0 && start == pointer && size == 5000);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)&pageable));
+    OK(cuPointerGetAttributes(5, names, values, (CUdeviceptr)&pageable));
+    CHECK(!context && type == 0 && device == -2);
+    pointer = kit_vmm(2 * MIB, &handle);
+    OK(cuPointerGetAttribute(&unknown, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer));
+    CHECK(unknown == 0);
+}
+
+static void copies_2d_and_3d(void)
+{
+    CUdeviceptr device = 0;
+    unsigned char from[64 * 8], to[64 * 8] = {0};
+
+    kit_context();
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (unsigned char)i;
+    OK(cuMemAlloc(&device, 4096));
+    OK(cuMemsetD8(device, 0, 4096));
+    CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = from, .srcPitch = 64,
+                         .srcXInBytes = 8, .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = device, .dstPitch = 512, .WidthInBytes = 16, .Height = 4};
+    OK(cuMemcpy2D(&box));
+    CUDA_MEMCPY3D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = device, .srcPitch = 512,
+                          .srcHeight = 2, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = to,
+                          .dstPitch = 64, .dstHeight = 4, .WidthInBytes = 16, .Height = 2, .Depth = 2};
+    OK(cuMemcpy3D(&back));
+    CHECK(memcmp(to, from + 64 + 8, 16) == 0 && memcmp(to + 64, from + 128 + 8, 16) == 0);
+    CHECK(memcmp(to + 4 * 64, from + 3 * 64 + 8, 16) == 0); /* second slice */
+    box.dstPitch = 8;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&box)); /* rows would overlap */
+    box.dstPitch = SIZE_MAX / 2;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&box));
+    OK(cuMemsetD2D16(device, 512, 0x1234, 4, 2));
+    OK(cuMemcpyDtoH(to, device + 512, 10));
+    CHECK(to[0] == 0x34 && to[7] == 0x12 && to[8] == from[128 + 8 + 8]);
+}
+
+TEST(poison, NULL)
+TEST(no_poison, "SIMCUDA_POISON=0", NULL)
+TEST(out_of_memory, NULL)
+TEST(address_range_and_pitch, NULL)
+TEST(vmm_rules, NULL)
+TEST(vmm_moves, NULL)
+TEST(shared_by_descriptor, NULL)
+TEST(host_memory, NULL)
+TEST(managed_memory, NULL)
+TEST(pools, NULL)
+TEST(address_questions, NULL)
+TEST(copies_2d_and_3d, NULL)
+
+int kit_run_memory(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_poison),          cmocka_unit_test(test_no_poison),
+        cmocka_unit_test(test_out_of_memory),   cmocka_unit_test(test_address_range_and_pitch),
+        cmocka_unit_test(test_vmm_rules),       cmocka_unit_test(test_vmm_moves),
+        cmocka_unit_test(test_shared_by_descriptor), cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_managed_memory),  cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_address_questions), cmocka_unit_test(test_copies_2d_and_3d),
+    };
+
+    return cmocka_run_group_tests_name("simcuda memory", tests, NULL, NULL);
+}
