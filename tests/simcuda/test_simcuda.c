@@ -10,5 +10,8 @@ int main(void)
 
     failed += kit_run_memory();
     failed += kit_run_stream();
+    failed += kit_run_capture();
+    failed += kit_run_module();
+    failed += kit_run_process();
     return failed != 0;
 }

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_process.c: several processes on one card: memory, the bus, time slices, and the death of one of them.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "tests/simcuda/testkit.h"
+
+static struct kit_turn ready, go;
+
+static size_t memory_left(void)
+{
+    size_t left = 0, total = 0;
+
+    OK(cuMemGetInfo(&left, &total));
+    return left;
+}
+
+static void hold_forty(void)
+{
+    CUdeviceptr device = 0;
+
+    kit_context();
+    OK(cuMemAlloc(&device, 40 * MIB));
+    kit_turn_signal(&ready);
+    kit_turn_wait(&go);
+}
+
+static void memory_is_shared(void)
+{
+    CUdeviceptr device = 0;
+
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    const int other = kit_spawn(hold_forty);
+    kit_turn_wait(&ready);
+    kit_context();
+    CHECK(memory_left() == 16 * MIB); /* 64 - 40 - two contexts of 4 */
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&device, 18 * MIB));
+    OK(cuMemAlloc(&device, 16 * MIB));
+    OK(cuMemFree(device));
+    kit_turn_signal(&go);
+    kit_join(other);
+    CHECK(memory_left() == 60 * MIB);
+    OK(cuMemAlloc(&device, 60 * MIB));
+}
+
+static void killed_gives_back(void)
+{
+    CUdeviceptr device = 0;
+
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    const int other = kit_spawn(hold_forty);
+    kit_turn_wait(&ready);
+    kit_context();
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&device, 40 * MIB));
+    CHECK(kill(other, SIGKILL) == 0);
+    usleep(100000); /* dead, but not waited for: a zombie holds nothing */
+    OK(cuMemAlloc(&device, 40 * MIB));
+    CHECK(waitpid(other, NULL, 0) == other);
+}
+
+static void run_kernels(void)
+{
+    kit_context();
+    CUfunction nothing = kit_kernel("nothing");
+    kit_turn_signal(&ready);
+    kit_turn_wait(&go);
+    for (int i = 0; i < 10; i++)
+        kit_launch(nothing, NULL, NULL);
+    OK(cuCtxSynchronize());
+}
+
+static double two_at_once(void)
+{
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    const int first = kit_spawn(run_kernels), second = kit_spawn(run_kernels);
+    kit_turn_wait(&ready);
+    kit_turn_wait(&ready);
+    const double before = kit_seconds();
+    kit_turn_signal(&go);
+    kit_turn_signal(&go);
+    kit_join(first);
+    kit_join(second);
+    return kit_seconds() - before;
+}
+
+static void time_slices(void)
+{
+    CHECK(two_at_once() > 0.39); /* 20 kernels of 20 ms, one at a time */
+}
+
+static void no_time_slices(void)
+{
+    const double taken = two_at_once();
+
+    CHECK(taken > 0.19 && taken < 0.36); /* side by side */
+}
+
+static void kernel_for_ever(void)
+{
+    uint64_t pause = 900000000;
+
+    kit_context();
+    kit_launch(kit_kernel("sleep"), NULL, (void *[]){&pause});
+    usleep(50000);
+    kit_turn_signal(&ready);
+    OK(cuCtxSynchronize());
+}
+
+static void killed_frees_the_card(void)
+{
+    kit_turn_init(&ready);
+    const int other = kit_spawn(kernel_for_ever);
+    kit_turn_wait(&ready);
+    CHECK(kill(other, SIGKILL) == 0); /* in the middle of a kernel */
+    CHECK(waitpid(other, NULL, 0) == other);
+    kit_context();
+    const double before = kit_seconds();
+    kit_launch(kit_kernel("nothing"), NULL, NULL);
+    OK(cuCtxSynchronize());
+    CHECK(kit_seconds() - before < 0.5);
+}
+
+static void copy_ten(void)
+{
+    CUdeviceptr device = 0;
+    void *pinned = NULL;
+
+    kit_context();
+    OK(cuMemAlloc(&device, 10 * MIB));
+    OK(cuMemAllocHost(&pinned, 10 * MIB));
+    kit_turn_signal(&ready);
+    kit_turn_wait(&go);
+    OK(cuMemcpyHtoD(device, pinned, 10 * MIB));
+}
+
+static void bus_is_shared(void)
+{
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    const int first = kit_spawn(copy_ten), second = kit_spawn(copy_ten);
+    kit_turn_wait(&ready);
+    kit_turn_wait(&ready);
+    const double before = kit_seconds();
+    kit_turn_signal(&go);
+    kit_turn_signal(&go);
+    kit_join(first);
+    kit_join(second);
+    const double taken = kit_seconds() - before;
+    CHECK(taken > 0.20 && taken < 0.6); /* 20 MiB through 0.1 GB/s */
+}
+
+/* The tool's answer while a process is on the card. */
+static void card_tool(void)
+{
+    char line[512], wanted[64], command[1024];
+    bool seen = false, total = false;
+
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    const int other = kit_spawn(hold_forty);
+    kit_turn_wait(&ready);
+    snprintf(wanted, sizeof wanted, "pid %d", other);
+    FILE *tool = popen(SIMCUDA_CARD_TOOL, "r");
+    while (tool && fgets(line, sizeof line, tool)) {
+        seen = seen || (strstr(line, wanted) && strstr(line, "44.0 MiB"));
+        total = total || strstr(line, "44.0 MiB used of 64.0 MiB");
+    }
+    CHECK(tool && pclose(tool) == 0 && seen && total);
+    kit_turn_signal(&go);
+    kit_join(other);
+    snprintf(command, sizeof command, "%s --reset && ! test -e \"$SIMCUDA_CARD/card0\"", SIMCUDA_CARD_TOOL);
+    CHECK(system(command) == 0);
+    CHECK(WEXITSTATUS(system(SIMCUDA_CARD_TOOL " --nonsense 2>/dev/null")) == 2);
+}
+
+static void broken_card_file(void)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/card0", getenv("SIMCUDA_CARD"));
+    FILE *file = fopen(path, "w");
+    CHECK(file && fputs("nonsense", file) > 0 && fclose(file) == 0);
+    CHECK(WEXITSTATUS(system(SIMCUDA_CARD_TOOL " 2>/dev/null")) == 1);
+    kit_context(); /* the driver makes it anew */
+    CHECK(memory_left() == 60 * MIB);
+}
+
+static void other_settings_when_alone(void)
+{
+    setenv("SIMCUDA_MEMORY", "128MiB", 1);
+    kit_context();
+    CHECK(memory_left() == 124 * MIB);
+}
+
+static void settings_of_the_first(void)
+{
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    const int other = kit_spawn(hold_forty);
+    kit_turn_wait(&ready);
+    setenv("SIMCUDA_MEMORY", "128MiB", 1);
+    kit_context();
+    CHECK(memory_left() == 16 * MIB); /* somebody is on the card: its size stays */
+    kit_turn_signal(&go);
+    kit_join(other);
+}
+
+TEST(memory_is_shared, NULL)
+TEST(killed_gives_back, NULL)
+TEST(time_slices, "SIMCUDA_KERNEL_NS=20000000", NULL)
+TEST(no_time_slices, "SIMCUDA_KERNEL_NS=20000000", "SIMCUDA_TIMESLICE=0", NULL)
+TEST(killed_frees_the_card, NULL)
+TEST(bus_is_shared, "SIMCUDA_PCIE_GBPS=0.1", NULL)
+TEST(card_tool, NULL)
+TEST(broken_card_file, NULL)
+TEST(other_settings_when_alone, NULL)
+TEST(settings_of_the_first, NULL)
+
+int kit_run_process(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_is_shared),   cmocka_unit_test(test_killed_gives_back),
+        cmocka_unit_test(test_time_slices),        cmocka_unit_test(test_no_time_slices),
+        cmocka_unit_test(test_killed_frees_the_card), cmocka_unit_test(test_bus_is_shared),
+        cmocka_unit_test(test_card_tool),          cmocka_unit_test(test_broken_card_file),
+        cmocka_unit_test(test_other_settings_when_alone),
+        cmocka_unit_test(test_settings_of_the_first),
+    };
+
+    return cmocka_run_group_tests_name("simcuda processes", tests, NULL, NULL);
+}
