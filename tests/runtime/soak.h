@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * soak.h: what soak.c (options, threads) and soak_ops.c (operations on device memory and its model) share.
+ */
+#ifndef GS_TESTS_RUNTIME_SOAK_H
+#define GS_TESTS_RUNTIME_SOAK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda.h>
+
+#define SOAK_BLOCKS 24
+
+/* a device allocation and what its bytes must be, once the stream has run dry */
+struct soak_block {
+    CUdeviceptr device; /* 0: free */
+    size_t bytes;
+    uint8_t *shadow;
+};
+
+struct soak_graph {
+    CUgraphExec exec; /* NULL: none */
+    unsigned block;   /* it fills the first bytes of this block */
+    size_t bytes;
+    uint8_t value;
+};
+
+struct soak_config {
+    uint64_t seed;
+    unsigned seconds, threads;
+    size_t memory;  /* bytes of device memory for the process */
+    size_t largest; /* bytes of the largest block */
+    bool faulty;    /* driver calls are made to fail: a failed call must have had no effect */
+};
+
+struct soak_thread {
+    const struct soak_config *config;
+    CUcontext context;
+    CUfunction mix;
+    CUstream stream;
+    uint64_t random;
+    struct soak_block blocks[SOAK_BLOCKS];
+    struct soak_graph graph;
+    uint8_t *scratch; /* largest bytes */
+    uint64_t operations, checked_bytes, failed_calls;
+};
+
+/* Random operations until the time is over, then a check of everything. Exits the process with 1 and a line on stderr at
+ * the first wrong byte or unexpected result. */
+void soak_run(struct soak_thread *thread, uint64_t until_ns);
+
+uint64_t soak_now(void);
+
+/* Takes bytes from the process's share; false: it is used up. */
+bool soak_take(size_t bytes);
+void soak_give(size_t bytes);
+
+/* A CUDA call in a faulty run may fail; in others it ends the process. True: it succeeded. */
+bool soak_ok(struct soak_thread *thread, CUresult result, const char *what);
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * soak_ops.c: the operations of soak.c and their effect on the model.
+ *
+ * Everything of a thread goes through its one stream, or waits for it first, so the shadow is changed when the call is
+ * made and compared when the stream has run dry. A call that fails (faulty runs) leaves the shadow alone.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/runtime/random.h"
+#include "tests/runtime/soak.h"
+
+struct span {
+    struct soak_block *block;
+    size_t from, bytes;
+};
+
+static size_t below(struct soak_thread *thread, size_t limit)
+{
+    return (size_t)random_below(&thread->random, limit);
+}
+
+static struct soak_block *pick(struct soak_thread *thread)
+{
+    struct soak_block *block = &thread->blocks[below(thread, SOAK_BLOCKS)];
+
+    return block->device != 0 ? block : NULL;
+}
+
+static bool pick_span(struct soak_thread *thread, struct span *span)
+{
+    span->block = pick(thread);
+    if (span->block == NULL)
+        return false;
+    span->from = below(thread, span->block->bytes);
+    span->bytes = 1 + below(thread, span->block->bytes - span->from);
+    return true;
+}
+
+static void wrong(struct soak_thread *thread, const struct soak_block *block, size_t from, size_t bytes)
+{
+    size_t i = from;
+
+    while (i < from + bytes - 1 && thread->scratch[i - from] == block->shadow[i])
+        i++;
+    fprintf(stderr,
+            "soak[%d] seed %llu operation %llu: WRONG BYTE in block %td (%zu bytes at %#llx) byte %zu: is %#x, "
+            "must be %#x\n",
+            (int)getpid(), (unsigned long long)thread->config->seed, (unsigned long long)thread->operations,
+            block - thread->blocks, block->bytes, (unsigned long long)block->device, i, thread->scratch[i - from],
+            block->shadow[i]);
+    _exit(1);
+}
+
+static bool wait_dry(struct soak_thread *thread)
+{
+    for (unsigned i = 0; i < 50; i++) /* a failed wait says nothing: wait again */
+        if (soak_ok(thread, cuStreamSynchronize(thread->stream), "cuStreamSynchronize"))
+            return true;
+    return false;
+}
+
+static void check_span(struct soak_thread *thread, const struct span *span)
+{
+    if (!wait_dry(thread))
+        return;
+    if (!soak_ok(thread, cuMemcpyDtoH(thread->scratch, span->block->device + span->from, span->bytes),
+                 "cuMemcpyDtoH"))
+        return;
+    thread->checked_bytes += span->bytes;
+    if (memcmp(thread->scratch, span->block->shadow + span->from, span->bytes) != 0)
+        wrong(thread, span->block, span->from, span->bytes);
+}
+
+static void random_bytes(struct soak_thread *thread, uint8_t *to, size_t bytes)
+{
+    const uint64_t value = random_next(&thread->random);
+
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (uint8_t)((value >> (i % 7 * 8)) + (i >> 8));
+}
+
+/* --- allocation ------------------------------------------------------------------------------------------------------ */
+
+static void drop_graph(struct soak_thread *thread)
+{
+    if (thread->graph.exec == NULL)
+        return;
+    wait_dry(thread);
+    soak_ok(thread, cuGraphExecDestroy(thread->graph.exec), "cuGraphExecDestroy");
+    thread->graph.exec = NULL;
+}
+
+static void op_allocate(struct soak_thread *thread)
+{
+    struct soak_block *block = &thread->blocks[below(thread, SOAK_BLOCKS)];
+    const size_t scale = (size_t)1 << below(thread, 24);
+    size_t bytes = 1 + below(thread, scale < thread->config->largest ? scale : thread->config->largest);
+    CUdeviceptr base = 0;
+    size_t size = 0;
+
+    if (block->device != 0 || !soak_take(bytes))
+        return;
+    if (!soak_ok(thread, cuMemAlloc(&block->device, bytes), "cuMemAlloc")) {
+        block->device = 0;
+        soak_give(bytes);
+        return;
+    }
+    block->bytes = bytes;
+    block->shadow = malloc(bytes);
+    if (block->shadow == NULL)
+        _exit(3);
+    random_bytes(thread, thread->scratch, bytes);
+    memcpy(block->shadow, thread->scratch, bytes);
+    while (cuMemcpyHtoD(block->device, block->shadow, bytes) != CUDA_SUCCESS)
+        if (!thread->config->faulty)
+            soak_ok(thread, CUDA_ERROR_UNKNOWN, "cuMemcpyHtoD after cuMemAlloc");
+    if (soak_ok(thread, cuMemGetAddressRange(&base, &size, block->device + bytes / 2), "cuMemGetAddressRange") &&
+        (base != block->device || size != bytes)) {
+        fprintf(stderr, "soak: cuMemGetAddressRange says %#llx %zu of %#llx %zu\n", (unsigned long long)base, size,
+                (unsigned long long)block->device, bytes);
+        _exit(1);
+    }
+}
+
+static void op_free(struct soak_thread *thread)
+{
+    struct soak_block *block = pick(thread);
+    const bool in_stream_order = below(thread, 3) == 0;
+    CUresult result;
+
+    if (block == NULL)
+        return;
+    if (block == &thread->blocks[thread->graph.block])
+        drop_graph(thread);
+    if (below(thread, 2) == 0)
+        check_span(thread, &(struct span){block, 0, block->bytes});
+    result = in_stream_order ? cuMemFreeAsync(block->device, thread->stream) : cuMemFree(block->device);
+    soak_ok(thread, result, in_stream_order ? "cuMemFreeAsync" : "cuMemFree");
+    if (!in_stream_order && result == CUDA_SUCCESS && below(thread, 8) == 0 && thread->config->threads == 1 &&
+        cuMemFree(block->device) == CUDA_SUCCESS) {
+        fprintf(stderr, "soak: a block could be freed twice\n");
+        _exit(1);
+    }
+    soak_give(block->bytes);
+    free(block->shadow);
+    *block = (struct soak_block){0};
+}
+
+/* --- writing --------------------------------------------------------------------------------------------------------- */
+
+static void op_set(struct soak_thread *thread)
+{
+    const uint8_t value = (uint8_t)below(thread, 256);
+    struct span span;
+
+    if (pick_span(thread, &span) &&
+        soak_ok(thread, cuMemsetD8Async(span.block->device + span.from, value, span.bytes, thread->stream),
+                "cuMemsetD8Async"))
+        memset(span.block->shadow + span.from, value, span.bytes);
+}
+
+static void op_write(struct soak_thread *thread)
+{
+    struct span span;
+
+    if (!pick_span(thread, &span))
+        return;
+    random_bytes(thread, thread->scratch, span.bytes);
+    if (soak_ok(thread,
+                cuMemcpyHtoDAsync(span.block->device + span.from, thread->scratch, span.bytes, thread->stream),
+                "cuMemcpyHtoDAsync"))
+        memcpy(span.block->shadow + span.from, thread->scratch, span.bytes);
+}
+
+static void op_copy(struct soak_thread *thread)
+{
+    struct span to;
+    struct soak_block *from = pick(thread);
+    size_t at, bytes;
+
+    if (from == NULL || !pick_span(thread, &to) || from == to.block)
+        return;
+    bytes = to.bytes < from->bytes ? to.bytes : from->bytes;
+    at = below(thread, from->bytes - bytes + 1);
+    if (soak_ok(thread, cuMemcpyDtoDAsync(to.block->device + to.from, from->device + at, bytes, thread->stream),
+                "cuMemcpyDtoDAsync"))
+        memcpy(to.block->shadow + to.from, from->shadow + at, bytes);
+}
+
+static void op_launch(struct soak_thread *thread)
+{
+    uint8_t key = (uint8_t)below(thread, 256);
+    struct span span;
+    CUdeviceptr address;
+    uint64_t count;
+    void *params[] = {&address, &count, &key};
+
+    if (!pick_span(thread, &span))
+        return;
+    address = span.block->device + span.from;
+    count = span.bytes;
+    if (soak_ok(thread, cuLaunchKernel(thread->mix, 1, 1, 1, 32, 1, 1, 0, thread->stream, params, NULL),
+                "cuLaunchKernel"))
+        for (size_t i = 0; i < span.bytes; i++)
+            span.block->shadow[span.from + i] ^= key;
+}
+
+/* --- graphs: captured once, replayed at any later time, with swaps between ------------------------------------------- */
+
+static void capture(struct soak_thread *thread)
+{
+    struct soak_block *block = pick(thread);
+    CUgraph graph = NULL;
+
+    if (block == NULL ||
+        !soak_ok(thread, cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                 "cuStreamBeginCapture"))
+        return;
+    thread->graph = (struct soak_graph){.block = (unsigned)(block - thread->blocks),
+                                        .bytes = 1 + below(thread, block->bytes),
+                                        .value = (uint8_t)below(thread, 256)};
+    const bool recorded =
+        soak_ok(thread, cuMemsetD8Async(block->device, thread->graph.value, thread->graph.bytes, thread->stream),
+                "cuMemsetD8Async while capturing");
+    if (!soak_ok(thread, cuStreamEndCapture(thread->stream, &graph), "cuStreamEndCapture") || graph == NULL)
+        return;
+    if (recorded &&
+        !soak_ok(thread, cuGraphInstantiate(&thread->graph.exec, graph, 0), "cuGraphInstantiate"))
+        thread->graph.exec = NULL;
+    soak_ok(thread, cuGraphDestroy(graph), "cuGraphDestroy");
+}
+
+static void op_graph(struct soak_thread *thread)
+{
+    struct soak_graph *graph = &thread->graph;
+
+    if (graph->exec == NULL) {
+        capture(thread);
+    } else if (below(thread, 10) == 0) {
+        drop_graph(thread);
+    } else if (soak_ok(thread, cuGraphLaunch(graph->exec, thread->stream), "cuGraphLaunch")) {
+        memset(thread->blocks[graph->block].shadow, graph->value, graph->bytes);
+    }
+}
+
+/* --- the rest -------------------------------------------------------------------------------------------------------- */
+
+static void op_check(struct soak_thread *thread)
+{
+    struct span span;
+
+    if (pick_span(thread, &span))
+        check_span(thread, &span);
+}
+
+static void op_pause(struct soak_thread *thread)
+{
+    const struct timespec pause = {0, (long)below(thread, 3000000)};
+
+    nanosleep(&pause, NULL);
+}
+
+void soak_run(struct soak_thread *thread, uint64_t until_ns)
+{
+    static void (*const operations[])(struct soak_thread *) = {
+        op_allocate, op_allocate, op_free,   op_set,   op_set,   op_write, op_write, op_copy,
+        op_copy,     op_launch,   op_launch, op_graph, op_check, op_check, op_check, op_pause};
+
+    thread->scratch = malloc(thread->config->largest);
+    if (thread->scratch == NULL || cuCtxSetCurrent(thread->context) != CUDA_SUCCESS ||
+        (!soak_ok(thread, cuStreamCreate(&thread->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate") &&
+         cuStreamCreate(&thread->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS))
+        _exit(3);
+    while (soak_now() < until_ns) {
+        thread->operations++;
+        operations[below(thread, sizeof operations / sizeof operations[0])](thread);
+    }
+    for (unsigned i = 0; i < SOAK_BLOCKS; i++) {
+        struct soak_block *block = &thread->blocks[i];
+
+        if (block->device == 0)
+            continue;
+        check_span(thread, &(struct span){block, 0, block->bytes});
+        soak_give(block->bytes);
+        free(block->shadow);
+    }
+    free(thread->scratch);
+}
