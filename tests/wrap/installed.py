@@ -71,7 +71,7 @@ class Installed(unittest.TestCase):
         source.mkdir()
         (source / "CMakeLists.txt").write_text(PROJECT)
         shutil.copy(self.folder / "program.c", source)
-        run(OPTIONS.cmake, "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        run(OPTIONS.cmake, "-G", "Ninja", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}")
         run(OPTIONS.cmake, "--build", source / "build")
         self.assert_uses_library(source / "build/program")
 
