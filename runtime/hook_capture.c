@@ -37,20 +37,26 @@ bool gs_capture_active(void)
     return false;
 }
 
-static CUresult began(unsigned pass, CUresult result)
+/* counted before the driver begins: whoever sees no capture here and synchronises the context
+ * would otherwise meet one */
+static void begins(void)
 {
-    if (result == CUDA_SUCCESS) {
-        atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
-        atomic_fetch_add_explicit(&captures, 1, memory_order_release);
-    }
-    gs_gate_leave(pass);
-    return result;
+    atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
+    atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
 }
 
 static void ended(void)
 {
     if (atomic_fetch_sub_explicit(&captures, 1, memory_order_acq_rel) <= 0)
         atomic_store_explicit(&captures, 0, memory_order_relaxed); /* it was forgotten before */
+}
+
+static CUresult began(unsigned pass, CUresult result)
+{
+    if (result != CUDA_SUCCESS)
+        ended();
+    gs_gate_leave(pass);
+    return result;
 }
 
 /* the four ways to begin, in both stream variants */
@@ -61,6 +67,7 @@ static void ended(void)
                                                                                                \
         if (pass == GS_PASS_REFUSED)                                                           \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
+        begins();                                                                              \
         return began(pass, gs_driver.symbol args);                                             \
     }
 

@@ -28,6 +28,13 @@ pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_tree tree;
 static _Atomic(uint64_t) next_id = 1;
 
+/* pieces of slabs that were freed during a capture; under gs_memory_lock */
+static struct late_piece {
+    struct late_piece *next;
+    struct gs_range *range;
+    CUdeviceptr address;
+} * late_pieces;
+
 uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
 {
     const uint64_t from = chunk * GS_CHUNK_BYTES;
@@ -289,22 +296,51 @@ static CUresult wait_for_use(struct gs_range *range, enum gs_free_when when, CUs
     }
 }
 
+/* The context has a capture under way: waiting is not allowed now (and was not done). */
+static bool is_captured(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_CAPTURED_EVENT;
+}
+
+static void put_piece(struct gs_range *range, CUdeviceptr address)
+{
+    pthread_mutex_lock(&gs_memory_lock);
+    if (gs_slab_put(range, address))
+        end_life(range, GS_RANGE_DEAD);
+    pthread_mutex_unlock(&gs_memory_lock);
+    gs_client_wake();
+}
+
+/* Freed during a capture: not handed out before the client thread could wait for its use.
+ * Without memory for the note the piece stays retired until its context ends. */
+static void put_later(struct gs_range *range, CUdeviceptr address)
+{
+    struct late_piece *piece = malloc(sizeof *piece);
+
+    if (piece == NULL)
+        return;
+    *piece = (struct late_piece){.range = range, .address = address};
+    pthread_mutex_lock(&gs_memory_lock);
+    piece->next = late_pieces;
+    late_pieces = piece;
+    pthread_mutex_unlock(&gs_memory_lock);
+}
+
 /* a piece of a slab: reused only after the GPU is done with it */
 static CUresult free_piece(struct gs_range *range, CUdeviceptr address, enum gs_free_when when,
                            CUstream stream)
 {
-    CUresult result = CUDA_SUCCESS;
-    bool empty;
+    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 
     if (!gs_capture_active())
         result = wait_for_use(range, when, stream);
-    pthread_mutex_lock(&gs_memory_lock);
-    empty = gs_slab_put(range, address);
-    if (empty)
-        end_life(range, GS_RANGE_DEAD);
-    pthread_mutex_unlock(&gs_memory_lock);
-    if (empty)
+    if (is_captured(result)) {
+        put_later(range, address);
         gs_client_wake();
+        return CUDA_SUCCESS;
+    }
+    put_piece(range, address);
     return result;
 }
 
@@ -334,10 +370,13 @@ static CUresult free_range(struct gs_range *range, enum gs_free_when when, CUstr
                 after = mark(when, stream);
             if (after == NULL) {
                 result = wait_for_use(range, when, stream);
-                dispose(range);
-                gs_gate_leave(pass);
-                gs_client_wake();
-                return result;
+                if (!is_captured(result)) {
+                    dispose(range);
+                    gs_gate_leave(pass);
+                    gs_client_wake();
+                    return result;
+                }
+                result = CUDA_SUCCESS;
             }
         }
         gs_gate_leave(pass);
@@ -443,11 +482,26 @@ static unsigned collect(CUcontext context, struct gs_range **batch)
     return count;
 }
 
+static void forget_late_pieces(CUcontext context)
+{
+    pthread_mutex_lock(&gs_memory_lock);
+    for (struct late_piece **at = &late_pieces, *piece; (piece = *at) != NULL;) {
+        if (piece->range->context == context) {
+            *at = piece->next;
+            free(piece);
+        } else {
+            at = &piece->next;
+        }
+    }
+    pthread_mutex_unlock(&gs_memory_lock);
+}
+
 void gs_memory_context_ended(CUcontext context)
 {
     struct gs_range *batch[BATCH];
     unsigned count;
 
+    forget_late_pieces(context);
     while ((count = collect(context, batch)) != 0)
         for (unsigned i = 0; i < count; i++) {
             batch[i]->after = NULL; /* events end with their context */
@@ -464,16 +518,40 @@ static bool may_dispose(struct gs_range *range, bool moving)
         return gs_driver.cuEventQuery(range->after) != CUDA_ERROR_NOT_READY;
     if (gs_capture_active())
         return false;
-    synchronize(
-        range->context); /* freed while the gate was shut: other work may still be under way */
-    return true;
+    /* freed while the gate was shut: other work may still be under way */
+    return !is_captured(synchronize(range->context));
+}
+
+/* True while some of them still wait for the end of a capture. */
+static bool put_late_pieces(bool moving)
+{
+    struct late_piece *piece, *next;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    piece = late_pieces;
+    late_pieces = NULL;
+    pthread_mutex_unlock(&gs_memory_lock);
+    for (; piece != NULL; piece = next) {
+        next = piece->next;
+        if (!moving && (gs_capture_active() || is_captured(synchronize(piece->range->context))))
+            put_later(piece->range, piece->address);
+        else
+            put_piece(piece->range, piece->address);
+        free(piece);
+    }
+    pthread_mutex_lock(&gs_memory_lock);
+    piece = late_pieces;
+    pthread_mutex_unlock(&gs_memory_lock);
+    return piece != NULL;
 }
 
 bool gs_memory_dispose_dead(bool moving)
 {
     struct gs_range *batch[BATCH];
+    bool waits = put_late_pieces(moving);
     const unsigned count = collect(NULL, batch);
-    bool waits = count == BATCH;
+
+    waits |= count == BATCH;
 
     for (unsigned i = 0; i < count; i++) {
         if (may_dispose(batch[i], moving)) {
@@ -493,5 +571,6 @@ void gs_memory_after_fork(void)
     pthread_mutex_init(&gs_memory_lock, NULL);
     tree.root =
         NULL; /* the parent's ranges mean nothing here; their bookkeeping is left to it */
+    late_pieces = NULL;
     gs_slabs_after_fork();
 }

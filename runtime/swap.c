@@ -84,12 +84,32 @@ static bool is_broken(CUresult result)
            result != CUDA_ERROR_INVALID_VALUE;
 }
 
-static void settle(struct gs_device *device, uint64_t out, uint64_t in)
+/* Chunk state and accounts change together: a range that is freed meanwhile has been taken out
+ * of `missing` as it was at that moment (memory.c, end_life). */
+static void settle(const struct job *job, uint8_t state)
 {
-    pthread_mutex_lock(&gs_memory_lock);
-    device->resident += in - out;
-    device->missing += out - in;
-    pthread_mutex_unlock(&gs_memory_lock);
+    struct gs_device *device = job->range->device;
+    const bool live = job->range->life == GS_RANGE_LIVE;
+
+    job->chunk->state = state;
+    if (state == GS_CHUNK_RESIDENT) {
+        device->resident += job->bytes;
+        device->missing -= live ? job->bytes : 0;
+    } else {
+        device->resident -= job->bytes;
+        device->missing += live ? job->bytes : 0;
+    }
+}
+
+/* The error of one call may have been that call's alone; a broken context fails every one. */
+static bool context_is_broken(CUresult result)
+{
+    if (!is_broken(result))
+        return false;
+    for (unsigned i = 0; i < 3; i++)
+        if (gs_driver.cuCtxSynchronize() == CUDA_SUCCESS)
+            return false;
+    return true;
 }
 
 static unsigned start_copies_out(struct job *jobs, unsigned count, CUstream stream,
@@ -121,6 +141,7 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
     CUresult result, finished;
     uint64_t moved = 0;
     unsigned started;
+    bool broken;
 
     if (count == 0)
         return GS_SWAP_NOTHING;
@@ -131,17 +152,20 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
     finished = gs_driver.cuStreamSynchronize(context->stream);
     if (finished != CUDA_SUCCESS)
         result = finished;
-    if (is_broken(result))
+    broken = context_is_broken(result);
+    if (broken)
         started = count; /* give the card back; there is nothing left to save */
     else if (finished != CUDA_SUCCESS)
         started = 0;
     for (unsigned i = 0; i < started; i++) {
-        jobs[i].chunk->state = is_broken(result) ? GS_CHUNK_ABSENT : GS_CHUNK_HOST;
         gs_vmm_unmap(jobs[i].address, jobs[i].bytes, jobs[i].chunk->handle);
         moved += jobs[i].bytes;
     }
     leave_context();
-    settle(device, moved, 0);
+    pthread_mutex_lock(&gs_memory_lock);
+    for (unsigned i = 0; i < started; i++)
+        settle(&jobs[i], broken ? GS_CHUNK_ABSENT : GS_CHUNK_HOST);
+    pthread_mutex_unlock(&gs_memory_lock);
     atomic_fetch_add_explicit(&gs_runtime.moved_out, moved, memory_order_relaxed);
     if (result != CUDA_SUCCESS)
         gs_log("copying out: CUresult %d", result);
@@ -171,6 +195,7 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
     uint64_t moved = 0, copied = 0;
     struct gs_context *context;
     unsigned started;
+    bool broken;
 
     *lacking = 0;
     if (count == 0)
@@ -184,18 +209,20 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
             break;
     }
     finished = gs_driver.cuStreamSynchronize(context->stream);
+    broken = context_is_broken(finished);
     for (unsigned i = 0; i < started; i++) {
-        if (finished != CUDA_SUCCESS && jobs[i].copied && !is_broken(finished)) {
+        if (finished != CUDA_SUCCESS && jobs[i].copied && !broken) {
             gs_vmm_unmap(jobs[i].address, jobs[i].bytes,
                          jobs[i].chunk->handle); /* the host copy is still the good one */
             continue;
         }
-        jobs[i].chunk->state = GS_CHUNK_RESIDENT;
+        pthread_mutex_lock(&gs_memory_lock);
+        settle(&jobs[i], GS_CHUNK_RESIDENT);
+        pthread_mutex_unlock(&gs_memory_lock);
         moved += jobs[i].bytes;
         copied += jobs[i].copied ? jobs[i].bytes : 0;
     }
     leave_context();
-    settle(device, 0, moved);
     atomic_fetch_add_explicit(&gs_runtime.moved_in, copied, memory_order_relaxed);
     if (started < count) {
         for (unsigned i = started; i < count; i++)

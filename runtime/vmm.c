@@ -21,18 +21,27 @@ CUresult gs_vmm_map(const struct gs_device *device, CUdeviceptr address, uint64_
     result = gs_driver.cuMemMap(address, bytes, 0, *handle, 0);
     if (result == CUDA_SUCCESS) {
         result = gs_driver.cuMemSetAccess(address, bytes, &access, 1);
-        if (result != CUDA_SUCCESS)
-            gs_driver.cuMemUnmap(address, bytes);
+        if (result != CUDA_SUCCESS) {
+            gs_vmm_unmap(address, bytes, *handle);
+            return result;
+        }
     }
-    if (result != CUDA_SUCCESS)
-        gs_driver.cuMemRelease(*handle);
+    if (result != CUDA_SUCCESS && gs_driver.cuMemRelease(*handle) != CUDA_SUCCESS)
+        gs_driver.cuMemRelease(*handle); /* once more, as in gs_vmm_unmap() */
     return result;
 }
 
 void gs_vmm_unmap(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle)
 {
-    const CUresult unmapped = gs_driver.cuMemUnmap(address, bytes);
-    const CUresult released = gs_driver.cuMemRelease(handle);
+    CUresult unmapped = gs_driver.cuMemUnmap(address, bytes);
+    CUresult released;
+
+    /* once more: what stays mapped would be in the way of the next mapping here for ever */
+    if (unmapped != CUDA_SUCCESS)
+        unmapped = gs_driver.cuMemUnmap(address, bytes);
+    released = gs_driver.cuMemRelease(handle);
+    if (released != CUDA_SUCCESS)
+        released = gs_driver.cuMemRelease(handle);
 
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS)
         gs_log("unmapping %llu bytes at %#llx: %d, %d", (unsigned long long)bytes,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * no_membarrier.c: linked into test_gate_fenced, makes syscall(SYS_membarrier) fail as on a kernel without it, so that
- * the gate takes its fenced path. Everything else goes to the kernel. No state; any thread.
+ * no_membarrier.c: linked into test_gate_fenced, makes syscall(SYS_membarrier) fail as on a
+ * kernel without it, so that the gate takes its fenced path. Everything else goes to the
+ * kernel. No state; any thread.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * random.h: a small repeatable generator (splitmix64), so that a failing test can be run again by its seed.
+ * random.h: a small repeatable generator (splitmix64), so that a failing test can be run again
+ * by its seed.
  */
 #ifndef GS_TESTS_RUNTIME_RANDOM_H
 #define GS_TESTS_RUNTIME_RANDOM_H

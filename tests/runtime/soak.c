@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * soak.c: a program that uses device memory in every way at random and knows what every byte must be.
+ * soak.c: a program that uses device memory in every way at random and knows what every byte
+ * must be.
  *
  *   soak [--seed S] [--seconds N] [--threads T] [--memory SIZE] [--largest SIZE] [--faulty]
  *
- * Run several beside each other on a small card, so that their memory moves all the time (soak.py). Linked with
- * libgpushare first, as gpushare-cc does. Exit 0 and one line "ok ..."; 1 and a line that names seed, operation, block
- * and byte; 2 usage. Threads: each has its own stream, blocks and model; they share the context and the memory share.
+ * Run several beside each other on a small card, so that their memory moves all the time
+ * (soak.py). Linked with libgpushare first, as gpushare-cc does. Exit 0 and one line "ok ...";
+ * 1 and a line that names seed, operation, block and byte; 2 usage. Threads: each has its own
+ * stream, blocks and model; they share the context and the memory share.
  */
 #include <getopt.h>
 #include <pthread.h>
@@ -37,7 +39,8 @@ uint64_t soak_now(void)
 
 bool soak_take(size_t bytes)
 {
-    const size_t rounded = (bytes + (2u << 20) - 1) >> 21 << 21; /* as the card counts: granules of 2 MiB */
+    const size_t rounded =
+        (bytes + (2u << 20) - 1) >> 21 << 21; /* as the card counts: granules of 2 MiB */
 
     if (atomic_fetch_add(&taken, rounded) + rounded <= share)
         return true;
@@ -62,7 +65,8 @@ bool soak_ok(struct soak_thread *thread, CUresult result, const char *what)
     _exit(1);
 }
 
-/* --- the kernel: every byte ^= key, so that a lost or doubled launch shows ------------------------------------------- */
+/* --- the kernel: every byte ^= key, so that a lost or doubled launch shows
+ * ------------------------------------------- */
 
 static void run_mix(const struct simcuda_launch *launch)
 {
@@ -78,7 +82,9 @@ static const uint32_t mix_sizes[] = {8, 8, 1};
 __attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kernels[] = {
     {"mix", run_mix, 3, mix_sizes}, {NULL, NULL, 0, NULL}};
 
-/* --- start and end --------------------------------------------------------------------------------------------------- */
+/* --- start and end
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 struct start {
     struct soak_thread thread;
@@ -106,8 +112,9 @@ static bool read_size(const char *text, size_t *size)
 static bool read_options(int argc, char **argv, struct soak_config *config)
 {
     static const struct option options[] = {
-        {"seed", 1, NULL, 's'},   {"seconds", 1, NULL, 'n'}, {"threads", 1, NULL, 't'}, {"memory", 1, NULL, 'm'},
-        {"largest", 1, NULL, 'l'}, {"faulty", 0, NULL, 'f'},  {NULL, 0, NULL, 0}};
+        {"seed", 1, NULL, 's'},   {"seconds", 1, NULL, 'n'}, {"threads", 1, NULL, 't'},
+        {"memory", 1, NULL, 'm'}, {"largest", 1, NULL, 'l'}, {"faulty", 0, NULL, 'f'},
+        {NULL, 0, NULL, 0}};
     int option;
     bool good = true;
 
@@ -152,7 +159,8 @@ static bool set_up(CUcontext *context, CUfunction *mix)
 
 int main(int argc, char **argv)
 {
-    struct soak_config config = {.seed = 1, .seconds = 2, .threads = 2, .memory = 48u << 20, .largest = 6u << 20};
+    struct soak_config config = {
+        .seed = 1, .seconds = 2, .threads = 2, .memory = 48u << 20, .largest = 6u << 20};
     static struct start starts[MAX_THREADS];
     pthread_t threads[MAX_THREADS];
     uint64_t operations = 0, checked = 0, failed = 0;
@@ -160,8 +168,11 @@ int main(int argc, char **argv)
     CUfunction mix;
 
     if (!read_options(argc, argv, &config)) {
-        fprintf(stderr, "usage: soak [--seed S] [--seconds N] [--threads 1..%d] [--memory SIZE] [--largest SIZE] "
-                        "[--faulty]\n", MAX_THREADS);
+        fprintf(stderr,
+                "usage: soak [--seed S] [--seconds N] [--threads 1..%d] [--memory SIZE] "
+                "[--largest SIZE] "
+                "[--faulty]\n",
+                MAX_THREADS);
         return 2;
     }
     share = config.memory;
@@ -170,8 +181,10 @@ int main(int argc, char **argv)
         return config.faulty ? 0 : 1;
     }
     for (unsigned i = 0; i < config.threads; i++) {
-        starts[i].thread = (struct soak_thread){
-            .config = &config, .context = context, .mix = mix, .random = config.seed * 1000 + i};
+        starts[i].thread = (struct soak_thread){.config = &config,
+                                                .context = context,
+                                                .mix = mix,
+                                                .random = config.seed * 1000 + i};
         starts[i].until = soak_now() + config.seconds * 1000000000ull;
         if (pthread_create(&threads[i], NULL, run, &starts[i]) != 0)
             return 1;
@@ -182,8 +195,8 @@ int main(int argc, char **argv)
         checked += starts[i].thread.checked_bytes;
         failed += starts[i].thread.failed_calls;
     }
-    printf("ok seed=%llu operations=%llu checked=%llu failed=%llu left=%zu\n", (unsigned long long)config.seed,
-           (unsigned long long)operations, (unsigned long long)checked, (unsigned long long)failed,
-           atomic_load(&taken));
+    printf("ok seed=%llu operations=%llu checked=%llu failed=%llu left=%zu\n",
+           (unsigned long long)config.seed, (unsigned long long)operations,
+           (unsigned long long)checked, (unsigned long long)failed, atomic_load(&taken));
     return 0;
 }

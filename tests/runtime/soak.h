@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * soak.h: what soak.c (options, threads) and soak_ops.c (operations on device memory and its model) share.
+ * soak.h: what soak.c (options, threads) and soak_ops.c (operations on device memory and its
+ * model) share.
  */
 #ifndef GS_TESTS_RUNTIME_SOAK_H
 #define GS_TESTS_RUNTIME_SOAK_H
@@ -47,8 +48,8 @@ struct soak_thread {
     uint64_t operations, checked_bytes, failed_calls;
 };
 
-/* Random operations until the time is over, then a check of everything. Exits the process with 1 and a line on stderr at
- * the first wrong byte or unexpected result. */
+/* Random operations until the time is over, then a check of everything. Exits the process with
+ * 1 and a line on stderr at the first wrong byte or unexpected result. */
 void soak_run(struct soak_thread *thread, uint64_t until_ns);
 
 uint64_t soak_now(void);

@@ -2,8 +2,9 @@
  *
  * soak_ops.c: the operations of soak.c and their effect on the model.
  *
- * Everything of a thread goes through its one stream, or waits for it first, so the shadow is changed when the call is
- * made and compared when the stream has run dry. A call that fails (faulty runs) leaves the shadow alone.
+ * Everything of a thread goes through its one stream, or waits for it first, so the shadow is
+ * changed when the call is made and compared when the stream has run dry. A call that fails
+ * (faulty runs) leaves the shadow alone.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,18 +42,20 @@ static bool pick_span(struct soak_thread *thread, struct span *span)
     return true;
 }
 
-static void wrong(struct soak_thread *thread, const struct soak_block *block, size_t from, size_t bytes)
+static void wrong(struct soak_thread *thread, const struct soak_block *block, size_t from,
+                  size_t bytes)
 {
     size_t i = from;
 
     while (i < from + bytes - 1 && thread->scratch[i - from] == block->shadow[i])
         i++;
     fprintf(stderr,
-            "soak[%d] seed %llu operation %llu: WRONG BYTE in block %td (%zu bytes at %#llx) byte %zu: is %#x, "
+            "soak[%d] seed %llu operation %llu: WRONG BYTE in block %td (%zu bytes at %#llx) "
+            "byte %zu: is %#x, "
             "must be %#x\n",
-            (int)getpid(), (unsigned long long)thread->config->seed, (unsigned long long)thread->operations,
-            block - thread->blocks, block->bytes, (unsigned long long)block->device, i, thread->scratch[i - from],
-            block->shadow[i]);
+            (int)getpid(), (unsigned long long)thread->config->seed,
+            (unsigned long long)thread->operations, block - thread->blocks, block->bytes,
+            (unsigned long long)block->device, i, thread->scratch[i - from], block->shadow[i]);
     _exit(1);
 }
 
@@ -68,7 +71,8 @@ static void check_span(struct soak_thread *thread, const struct span *span)
 {
     if (!wait_dry(thread))
         return;
-    if (!soak_ok(thread, cuMemcpyDtoH(thread->scratch, span->block->device + span->from, span->bytes),
+    if (!soak_ok(thread,
+                 cuMemcpyDtoH(thread->scratch, span->block->device + span->from, span->bytes),
                  "cuMemcpyDtoH"))
         return;
     thread->checked_bytes += span->bytes;
@@ -84,7 +88,9 @@ static void random_bytes(struct soak_thread *thread, uint8_t *to, size_t bytes)
         to[i] = (uint8_t)((value >> (i % 7 * 8)) + (i >> 8));
 }
 
-/* --- allocation ------------------------------------------------------------------------------------------------------ */
+/* --- allocation
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static void drop_graph(struct soak_thread *thread)
 {
@@ -99,7 +105,8 @@ static void op_allocate(struct soak_thread *thread)
 {
     struct soak_block *block = &thread->blocks[below(thread, SOAK_BLOCKS)];
     const size_t scale = (size_t)1 << below(thread, 24);
-    size_t bytes = 1 + below(thread, scale < thread->config->largest ? scale : thread->config->largest);
+    size_t bytes =
+        1 + below(thread, scale < thread->config->largest ? scale : thread->config->largest);
     CUdeviceptr base = 0;
     size_t size = 0;
 
@@ -119,10 +126,11 @@ static void op_allocate(struct soak_thread *thread)
     while (cuMemcpyHtoD(block->device, block->shadow, bytes) != CUDA_SUCCESS)
         if (!thread->config->faulty)
             soak_ok(thread, CUDA_ERROR_UNKNOWN, "cuMemcpyHtoD after cuMemAlloc");
-    if (soak_ok(thread, cuMemGetAddressRange(&base, &size, block->device + bytes / 2), "cuMemGetAddressRange") &&
+    if (soak_ok(thread, cuMemGetAddressRange(&base, &size, block->device + bytes / 2),
+                "cuMemGetAddressRange") &&
         (base != block->device || size != bytes)) {
-        fprintf(stderr, "soak: cuMemGetAddressRange says %#llx %zu of %#llx %zu\n", (unsigned long long)base, size,
-                (unsigned long long)block->device, bytes);
+        fprintf(stderr, "soak: cuMemGetAddressRange says %#llx %zu of %#llx %zu\n",
+                (unsigned long long)base, size, (unsigned long long)block->device, bytes);
         _exit(1);
     }
 }
@@ -139,10 +147,11 @@ static void op_free(struct soak_thread *thread)
         drop_graph(thread);
     if (below(thread, 2) == 0)
         check_span(thread, &(struct span){block, 0, block->bytes});
-    result = in_stream_order ? cuMemFreeAsync(block->device, thread->stream) : cuMemFree(block->device);
+    result = in_stream_order ? cuMemFreeAsync(block->device, thread->stream)
+                             : cuMemFree(block->device);
     soak_ok(thread, result, in_stream_order ? "cuMemFreeAsync" : "cuMemFree");
-    if (!in_stream_order && result == CUDA_SUCCESS && below(thread, 8) == 0 && thread->config->threads == 1 &&
-        cuMemFree(block->device) == CUDA_SUCCESS) {
+    if (!in_stream_order && result == CUDA_SUCCESS && below(thread, 8) == 0 &&
+        thread->config->threads == 1 && cuMemFree(block->device) == CUDA_SUCCESS) {
         fprintf(stderr, "soak: a block could be freed twice\n");
         _exit(1);
     }
@@ -151,16 +160,19 @@ static void op_free(struct soak_thread *thread)
     *block = (struct soak_block){0};
 }
 
-/* --- writing --------------------------------------------------------------------------------------------------------- */
+/* --- writing
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void op_set(struct soak_thread *thread)
 {
     const uint8_t value = (uint8_t)below(thread, 256);
     struct span span;
 
-    if (pick_span(thread, &span) &&
-        soak_ok(thread, cuMemsetD8Async(span.block->device + span.from, value, span.bytes, thread->stream),
-                "cuMemsetD8Async"))
+    if (pick_span(thread, &span) && soak_ok(thread,
+                                            cuMemsetD8Async(span.block->device + span.from,
+                                                            value, span.bytes, thread->stream),
+                                            "cuMemsetD8Async"))
         memset(span.block->shadow + span.from, value, span.bytes);
 }
 
@@ -172,7 +184,8 @@ static void op_write(struct soak_thread *thread)
         return;
     random_bytes(thread, thread->scratch, span.bytes);
     if (soak_ok(thread,
-                cuMemcpyHtoDAsync(span.block->device + span.from, thread->scratch, span.bytes, thread->stream),
+                cuMemcpyHtoDAsync(span.block->device + span.from, thread->scratch, span.bytes,
+                                  thread->stream),
                 "cuMemcpyHtoDAsync"))
         memcpy(span.block->shadow + span.from, thread->scratch, span.bytes);
 }
@@ -187,7 +200,9 @@ static void op_copy(struct soak_thread *thread)
         return;
     bytes = to.bytes < from->bytes ? to.bytes : from->bytes;
     at = below(thread, from->bytes - bytes + 1);
-    if (soak_ok(thread, cuMemcpyDtoDAsync(to.block->device + to.from, from->device + at, bytes, thread->stream),
+    if (soak_ok(thread,
+                cuMemcpyDtoDAsync(to.block->device + to.from, from->device + at, bytes,
+                                  thread->stream),
                 "cuMemcpyDtoDAsync"))
         memcpy(to.block->shadow + to.from, from->shadow + at, bytes);
 }
@@ -204,13 +219,15 @@ static void op_launch(struct soak_thread *thread)
         return;
     address = span.block->device + span.from;
     count = span.bytes;
-    if (soak_ok(thread, cuLaunchKernel(thread->mix, 1, 1, 1, 32, 1, 1, 0, thread->stream, params, NULL),
+    if (soak_ok(thread,
+                cuLaunchKernel(thread->mix, 1, 1, 1, 32, 1, 1, 0, thread->stream, params, NULL),
                 "cuLaunchKernel"))
         for (size_t i = 0; i < span.bytes; i++)
             span.block->shadow[span.from + i] ^= key;
 }
 
-/* --- graphs: captured once, replayed at any later time, with swaps between ------------------------------------------- */
+/* --- graphs: captured once, replayed at any later time, with swaps between
+ * ------------------------------------------- */
 
 static void capture(struct soak_thread *thread)
 {
@@ -218,19 +235,22 @@ static void capture(struct soak_thread *thread)
     CUgraph graph = NULL;
 
     if (block == NULL ||
-        !soak_ok(thread, cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        !soak_ok(thread,
+                 cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                  "cuStreamBeginCapture"))
         return;
     thread->graph = (struct soak_graph){.block = (unsigned)(block - thread->blocks),
                                         .bytes = 1 + below(thread, block->bytes),
                                         .value = (uint8_t)below(thread, 256)};
-    const bool recorded =
-        soak_ok(thread, cuMemsetD8Async(block->device, thread->graph.value, thread->graph.bytes, thread->stream),
-                "cuMemsetD8Async while capturing");
-    if (!soak_ok(thread, cuStreamEndCapture(thread->stream, &graph), "cuStreamEndCapture") || graph == NULL)
+    const bool recorded = soak_ok(thread,
+                                  cuMemsetD8Async(block->device, thread->graph.value,
+                                                  thread->graph.bytes, thread->stream),
+                                  "cuMemsetD8Async while capturing");
+    if (!soak_ok(thread, cuStreamEndCapture(thread->stream, &graph), "cuStreamEndCapture") ||
+        graph == NULL)
         return;
-    if (recorded &&
-        !soak_ok(thread, cuGraphInstantiate(&thread->graph.exec, graph, 0), "cuGraphInstantiate"))
+    if (recorded && !soak_ok(thread, cuGraphInstantiate(&thread->graph.exec, graph, 0),
+                             "cuGraphInstantiate"))
         thread->graph.exec = NULL;
     soak_ok(thread, cuGraphDestroy(graph), "cuGraphDestroy");
 }
@@ -248,7 +268,9 @@ static void op_graph(struct soak_thread *thread)
     }
 }
 
-/* --- the rest -------------------------------------------------------------------------------------------------------- */
+/* --- the rest
+ * --------------------------------------------------------------------------------------------------------
+ */
 
 static void op_check(struct soak_thread *thread)
 {
@@ -273,7 +295,8 @@ void soak_run(struct soak_thread *thread, uint64_t until_ns)
 
     thread->scratch = malloc(thread->config->largest);
     if (thread->scratch == NULL || cuCtxSetCurrent(thread->context) != CUDA_SUCCESS ||
-        (!soak_ok(thread, cuStreamCreate(&thread->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate") &&
+        (!soak_ok(thread, cuStreamCreate(&thread->stream, CU_STREAM_NON_BLOCKING),
+                  "cuStreamCreate") &&
          cuStreamCreate(&thread->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS))
         _exit(3);
     while (soak_now() < until_ns) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_common.c: sizes as people write them, and where the daemon's socket is. Changes the environment; one thread.
+ * test_common.c: sizes as people write them, and where the daemon's socket is. Changes the
+ * environment; one thread.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -51,9 +52,11 @@ static void size_parse_good_text_gives_bytes(void **state)
 
 static void size_parse_bad_text_leaves_bytes(void **state)
 {
-    static const char *const bad[] = {"",     " ",   "G",     "-1",  "+1",   "1X",       "1GiBs", "0x10", "1e3",
-                                      "nan",  "inf", "1 2",   ".5G", "1,5G", "16 G i B", NULL,    "1BB",  "1KiBB"};
-    static const char *const big[] = {"18446744073709551616", "16E", "99999999999999999999T", "19EB"};
+    static const char *const bad[] = {"",      " ",    "G",        "-1",  "+1",  "1X",
+                                      "1GiBs", "0x10", "1e3",      "nan", "inf", "1 2",
+                                      ".5G",   "1,5G", "16 G i B", NULL,  "1BB", "1KiBB"};
+    static const char *const big[] = {"18446744073709551616", "16E", "99999999999999999999T",
+                                      "19EB"};
     uint64_t bytes = 77;
 
     (void)state;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_gate.c: the gate with many threads and a closer: while it is closed nobody is inside. What gate.c needs from the
- * rest of the library is stubbed here. Each test forks (run_alone): gate.c's state is the process's.
+ * test_gate.c: the gate with many threads and a closer: while it is closed nobody is inside.
+ * What gate.c needs from the rest of the library is stubbed here. Each test forks (run_alone):
+ * gate.c's state is the process's.
  *
- * The witness: `inside` counts threads between enter and leave, with full barriers; the closer reads it while closed.
+ * The witness: `inside` counts threads between enter and leave, with full barriers; the closer
+ * reads it while closed.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +35,9 @@ static _Atomic(bool) stop;
 static _Atomic(uint64_t) passes, refused;
 static _Atomic(bool) no_context;
 
-/* --- stubs ----------------------------------------------------------------------------------------------------------- */
+/* --- stubs
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
 uint64_t gs_now(void)
 {
@@ -52,7 +56,9 @@ void gs_stats_called(void)
 {
 }
 
-/* --- helpers --------------------------------------------------------------------------------------------------------- */
+/* --- helpers
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void sleep_ns(uint64_t ns)
 {
@@ -61,7 +67,8 @@ static void sleep_ns(uint64_t ns)
     nanosleep(&pause, NULL);
 }
 
-/* runs body in a child of its own with a fresh gate; the child's exit status says what failed */
+/* runs body in a child of its own with a fresh gate; the child's exit status says what failed
+ */
 static void run_alone(int (*body)(void))
 {
     int status = 0;
@@ -77,10 +84,10 @@ static void run_alone(int (*body)(void))
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-#define CHECK(condition)     \
-    do                       \
-        if (!(condition))    \
-            return __LINE__ % 250 + 1; \
+#define CHECK(condition)                                                                       \
+    do                                                                                         \
+        if (!(condition))                                                                      \
+            return __LINE__ % 250 + 1;                                                         \
     while (0)
 
 static void pass_once(uint64_t *seed)
@@ -92,7 +99,8 @@ static void pass_once(uint64_t *seed)
         return;
     }
     atomic_fetch_add(&inside, 1);
-    if (random_below(seed, 4) == 0) { /* nested: the inner leave must not open us to the closer */
+    if (random_below(seed, 4) ==
+        0) { /* nested: the inner leave must not open us to the closer */
         const unsigned inner = gs_gate_enter();
 
         if (inner != GS_PASS_NESTED)
@@ -132,7 +140,8 @@ static void *spawner(void *argument)
     while (!atomic_load(&stop)) {
         pthread_t thread;
 
-        if (pthread_create(&thread, NULL, short_lived, (void *)(uintptr_t)random_next(&seed)) == 0)
+        if (pthread_create(&thread, NULL, short_lived, (void *)(uintptr_t)random_next(&seed)) ==
+            0)
             pthread_join(thread, NULL);
     }
     return NULL;
@@ -181,7 +190,9 @@ static int closed_means_nobody_inside(void)
     return 0;
 }
 
-/* --- single cases ---------------------------------------------------------------------------------------------------- */
+/* --- single cases
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static int nested_pass_keeps_the_outer_one(void)
 {
@@ -214,8 +225,9 @@ static int try_enter_never_waits(void)
     return 0;
 }
 
-/* An allocation shuts the gate while the closer is at work and somebody is inside for longer than it waits: memory is
- * missing now, so the failed attempt to close must not open it again. */
+/* An allocation shuts the gate while the closer is at work and somebody is inside for longer
+ * than it waits: memory is missing now, so the failed attempt to close must not open it again.
+ */
 static void *shut_soon(void *unused)
 {
     (void)unused;
@@ -337,7 +349,8 @@ static int errno_is_kept(void)
     return 0;
 }
 
-/* A thread that never came back from inside must not keep the child's gate from closing: it does not exist there. */
+/* A thread that never came back from inside must not keep the child's gate from closing: it
+ * does not exist there. */
 static void *stay_inside(void *go)
 {
     gs_gate_enter();
@@ -377,11 +390,11 @@ static int forked_child_starts_closed_and_alone(void)
     return 0;
 }
 
-#define ALONE(name)                       \
-    static void gate_##name(void **state) \
-    {                                     \
-        (void)state;                      \
-        run_alone(name);                  \
+#define ALONE(name)                                                                            \
+    static void gate_##name(void **state)                                                      \
+    {                                                                                          \
+        (void)state;                                                                           \
+        run_alone(name);                                                                       \
     }
 
 ALONE(closed_means_nobody_inside)

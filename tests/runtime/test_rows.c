@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_rows.c: driver.c's look-ups in the table: by exported name, and by (base name, version, per-thread flag) as
- * cuGetProcAddress is asked. Reads the list of what NVIDIA's cudart asks for (GS_LOOKUPS). One thread.
+ * test_rows.c: driver.c's look-ups in the table: by exported name, and by (base name, version,
+ * per-thread flag) as cuGetProcAddress is asked. Reads the list of what NVIDIA's cudart asks
+ * for (GS_LOOKUPS). One thread.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +45,8 @@ static const struct {
     {"cuStreamGetCaptureInfo", 11030, 2, "cuStreamGetCaptureInfo_v2_ptsz"},
     {"cuStreamGetCaptureInfo", 12030, 2, "cuStreamGetCaptureInfo_v3_ptsz"},
     {"cuMemcpyHtoD", 2000, 0, "cuMemcpyHtoD"},
-    {"cuMemcpyHtoD", 3020, 2, "cuMemcpyHtoD_v2"}, /* there was no per-thread stream before 7.0 */
+    {"cuMemcpyHtoD", 3020, 2,
+     "cuMemcpyHtoD_v2"}, /* there was no per-thread stream before 7.0 */
     {"cuMemcpyHtoD", 7000, 2, "cuMemcpyHtoD_v2_ptds"},
     {"cuMemcpyHtoD", 7000, 0, "cuMemcpyHtoD_v2"},
     {"cuLaunchKernel", 4000, 2, "cuLaunchKernel"},
@@ -70,13 +72,15 @@ static void row_by_base_interesting_names_get_their_abi(void **state)
         const char *symbol = row != NULL ? row->symbol : "none";
 
         if (strcmp(symbol, cases[i].symbol != NULL ? cases[i].symbol : "none") != 0)
-            fail_msg("%s at %d flags %d: %s", cases[i].base, cases[i].version, cases[i].per_thread, symbol);
+            fail_msg("%s at %d flags %d: %s", cases[i].base, cases[i].version,
+                     cases[i].per_thread, symbol);
     }
 }
 
 static void row_by_symbol_finds_every_row_and_nothing_else(void **state)
 {
-    static const char *const unknown[] = {"", "cu", "cuInitX", "cuIni", "cure_me", "aaa", "zzz", "cuMemAlloc_v3"};
+    static const char *const unknown[] = {"",        "cu",  "cuInitX", "cuIni",
+                                          "cure_me", "aaa", "zzz",     "cuMemAlloc_v3"};
 
     (void)state;
     for (size_t i = 0; i < GS_ROW_COUNT; i++) {
@@ -88,13 +92,15 @@ static void row_by_symbol_finds_every_row_and_nothing_else(void **state)
         assert_null(gs_row_by_symbol(unknown[i]));
 }
 
-/* each row is what its own (base, since, variant) means; a newer version never gives an older ABI */
+/* each row is what its own (base, since, variant) means; a newer version never gives an older
+ * ABI */
 static void row_by_base_every_row_is_reached(void **state)
 {
     (void)state;
     for (size_t i = 0; i < GS_ROW_COUNT; i++) {
         const struct gs_row *row = &gs_rows[i];
-        const struct gs_row *found = gs_row_by_base(row->base, row->since, row->variant != GS_VARIANT_);
+        const struct gs_row *found =
+            gs_row_by_base(row->base, row->since, row->variant != GS_VARIANT_);
 
         if (found != row)
             fail_msg("%s: (%s, %d) gives %s", row->symbol, row->base, row->since,
@@ -108,7 +114,8 @@ static void row_by_base_every_row_is_reached(void **state)
     }
 }
 
-/* A per-thread caller must not get an older ABI than a plain one: mixing them would break its calls. */
+/* A per-thread caller must not get an older ABI than a plain one: mixing them would break its
+ * calls. */
 static void row_by_base_per_thread_has_the_same_abi(void **state)
 {
     (void)state;
@@ -119,8 +126,10 @@ static void row_by_base_per_thread_has_the_same_abi(void **state)
 
         assert_non_null(plain);
         assert_non_null(thread);
-        if (thread->variant != GS_VARIANT_ && strncmp(thread->symbol, plain->symbol, strlen(plain->symbol)) != 0)
-            fail_msg("%s at %d: plain %s, per thread %s", gs_rows[i].base, version, plain->symbol, thread->symbol);
+        if (thread->variant != GS_VARIANT_ &&
+            strncmp(thread->symbol, plain->symbol, strlen(plain->symbol)) != 0)
+            fail_msg("%s at %d: plain %s, per thread %s", gs_rows[i].base, version,
+                     plain->symbol, thread->symbol);
     }
 }
 
@@ -128,7 +137,8 @@ static bool is_graphics_interop(const char *name)
 {
     return strncmp(name, "cuGraphicsGL", 12) == 0 || strncmp(name, "cuGL", 4) == 0 ||
            strncmp(name, "cuVDPAU", 7) == 0 || strncmp(name, "cuGraphicsVDPAU", 15) == 0 ||
-           strncmp(name, "cuEGL", 5) == 0 || strncmp(name, "cuGraphicsEGL", 13) == 0 || strstr(name, "EglFrame") != NULL;
+           strncmp(name, "cuEGL", 5) == 0 || strncmp(name, "cuGraphicsEGL", 13) == 0 ||
+           strstr(name, "EglFrame") != NULL;
 }
 
 static void row_by_base_every_lookup_of_cudart_has_a_row(void **state)
@@ -151,7 +161,8 @@ static void row_by_base_every_lookup_of_cudart_has_a_row(void **state)
         }
         assert_int_equal(sscanf(line, "%127s %d %d", name, &version, &flags), 3);
         if (gs_row_by_base(name, version, (flags & 2) != 0) == NULL) {
-            if (!is_graphics_interop(name)) /* a compute-only driver exports none of those, nor does the stub library */
+            if (!is_graphics_interop(name)) /* a compute-only driver exports none of those, nor
+                                               does the stub library */
                 fail_msg("no row: %s %d %d", name, version, flags);
             absent++;
         }

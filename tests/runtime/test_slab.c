@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_slab.c: pieces of slabs: no two live ones overlap, retired ones are not handed out, empty slabs go but for the
- * last. Ranges are plain memory here; no driver, one thread.
+ * test_slab.c: pieces of slabs: no two live ones overlap, retired ones are not handed out,
+ * empty slabs go but for the last. Ranges are plain memory here; no driver, one thread.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -137,13 +137,14 @@ static void reset(void)
 static void run_sequence(uint64_t seed)
 {
     for (unsigned step = 0; step < 3000 && world.range_count < MAX_SLABS - 1; step++) {
-        if (world.live_count == MAX_LIVE || (world.live_count != 0 && random_below(&seed, 5) < 2)) {
+        if (world.live_count == MAX_LIVE ||
+            (world.live_count != 0 && random_below(&seed, 5) < 2)) {
             release((unsigned)random_below(&seed, world.live_count));
         } else {
             const uint64_t limit = 1ull << random_below(&seed, GS_SLAB_MAX_SHIFT + 1);
-            const struct piece piece =
-                take(&devices[random_below(&seed, 2)], context_of((unsigned)random_below(&seed, 2)),
-                     1 + random_below(&seed, limit));
+            const struct piece piece = take(&devices[random_below(&seed, 2)],
+                                            context_of((unsigned)random_below(&seed, 2)),
+                                            1 + random_below(&seed, limit));
 
             check_fresh(&piece);
             world.live[world.live_count++] = piece;
@@ -172,7 +173,8 @@ static void slab_put_last_one_of_its_kind_stays(void **state)
     world.live[world.live_count++] = first;
     release(0);
     assert_non_null(first.range->slab);
-    for (unsigned i = 0; i < 2 * GS_SLAB_BYTES / 512; i++) { /* two slabs full, emptied again: one stays */
+    for (unsigned i = 0; i < 2 * GS_SLAB_BYTES / 512;
+         i++) { /* two slabs full, emptied again: one stays */
         const struct piece piece = take(&devices[0], context_of(0), 512);
 
         assert_true(gs_slab_retire(piece.range, piece.address));

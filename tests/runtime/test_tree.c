@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_tree.c: the treap of ranges against a plain array. Owns nothing but its nodes; one thread.
+ * test_tree.c: the treap of ranges against a plain array. Owns nothing but its nodes; one
+ * thread.
  *
- * The address space is cut into slots; a slot is either free or holds one range somewhere inside it, so ranges never
- * overlap and every address has a known answer.
+ * The address space is cut into slots; a slot is either free or holds one range somewhere
+ * inside it, so ranges never overlap and every address has a known answer.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,7 +64,8 @@ static void check_edges(struct model *model, unsigned slot)
         return;
     assert_ptr_equal(gs_tree_find(&model->tree, node->base), node);
     assert_ptr_equal(gs_tree_find(&model->tree, node->base + node->size - 1), node);
-    assert_ptr_equal(gs_tree_find(&model->tree, node->base - 1), expected(model, node->base - 1));
+    assert_ptr_equal(gs_tree_find(&model->tree, node->base - 1),
+                     expected(model, node->base - 1));
     assert_ptr_equal(gs_tree_find(&model->tree, node->base + node->size),
                      expected(model, node->base + node->size));
 }
@@ -90,10 +92,12 @@ static void run_sequence(uint64_t seed, unsigned steps)
 
         if (!model.present[slot]) {
             insert_at(&model, slot, &seed);
-        } else if (random_below(&seed, 4) == 0) { /* no range begins one byte behind this one's first byte */
+        } else if (random_below(&seed, 4) ==
+                   0) { /* no range begins one byte behind this one's first byte */
             assert_null(gs_tree_remove(&model.tree, model.nodes[slot].base + 1));
         } else {
-            assert_ptr_equal(gs_tree_remove(&model.tree, model.nodes[slot].base), &model.nodes[slot]);
+            assert_ptr_equal(gs_tree_remove(&model.tree, model.nodes[slot].base),
+                             &model.nodes[slot]);
             model.present[slot] = false;
             assert_null(gs_tree_remove(&model.tree, model.nodes[slot].base));
         }
@@ -137,7 +141,8 @@ static void tree_empty_finds_nothing(void **state)
 static void tree_range_at_end_of_address_space_is_found(void **state)
 {
     struct gs_tree tree = {0};
-    struct gs_tree_node last = {.base = UINT64_MAX - 15, .size = 16}, first = {.base = 0, .size = 1};
+    struct gs_tree_node last = {.base = UINT64_MAX - 15, .size = 16},
+                        first = {.base = 0, .size = 1};
 
     (void)state;
     gs_tree_insert(&tree, &last);
