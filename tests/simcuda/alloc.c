@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alloc.c: owns allocations: cuMemAlloc and its relatives, managed memory, page-locked host memory; and says what an address
- * is and whether bytes may be touched.
+ * alloc.c: owns allocations: cuMemAlloc and its relatives, managed memory, page-locked host
+ * memory; and says what an address is and whether bytes may be touched.
  *
- * Invariants: sim_allocations holds every allocation, disjoint. Below SMALL bytes they share 2 MiB slabs, as on a card, where
- * a freed one is poisoned; larger ones have a block of their own, which is unmapped when freed.
- * Threads: any, under sim.lock.
+ * Invariants: sim_allocations holds every allocation, disjoint. Below SMALL bytes they share 2
+ * MiB slabs, as on a card, where a freed one is poisoned; larger ones have a block of their
+ * own, which is unmapped when freed. Threads: any, under sim.lock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -257,7 +257,8 @@ static CUresult memory_managed(struct sim_context *context, CUdeviceptr *pointer
     return memory_alloc(context, pointer, size, SIM_MANAGED, flags);
 }
 
-static CUresult memory_info(const struct sim_context *context, size_t *free_bytes, size_t *total)
+static CUresult memory_info(const struct sim_context *context, size_t *free_bytes,
+                            size_t *total)
 {
     struct sim_card *card = sim.device[context->device].card;
 
@@ -301,7 +302,8 @@ static CUresult host_alloc(struct sim_context *context, void **out, size_t size,
 
 static CUresult host_free(struct sim_context *context, void *pointer)
 {
-    struct sim_allocation *allocation = pointer ? sim_allocation_find((CUdeviceptr)pointer) : NULL;
+    struct sim_allocation *allocation =
+        pointer ? sim_allocation_find((CUdeviceptr)pointer) : NULL;
 
     if (!pointer)
         return CUDA_SUCCESS;
@@ -324,7 +326,8 @@ static CUresult host_register(struct sim_context *context, void *pointer, size_t
     if (sim_ranges_overlap(&sim_allocations, start, size))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (msync((void *)(start / page * page), start % page + size, MS_ASYNC)) /* is it all there? */
+    if (msync((void *)(start / page * page), start % page + size,
+              MS_ASYNC)) /* is it all there? */
         return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = sim_alloc(context, size, SIM_REGISTERED, &allocation);
     if (result)
@@ -382,28 +385,31 @@ static CUresult host_flags(unsigned *flags, const void *pointer)
 SIM_API(cuMemAlloc_v2, (CUdeviceptr * pointer, size_t size), SIM_CTX | SIM_UNSAFE,
         memory_alloc(call.context, pointer, size, SIM_DEVICE, 0))
 SIM_API(cuMemAllocPitch_v2,
-        (CUdeviceptr * pointer, size_t *pitch, size_t width, size_t height, unsigned int element),
-        SIM_CTX | SIM_UNSAFE, memory_pitch(call.context, pointer, pitch, width, height, element))
+        (CUdeviceptr * pointer, size_t *pitch, size_t width, size_t height,
+         unsigned int element),
+        SIM_CTX | SIM_UNSAFE,
+        memory_pitch(call.context, pointer, pitch, width, height, element))
 SIM_API(cuMemFree_v2, (CUdeviceptr pointer), SIM_CTX | SIM_UNSAFE,
         memory_free(call.context, pointer))
 SIM_API(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size, unsigned int flags),
         SIM_CTX | SIM_UNSAFE, memory_managed(call.context, pointer, size, flags))
-SIM_API(cuMemGetInfo_v2, (size_t *free_bytes, size_t *total), SIM_CTX,
+SIM_API(cuMemGetInfo_v2, (size_t * free_bytes, size_t *total), SIM_CTX,
         memory_info(call.context, free_bytes, total))
-SIM_API(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t *size, CUdeviceptr address), SIM_CTX,
-        address_range(base, size, address))
+SIM_API(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t *size, CUdeviceptr address),
+        SIM_CTX, address_range(base, size, address))
 SIM_API(cuMemAllocHost_v2, (void **out, size_t size), SIM_CTX | SIM_UNSAFE,
         host_alloc(call.context, out, size, 0))
 SIM_API(cuMemHostAlloc, (void **out, size_t size, unsigned int flags), SIM_CTX | SIM_UNSAFE,
         host_alloc(call.context, out, size, flags))
 SIM_API(cuMemFreeHost, (void *pointer), SIM_CTX | SIM_UNSAFE, host_free(call.context, pointer))
-SIM_API(cuMemHostRegister, (void *pointer, size_t size, unsigned int flags), SIM_CTX | SIM_UNSAFE,
-        host_register(call.context, pointer, size, flags))
+SIM_API(cuMemHostRegister, (void *pointer, size_t size, unsigned int flags),
+        SIM_CTX | SIM_UNSAFE, host_register(call.context, pointer, size, flags))
 SIM_API(cuMemHostRegister_v2, (void *pointer, size_t size, unsigned int flags),
         SIM_CTX | SIM_UNSAFE, host_register(call.context, pointer, size, flags))
 SIM_API(cuMemHostUnregister, (void *pointer), SIM_CTX | SIM_UNSAFE,
         host_unregister(call.context, pointer))
-SIM_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * address, void *pointer, unsigned int flags),
-        SIM_CTX, host_device_pointer(address, pointer, flags))
+SIM_API(cuMemHostGetDevicePointer_v2,
+        (CUdeviceptr * address, void *pointer, unsigned int flags), SIM_CTX,
+        host_device_pointer(address, pointer, flags))
 SIM_API(cuMemHostGetFlags, (unsigned int *flags, void *pointer), SIM_CTX,
         host_flags(flags, pointer))

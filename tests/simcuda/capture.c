@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * capture.c: owns stream captures: what is submitted to a capturing stream becomes a node of a graph.
+ * capture.c: owns stream captures: what is submitted to a capturing stream becomes a node of a
+ * graph.
  *
- * Rules kept as a card's driver keeps them (CUDA programming guide, "stream capture"; driver API, cuStreamBeginCapture):
- * a stream joins a capture by waiting for an event recorded in it and must be joined back before the end; synchronising or
- * asking about what is captured, and calls that are unsafe in the capture's mode, fail and invalidate the capture; the
- * legacy stream cannot be used while a blocking stream of its context captures.
- * Invariants: a capture is in sim.captures from begin to end; events name it by number, since they may outlive it.
+ * Rules kept as a card's driver keeps them (CUDA programming guide, "stream capture"; driver
+ * API, cuStreamBeginCapture): a stream joins a capture by waiting for an event recorded in it
+ * and must be joined back before the end; synchronising or asking about what is captured, and
+ * calls that are unsafe in the capture's mode, fail and invalidate the capture; the legacy
+ * stream cannot be used while a blocking stream of its context captures. Invariants: a capture
+ * is in sim.captures from begin to end; events name it by number, since they may outlive it.
  * Threads: any, under sim.lock.
  */
 #include <errno.h>
@@ -134,7 +136,8 @@ CUresult sim_capture_record_event(struct sim_stream *stream, struct sim_event *e
 
 CUresult sim_capture_wait_event(struct sim_stream *stream, struct sim_event *event)
 {
-    struct sim_capture *capture = event->capture_id ? sim_capture_by_id(event->capture_id) : NULL;
+    struct sim_capture *capture =
+        event->capture_id ? sim_capture_by_id(event->capture_id) : NULL;
 
     if (stream->capture && stream->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -174,7 +177,8 @@ static CUresult capture_begin(struct sim_call *call, struct sim_stream *stream,
     if (stream->capture)
         return CUDA_ERROR_ILLEGAL_STATE;
     for (size_t i = 0; i < need_count; i++)
-        if (!sim_handle_is(needs[i], SIM_KIND_NODE) || ((struct sim_node *)needs[i])->graph != graph)
+        if (!sim_handle_is(needs[i], SIM_KIND_NODE) ||
+            ((struct sim_node *)needs[i])->graph != graph)
             return CUDA_ERROR_INVALID_VALUE;
     struct sim_capture *capture = calloc(1, sizeof *capture);
     if (!capture)
@@ -202,7 +206,8 @@ static CUresult capture_begin(struct sim_call *call, struct sim_stream *stream,
 /* Every node that nothing needs must be in the origin's tip, or a stream was not joined. */
 static bool all_joined(const struct sim_capture *capture)
 {
-    const struct sim_nodes *nodes = &capture->graph->nodes, *tip = &capture->origin->capture_tip;
+    const struct sim_nodes *nodes = &capture->graph->nodes,
+                           *tip = &capture->origin->capture_tip;
     const uint64_t mark = sim.next_id++;
 
     for (size_t i = 0; i < nodes->count; i++)
@@ -279,12 +284,14 @@ static CUresult capture_status(struct sim_call *call, struct sim_stream *stream,
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
     *status = status_of(stream);
-    return sim_capture_check_submit(stream); /* asking about the legacy stream beside a capture is an error */
+    return sim_capture_check_submit(
+        stream); /* asking about the legacy stream beside a capture is an error */
 }
 
 static CUresult capture_info(struct sim_call *call, struct sim_stream *stream,
                              CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                             const CUgraphNode **needs, const CUgraphEdgeData **edges, size_t *count)
+                             const CUgraphNode **needs, const CUgraphEdgeData **edges,
+                             size_t *count)
 {
     const CUresult result = capture_status(call, stream, status);
 
@@ -303,8 +310,8 @@ static CUresult capture_info(struct sim_call *call, struct sim_stream *stream,
     return CUDA_SUCCESS;
 }
 
-static CUresult capture_update(struct sim_call *call, struct sim_stream *stream, CUgraphNode *needs,
-                               size_t count, unsigned flags)
+static CUresult capture_update(struct sim_call *call, struct sim_stream *stream,
+                               CUgraphNode *needs, size_t count, unsigned flags)
 {
     int rc = 0;
 
@@ -339,8 +346,8 @@ static CUresult mode_exchange(CUstreamCaptureMode *mode)
 
 SIM_STREAM_API(cuStreamBeginCapture, _ptsz, (CUstream stream), SIM_CTX,
                capture_begin(&call, STREAM, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, 0))
-SIM_STREAM_API(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode), SIM_CTX,
-               capture_begin(&call, STREAM, mode, NULL, NULL, 0))
+SIM_STREAM_API(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode),
+               SIM_CTX, capture_begin(&call, STREAM, mode, NULL, NULL, 0))
 SIM_STREAM_API(cuStreamBeginCaptureToGraph, _ptsz,
                (CUstream stream, CUgraph graph, const CUgraphNode *needs,
                 const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
@@ -351,8 +358,8 @@ SIM_STREAM_API(cuStreamBeginCaptureToGraph, _ptsz,
                    : CUDA_ERROR_INVALID_VALUE)
 SIM_STREAM_API(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph *graph), SIM_CTX,
                capture_end(&call, STREAM, graph))
-SIM_STREAM_API(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus *status), SIM_CTX,
-               capture_status(&call, STREAM, status))
+SIM_STREAM_API(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus *status),
+               SIM_CTX, capture_status(&call, STREAM, status))
 SIM_STREAM_API(cuStreamGetCaptureInfo, _ptsz,
                (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id), SIM_CTX,
                capture_info(&call, STREAM, status, id, NULL, NULL, NULL, NULL))
@@ -371,6 +378,7 @@ SIM_STREAM_API(cuStreamUpdateCaptureDependencies_v2, _ptsz,
                (CUstream stream, CUgraphNode *needs, const CUgraphEdgeData *edges, size_t count,
                 unsigned int flags),
                SIM_CTX,
-               edges ? CUDA_ERROR_NOT_SUPPORTED : capture_update(&call, STREAM, needs, count, flags))
+               edges ? CUDA_ERROR_NOT_SUPPORTED
+                     : capture_update(&call, STREAM, needs, count, flags))
 SIM_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), SIM_INIT,
         mode_exchange(mode))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * card.c: simcuda-card, which shows the simulated cards as nvidia-smi shows real ones, or removes them.
- * Invariants: showing changes nothing. Threads: one.
+ * card.c: simcuda-card, which shows the simulated cards as nvidia-smi shows real ones, or
+ * removes them. Invariants: showing changes nothing. Threads: one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,17 +18,20 @@ static void show(const struct sim_card *card)
 
     for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++)
         used += card->client[i].used;
-    printf("card %u: %s used of %s, PCIe ", card->index, gs_size_format(used, text, sizeof text),
+    printf("card %u: %s used of %s, PCIe ", card->index,
+           gs_size_format(used, text, sizeof text),
            gs_size_format(properties->memory, total, sizeof total));
     if (properties->pcie_rate)
         printf("%.1f GB/s", (double)properties->pcie_rate / 1e9);
     else
         printf("unthrottled");
-    printf(", kernels of at least %llu ns%s, driver %u\n", (unsigned long long)properties->kernel_ns,
+    printf(", kernels of at least %llu ns%s, driver %u\n",
+           (unsigned long long)properties->kernel_ns,
            properties->timeslice ? ", one at a time" : "", properties->driver_version);
     for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++)
         if (card->client[i].pid)
-            printf("  pid %-8d %-24s %12s  (peak %s)\n", card->client[i].pid, card->client[i].name,
+            printf("  pid %-8d %-24s %12s  (peak %s)\n", card->client[i].pid,
+                   card->client[i].name,
                    gs_size_format(card->client[i].used, text, sizeof text),
                    gs_size_format(card->client[i].peak, total, sizeof total));
 }
@@ -42,7 +45,8 @@ static int show_all(void)
         struct sim_card *card = NULL;
         const int rc = sim_card_look(i, &card, &err);
         if (rc == -ENOENT && i == 0) {
-            printf("no simulated card is there yet: the first program that uses one makes it\n");
+            printf(
+                "no simulated card is there yet: the first program that uses one makes it\n");
             return 0;
         }
         if (rc == -ENOENT) /* nobody has used it so far */
@@ -80,9 +84,10 @@ int main(int argc, char **argv)
         return show_all();
     if (argc == 2 && strcmp(argv[1], "--reset") == 0)
         return reset();
-    fprintf(argc == 2 && strcmp(argv[1], "--help") == 0 ? stdout : stderr,
-            "usage: simcuda-card            show the simulated cards and who uses them\n"
-            "       simcuda-card --reset    remove them; the next program makes new ones from its\n"
-            "                               environment (programs that run keep their old card)\n");
+    fprintf(
+        argc == 2 && strcmp(argv[1], "--help") == 0 ? stdout : stderr,
+        "usage: simcuda-card            show the simulated cards and who uses them\n"
+        "       simcuda-card --reset    remove them; the next program makes new ones from its\n"
+        "                               environment (programs that run keep their old card)\n");
     return argc == 2 && strcmp(argv[1], "--help") == 0 ? 0 : 2;
 }

@@ -2,10 +2,11 @@
  *
  * context.c: owns contexts, primary and created, and each thread's stack of them.
  *
- * Invariants: a context takes properties.context_memory bytes of its card from creation to destruction. It is destroyed
- * only when all of its streams have drained; stacks may still hold its handle, which is then found dead. A fault (sticky)
- * ends a context: every call in it returns the fault until it is destroyed or reset.
- * Threads: any, under sim.lock; sticky is set by stream workers (atomic, relaxed: it only has to arrive at last).
+ * Invariants: a context takes properties.context_memory bytes of its card from creation to
+ * destruction. It is destroyed only when all of its streams have drained; stacks may still hold
+ * its handle, which is then found dead. A fault (sticky) ends a context: every call in it
+ * returns the fault until it is destroyed or reset. Threads: any, under sim.lock; sticky is set
+ * by stream workers (atomic, relaxed: it only has to arrive at last).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ CUresult sim_context_drain(struct sim_context *context)
 {
     struct sim_fence *fence = NULL;
 
-    /* the list may change while we wait: start again after each wait, only what was submitted before counts */
+    /* the list may change while we wait: start again after each wait, only what was submitted
+     * before counts */
     const uint64_t newest = sim.next_id;
     for (struct sim_stream *stream = context->streams; stream;) {
         if (stream->id < newest && stream->last && !stream->last->done) {
@@ -372,8 +374,8 @@ SIM_API(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned int flags), SIM_I
         primary_flags_set(device, flags))
 SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int flags), SIM_INIT,
         primary_flags_set(device, flags))
-SIM_API(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active), SIM_INIT,
-        primary_state(device, flags, active))
+SIM_API(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active),
+        SIM_INIT, primary_state(device, flags, active))
 SIM_API(cuCtxPushCurrent, (CUcontext handle), SIM_INIT, context_push(handle))
 SIM_API(cuCtxPushCurrent_v2, (CUcontext handle), SIM_INIT, context_push(handle))
 SIM_API(cuCtxPopCurrent, (CUcontext * out), SIM_INIT, context_pop(out))
@@ -387,10 +389,11 @@ SIM_API(cuCtxSynchronize, (void), SIM_CTX, context_synchronize(NULL))
 SIM_API(cuCtxSynchronize_v2, (CUcontext handle), SIM_INIT, context_synchronize(handle))
 SIM_API(cuCtxGetFlags, (unsigned int *flags), SIM_CTX, number_out(flags, call.context->flags))
 SIM_API(cuCtxSetFlags, (unsigned int flags), SIM_CTX, flags_set(call.context, flags))
-SIM_API(cuCtxGetId, (CUcontext handle, unsigned long long *id), SIM_INIT, context_id(handle, id))
+SIM_API(cuCtxGetId, (CUcontext handle, unsigned long long *id), SIM_INIT,
+        context_id(handle, id))
 SIM_API(cuCtxGetApiVersion, (CUcontext handle, unsigned int *version), SIM_INIT,
         api_version(handle, version))
-SIM_API(cuCtxGetLimit, (size_t *value, CUlimit limit), SIM_CTX,
+SIM_API(cuCtxGetLimit, (size_t * value, CUlimit limit), SIM_CTX,
         limit_access(call.context, limit, value, NULL))
 SIM_API(cuCtxSetLimit, (CUlimit limit, size_t value), SIM_CTX | SIM_UNSAFE,
         limit_access(call.context, limit, NULL, &value))

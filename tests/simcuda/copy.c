@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy.c: owns copies: boxes of bytes between device, page-locked and pageable memory, with the bus they take.
+ * copy.c: owns copies: boxes of bytes between device, page-locked and pageable memory, with the
+ * bus they take.
  *
- * As on a card: a copy from pageable memory has read its source before the call returns (small ones are staged, large ones
- * waited for); a copy to pageable memory is waited for; page-locked memory is read and written when the stream gets there.
- * A synchronous copy within the device is not waited for by the host.
- * Invariants: every range is checked against the driver's tables when the copy is submitted.
- * Threads: calls under sim.lock; copies run on workers.
+ * As on a card: a copy from pageable memory has read its source before the call returns (small
+ * ones are staged, large ones waited for); a copy to pageable memory is waited for; page-locked
+ * memory is read and written when the stream gets there. A synchronous copy within the device
+ * is not waited for by the host. Invariants: every range is checked against the driver's tables
+ * when the copy is submitted. Threads: calls under sim.lock; copies run on workers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ struct copy_op {
     void *staged;
 };
 
-/* Moves size bytes as the bus lets them through: one chunk is booked ahead, so that sleeping late costs no bandwidth. */
+/* Moves size bytes as the bus lets them through: one chunk is booked ahead, so that sleeping
+ * late costs no bandwidth. */
 static void move_bytes(struct sim_card *card, enum copy_way way, void *to, const void *from,
                        size_t size, uint64_t *last_end)
 {
@@ -60,9 +62,9 @@ static CUresult copy_run(const struct sim_op *op, struct sim_context *context)
 
     for (size_t z = 0; z < copy->depth; z++)
         for (size_t y = 0; y < copy->height; y++)
-            move_bytes(card, self->way,
-                       (char *)copy->to + (z * copy->to_height + y) * copy->to_pitch,
-                       source + (z * copy->from_height + y) * copy->from_pitch, copy->width, &end);
+            move_bytes(
+                card, self->way, (char *)copy->to + (z * copy->to_height + y) * copy->to_pitch,
+                source + (z * copy->from_height + y) * copy->from_pitch, copy->width, &end);
     if (end)
         sim_sleep_until(end);
     sim_count(counter, total);
@@ -74,7 +76,8 @@ static void copy_release(struct sim_op *op)
     free(((struct copy_op *)op)->staged);
 }
 
-/* Bytes from the first to behind the last of one side of the box; false if that does not fit into 64 bits. */
+/* Bytes from the first to behind the last of one side of the box; false if that does not fit
+ * into 64 bits. */
 static bool box_span(const struct sim_copy *copy, size_t pitch, size_t height, size_t *span)
 {
     size_t rows = 0, bytes = 0;
@@ -110,14 +113,15 @@ static CUresult copy_new(const struct sim_copy *copy, struct copy_op **out, size
     if (result)
         return result;
     const enum sim_space to = sim_space_of(copy->to), from = sim_space_of(copy->from);
-    struct copy_op *self = (struct copy_op *)sim_op_new(sizeof *self, "copy",
-                                                        CU_GRAPH_NODE_TYPE_MEMCPY, copy_run);
+    struct copy_op *self =
+        (struct copy_op *)sim_op_new(sizeof *self, "copy", CU_GRAPH_NODE_TYPE_MEMCPY, copy_run);
     if (!self)
         return CUDA_ERROR_OUT_OF_MEMORY;
     self->op.release = copy_release;
     self->copy = *copy;
-    self->way = to == SIM_SPACE_DEVICE ? (from == SIM_SPACE_DEVICE ? WAY_ON_DEVICE : WAY_TO_DEVICE)
-                                       : (from == SIM_SPACE_DEVICE ? WAY_TO_HOST : WAY_ON_HOST);
+    self->way = to == SIM_SPACE_DEVICE
+                    ? (from == SIM_SPACE_DEVICE ? WAY_ON_DEVICE : WAY_TO_DEVICE)
+                    : (from == SIM_SPACE_DEVICE ? WAY_TO_HOST : WAY_ON_HOST);
     *out = self;
     return CUDA_SUCCESS;
 }
@@ -133,7 +137,8 @@ CUresult sim_copy_node_op(const struct sim_copy *copy, struct sim_op **out)
     return result;
 }
 
-CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **out, bool *must_wait)
+CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **out,
+                     bool *must_wait)
 {
     struct copy_op *self = NULL;
     size_t from_span = 0;
@@ -161,8 +166,8 @@ CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **out
 }
 
 /* One side of a CUDA_MEMCPY3D. */
-static CUresult box_side(CUmemorytype type, const void *host, CUdeviceptr device, size_t x, size_t y,
-                         size_t z, size_t lod, size_t *pitch, size_t *height,
+static CUresult box_side(CUmemorytype type, const void *host, CUdeviceptr device, size_t x,
+                         size_t y, size_t z, size_t lod, size_t *pitch, size_t *height,
                          const CUDA_MEMCPY3D *box, CUdeviceptr *address)
 {
     size_t row = 0, offset = 0;
@@ -174,13 +179,15 @@ static CUresult box_side(CUmemorytype type, const void *host, CUdeviceptr device
     else if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED)
         *address = device;
     else
-        return type == CU_MEMORYTYPE_ARRAY ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+        return type == CU_MEMORYTYPE_ARRAY ? CUDA_ERROR_NOT_SUPPORTED
+                                           : CUDA_ERROR_INVALID_VALUE;
     if (!*pitch)
         *pitch = box->WidthInBytes + x;
     if (!*height)
         *height = box->Height + y;
     if (__builtin_mul_overflow(z, *height, &row) || __builtin_add_overflow(row, y, &row) ||
-        __builtin_mul_overflow(row, *pitch, &offset) || __builtin_add_overflow(offset, x, &offset) ||
+        __builtin_mul_overflow(row, *pitch, &offset) ||
+        __builtin_add_overflow(offset, x, &offset) ||
         __builtin_add_overflow(*address, offset, address))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
@@ -197,11 +204,11 @@ CUresult sim_copy_from_3d(const CUDA_MEMCPY3D *box, struct sim_copy *copy)
                               .width = box->WidthInBytes,
                               .height = box->Height,
                               .depth = box->Depth};
-    const CUresult result =
-        box_side(box->srcMemoryType, box->srcHost, box->srcDevice, box->srcXInBytes, box->srcY,
-                 box->srcZ, box->srcLOD, &copy->from_pitch, &copy->from_height, box, &copy->from);
+    const CUresult result = box_side(box->srcMemoryType, box->srcHost, box->srcDevice,
+                                     box->srcXInBytes, box->srcY, box->srcZ, box->srcLOD,
+                                     &copy->from_pitch, &copy->from_height, box, &copy->from);
     return result ? result
                   : box_side(box->dstMemoryType, box->dstHost, box->dstDevice, box->dstXInBytes,
-                             box->dstY, box->dstZ, box->dstLOD, &copy->to_pitch, &copy->to_height,
-                             box, &copy->to);
+                             box->dstY, box->dstZ, box->dstLOD, &copy->to_pitch,
+                             &copy->to_height, box, &copy->to);
 }

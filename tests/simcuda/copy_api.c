@@ -27,8 +27,7 @@ static CUresult copy_box(struct sim_call *call, struct sim_stream *stream,
         sim_op_put(op);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    return must_wait ? sim_submit_wait(call, stream, op)
-                                         : sim_submit(call, stream, op);
+    return must_wait ? sim_submit_wait(call, stream, op) : sim_submit(call, stream, op);
 }
 
 static CUresult copy_line(struct sim_call *call, struct sim_stream *stream, CUdeviceptr to,
@@ -52,8 +51,8 @@ static CUresult copy_line(struct sim_call *call, struct sim_stream *stream, CUde
     return copy_box(call, stream, &copy, sync);
 }
 
-static CUresult copy_3d(struct sim_call *call, struct sim_stream *stream, const CUDA_MEMCPY3D *box,
-                        bool sync)
+static CUresult copy_3d(struct sim_call *call, struct sim_stream *stream,
+                        const CUDA_MEMCPY3D *box, bool sync)
 {
     struct sim_copy copy;
     const CUresult result = sim_copy_from_3d(box, &copy);
@@ -61,8 +60,8 @@ static CUresult copy_3d(struct sim_call *call, struct sim_stream *stream, const 
     return result ? result : copy_box(call, stream, &copy, sync);
 }
 
-static CUresult copy_2d(struct sim_call *call, struct sim_stream *stream, const CUDA_MEMCPY2D *box,
-                        bool sync)
+static CUresult copy_2d(struct sim_call *call, struct sim_stream *stream,
+                        const CUDA_MEMCPY2D *box, bool sync)
 {
     if (!box)
         return CUDA_ERROR_INVALID_VALUE;
@@ -98,8 +97,9 @@ static CUresult copy_3d_peer(struct sim_call *call, struct sim_stream *stream,
     return copy_3d(call, stream, &plain, sync);
 }
 
-static CUresult copy_batch(struct sim_call *call, struct sim_stream *stream, const CUdeviceptr *to,
-                           const CUdeviceptr *from, const size_t *sizes, size_t count, size_t *failed)
+static CUresult copy_batch(struct sim_call *call, struct sim_stream *stream,
+                           const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes,
+                           size_t count, size_t *failed)
 {
     CUresult result =
         stream && to && from && sizes && count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -118,26 +118,31 @@ static CUresult copy_batch(struct sim_call *call, struct sim_stream *stream, con
 SIM_STREAM_API(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, size_t size), SIM_CTX,
                copy_line(&call, DEFAULT, to, SIDE_ANY, from, SIDE_ANY, size, true))
 SIM_STREAM_API(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr to, const void *from, size_t size), SIM_CTX,
-               copy_line(&call, DEFAULT, to, SIDE_DEVICE, (CUdeviceptr)from, SIDE_HOST, size, true))
+               copy_line(&call, DEFAULT, to, SIDE_DEVICE, (CUdeviceptr)from, SIDE_HOST, size,
+                         true))
 SIM_STREAM_API(cuMemcpyDtoH_v2, _ptds, (void *to, CUdeviceptr from, size_t size), SIM_CTX,
-               copy_line(&call, DEFAULT, (CUdeviceptr)to, SIDE_HOST, from, SIDE_DEVICE, size, true))
+               copy_line(&call, DEFAULT, (CUdeviceptr)to, SIDE_HOST, from, SIDE_DEVICE, size,
+                         true))
 SIM_STREAM_API(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr to, CUdeviceptr from, size_t size), SIM_CTX,
                copy_line(&call, DEFAULT, to, SIDE_DEVICE, from, SIDE_DEVICE, size, true))
 SIM_STREAM_API(cuMemcpyPeer, _ptds,
                (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                 size_t size),
                SIM_CTX,
-               to_context && from_context
+               to_context &&from_context
                    ? copy_line(&call, DEFAULT, to, SIDE_DEVICE, from, SIDE_DEVICE, size, true)
                    : CUDA_ERROR_INVALID_CONTEXT)
-SIM_STREAM_API(cuMemcpyAsync, _ptsz, (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream),
-               SIM_CTX, copy_line(&call, STREAM, to, SIDE_ANY, from, SIDE_ANY, size, false))
+SIM_STREAM_API(cuMemcpyAsync, _ptsz,
+               (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), SIM_CTX,
+               copy_line(&call, STREAM, to, SIDE_ANY, from, SIDE_ANY, size, false))
 SIM_STREAM_API(cuMemcpyHtoDAsync_v2, _ptsz,
                (CUdeviceptr to, const void *from, size_t size, CUstream stream), SIM_CTX,
-               copy_line(&call, STREAM, to, SIDE_DEVICE, (CUdeviceptr)from, SIDE_HOST, size, false))
+               copy_line(&call, STREAM, to, SIDE_DEVICE, (CUdeviceptr)from, SIDE_HOST, size,
+                         false))
 SIM_STREAM_API(cuMemcpyDtoHAsync_v2, _ptsz,
                (void *to, CUdeviceptr from, size_t size, CUstream stream), SIM_CTX,
-               copy_line(&call, STREAM, (CUdeviceptr)to, SIDE_HOST, from, SIDE_DEVICE, size, false))
+               copy_line(&call, STREAM, (CUdeviceptr)to, SIDE_HOST, from, SIDE_DEVICE, size,
+                         false))
 SIM_STREAM_API(cuMemcpyDtoDAsync_v2, _ptsz,
                (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), SIM_CTX,
                copy_line(&call, STREAM, to, SIDE_DEVICE, from, SIDE_DEVICE, size, false))
@@ -145,7 +150,7 @@ SIM_STREAM_API(cuMemcpyPeerAsync, _ptsz,
                (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                 size_t size, CUstream stream),
                SIM_CTX,
-               to_context && from_context
+               to_context &&from_context
                    ? copy_line(&call, STREAM, to, SIDE_DEVICE, from, SIDE_DEVICE, size, false)
                    : CUDA_ERROR_INVALID_CONTEXT)
 SIM_STREAM_API(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D *box), SIM_CTX,
@@ -160,8 +165,8 @@ SIM_STREAM_API(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *box, CUstream st
                copy_3d(&call, STREAM, box, false))
 SIM_STREAM_API(cuMemcpy3DPeer, _ptds, (const CUDA_MEMCPY3D_PEER *box), SIM_CTX,
                copy_3d_peer(&call, DEFAULT, box, true))
-SIM_STREAM_API(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER *box, CUstream stream), SIM_CTX,
-               copy_3d_peer(&call, STREAM, box, false))
+SIM_STREAM_API(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER *box, CUstream stream),
+               SIM_CTX, copy_3d_peer(&call, STREAM, box, false))
 SIM_STREAM_API(cuMemcpyBatchAsync, _ptsz,
                (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t count,
                 CUmemcpyAttributes *attributes, size_t *indexes, size_t attribute_count,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * device.c: owns cuInit, the questions about a card, and cuGetProcAddress.
- * Invariants: none of its own; a device number is valid when it is below sim.device_count. Threads: any, under sim.lock.
+ * Invariants: none of its own; a device number is valid when it is below sim.device_count.
+ * Threads: any, under sim.lock.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +74,8 @@ static CUresult device_by_bus_id(CUdevice *device, const char *id)
 
     if (!device || !id)
         return CUDA_ERROR_INVALID_VALUE;
-    if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3 && sscanf(id, "%x:%x", &bus, &slot) != 2)
+    if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3 &&
+        sscanf(id, "%x:%x", &bus, &slot) != 2)
         return CUDA_ERROR_INVALID_VALUE;
     if (domain || bus < 0x10 || !device_valid((CUdevice)(bus - 0x10)))
         return CUDA_ERROR_INVALID_DEVICE;
@@ -207,8 +209,9 @@ static CUresult proc_get(const char *name, void **function, int version, cuuint6
     if (flags & ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |
                               CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
         return CUDA_ERROR_INVALID_VALUE;
-    *function = sim_resolve(name, version < known ? version : known,
-                            (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, &too_old);
+    *function =
+        sim_resolve(name, version < known ? version : known,
+                    (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, &too_old);
     if (status)
         *status = *function ? CU_GET_PROC_ADDRESS_SUCCESS
                             : (too_old ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
@@ -219,26 +222,29 @@ static CUresult proc_get(const char *name, void **function, int version, cuuint6
 SIM_API(cuInit, (unsigned int flags), SIM_ANYTIME,
         flags ? CUDA_ERROR_INVALID_VALUE : sim_driver_init())
 SIM_API(cuDriverGetVersion, (int *version), SIM_ANYTIME, version_get(version))
-SIM_API(cuDeviceGet, (CUdevice *device, int ordinal), SIM_INIT, device_get(device, ordinal))
+SIM_API(cuDeviceGet, (CUdevice * device, int ordinal), SIM_INIT, device_get(device, ordinal))
 SIM_API(cuDeviceGetCount, (int *count), SIM_INIT, device_count(count))
 SIM_API(cuDeviceGetName, (char *name, int size, CUdevice device), SIM_INIT,
-        device_valid(device) ? text_out(name, size, "Simulated GPU") : CUDA_ERROR_INVALID_DEVICE)
-SIM_API(cuDeviceGetUuid, (CUuuid *uuid, CUdevice device), SIM_INIT, device_uuid(uuid, device))
-SIM_API(cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device), SIM_INIT, device_uuid(uuid, device))
-SIM_API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device), SIM_INIT,
+        device_valid(device) ? text_out(name, size, "Simulated GPU")
+                             : CUDA_ERROR_INVALID_DEVICE)
+SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice device), SIM_INIT, device_uuid(uuid, device))
+SIM_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device), SIM_INIT,
+        device_uuid(uuid, device))
+SIM_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device), SIM_INIT,
         device_total(bytes, device))
-SIM_API(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device), SIM_INIT,
-        attribute_get(value, attribute, device))
+SIM_API(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device),
+        SIM_INIT, attribute_get(value, attribute, device))
 SIM_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device), SIM_INIT,
         capability_get(major, minor, device))
 SIM_API(cuDeviceGetPCIBusId, (char *id, int length, CUdevice device), SIM_INIT,
         device_bus_id(id, length, device))
-SIM_API(cuDeviceGetByPCIBusId, (CUdevice *device, const char *id), SIM_INIT,
+SIM_API(cuDeviceGetByPCIBusId, (CUdevice * device, const char *id), SIM_INIT,
         device_by_bus_id(device, id))
 SIM_API(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer), SIM_INIT,
         peer_attribute(can, device, peer, 1))
 SIM_API(cuDeviceGetP2PAttribute,
-        (int *value, CUdevice_P2PAttribute attribute, CUdevice source, CUdevice target), SIM_INIT,
+        (int *value, CUdevice_P2PAttribute attribute, CUdevice source, CUdevice target),
+        SIM_INIT,
         peer_attribute(value, source, target,
                        attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ? 1 : 0))
 SIM_API(cuGetProcAddress, (const char *symbol, void **pfn, int version, cuuint64_t flags),
@@ -248,6 +254,6 @@ SIM_API(cuGetProcAddress_v2,
          CUdriverProcAddressQueryResult *status),
         SIM_ANYTIME, proc_get(symbol, pfn, version, flags, status))
 SIM_API(cuGetExportTable, (const void **table, const CUuuid *id), SIM_ANYTIME,
-        table && id ? (*table = NULL, CUDA_ERROR_NOT_FOUND) : CUDA_ERROR_INVALID_VALUE)
+        table &&id ? (*table = NULL, CUDA_ERROR_NOT_FOUND) : CUDA_ERROR_INVALID_VALUE)
 SIM_API(cuProfilerStart, (void), SIM_CTX, CUDA_SUCCESS)
 SIM_API(cuProfilerStop, (void), SIM_CTX, CUDA_SUCCESS)

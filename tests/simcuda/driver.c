@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver.c: owns the driver object: its life, the entry and exit of every call, the table of live handles, and what the
- * process leaves on the cards when it ends.
+ * driver.c: owns the driver object: its life, the entry and exit of every call, the table of
+ * live handles, and what the process leaves on the cards when it ends.
  *
- * Invariants: a call's body runs with sim.lock held. A child of fork() finds the driver FORKED: as with a real one, every
- * call then returns CUDA_ERROR_NOT_INITIALIZED, and it touches neither the cards nor the statistics of its parent.
- * Threads: any.
+ * Invariants: a call's body runs with sim.lock held. A child of fork() finds the driver FORKED:
+ * as with a real one, every call then returns CUDA_ERROR_NOT_INITIALIZED, and it touches
+ * neither the cards nor the statistics of its parent. Threads: any.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
 static struct sim_handle {
     const void *object;
     enum sim_kind kind;
-} *handles;
+} * handles;
 static size_t handle_slots, handle_used;
 
 static size_t handle_place(const void *object)
@@ -108,7 +108,8 @@ struct sim_call sim_begin(const char *name, unsigned needs)
     call.context = sim_context_check(NULL);
     if ((needs & SIM_CTX) == SIM_CTX) {
         if (!call.context)
-            call.result = sim_thread.depth ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+            call.result =
+                sim_thread.depth ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
         else
             call.result = __atomic_load_n(&call.context->sticky, __ATOMIC_RELAXED);
     }

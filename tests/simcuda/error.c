@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * error.c: owns the names of the driver's results, and their texts: the words of the name ("out of memory").
- * Invariants: none. Threads: any; the texts are made under sim.lock.
+ * error.c: owns the names of the driver's results, and their texts: the words of the name ("out
+ * of memory"). Invariants: none. Threads: any; the texts are made under sim.lock.
  */
 #include <ctype.h>
 #include <string.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exports.c: owns the exported names: every row of wrap/driver_api.def gets a weak body that says "not supported", which
- * the real body, where another file has one, overrides; and cuGetProcAddress over the same rows.
+ * exports.c: owns the exported names: every row of wrap/driver_api.def gets a weak body that
+ * says "not supported", which the real body, where another file has one, overrides; and
+ * cuGetProcAddress over the same rows.
  *
- * cuda.h is not included here on purpose: the weak bodies have one type for all rows. No caller sees that type, and a body
- * that takes no arguments leaves those it is given alone.
- * Invariants: the table is in strcmp order of symbol, as the rows are. Threads: any, nothing is written.
+ * cuda.h is not included here on purpose: the weak bodies have one type for all rows. No caller
+ * sees that type, and a body that takes no arguments leaves those it is given alone.
+ * Invariants: the table is in strcmp order of symbol, as the rows are. Threads: any, nothing is
+ * written.
  */
 #include <string.h>
 #include "tests/simcuda/resolve.h"
@@ -53,5 +55,6 @@ void *sim_resolve(const char *base, int version, int per_thread, int *too_old)
     }
     if (per_thread && thread)
         plain = thread;
-    return plain ? (void *)plain->body : NULL; /* POSIX: a function pointer fits a void pointer */
+    return plain ? (void *)plain->body
+                 : NULL; /* POSIX: a function pointer fits a void pointer */
 }

@@ -3,11 +3,12 @@
  * fault.c: owns the log (SIMCUDA_LOG) and the faults that tests order (SIMCUDA_FAIL).
  *
  * SIMCUDA_FAIL is a list, separated by commas, of
- *   name:n:code        the n-th call of name in this process fails with CUresult code (n = 0: every call)
- *   name:pF:code:seed  each call fails with probability F (0 to 1), drawn from a generator started with seed
- * name is the driver function, with or without _v2, _ptsz and the like: cuMemAlloc stands for all of its versions.
- * A rule that cannot be read is reported on stderr and in the log: a test must not pass because its fault never came.
- * Threads: rules under sim.lock; the log is one write(2) per line.
+ *   name:n:code        the n-th call of name in this process fails with CUresult code (n = 0:
+ * every call) name:pF:code:seed  each call fails with probability F (0 to 1), drawn from a
+ * generator started with seed name is the driver function, with or without _v2, _ptsz and the
+ * like: cuMemAlloc stands for all of its versions. A rule that cannot be read is reported on
+ * stderr and in the log: a test must not pass because its fault never came. Threads: rules
+ * under sim.lock; the log is one write(2) per line.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -59,7 +60,8 @@ static size_t base_length(const char *name)
 {
     size_t length = strlen(name);
 
-    if (length > 5 && (!strcmp(name + length - 5, "_ptsz") || !strcmp(name + length - 5, "_ptds")))
+    if (length > 5 &&
+        (!strcmp(name + length - 5, "_ptsz") || !strcmp(name + length - 5, "_ptds")))
         length -= 5;
     if (length > 3 && name[length - 3] == '_' && name[length - 2] == 'v')
         length -= 3;
@@ -71,8 +73,8 @@ static bool read_rule(const char *text, struct rule *rule)
     char count[32] = "", rest = '\0';
     unsigned code = 0;
     unsigned long long seed = 1;
-    const int fields = sscanf(text, "%63[A-Za-z0-9_]:%31[0-9.p]:%u:%llu%c", rule->name, count, &code,
-                              &seed, &rest);
+    const int fields = sscanf(text, "%63[A-Za-z0-9_]:%31[0-9.p]:%u:%llu%c", rule->name, count,
+                              &code, &seed, &rest);
 
     if (fields < 3 || fields > 4 || code == 0)
         return false;
@@ -128,8 +130,9 @@ CUresult sim_fault_due(const char *name)
         read_rules();
     for (unsigned i = 0; i < rule_count; i++) {
         const size_t length = strlen(rules[i].name);
-        const bool meant = !strcmp(rules[i].name, name) || (length == base_length(name) &&
-                                                            !memcmp(rules[i].name, name, length));
+        const bool meant =
+            !strcmp(rules[i].name, name) ||
+            (length == base_length(name) && !memcmp(rules[i].name, name, length));
         if (meant && rule_due(&rules[i]) && !due)
             due = rules[i].code;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * function.c: owns the questions about functions and kernels: attributes, parameters, occupancy.
- * Invariants: none of its own. Threads: any, under sim.lock (dropped around the application's callback).
+ * function.c: owns the questions about functions and kernels: attributes, parameters,
+ * occupancy. Invariants: none of its own. Threads: any, under sim.lock (dropped around the
+ * application's callback).
  */
 #include "tests/simcuda/sim.h"
 
@@ -31,10 +32,10 @@ static CUresult attribute_get(int *value, CUfunction_attribute attribute, const 
         *value = 90;
         break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        *value = function->dynamic_shared
-                     ? function->dynamic_shared
-                     : (function->kernel->shared_bytes > 49152 ? 0
-                                                               : 49152 - (int)function->kernel->shared_bytes);
+        *value = function->dynamic_shared ? function->dynamic_shared
+                                          : (function->kernel->shared_bytes > 49152
+                                                 ? 0
+                                                 : 49152 - (int)function->kernel->shared_bytes);
         break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         *value = function->carveout;
@@ -128,8 +129,8 @@ static CUresult blocks_fit(int *blocks, const void *handle, int block_size, size
     return CUDA_SUCCESS;
 }
 
-static CUresult best_block(int *grid, int *block, const void *handle, CUoccupancyB2DSize shared_of,
-                           size_t dynamic, int most)
+static CUresult best_block(int *grid, int *block, const void *handle,
+                           CUoccupancyB2DSize shared_of, size_t dynamic, int most)
 {
     const struct sim_function *function = sim_function_get(handle);
     int best = 0, blocks = 0;
@@ -180,41 +181,46 @@ SIM_API(cuFuncSetCacheConfig, (CUfunction function, CUfunc_cache cache), SIM_CTX
         ((void)cache, check(function)))
 SIM_API(cuFuncSetSharedMemConfig, (CUfunction function, CUsharedconfig shared), SIM_CTX,
         ((void)shared, check(function)))
-SIM_API(cuFuncGetName, (const char **name, CUfunction function), SIM_INIT, name_get(name, function))
+SIM_API(cuFuncGetName, (const char **name, CUfunction function), SIM_INIT,
+        name_get(name, function))
 SIM_API(cuFuncGetParamInfo, (CUfunction function, size_t index, size_t *offset, size_t *size),
         SIM_INIT, parameter_get(function, index, offset, size))
 SIM_API(cuFuncIsLoaded, (CUfunctionLoadingState * state, CUfunction function), SIM_INIT,
         loaded(state, function))
 SIM_API(cuFuncLoad, (CUfunction function), SIM_CTX, check(function))
 SIM_API(cuKernelGetAttribute,
-        (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device), SIM_INIT,
+        (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device),
+        SIM_INIT,
         (unsigned)device >= sim.device_count ? CUDA_ERROR_INVALID_DEVICE
                                              : attribute_get(value, attribute, kernel))
 SIM_API(cuKernelSetAttribute,
         (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device), SIM_INIT,
         (unsigned)device >= sim.device_count ? CUDA_ERROR_INVALID_DEVICE
                                              : attribute_set(kernel, attribute, value))
-SIM_API(cuKernelSetCacheConfig, (CUkernel kernel, CUfunc_cache cache, CUdevice device), SIM_INIT,
-        ((void)cache, (unsigned)device >= sim.device_count ? CUDA_ERROR_INVALID_DEVICE : check(kernel)))
+SIM_API(cuKernelSetCacheConfig, (CUkernel kernel, CUfunc_cache cache, CUdevice device),
+        SIM_INIT,
+        ((void)cache,
+         (unsigned)device >= sim.device_count ? CUDA_ERROR_INVALID_DEVICE : check(kernel)))
 SIM_API(cuKernelGetName, (const char **name, CUkernel kernel), SIM_INIT, name_get(name, kernel))
-SIM_API(cuKernelGetParamInfo, (CUkernel kernel, size_t index, size_t *offset, size_t *size), SIM_INIT,
-        parameter_get(kernel, index, offset, size))
+SIM_API(cuKernelGetParamInfo, (CUkernel kernel, size_t index, size_t *offset, size_t *size),
+        SIM_INIT, parameter_get(kernel, index, offset, size))
 SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
         (int *blocks, CUfunction function, int size, size_t dynamic), SIM_CTX,
         blocks_fit(blocks, function, size, dynamic))
 SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-        (int *blocks, CUfunction function, int size, size_t dynamic, unsigned int flags), SIM_CTX,
+        (int *blocks, CUfunction function, int size, size_t dynamic, unsigned int flags),
+        SIM_CTX,
         flags > 1 ? CUDA_ERROR_INVALID_VALUE : blocks_fit(blocks, function, size, dynamic))
 SIM_API(cuOccupancyMaxPotentialBlockSize,
-        (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of, size_t dynamic,
-         int most),
+        (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of,
+         size_t dynamic, int most),
         SIM_CTX, best_block(grid, block, function, shared_of, dynamic, most))
 SIM_API(cuOccupancyMaxPotentialBlockSizeWithFlags,
-        (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of, size_t dynamic,
-         int most, unsigned int flags),
+        (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of,
+         size_t dynamic, int most, unsigned int flags),
         SIM_CTX,
         flags > 1 ? CUDA_ERROR_INVALID_VALUE
                   : best_block(grid, block, function, shared_of, dynamic, most))
 SIM_API(cuOccupancyAvailableDynamicSMemPerBlock,
-        (size_t *dynamic, CUfunction function, int blocks, int size), SIM_CTX,
+        (size_t * dynamic, CUfunction function, int blocks, int size), SIM_CTX,
         shared_left(dynamic, function, blocks, size))

@@ -2,10 +2,11 @@
  *
  * graph.c: owns graphs and their nodes, and graphs made ready to run.
  *
- * An executable graph is the list of the nodes' operations in an order that respects the dependencies; a launch runs them
- * one after another as one operation of the stream (an order that a card may choose too).
- * Invariants: a node is needed only by nodes of its own graph; an executable graph holds its own references to the
- * operations, so that the graph may change or go. Threads: any, under sim.lock; launches run on workers.
+ * An executable graph is the list of the nodes' operations in an order that respects the
+ * dependencies; a launch runs them one after another as one operation of the stream (an order
+ * that a card may choose too). Invariants: a node is needed only by nodes of its own graph; an
+ * executable graph holds its own references to the operations, so that the graph may change or
+ * go. Threads: any, under sim.lock; launches run on workers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -264,7 +265,8 @@ static void exec_release(struct sim_op *op)
     list_put(((struct exec_op *)op)->list);
 }
 
-static CUresult exec_launch(struct sim_call *call, CUgraphExec handle, struct sim_stream *stream)
+static CUresult exec_launch(struct sim_call *call, CUgraphExec handle,
+                            struct sim_stream *stream)
 {
     const struct sim_exec *exec = exec_of(handle);
 
@@ -272,8 +274,8 @@ static CUresult exec_launch(struct sim_call *call, CUgraphExec handle, struct si
         return call->result;
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
-    struct exec_op *op = (struct exec_op *)sim_op_new(sizeof *op, "graph", CU_GRAPH_NODE_TYPE_GRAPH,
-                                                      exec_run);
+    struct exec_op *op =
+        (struct exec_op *)sim_op_new(sizeof *op, "graph", CU_GRAPH_NODE_TYPE_GRAPH, exec_run);
     if (op) {
         op->op.release = exec_release;
         op->list = exec->list;
@@ -297,7 +299,8 @@ static CUresult exec_destroy(CUgraphExec handle)
 }
 
 /* The graph must have the shape it had: the same kinds of operation in the same order. */
-static CUresult exec_update(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResult *why)
+static CUresult exec_update(CUgraphExec handle, CUgraph graph_handle,
+                            CUgraphExecUpdateResult *why)
 {
     struct sim_exec *exec = exec_of(handle);
     const struct sim_graph *graph = graph_of(graph_handle);
@@ -312,14 +315,16 @@ static CUresult exec_update(CUgraphExec handle, CUgraph graph_handle, CUgraphExe
     for (size_t i = 0; same && i < list->count; i++)
         same = list->op[i]->type == exec->list->op[i]->type;
     if (why)
-        *why = same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        *why =
+            same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     list_put(same ? exec->list : list);
     if (same)
         exec->list = list;
     return same ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
-static CUresult exec_update_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+static CUresult exec_update_v2(CUgraphExec exec, CUgraph graph,
+                               CUgraphExecUpdateResultInfo *info)
 {
     if (!info)
         return CUDA_ERROR_INVALID_VALUE;
@@ -334,7 +339,8 @@ CUresult sim_exec_replace(CUgraphExec handle, CUgraphNode node_handle, struct si
     struct exec_list *list = calloc(1, sizeof *list);
     size_t at = 0;
 
-    while (exec && at < exec->list->count && exec->list->node[at] != (struct sim_node *)node_handle)
+    while (exec && at < exec->list->count &&
+           exec->list->node[at] != (struct sim_node *)node_handle)
         at++;
     if (!exec || !list || at == exec->list->count || exec->list->op[at]->type != op->type) {
         free(list);
@@ -421,16 +427,17 @@ CUresult sim_graph_add_child(struct sim_node *node, CUgraph child)
 SIM_API(cuGraphCreate, (CUgraph * out, unsigned int flags), SIM_INIT, graph_create(out, flags))
 SIM_API(cuGraphDestroy, (CUgraph graph), SIM_INIT, graph_destroy(graph))
 SIM_API(cuGraphClone, (CUgraph * out, CUgraph graph), SIM_INIT, clone_out(out, graph))
-SIM_API(cuGraphNodeFindInClone, (CUgraphNode * out, CUgraphNode original, CUgraph clone), SIM_INIT,
-        find_in_clone(out, original, clone))
+SIM_API(cuGraphNodeFindInClone, (CUgraphNode * out, CUgraphNode original, CUgraph clone),
+        SIM_INIT, find_in_clone(out, original, clone))
 SIM_API(cuGraphInstantiate,
-        (CUgraphExec * out, CUgraph graph, CUgraphNode *failed, char *log, size_t size), SIM_CTX,
-        instantiate_log(out, graph, failed, log, size))
+        (CUgraphExec * out, CUgraph graph, CUgraphNode *failed, char *log, size_t size),
+        SIM_CTX, instantiate_log(out, graph, failed, log, size))
 SIM_API(cuGraphInstantiate_v2,
-        (CUgraphExec * out, CUgraph graph, CUgraphNode *failed, char *log, size_t size), SIM_CTX,
-        instantiate_log(out, graph, failed, log, size))
-SIM_API(cuGraphInstantiateWithFlags, (CUgraphExec * out, CUgraph graph, unsigned long long flags),
-        SIM_CTX, instantiate(out, graph, flags))
+        (CUgraphExec * out, CUgraph graph, CUgraphNode *failed, char *log, size_t size),
+        SIM_CTX, instantiate_log(out, graph, failed, log, size))
+SIM_API(cuGraphInstantiateWithFlags,
+        (CUgraphExec * out, CUgraph graph, unsigned long long flags), SIM_CTX,
+        instantiate(out, graph, flags))
 SIM_API(cuGraphInstantiateWithParams,
         (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), SIM_CTX,
         instantiate_parameters(out, graph, parameters))
@@ -442,10 +449,11 @@ SIM_API(cuGraphExecGetFlags, (CUgraphExec exec, cuuint64_t *flags), SIM_INIT,
                                : CUDA_ERROR_INVALID_VALUE)
 SIM_API(cuGraphExecDestroy, (CUgraphExec exec), SIM_INIT, exec_destroy(exec))
 SIM_API(cuGraphExecUpdate,
-        (CUgraphExec exec, CUgraph graph, CUgraphNode *failed, CUgraphExecUpdateResult *why), SIM_CTX,
-        (failed ? *failed = NULL : NULL, exec_update(exec, graph, why)))
-SIM_API(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info),
-        SIM_CTX, exec_update_v2(exec, graph, info))
+        (CUgraphExec exec, CUgraph graph, CUgraphNode *failed, CUgraphExecUpdateResult *why),
+        SIM_CTX, (failed ? *failed = NULL : NULL, exec_update(exec, graph, why)))
+SIM_API(cuGraphExecUpdate_v2,
+        (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info), SIM_CTX,
+        exec_update_v2(exec, graph, info))
 SIM_STREAM_API(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), SIM_CTX,
                exec_launch(&call, exec, STREAM))
 SIM_STREAM_API(cuGraphUpload, _ptsz, (CUgraphExec exec, CUstream stream), SIM_CTX,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * graph_node.c: owns the calls about nodes: adding kernels, copies, sets, host functions, child graphs and empty nodes,
- * their parameters, and the edges between them.
- * Invariants: parameters are checked as for the call that submits the same operation. Threads: any, under sim.lock.
+ * graph_node.c: owns the calls about nodes: adding kernels, copies, sets, host functions, child
+ * graphs and empty nodes, their parameters, and the edges between them. Invariants: parameters
+ * are checked as for the call that submits the same operation. Threads: any, under sim.lock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static struct sim_node *node_of(CUgraphNode handle)
 }
 
 /* Consumes op (NULL for nodes without one). */
-static CUresult add(CUgraphNode *out, CUgraph graph_handle, const CUgraphNode *needs, size_t count,
-                    CUgraphNodeType type, struct sim_op *op)
+static CUresult add(CUgraphNode *out, CUgraph graph_handle, const CUgraphNode *needs,
+                    size_t count, CUgraphNodeType type, struct sim_op *op)
 {
     struct sim_graph *graph = graph_of(graph_handle);
     bool valid = out && graph && (needs || !count);
@@ -48,8 +48,8 @@ static CUresult kernel_op(struct sim_context *context, const CUDA_KERNEL_NODE_PA
 }
 
 /* The first form of the parameters lacks the last two fields. */
-static CUresult kernel_op_v1(struct sim_context *context, const CUDA_KERNEL_NODE_PARAMS_v1 *launch,
-                             struct sim_op **op)
+static CUresult kernel_op_v1(struct sim_context *context,
+                             const CUDA_KERNEL_NODE_PARAMS_v1 *launch, struct sim_op **op)
 {
     CUDA_KERNEL_NODE_PARAMS_v2 whole = {0};
 
@@ -80,8 +80,8 @@ static CUresult host_op(const CUDA_HOST_NODE_PARAMS *host, struct sim_op **op)
     return *op ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *needs, size_t count,
-                          CUgraph child)
+static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *needs,
+                          size_t count, CUgraph child)
 {
     if (!graph_of(child) || child == graph)
         return CUDA_ERROR_INVALID_VALUE;
@@ -188,7 +188,8 @@ static CUresult type_get(CUgraphNode handle, CUgraphNodeType *type)
     return CUDA_SUCCESS;
 }
 
-/* Fills up to *count handles (out NULL: only counts); the rest becomes NULL, *count the number there is. */
+/* Fills up to *count handles (out NULL: only counts); the rest becomes NULL, *count the number
+ * there is. */
 static CUresult nodes_out(const struct sim_nodes *nodes, CUgraphNode *out, size_t *count)
 {
     if (!count)
@@ -216,7 +217,8 @@ static CUresult graph_nodes(CUgraph handle, CUgraphNode *out, size_t *count, boo
     return result;
 }
 
-static CUresult node_neighbours(CUgraphNode handle, CUgraphNode *out, size_t *count, bool dependents)
+static CUresult node_neighbours(CUgraphNode handle, CUgraphNode *out, size_t *count,
+                                bool dependents)
 {
     const struct sim_node *node = node_of(handle);
     struct sim_nodes some = {0};
@@ -277,7 +279,8 @@ static CUresult edges_change(CUgraph handle, const CUgraphNode *from, const CUgr
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         const struct sim_node *first = node_of(from[i]), *second = node_of(to[i]);
-        if (!first || !second || first == second || first->graph != graph || second->graph != graph)
+        if (!first || !second || first == second || first->graph != graph ||
+            second->graph != graph)
             return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t i = 0; i < count; i++)
@@ -319,24 +322,27 @@ SIM_API(cuGraphAddEmptyNode, (NODE), SIM_CTX,
 SIM_API(cuGraphAddNode, (NODE, CUgraphNodeParams *node), SIM_CTX,
         add_any(call.context, out, graph, needs, count, node))
 SIM_API(cuGraphAddNode_v2,
-        (CUgraphNode * out, CUgraph graph, const CUgraphNode *needs, const CUgraphEdgeData *edges,
-         size_t count, CUgraphNodeParams *node),
+        (CUgraphNode * out, CUgraph graph, const CUgraphNode *needs,
+         const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *node),
         SIM_CTX,
-        edges ? CUDA_ERROR_NOT_SUPPORTED : add_any(call.context, out, graph, needs, count, node))
+        edges ? CUDA_ERROR_NOT_SUPPORTED
+              : add_any(call.context, out, graph, needs, count, node))
 SIM_API(cuGraphKernelNodeGetParams, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *launch),
         SIM_INIT, kernel_get_v1(node, launch))
 SIM_API(cuGraphKernelNodeGetParams_v2, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2 *launch),
         SIM_INIT, kernel_get(node, launch))
-SIM_API(cuGraphKernelNodeSetParams, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *launch),
-        SIM_CTX, EXCHANGE(kernel_op_v1(call.context, launch, &op), replace(node, op)))
-SIM_API(cuGraphKernelNodeSetParams_v2, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *launch),
-        SIM_CTX, EXCHANGE(kernel_op(call.context, launch, &op), replace(node, op)))
+SIM_API(cuGraphKernelNodeSetParams,
+        (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *launch), SIM_CTX,
+        EXCHANGE(kernel_op_v1(call.context, launch, &op), replace(node, op)))
+SIM_API(cuGraphKernelNodeSetParams_v2,
+        (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *launch), SIM_CTX,
+        EXCHANGE(kernel_op(call.context, launch, &op), replace(node, op)))
 SIM_API(cuGraphMemcpyNodeSetParams, (CUgraphNode node, const CUDA_MEMCPY3D *box), SIM_CTX,
         EXCHANGE(copy_op(box, &op), replace(node, op)))
-SIM_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set), SIM_CTX,
-        EXCHANGE(memset_op(set, &op), replace(node, op)))
-SIM_API(cuGraphHostNodeSetParams, (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *host), SIM_CTX,
-        EXCHANGE(host_op(host, &op), replace(node, op)))
+SIM_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set),
+        SIM_CTX, EXCHANGE(memset_op(set, &op), replace(node, op)))
+SIM_API(cuGraphHostNodeSetParams, (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *host),
+        SIM_CTX, EXCHANGE(host_op(host, &op), replace(node, op)))
 SIM_API(cuGraphExecKernelNodeSetParams,
         (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *launch), SIM_CTX,
         EXCHANGE(kernel_op_v1(call.context, launch, &op), sim_exec_replace(exec, node, op)))
@@ -344,11 +350,13 @@ SIM_API(cuGraphExecKernelNodeSetParams_v2,
         (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *launch), SIM_CTX,
         EXCHANGE(kernel_op(call.context, launch, &op), sim_exec_replace(exec, node, op)))
 SIM_API(cuGraphExecMemcpyNodeSetParams,
-        (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *box, CUcontext context), SIM_CTX,
-        ((void)context, EXCHANGE(copy_op(box, &op), sim_exec_replace(exec, node, op))))
+        (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *box, CUcontext context),
+        SIM_CTX, ((void)context, EXCHANGE(copy_op(box, &op), sim_exec_replace(exec, node, op))))
 SIM_API(cuGraphExecMemsetNodeSetParams,
-        (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context),
-        SIM_CTX, ((void)context, EXCHANGE(memset_op(set, &op), sim_exec_replace(exec, node, op))))
+        (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set,
+         CUcontext context),
+        SIM_CTX,
+        ((void)context, EXCHANGE(memset_op(set, &op), sim_exec_replace(exec, node, op))))
 SIM_API(cuGraphExecHostNodeSetParams,
         (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *host), SIM_CTX,
         EXCHANGE(host_op(host, &op), sim_exec_replace(exec, node, op)))
@@ -365,12 +373,13 @@ SIM_API(cuGraphGetRootNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count),
 SIM_API(cuGraphGetEdges, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count),
         SIM_INIT, edges_out(graph, from, to, count))
 SIM_API(cuGraphGetEdges_v2,
-        (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *count),
+        (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
+         size_t *count),
         SIM_INIT, edges ? CUDA_ERROR_NOT_SUPPORTED : edges_out(graph, from, to, count))
-SIM_API(cuGraphNodeGetDependencies, (CUgraphNode node, CUgraphNode *out, size_t *count), SIM_INIT,
-        node_neighbours(node, out, count, false))
-SIM_API(cuGraphNodeGetDependentNodes, (CUgraphNode node, CUgraphNode *out, size_t *count), SIM_INIT,
-        node_neighbours(node, out, count, true))
+SIM_API(cuGraphNodeGetDependencies, (CUgraphNode node, CUgraphNode *out, size_t *count),
+        SIM_INIT, node_neighbours(node, out, count, false))
+SIM_API(cuGraphNodeGetDependentNodes, (CUgraphNode node, CUgraphNode *out, size_t *count),
+        SIM_INIT, node_neighbours(node, out, count, true))
 SIM_API(cuGraphNodeGetDependencies_v2,
         (CUgraphNode node, CUgraphNode *out, CUgraphEdgeData *edges, size_t *count), SIM_INIT,
         edges ? CUDA_ERROR_NOT_SUPPORTED : node_neighbours(node, out, count, false))
@@ -383,7 +392,8 @@ SIM_API(cuGraphAddDependencies,
 SIM_API(cuGraphAddDependencies_v2,
         (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
          const CUgraphEdgeData *edges, size_t count),
-        SIM_INIT, edges ? CUDA_ERROR_NOT_SUPPORTED : edges_change(graph, from, to, count, false))
+        SIM_INIT,
+        edges ? CUDA_ERROR_NOT_SUPPORTED : edges_change(graph, from, to, count, false))
 SIM_API(cuGraphRemoveDependencies,
         (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count), SIM_INIT,
         edges_change(graph, from, to, count, true))

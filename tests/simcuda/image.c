@@ -2,11 +2,12 @@
  *
  * image.c: owns the reading of module images: fatbin wrapper, fatbin, cubin (ELF), PTX text.
  *
- * The interface hands over a pointer without a size, so the image's own lengths bound what is read; each is checked against
- * the length that contains it. A fatbin's cubins give names and parameters of the kernels and the device variables; where
- * there is none that can be read (PTX, compressed), names are taken as they are asked for (any_name).
- * Layout facts: observed on nvcc 13.0's output (../shared/CUDART.md), gABI for the ELF part.
- * Threads: any; touches nothing but its arguments.
+ * The interface hands over a pointer without a size, so the image's own lengths bound what is
+ * read; each is checked against the length that contains it. A fatbin's cubins give names and
+ * parameters of the kernels and the device variables; where there is none that can be read
+ * (PTX, compressed), names are taken as they are asked for (any_name). Layout facts: observed
+ * on nvcc 13.0's output (../shared/CUDART.md), gABI for the ELF part. Threads: any; touches
+ * nothing but its arguments.
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -82,11 +83,13 @@ static const void *section_bytes(const struct elf *elf, const Elf64_Shdr *sectio
 
 static const char *elf_string(const char *table, size_t size, size_t offset)
 {
-    return table && offset < size && memchr(table + offset, '\0', size - offset) ? table + offset
-                                                                                : "";
+    return table && offset < size && memchr(table + offset, '\0', size - offset)
+               ? table + offset
+               : "";
 }
 
-static const Elf64_Shdr *section_named(const struct elf *elf, const char *prefix, const char *name)
+static const Elf64_Shdr *section_named(const struct elf *elf, const char *prefix,
+                                       const char *name)
 {
     const size_t length = strlen(prefix);
 
@@ -102,7 +105,8 @@ static CUresult elf_open(const void *bytes, size_t most, struct elf *elf)
 {
     const Elf64_Ehdr *header = bytes;
 
-    if (most < sizeof *header || (uintptr_t)bytes % 8 || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+    if (most < sizeof *header || (uintptr_t)bytes % 8 ||
+        memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
         header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_shentsize != sizeof(Elf64_Shdr) ||
         header->e_shoff % _Alignof(Elf64_Shdr))
         return CUDA_ERROR_INVALID_IMAGE;
@@ -116,9 +120,10 @@ static CUresult elf_open(const void *bytes, size_t most, struct elf *elf)
     return elf->names ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* One attribute of .nv.info: format, code, size, payload. Parameters: words of index/ordinal, offset<<16, size<<18. */
-static void info_attribute(struct sim_image_kernel *kernel, uint8_t code, const uint8_t *payload,
-                           size_t size)
+/* One attribute of .nv.info: format, code, size, payload. Parameters: words of index/ordinal,
+ * offset<<16, size<<18. */
+static void info_attribute(struct sim_image_kernel *kernel, uint8_t code,
+                           const uint8_t *payload, size_t size)
 {
     uint32_t word[3] = {0};
 
@@ -166,24 +171,26 @@ static CUresult add_kernel(struct sim_image *image, const struct elf *elf, const
         return CUDA_ERROR_OUT_OF_MEMORY;
     image->kernel = more;
     struct sim_image_kernel *kernel = &more[image->kernel_count];
-    *kernel = (struct sim_image_kernel){.name = strdup(name),
-                                        .registers = 32,
-                                        .max_threads = 1024,
-                                        .parameter = calloc(SIM_PARAMS_MAX, sizeof(struct sim_parameter))};
+    *kernel = (struct sim_image_kernel){
+        .name = strdup(name),
+        .registers = 32,
+        .max_threads = 1024,
+        .parameter = calloc(SIM_PARAMS_MAX, sizeof(struct sim_parameter))};
     image->kernel_count++; /* freed with the image, half-built or not */
     if (!kernel->name || !kernel->parameter)
         return CUDA_ERROR_OUT_OF_MEMORY;
     read_info(elf, kernel);
     const Elf64_Shdr *shared = section_named(elf, ".nv.shared.", name);
-    kernel->shared_bytes = shared && shared->sh_size < (1u << 20) ? (unsigned)shared->sh_size : 0;
+    kernel->shared_bytes =
+        shared && shared->sh_size < (1u << 20) ? (unsigned)shared->sh_size : 0;
     const Elf64_Shdr *text = section_named(elf, ".text.", name);
     if (text && text->sh_info >> 24) /* registers are in the top byte */
         kernel->registers = text->sh_info >> 24;
     return CUDA_SUCCESS;
 }
 
-static CUresult add_global(struct sim_image *image, const struct elf *elf, const Elf64_Sym *symbol,
-                           const char *name)
+static CUresult add_global(struct sim_image *image, const struct elf *elf,
+                           const Elf64_Sym *symbol, const char *name)
 {
     const Elf64_Shdr *section = &elf->sections[symbol->st_shndx];
 
@@ -255,7 +262,8 @@ static size_t cubin_size(const void *bytes)
         (const Elf64_Shdr *)(const void *)((const char *)bytes + header->e_shoff);
     for (unsigned i = 0; i < header->e_shnum; i++)
         if (sections[i].sh_type != SHT_NOBITS && sections[i].sh_offset < IMAGE_MOST &&
-            sections[i].sh_size < IMAGE_MOST && sections[i].sh_offset + sections[i].sh_size > end)
+            sections[i].sh_size < IMAGE_MOST &&
+            sections[i].sh_offset + sections[i].sh_size > end)
             end = sections[i].sh_offset + sections[i].sh_size;
     return (size_t)end;
 }
@@ -296,7 +304,8 @@ CUresult sim_image_read(const void *code, struct sim_image *image)
     memset(image, 0, sizeof *image);
     if (!code)
         return CUDA_ERROR_INVALID_VALUE;
-    if (strnlen(code, sizeof magic) < sizeof magic) /* no magic number below holds a zero byte */
+    if (strnlen(code, sizeof magic) <
+        sizeof magic) /* no magic number below holds a zero byte */
         return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&magic, code, sizeof magic);
     if (magic == WRAPPER_MAGIC && (uintptr_t)code % _Alignof(struct wrapper) == 0) {

@@ -2,9 +2,10 @@
  *
  * launch.c: owns launches and the questions about functions.
  *
- * A launch copies its parameters when it is submitted, by the sizes that the stand-in declares, and runs the stand-in on
- * the stream's worker, one kernel at a time on the card if the card slices time.
- * Invariants: a launch operation owns its parameter copies. Threads: calls under sim.lock; kernels run on workers.
+ * A launch copies its parameters when it is submitted, by the sizes that the stand-in declares,
+ * and runs the stand-in on the stream's worker, one kernel at a time on the card if the card
+ * slices time. Invariants: a launch operation owns its parameter copies. Threads: calls under
+ * sim.lock; kernels run on workers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +137,8 @@ static CUresult copy_parameters(struct launch_op *self, void **values, void **ex
     return result;
 }
 
-static bool shape_valid(const CUDA_KERNEL_NODE_PARAMS_v2 *launch, const struct sim_function *function)
+static bool shape_valid(const CUDA_KERNEL_NODE_PARAMS_v2 *launch,
+                        const struct sim_function *function)
 {
     const uint64_t threads =
         (uint64_t)launch->blockDimX * launch->blockDimY * (uint64_t)launch->blockDimZ;
@@ -147,15 +149,16 @@ static bool shape_valid(const CUDA_KERNEL_NODE_PARAMS_v2 *launch, const struct s
         return false;
     if (launch->blockDimX > 1024 || launch->blockDimY > 1024 || launch->blockDimZ > 64)
         return false;
-    const unsigned most = function->dynamic_shared > 49152 ? (unsigned)function->dynamic_shared : 49152;
+    const unsigned most =
+        function->dynamic_shared > 49152 ? (unsigned)function->dynamic_shared : 49152;
     return threads <= function->kernel->max_threads && launch->sharedMemBytes <= most;
 }
 
 CUresult sim_launch_op(struct sim_context *context, const CUDA_KERNEL_NODE_PARAMS_v2 *launch,
                        struct sim_op **out)
 {
-    struct sim_function *function =
-        sim_function_get(launch->func ? (const void *)launch->func : (const void *)launch->kern);
+    struct sim_function *function = sim_function_get(launch->func ? (const void *)launch->func
+                                                                  : (const void *)launch->kern);
 
     (void)context;
     *out = NULL;
@@ -177,10 +180,10 @@ CUresult sim_launch_op(struct sim_context *context, const CUDA_KERNEL_NODE_PARAM
     self->op.release = launch_release;
     self->function = function;
     self->standin = function->standin;
-    self->launch =
-        (struct simcuda_launch){.grid = {launch->gridDimX, launch->gridDimY, launch->gridDimZ},
-                                .block = {launch->blockDimX, launch->blockDimY, launch->blockDimZ},
-                                .shared_bytes = launch->sharedMemBytes};
+    self->launch = (struct simcuda_launch){
+        .grid = {launch->gridDimX, launch->gridDimY, launch->gridDimZ},
+        .block = {launch->blockDimX, launch->blockDimY, launch->blockDimZ},
+        .shared_bytes = launch->sharedMemBytes};
     const CUresult result = copy_parameters(self, launch->kernelParams, launch->extra);
     if (result)
         sim_op_put(&self->op);
@@ -212,7 +215,8 @@ static CUresult launch_submit(struct sim_call *call, struct sim_stream *stream,
 
     if (!stream)
         return call->result;
-    const uint64_t until = sim_now_ns() + sim_context_device(stream->context)->card->properties.launch_ns;
+    const uint64_t until =
+        sim_now_ns() + sim_context_device(stream->context)->card->properties.launch_ns;
     CUresult result = sim_launch_op(stream->context, launch, &op);
     if (result)
         return result;
@@ -226,8 +230,8 @@ static CUresult launch_submit(struct sim_call *call, struct sim_stream *stream,
     return result;
 }
 
-static CUresult launch_config(struct sim_call *call, const CUlaunchConfig *config, CUfunction function,
-                              void **values, void **extra, bool per_thread)
+static CUresult launch_config(struct sim_call *call, const CUlaunchConfig *config,
+                              CUfunction function, void **values, void **extra, bool per_thread)
 {
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
@@ -256,11 +260,14 @@ static CUresult launch_config(struct sim_call *call, const CUlaunchConfig *confi
     }
 
 SIM_STREAM_API(cuLaunchKernel, _ptsz,
-               (CUfunction function, SHAPE, CUstream stream, void **values, void **extra), SIM_CTX,
-               launch_submit(&call, sim_stream(&call, stream, per_thread), LAUNCH(values, extra)))
+               (CUfunction function, SHAPE, CUstream stream, void **values, void **extra),
+               SIM_CTX,
+               launch_submit(&call, sim_stream(&call, stream, per_thread),
+                             LAUNCH(values, extra)))
 SIM_STREAM_API(cuLaunchCooperativeKernel, _ptsz,
                (CUfunction function, SHAPE, CUstream stream, void **values), SIM_CTX,
-               launch_submit(&call, sim_stream(&call, stream, per_thread), LAUNCH(values, NULL)))
+               launch_submit(&call, sim_stream(&call, stream, per_thread),
+                             LAUNCH(values, NULL)))
 SIM_STREAM_API(cuLaunchKernelEx, _ptsz,
                (const CUlaunchConfig *config, CUfunction function, void **values, void **extra),
                SIM_CTX, launch_config(&call, config, function, values, extra, per_thread))

@@ -2,10 +2,11 @@
  *
  * ledger.c: owns the files that describe the simulated cards (see ledger.h).
  *
- * Invariants: sum of used over the clients <= memory. An entry is written only by its own process, and cleared by others
- * only when that process is dead. card->lock is robust: every field is valid at any moment, so a lock inherited from a
- * dead process is simply made consistent. The folder's file "lock" is held (flock) while a card is made or joined.
- * Threads: any.
+ * Invariants: sum of used over the clients <= memory. An entry is written only by its own
+ * process, and cleared by others only when that process is dead. card->lock is robust: every
+ * field is valid at any moment, so a lock inherited from a dead process is simply made
+ * consistent. The folder's file "lock" is held (flock) while a card is made or joined. Threads:
+ * any.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -64,9 +65,10 @@ static uint64_t process_start(int32_t pid)
     text[got] = '\0';
     const char *after_name = strrchr(text, ')');
     if (!after_name ||
-        sscanf(after_name + 1,
-               " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-               &state, &start) != 2)
+        sscanf(
+            after_name + 1,
+            " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+            &state, &start) != 2)
         return 0;
     return state == 'Z' || state == 'X' ? 0 : start;
 }
@@ -104,8 +106,10 @@ int sim_card_folder(char *buffer, unsigned size)
     return length < 0 || (unsigned)length >= size ? -ENAMETOOLONG : 0;
 }
 
-/* One numeric variable: sizes where size is true. *set notes that the environment says anything at all. */
-static int read_number(const char *name, bool size, uint64_t *value, bool *set, struct gs_err *err)
+/* One numeric variable: sizes where size is true. *set notes that the environment says anything
+ * at all. */
+static int read_number(const char *name, bool size, uint64_t *value, bool *set,
+                       struct gs_err *err)
 {
     const char *text = getenv(name);
     char *end = NULL;
@@ -136,7 +140,8 @@ static int read_rate(uint64_t *rate, bool *set, struct gs_err *err)
     const double gigabytes = strtod(text, &end);
     if (end == text || *end || !(gigabytes >= 0 && gigabytes <= 1e6))
         return gs_err_set(err, -EINVAL,
-                          "SIMCUDA_PCIE_GBPS=%s is no rate; write GB per second, as 12.5", text);
+                          "SIMCUDA_PCIE_GBPS=%s is no rate; write GB per second, as 12.5",
+                          text);
     *rate = (uint64_t)(gigabytes * 1e9);
     return 0;
 }
@@ -148,7 +153,9 @@ static int read_environment(struct sim_properties *properties, bool *set, struct
     uint64_t timeslice = properties->timeslice;
     int rc = read_number("SIMCUDA_MEMORY", true, &properties->memory, set, err);
 
-    rc = rc ? rc : read_number("SIMCUDA_CONTEXT_MEMORY", true, &properties->context_memory, set, err);
+    rc =
+        rc ? rc
+           : read_number("SIMCUDA_CONTEXT_MEMORY", true, &properties->context_memory, set, err);
     rc = rc ? rc : read_rate(&properties->pcie_rate, set, err);
     rc = rc ? rc : read_number("SIMCUDA_KERNEL_NS", false, &properties->kernel_ns, set, err);
     rc = rc ? rc : read_number("SIMCUDA_LAUNCH_NS", false, &properties->launch_ns, set, err);
@@ -225,8 +232,8 @@ static int open_card(const char *folder, unsigned index, bool create, struct sim
         return gs_err_set(err, -EPERM, "%s belongs to another user: set SIMCUDA_CARD", path);
     if (status.st_size != sizeof **card &&
         (!create || ftruncate(fd, 0) || ftruncate(fd, sizeof **card)))
-        return gs_err_set(err, -EINVAL, "%s is no card of this version: run simcuda-card --reset",
-                          path);
+        return gs_err_set(err, -EINVAL,
+                          "%s is no card of this version: run simcuda-card --reset", path);
     void *map = mmap(NULL, sizeof **card, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return gs_err_errno(err, -errno, "mapping %s", path);

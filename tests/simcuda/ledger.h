@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger.h: the simulated card as all processes see it: who holds how much of its memory, whose bytes are on the bus,
- * whose kernel is running. One file per card, mapped by every process, in the folder $SIMCUDA_CARD (else
- * /tmp/simcuda-<uid>). A process that dies, however, gives everything back: its entry names pid and start time, and
- * whoever runs short removes the entries of the dead.
+ * ledger.h: the simulated card as all processes see it: who holds how much of its memory, whose
+ * bytes are on the bus, whose kernel is running. One file per card, mapped by every process, in
+ * the folder $SIMCUDA_CARD (else /tmp/simcuda-<uid>). A process that dies, however, gives
+ * everything back: its entry names pid and start time, and whoever runs short removes the
+ * entries of the dead.
  *
- * The card's properties come from the environment of the process that creates the file, or that is alone on the card and
- * sets any of them (README.md lists them).
+ * The card's properties come from the environment of the process that creates the file, or that
+ * is alone on the card and sets any of them (README.md lists them).
  */
 #ifndef SIMCUDA_LEDGER_H
 #define SIMCUDA_LEDGER_H
@@ -48,7 +49,8 @@ struct sim_card {
     struct sim_properties properties;
     uint8_t uuid[16];
     pthread_mutex_t lock;    /* process-shared, robust: guards the fields below */
-    pthread_mutex_t compute; /* held while a kernel runs; priority-inheriting, so that it is handed over in turn */
+    pthread_mutex_t compute; /* held while a kernel runs; priority-inheriting, so that it is
+                                handed over in turn */
     uint64_t bus_free_ns[2]; /* when the bus is free again, CLOCK_MONOTONIC, by direction */
     struct sim_client client[SIM_CLIENTS_MAX];
 };
@@ -56,8 +58,9 @@ struct sim_card {
 /* Writes the folder of the cards into buffer. 0 or -ENAMETOOLONG. */
 int sim_card_folder(char *buffer, unsigned size);
 
-/* Maps card number index, making its file if need be, and enters the calling process. *client is its entry. For index > 0
- * the card exists only if card 0's properties say so: -ENODEV. 0 or -errno with err filled. */
+/* Maps card number index, making its file if need be, and enters the calling process. *client
+ * is its entry. For index > 0 the card exists only if card 0's properties say so: -ENODEV. 0 or
+ * -errno with err filled. */
 int sim_card_join(unsigned index, struct sim_card **card, unsigned *client, struct gs_err *err);
 
 /* Maps an existing card without entering. 0 or -errno. */
@@ -67,17 +70,20 @@ void sim_card_unmap(struct sim_card *card);
 /* Takes the entry of the calling process away, and all it holds. */
 void sim_card_leave(struct sim_card *card, unsigned client);
 
-/* Takes bytes for the client; -ENOMEM if the card has no room, entries of dead processes apart. */
+/* Takes bytes for the client; -ENOMEM if the card has no room, entries of dead processes apart.
+ */
 int sim_card_charge(struct sim_card *card, unsigned client, uint64_t bytes);
 void sim_card_refund(struct sim_card *card, unsigned client, uint64_t bytes);
 
 /* Bytes that are free; removes the entries of the dead first. */
 uint64_t sim_card_free(struct sim_card *card);
 
-/* Books the bus for bytes in one direction; returns when the transfer ends, CLOCK_MONOTONIC ns (0: not throttled). */
+/* Books the bus for bytes in one direction; returns when the transfer ends, CLOCK_MONOTONIC ns
+ * (0: not throttled). */
 uint64_t sim_card_book_bus(struct sim_card *card, enum sim_direction direction, uint64_t bytes);
 
-/* The right to run a kernel, handed from process to process. No-ops if the card does not slice time. */
+/* The right to run a kernel, handed from process to process. No-ops if the card does not slice
+ * time. */
 void sim_card_compute_begin(struct sim_card *card);
 void sim_card_compute_end(struct sim_card *card);
 

@@ -2,13 +2,15 @@
  *
  * memory.c: owns the device addresses of this process and the memory of the cards behind them.
  *
- * All device addresses lie in one arena, reserved PROT_NONE when the driver starts. Memory of a card is a range of a memfd
- * (offsets are never used twice: freed ranges are punched out), mapped MAP_SHARED at its device address, so that stand-ins
- * and copies use device pointers as they are, and whatever is not mapped faults.
+ * All device addresses lie in one arena, reserved PROT_NONE when the driver starts. Memory of a
+ * card is a range of a memfd (offsets are never used twice: freed ranges are punched out),
+ * mapped MAP_SHARED at its device address, so that stand-ins and copies use device pointers as
+ * they are, and whatever is not mapped faults.
  *
- * Invariants: sim_places holds every used part of the arena; every mapping lies in one place; memory is counted on the card
- * from sim_physical_new() until neither handle nor mapping refers to it; nothing in the arena is inherited by a child.
- * Threads: any, under sim.lock (dropped while fresh memory is filled).
+ * Invariants: sim_places holds every used part of the arena; every mapping lies in one place;
+ * memory is counted on the card from sim_physical_new() until neither handle nor mapping refers
+ * to it; nothing in the arena is inherited by a child. Threads: any, under sim.lock (dropped
+ * while fresh memory is filled).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +97,8 @@ static void *at(CUdeviceptr address)
 CUresult sim_memory_init(void)
 {
     for (uint64_t size = ARENA_MOST; size >= ARENA_LEAST && !arena_start; size /= 2) {
-        void *map = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *map =
+            mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (map == MAP_FAILED)
             continue;
         madvise(map, size, MADV_DONTFORK);
@@ -130,7 +133,8 @@ struct sim_range *sim_place_take(size_t size, size_t alignment, CUdeviceptr hint
     struct sim_range *place = calloc(1, sizeof *place);
     CUdeviceptr start = 0;
 
-    if (!place || !size || size > arena_end - arena_start || alignment > arena_end - arena_start) {
+    if (!place || !size || size > arena_end - arena_start ||
+        alignment > arena_end - arena_start) {
         free(place);
         return NULL;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memset.c: owns the cuMemsetD* calls: lines and rectangles of 1, 2 and 4 byte values.
- * Invariants: the range is checked when submitted; none of the calls is waited for by the host, as on a card.
- * Threads: calls under sim.lock; the writing is done on workers.
+ * Invariants: the range is checked when submitted; none of the calls is waited for by the host,
+ * as on a card. Threads: calls under sim.lock; the writing is done on workers.
  */
 #include <string.h>
 #include "tests/simcuda/sim.h"
@@ -51,8 +51,8 @@ CUresult sim_memset_op(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_op **out)
     if (sim_space_of(set->dst) == SIM_SPACE_PAGEABLE ||
         sim_memory_check(set->dst, span, true) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    struct memset_op *op = (struct memset_op *)sim_op_new(sizeof *op, "memset",
-                                                          CU_GRAPH_NODE_TYPE_MEMSET, memset_run);
+    struct memset_op *op = (struct memset_op *)sim_op_new(
+        sizeof *op, "memset", CU_GRAPH_NODE_TYPE_MEMSET, memset_run);
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     op->set = *set;
@@ -66,7 +66,8 @@ void sim_memset_params(const struct sim_op *op, CUDA_MEMSET_NODE_PARAMS *set)
 }
 
 static CUresult set_box(struct sim_call *call, struct sim_stream *stream, CUdeviceptr to,
-                        size_t pitch, unsigned value, unsigned size, size_t width, size_t height)
+                        size_t pitch, unsigned value, unsigned size, size_t width,
+                        size_t height)
 {
     const CUDA_MEMSET_NODE_PARAMS set = {.dst = to,
                                          .pitch = pitch,
@@ -93,7 +94,8 @@ static CUresult set_box(struct sim_call *call, struct sim_stream *stream, CUdevi
                    set_box(&call, STREAM, to, 0, value, bits / 8, count, 1))                   \
     SIM_STREAM_API(cuMemsetD2D##bits##_v2, _ptds,                                              \
                    (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height),    \
-                   SIM_CTX, set_box(&call, DEFAULT, to, pitch, value, bits / 8, width, height)) \
+                   SIM_CTX,                                                                    \
+                   set_box(&call, DEFAULT, to, pitch, value, bits / 8, width, height))         \
     SIM_STREAM_API(cuMemsetD2D##bits##Async, _ptsz,                                            \
                    (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height,     \
                     CUstream stream),                                                          \

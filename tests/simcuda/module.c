@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * module.c: owns modules and libraries (one kind of object, either handle may be passed for the other), their functions and
- * device variables, and the search for the stand-ins that run in place of kernels.
+ * module.c: owns modules and libraries (one kind of object, either handle may be passed for the
+ * other), their functions and device variables, and the search for the stand-ins that run in
+ * place of kernels.
  *
- * Stand-ins are arrays named simcuda_kernels (standin.h): in the shared objects of SIMCUDA_KERNELS, then in every object
- * that is loaded. Invariants: a function lives as long as its module; a device variable is allocated when first asked for.
- * Threads: any, under sim.lock, which is dropped while the dynamic loader is asked (its lock comes first).
+ * Stand-ins are arrays named simcuda_kernels (standin.h): in the shared objects of
+ * SIMCUDA_KERNELS, then in every object that is loaded. Invariants: a function lives as long as
+ * its module; a device variable is allocated when first asked for. Threads: any, under
+ * sim.lock, which is dropped while the dynamic loader is asked (its lock comes first).
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -29,14 +31,15 @@ struct sim_module {
         const struct sim_image_global *image;
         CUdeviceptr address;
         uint64_t context_id;
-    } *globals;
+    } * globals;
 };
 
 static struct sim_module *modules;
 
 /* -- stand-ins -- */
 
-static const struct simcuda_kernel *standin_in(const struct simcuda_kernel *table, const char *name)
+static const struct simcuda_kernel *standin_in(const struct simcuda_kernel *table,
+                                               const char *name)
 {
     for (; table && table->name; table++)
         if (strcmp(table->name, name) == 0)
@@ -97,9 +100,8 @@ const struct simcuda_kernel *sim_standin_find(const char *name)
 
 static struct sim_module *module_of(const void *handle)
 {
-    return sim_handle_is(handle, SIM_KIND_MODULE)
-               ? (struct sim_module *)(uintptr_t)handle
-               : NULL;
+    return sim_handle_is(handle, SIM_KIND_MODULE) ? (struct sim_module *)(uintptr_t)handle
+                                                  : NULL;
 }
 
 static CUresult module_load(const void *code, uint64_t context_id, void *file, void **out)
@@ -221,8 +223,8 @@ struct sim_function *sim_function_get(const void *handle)
                                                     : NULL;
 }
 
-static CUresult function_new(struct sim_module *module, struct sim_image_kernel *kernel, bool own,
-                             struct sim_function **out)
+static CUresult function_new(struct sim_module *module, struct sim_image_kernel *kernel,
+                             bool own, struct sim_function **out)
 {
     struct sim_function *function = calloc(1, sizeof *function);
 
@@ -266,7 +268,8 @@ static CUresult function_by_standin(struct sim_module *module, const char *name,
     return CUDA_SUCCESS;
 }
 
-static CUresult function_find(struct sim_module *module, const char *name, struct sim_function **out)
+static CUresult function_find(struct sim_module *module, const char *name,
+                              struct sim_function **out)
 {
     for (struct sim_function *function = module->functions; function; function = function->next)
         if (strcmp(function->kernel->name, name) == 0) {
@@ -276,7 +279,8 @@ static CUresult function_find(struct sim_module *module, const char *name, struc
     for (size_t i = 0; i < module->image.kernel_count; i++)
         if (strcmp(module->image.kernel[i].name, name) == 0)
             return function_new(module, &module->image.kernel[i], false, out);
-    return module->image.any_name ? function_by_standin(module, name, out) : CUDA_ERROR_NOT_FOUND;
+    return module->image.any_name ? function_by_standin(module, name, out)
+                                  : CUDA_ERROR_NOT_FOUND;
 }
 
 static CUresult function_lookup(const void *handle, const char *name, void **out)
@@ -418,10 +422,12 @@ SIM_API(cuModuleLoad, (CUmodule * out, const char *path), SIM_CTX | SIM_UNSAFE,
 SIM_API(cuModuleLoadData, (CUmodule * out, const void *image), SIM_CTX | SIM_UNSAFE,
         module_load(image, call.context->id, NULL, (void **)out))
 SIM_API(cuModuleLoadDataEx,
-        (CUmodule * out, const void *image, unsigned int count, CUjit_option *options, void **values),
+        (CUmodule * out, const void *image, unsigned int count, CUjit_option *options,
+         void **values),
         SIM_CTX | SIM_UNSAFE,
-        count && (!options || !values) ? CUDA_ERROR_INVALID_VALUE
-                                       : module_load(image, call.context->id, NULL, (void **)out))
+        count && (!options || !values)
+            ? CUDA_ERROR_INVALID_VALUE
+            : module_load(image, call.context->id, NULL, (void **)out))
 SIM_API(cuModuleLoadFatBinary, (CUmodule * out, const void *image), SIM_CTX | SIM_UNSAFE,
         module_load(image, call.context->id, NULL, (void **)out))
 SIM_API(cuModuleUnload, (CUmodule module), SIM_INIT, module_unload(module))
@@ -431,8 +437,8 @@ SIM_API(cuModuleGetFunction, (CUfunction * out, CUmodule module, const char *nam
         function_lookup(module, name, (void **)out))
 SIM_API(cuModuleGetFunctionCount, (unsigned int *count, CUmodule module), SIM_INIT,
         function_count(module, count))
-SIM_API(cuModuleEnumerateFunctions, (CUfunction * out, unsigned int most, CUmodule module), SIM_INIT,
-        function_list(module, (void **)out, most))
+SIM_API(cuModuleEnumerateFunctions, (CUfunction * out, unsigned int most, CUmodule module),
+        SIM_INIT, function_list(module, (void **)out, most))
 SIM_API(cuModuleGetGlobal_v2,
         (CUdeviceptr * address, size_t *size, CUmodule module, const char *name), SIM_CTX,
         global_get(call.context, module, name, false, address, size))
@@ -441,7 +447,8 @@ SIM_API(cuLibraryLoadData,
          unsigned int count, CUlibraryOption *library_options, void **library_values,
          unsigned int library_count),
         SIM_INIT | SIM_UNSAFE,
-        (count && (!options || !values)) || (library_count && (!library_options && library_values))
+        (count && (!options || !values)) ||
+                (library_count && (!library_options && library_values))
             ? CUDA_ERROR_INVALID_VALUE
             : module_load(code, 0, NULL, (void **)out))
 SIM_API(cuLibraryLoadFromFile,
@@ -449,7 +456,8 @@ SIM_API(cuLibraryLoadFromFile,
          unsigned int count, CUlibraryOption *library_options, void **library_values,
          unsigned int library_count),
         SIM_INIT | SIM_UNSAFE,
-        (count && (!options || !values)) || (library_count && (!library_options && library_values))
+        (count && (!options || !values)) ||
+                (library_count && (!library_options && library_values))
             ? CUDA_ERROR_INVALID_VALUE
             : module_load_file(path, 0, (void **)out))
 SIM_API(cuLibraryUnload, (CUlibrary library), SIM_INIT, module_unload(library))
@@ -459,8 +467,8 @@ SIM_API(cuLibraryGetModule, (CUmodule * out, CUlibrary library), SIM_CTX,
         library_module(library, (void **)out))
 SIM_API(cuLibraryGetKernelCount, (unsigned int *count, CUlibrary library), SIM_INIT,
         function_count(library, count))
-SIM_API(cuLibraryEnumerateKernels, (CUkernel * out, unsigned int most, CUlibrary library), SIM_INIT,
-        function_list(library, (void **)out, most))
+SIM_API(cuLibraryEnumerateKernels, (CUkernel * out, unsigned int most, CUlibrary library),
+        SIM_INIT, function_list(library, (void **)out, most))
 SIM_API(cuLibraryGetGlobal,
         (CUdeviceptr * address, size_t *size, CUlibrary library, const char *name), SIM_CTX,
         global_get(call.context, library, name, false, address, size))

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pointer.c: owns the questions about addresses: cuPointerGetAttribute and what managed memory may be asked.
- * Invariants: none of its own. Threads: any, under sim.lock.
+ * pointer.c: owns the questions about addresses: cuPointerGetAttribute and what managed memory
+ * may be asked. Invariants: none of its own. Threads: any, under sim.lock.
  */
 #include <string.h>
 #include "tests/simcuda/sim.h"
 
-/* What an address is: an allocation, a mapping in a reservation, or (both NULL) nothing the driver knows. */
+/* What an address is: an allocation, a mapping in a reservation, or (both NULL) nothing the
+ * driver knows. */
 struct subject {
     const struct sim_allocation *allocation;
     const struct sim_mapping *mapping;
@@ -30,7 +31,8 @@ static bool on_host(const struct subject *subject)
 
 static unsigned device_of(const struct subject *subject)
 {
-    return subject->allocation ? subject->allocation->device : subject->mapping->physical->device;
+    return subject->allocation ? subject->allocation->device
+                               : subject->mapping->physical->device;
 }
 
 static CUcontext context_of(const struct subject *subject)
@@ -67,7 +69,8 @@ static const struct sim_range *range_of(const struct subject *subject)
                                : sim_ranges_find(&sim_reservations, subject->address);
 }
 
-static CUresult attribute_of(void *data, CUpointer_attribute attribute, const struct subject *subject)
+static CUresult attribute_of(void *data, CUpointer_attribute attribute,
+                             const struct subject *subject)
 {
     const bool host = on_host(subject);
     const CUcontext context = context_of(subject);
@@ -75,7 +78,8 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, const st
     const bool pooled = subject->allocation && subject->allocation->pool;
     const struct sim_range *range = range_of(subject);
     const struct sim_range *mapped = subject->mapping ? &subject->mapping->range : range;
-    const uint64_t id = subject->allocation ? subject->allocation->id : subject->mapping->range.start;
+    const uint64_t id =
+        subject->allocation ? subject->allocation->id : subject->mapping->range.start;
 
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -108,8 +112,9 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute, const st
         return put_bool(data, true);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         return put(data,
-                   &(uint64_t){subject->mapping ? subject->mapping->physical->prop.requestedHandleTypes
-                                                : 0},
+                   &(uint64_t){subject->mapping
+                                   ? subject->mapping->physical->prop.requestedHandleTypes
+                                   : 0},
                    sizeof(uint64_t));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         return put_number(data, subject->mapping ? subject->mapping->access
@@ -137,7 +142,8 @@ static CUresult attribute_get(void *data, CUpointer_attribute attribute, CUdevic
     return attribute_of(data, attribute, &subject);
 }
 
-/* What an unknown address has: the documented defaults, so that libraries may ask about any pointer. */
+/* What an unknown address has: the documented defaults, so that libraries may ask about any
+ * pointer. */
 static void attribute_default(void *data, CUpointer_attribute attribute)
 {
     static const uint64_t nothing = 0;
@@ -163,8 +169,8 @@ static void attribute_default(void *data, CUpointer_attribute attribute)
     }
 }
 
-static CUresult attributes_get(unsigned count, const CUpointer_attribute *attributes, void **data,
-                               CUdeviceptr address)
+static CUresult attributes_get(unsigned count, const CUpointer_attribute *attributes,
+                               void **data, CUdeviceptr address)
 {
     if (!count || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
@@ -180,16 +186,19 @@ static CUresult attributes_get(unsigned count, const CUpointer_attribute *attrib
     return CUDA_SUCCESS;
 }
 
-static CUresult attribute_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+static CUresult attribute_set(const void *value, CUpointer_attribute attribute,
+                              CUdeviceptr address)
 {
     const struct subject subject = look_up(address);
 
     if (!value || (!subject.allocation && !subject.mapping))
         return CUDA_ERROR_INVALID_VALUE;
-    return attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS
+                                                         : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* -- managed memory: it is where both can reach it, so advice and prefetch have nothing to move -- */
+/* -- managed memory: it is where both can reach it, so advice and prefetch have nothing to move
+ * -- */
 
 static CUresult managed_check(CUdeviceptr address, size_t size)
 {
@@ -211,8 +220,9 @@ static CUresult prefetch(struct sim_call *call, struct sim_stream *stream, CUdev
         return result;
     if (device != CU_DEVICE_CPU && (device < 0 || (unsigned)device >= sim.device_count))
         return CUDA_ERROR_INVALID_DEVICE;
-    return sim_submit(call, stream, sim_op_new(sizeof(struct sim_op), "prefetch",
-                                               CU_GRAPH_NODE_TYPE_EMPTY, NULL));
+    return sim_submit(
+        call, stream,
+        sim_op_new(sizeof(struct sim_op), "prefetch", CU_GRAPH_NODE_TYPE_EMPTY, NULL));
 }
 
 #define STREAM sim_stream(&call, stream, per_thread)
@@ -228,8 +238,8 @@ SIM_API(cuPointerSetAttribute,
 SIM_API(cuMemAdvise, (CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device),
         SIM_CTX, ((void)advice, (void)device, managed_check(address, size)))
 SIM_API(cuMemAdvise_v2,
-        (CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location), SIM_CTX,
-        ((void)advice, (void)location, managed_check(address, size)))
+        (CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location),
+        SIM_CTX, ((void)advice, (void)location, managed_check(address, size)))
 SIM_STREAM_API(cuMemPrefetchAsync, _ptsz,
                (CUdeviceptr address, size_t size, CUdevice device, CUstream stream), SIM_CTX,
                prefetch(&call, STREAM, address, size, device))

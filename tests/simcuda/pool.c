@@ -2,11 +2,11 @@
  *
  * pool.c: owns memory pools and stream-ordered allocation.
  *
- * cuMemAllocAsync takes its memory at once; cuMemFreeAsync gives it back to the card when the stream gets there. A pool keeps
- * nothing: what it has reserved is what is in use. Freed but not yet reached by the stream, memory is still counted; an
- * allocation that finds the card full waits for that.
- * Invariants: a pool that was destroyed lives until its last allocation is freed.
- * Threads: any, under sim.lock; frees run on workers and take it.
+ * cuMemAllocAsync takes its memory at once; cuMemFreeAsync gives it back to the card when the
+ * stream gets there. A pool keeps nothing: what it has reserved is what is in use. Freed but
+ * not yet reached by the stream, memory is still counted; an allocation that finds the card
+ * full waits for that. Invariants: a pool that was destroyed lives until its last allocation is
+ * freed. Threads: any, under sim.lock; frees run on workers and take it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct sim_pool {
     unsigned device;
     bool standard, destroyed;
     uint64_t used, used_high, threshold;
-    size_t live; /* allocations */
+    size_t live;  /* allocations */
     int reuse[4]; /* attributes 1 to 3, kept for those who ask */
 };
 
@@ -103,14 +103,16 @@ static CUresult free_run(const struct sim_op *op, struct sim_context *context)
 {
     (void)context;
     pthread_mutex_lock(&sim.lock);
-    struct sim_allocation *allocation = sim_allocation_find(((const struct free_op *)op)->address);
+    struct sim_allocation *allocation =
+        sim_allocation_find(((const struct free_op *)op)->address);
     if (allocation && allocation->freeing)
         sim_free(allocation);
     pthread_mutex_unlock(&sim.lock);
     return CUDA_SUCCESS;
 }
 
-static CUresult free_async(struct sim_call *call, CUdeviceptr address, struct sim_stream *stream)
+static CUresult free_async(struct sim_call *call, CUdeviceptr address,
+                           struct sim_stream *stream)
 {
     struct sim_allocation *allocation = sim_allocation_find(address);
 
@@ -123,8 +125,8 @@ static CUresult free_async(struct sim_call *call, CUdeviceptr address, struct si
         sim_capture_invalidate(stream->capture);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    struct free_op *op = (struct free_op *)sim_op_new(sizeof *op, "free",
-                                                      CU_GRAPH_NODE_TYPE_MEM_FREE, free_run);
+    struct free_op *op =
+        (struct free_op *)sim_op_new(sizeof *op, "free", CU_GRAPH_NODE_TYPE_MEM_FREE, free_run);
     if (op)
         op->address = address;
     const CUresult result = sim_submit(call, stream, op ? &op->op : NULL);
@@ -185,7 +187,8 @@ static CUresult pool_destroy(CUmemoryPool handle)
     return CUDA_SUCCESS;
 }
 
-static CUresult pool_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value, bool set)
+static CUresult pool_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value,
+                               bool set)
 {
     struct sim_pool *pool = pool_of(handle);
     uint64_t *number = NULL;
@@ -244,7 +247,8 @@ static CUresult pool_by_location(CUmemoryPool *out, const CUmemLocation *locatio
 
 #define STREAM sim_stream(&call, stream, per_thread)
 
-SIM_STREAM_API(cuMemAllocAsync, _ptsz, (CUdeviceptr * out, size_t size, CUstream stream), SIM_CTX,
+SIM_STREAM_API(cuMemAllocAsync, _ptsz, (CUdeviceptr * out, size_t size, CUstream stream),
+               SIM_CTX,
                alloc_async(&call, out, size, pool_current(call.context->device, false), STREAM))
 SIM_STREAM_API(cuMemAllocFromPoolAsync, _ptsz,
                (CUdeviceptr * out, size_t size, CUmemoryPool pool, CUstream stream), SIM_CTX,
@@ -256,15 +260,17 @@ SIM_API(cuDeviceGetDefaultMemPool, (CUmemoryPool * out, CUdevice device), SIM_IN
         pool_out(out, device, true))
 SIM_API(cuDeviceGetMemPool, (CUmemoryPool * out, CUdevice device), SIM_INIT,
         pool_out(out, device, false))
-SIM_API(cuDeviceSetMemPool, (CUdevice device, CUmemoryPool pool), SIM_INIT, pool_use(device, pool))
+SIM_API(cuDeviceSetMemPool, (CUdevice device, CUmemoryPool pool), SIM_INIT,
+        pool_use(device, pool))
 SIM_API(cuMemGetDefaultMemPool,
         (CUmemoryPool * out, CUmemLocation *location, CUmemAllocationType type), SIM_INIT,
         pool_by_location(out, location, type, true))
-SIM_API(cuMemGetMemPool, (CUmemoryPool * out, CUmemLocation *location, CUmemAllocationType type),
-        SIM_INIT, pool_by_location(out, location, type, false))
-SIM_API(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
-        SIM_INIT,
-        location && type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+SIM_API(cuMemGetMemPool,
+        (CUmemoryPool * out, CUmemLocation *location, CUmemAllocationType type), SIM_INIT,
+        pool_by_location(out, location, type, false))
+SIM_API(cuMemSetMemPool,
+        (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool), SIM_INIT,
+        location &&type == CU_MEM_ALLOCATION_TYPE_PINNED &&
                 location->type == CU_MEM_LOCATION_TYPE_DEVICE
             ? pool_use(location->id, pool)
             : CUDA_ERROR_INVALID_VALUE)
@@ -277,8 +283,8 @@ SIM_API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute
         SIM_INIT, pool_attribute(pool, attribute, value, true))
 SIM_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
         SIM_INIT, pool_attribute(pool, attribute, value, false))
-SIM_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), SIM_INIT,
-        pool_of(pool) && (map || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)
+SIM_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count),
+        SIM_INIT, pool_of(pool) && (map || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)
 SIM_API(cuMemPoolGetAccess,
         (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation *location), SIM_INIT,
         pool_access_get(flags, pool, location))

@@ -2,9 +2,10 @@
  *
  * sim.h: what the parts of the simulated driver share.
  *
- * Locking: one lock, sim.lock. sim_begin() takes it and sim_end() drops it, so the body of every cu* function runs under it;
- * who waits does so on sim.progress. Stream workers hold it except while an operation runs. Lock order: sim.lock, then the
- * locks of a card (ledger.h). Operations in flight never take the lock of a card and sim.lock in the other order.
+ * Locking: one lock, sim.lock. sim_begin() takes it and sim_end() drops it, so the body of
+ * every cu* function runs under it; who waits does so on sim.progress. Stream workers hold it
+ * except while an operation runs. Lock order: sim.lock, then the locks of a card (ledger.h).
+ * Operations in flight never take the lock of a card and sim.lock in the other order.
  */
 #ifndef SIMCUDA_SIM_H
 #define SIMCUDA_SIM_H
@@ -31,7 +32,8 @@
 struct sim_device {
     struct sim_card *card;
     unsigned client; /* our entry on the card */
-    int memory_fd;   /* memfd that backs this process's memory on the card; offsets are never reused */
+    int memory_fd;   /* memfd that backs this process's memory on the card; offsets are never
+                        reused */
     uint64_t memory_end;
     struct sim_context *primary;
     unsigned primary_refs, primary_flags;
@@ -54,7 +56,8 @@ struct sim_driver {
 extern struct sim_driver sim;
 
 struct sim_stats {
-    uint64_t to_device_bytes, to_host_bytes, on_device_bytes, launches, graph_launches, calls, failures;
+    uint64_t to_device_bytes, to_host_bytes, on_device_bytes, launches, graph_launches, calls,
+        failures;
     uint64_t memory_bytes, memory_peak;
 };
 extern struct sim_stats sim_stats; /* relaxed atomics; memory_* under sim.lock */
@@ -82,32 +85,35 @@ struct sim_call {
 #define SIM_ANYTIME 0u
 #define SIM_INIT    1u /* after cuInit */
 #define SIM_CTX     3u /* a current context without an earlier fault */
-#define SIM_UNSAFE  4u /* potentially unsafe during capture: not allowed while one forbids it */
+#define SIM_UNSAFE  4u /* potentially unsafe during capture: not allowed while one forbids it  \
+                        */
 
 struct sim_call sim_begin(const char *name, unsigned needs);
 CUresult sim_end(const struct sim_call *call, CUresult result);
 
-/* Defines the driver function symbol: the result is that of expression, which may use `call`. */
+/* Defines the driver function symbol: the result is that of expression, which may use `call`.
+ */
 #define SIM_API(symbol, parameters, needs, expression)                                         \
     CUresult symbol parameters                                                                 \
     {                                                                                          \
         struct sim_call call = sim_begin(#symbol, needs);                                      \
-        return sim_end(&call, call.result ? call.result : (CUresult)(expression));                       \
+        return sim_end(&call, call.result ? call.result : (CUresult)(expression));             \
     }
 
-/* ... and its per-thread twin symbol##suffix; expression may use `per_thread`, as sim_stream(&call, handle, per_thread) */
+/* ... and its per-thread twin symbol##suffix; expression may use `per_thread`, as
+ * sim_stream(&call, handle, per_thread) */
 #define SIM_STREAM_API(symbol, suffix, parameters, needs, expression)                          \
     CUresult symbol parameters                                                                 \
     {                                                                                          \
         const bool per_thread __attribute__((unused)) = false;                                 \
         struct sim_call call = sim_begin(#symbol, needs);                                      \
-        return sim_end(&call, call.result ? call.result : (CUresult)(expression));                       \
+        return sim_end(&call, call.result ? call.result : (CUresult)(expression));             \
     }                                                                                          \
     CUresult symbol##suffix parameters                                                         \
     {                                                                                          \
         const bool per_thread __attribute__((unused)) = true;                                  \
         struct sim_call call = sim_begin(#symbol #suffix, needs);                              \
-        return sim_end(&call, call.result ? call.result : (CUresult)(expression));                       \
+        return sim_end(&call, call.result ? call.result : (CUresult)(expression));             \
     }
 
 int sim_unsupported(const char *name); /* body of every row without one; a CUresult */
@@ -157,10 +163,12 @@ struct sim_context {
     struct sim_stream *legacy;
 };
 
-struct sim_context *sim_context_check(CUcontext handle); /* NULL handle: the current one; NULL if there is none */
+struct sim_context *
+sim_context_check(CUcontext handle); /* NULL handle: the current one; NULL if there is none */
 struct sim_device *sim_context_device(const struct sim_context *context);
 void sim_context_fault(struct sim_context *context, CUresult result);
-CUresult sim_context_drain(struct sim_context *context); /* waits for everything submitted so far */
+CUresult
+sim_context_drain(struct sim_context *context); /* waits for everything submitted so far */
 
 /* -- memory (memory.c, alloc.c, vmm.c) -- */
 
@@ -173,7 +181,8 @@ struct sim_ranges { /* disjoint, ascending */
     size_t count, capacity;
 };
 struct sim_range *sim_ranges_find(const struct sim_ranges *ranges, CUdeviceptr address);
-size_t sim_ranges_after(const struct sim_ranges *ranges, CUdeviceptr address); /* index of the first that ends behind it */
+size_t sim_ranges_after(const struct sim_ranges *ranges,
+                        CUdeviceptr address); /* index of the first that ends behind it */
 bool sim_ranges_overlap(const struct sim_ranges *ranges, CUdeviceptr start, size_t size);
 int sim_ranges_insert(struct sim_ranges *ranges, struct sim_range *range);
 void sim_ranges_remove(struct sim_ranges *ranges, const struct sim_range *range);
@@ -205,7 +214,7 @@ struct sim_allocation {
     struct sim_slab *slab;   /* part of it, or NULL */
     struct sim_block *block; /* memory of its own on the card, or NULL */
     struct sim_pool *pool;
-    bool freeing;            /* cuMemFreeAsync was called */
+    bool freeing; /* cuMemFreeAsync was called */
 };
 
 struct sim_block { /* whole pages of the card at an address, readable and writable */
@@ -213,7 +222,7 @@ struct sim_block { /* whole pages of the card at an address, readable and writab
     struct sim_mapping *mapping;
 };
 
-extern struct sim_ranges sim_places;       /* used parts of the arena: blocks and reservations */
+extern struct sim_ranges sim_places; /* used parts of the arena: blocks and reservations */
 extern struct sim_ranges sim_reservations; /* cuMemAddressReserve */
 extern struct sim_ranges sim_mappings;
 extern struct sim_ranges sim_allocations;
@@ -222,8 +231,10 @@ CUresult sim_memory_init(void);
 bool sim_in_arena(CUdeviceptr address);
 struct sim_range *sim_place_take(size_t size, size_t alignment, CUdeviceptr hint);
 void sim_place_drop(struct sim_range *place);
-CUresult sim_physical_new(unsigned device, size_t size, bool own_fd, struct sim_physical **physical);
-void sim_physical_put(struct sim_physical *physical); /* frees it if nothing refers to it any more */
+CUresult sim_physical_new(unsigned device, size_t size, bool own_fd,
+                          struct sim_physical **physical);
+void sim_physical_put(
+    struct sim_physical *physical); /* frees it if nothing refers to it any more */
 CUresult sim_map(CUdeviceptr start, size_t size, struct sim_physical *physical, size_t offset,
                  struct sim_mapping **mapping);
 void sim_unmap(struct sim_mapping *mapping);
@@ -254,8 +265,9 @@ struct sim_op {
     unsigned refs; /* under sim.lock */
     CUgraphNodeType type;
     const char *name;
-    CUresult (*run)(const struct sim_op *op, struct sim_context *context); /* on a worker, without sim.lock */
-    void (*release)(struct sim_op *op);                                    /* what it owns; may be NULL */
+    CUresult (*run)(const struct sim_op *op,
+                    struct sim_context *context); /* on a worker, without sim.lock */
+    void (*release)(struct sim_op *op);           /* what it owns; may be NULL */
 };
 
 struct sim_op *sim_op_new(size_t size, const char *name, CUgraphNodeType type,
@@ -281,13 +293,15 @@ struct sim_stream {
 };
 
 struct sim_stream *sim_stream(struct sim_call *call, CUstream handle, bool per_thread);
-/* Consumes op (NULL: out of host memory). A NULL stream hands back call->result. Captured if the stream is captured. */
+/* Consumes op (NULL: out of host memory). A NULL stream hands back call->result. Captured if
+ * the stream is captured. */
 CUresult sim_submit(struct sim_call *call, struct sim_stream *stream, struct sim_op *op);
 CUresult sim_submit_wait(struct sim_call *call, struct sim_stream *stream, struct sim_op *op);
 /* ... after the fence (may be NULL), handing out the operation's own fence (may be NULL) */
 CUresult sim_submit_after(struct sim_call *call, struct sim_stream *stream, struct sim_op *op,
                           struct sim_fence *after, struct sim_fence **fence);
-CUresult sim_stream_wait(struct sim_stream *stream); /* until all its work so far has finished */
+CUresult
+sim_stream_wait(struct sim_stream *stream); /* until all its work so far has finished */
 bool sim_stream_idle(const struct sim_stream *stream);
 void sim_stream_close(struct sim_stream *stream);
 struct sim_stream *sim_stream_new(struct sim_context *context, unsigned flags, int priority);
@@ -312,7 +326,8 @@ struct sim_copy { /* a box of bytes */
     size_t to_pitch, to_height, from_pitch, from_height;
     size_t width, height, depth;
 };
-CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **op, bool *must_wait);
+CUresult sim_copy_op(const struct sim_copy *copy, bool sync, struct sim_op **op,
+                     bool *must_wait);
 CUresult sim_copy_node_op(const struct sim_copy *copy, struct sim_op **op);
 CUresult sim_copy_from_3d(const CUDA_MEMCPY3D *box, struct sim_copy *copy);
 CUresult sim_memset_op(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_op **op);
@@ -362,7 +377,8 @@ struct sim_function {
 };
 struct sim_function *sim_function_get(const void *handle);
 const struct simcuda_kernel *sim_standin_find(const char *name);
-/* Number of parameters and where each lies in the parameter buffer; -1 if neither cubin nor stand-in tells. */
+/* Number of parameters and where each lies in the parameter buffer; -1 if neither cubin nor
+ * stand-in tells. */
 int sim_function_parameters(struct sim_function *function, struct sim_parameter *parameter);
 void sim_modules_of_context_free(uint64_t context_id);
 
@@ -391,7 +407,8 @@ struct sim_capture {
     bool invalid, own_graph;
 };
 
-bool sim_capture_forbids(void);           /* an unsafe call by this thread is not allowed now; invalidates */
+bool sim_capture_forbids(
+    void); /* an unsafe call by this thread is not allowed now; invalidates */
 void sim_capture_invalidate(struct sim_capture *capture);
 CUresult sim_capture_add(struct sim_stream *stream, struct sim_op *op);
 CUresult sim_capture_wait_event(struct sim_stream *stream, struct sim_event *event);

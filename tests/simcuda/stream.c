@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream.c: owns the queues: fences, operations, and one worker thread per stream that has had work.
+ * stream.c: owns the queues: fences, operations, and one worker thread per stream that has had
+ * work.
  *
- * Every operation has a fence. It starts when the fences it depends on are done: the one before it in its stream; in the
- * legacy stream the newest of every blocking stream, and the other way round; the event of a cuStreamWaitEvent.
- * Invariants: a stream's fences are done in order; sim.progress is broadcast for each. A stream that was closed lives until
- * its worker has drained it. Operations of a context with a fault are completed without being run.
- * Threads: the queues are under sim.lock; a worker runs operations without it.
+ * Every operation has a fence. It starts when the fences it depends on are done: the one before
+ * it in its stream; in the legacy stream the newest of every blocking stream, and the other way
+ * round; the event of a cuStreamWaitEvent. Invariants: a stream's fences are done in order;
+ * sim.progress is broadcast for each. A stream that was closed lives until its worker has
+ * drained it. Operations of a context with a fault are completed without being run. Threads:
+ * the queues are under sim.lock; a worker runs operations without it.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -173,7 +175,8 @@ static void run_task(struct sim_context *context, const struct sim_task *task)
     const bool dead = __atomic_load_n(&context->sticky, __ATOMIC_RELAXED) != CUDA_SUCCESS;
 
     pthread_mutex_unlock(&sim.lock);
-    const CUresult result = dead || !task->op->run ? CUDA_SUCCESS : sim_guarded_run(task->op, context);
+    const CUresult result =
+        dead || !task->op->run ? CUDA_SUCCESS : sim_guarded_run(task->op, context);
     if (result) {
         sim_context_fault(context, result);
         sim_log("%s failed on the card: %s (%d)", task->op->name, sim_error_name(result),
@@ -288,7 +291,8 @@ CUresult sim_stream_wait(struct sim_stream *stream)
 {
     struct sim_context *context = stream->context;
 
-    if (stream->legacy) { /* work of the blocking streams comes before whatever is next in the legacy stream */
+    if (stream->legacy) { /* work of the blocking streams comes before whatever is next in the
+                             legacy stream */
         const uint64_t newest = sim.next_id;
         for (struct sim_stream *other = context->streams; other;) {
             if (!(other->flags & CU_STREAM_NON_BLOCKING) && other->id < newest && other->last &&

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream_api.c: owns the calls about streams and events, and what is put into a stream that is no copy or launch: host
- * functions, waits for and writes of a value.
+ * stream_api.c: owns the calls about streams and events, and what is put into a stream that is
+ * no copy or launch: host functions, waits for and writes of a value.
  *
- * Invariants: an event refers to the fence of the operation that recorded it last, or to the nodes of a capture.
- * Threads: any, under sim.lock; the operations run on workers.
+ * Invariants: an event refers to the fence of the operation that recorded it last, or to the
+ * nodes of a capture. Threads: any, under sim.lock; the operations run on workers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +58,8 @@ static CUresult stream_synchronize(struct sim_call *call, struct sim_stream *str
 
 enum stream_fact { FACT_PRIORITY, FACT_FLAGS, FACT_ID, FACT_CONTEXT, FACT_DEVICE };
 
-static CUresult stream_fact(struct sim_call *call, struct sim_stream *stream, enum stream_fact fact,
-                            void *out)
+static CUresult stream_fact(struct sim_call *call, struct sim_stream *stream,
+                            enum stream_fact fact, void *out)
 {
     if (!stream)
         return call->result;
@@ -85,8 +85,8 @@ static CUresult stream_fact(struct sim_call *call, struct sim_stream *stream, en
     return CUDA_SUCCESS;
 }
 
-static CUresult stream_context_v2(struct sim_call *call, struct sim_stream *stream, CUcontext *out,
-                                  CUgreenCtx *green)
+static CUresult stream_context_v2(struct sim_call *call, struct sim_stream *stream,
+                                  CUcontext *out, CUgreenCtx *green)
 {
     const CUresult result = stream_fact(call, stream, FACT_CONTEXT, out);
 
@@ -144,7 +144,8 @@ static CUresult event_record(struct sim_call *call, CUevent handle, struct sim_s
         return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture)
         return sim_capture_record_event(stream, event);
-    struct sim_op *op = sim_op_new(sizeof *op, "event record", CU_GRAPH_NODE_TYPE_EVENT_RECORD, NULL);
+    struct sim_op *op =
+        sim_op_new(sizeof *op, "event record", CU_GRAPH_NODE_TYPE_EVENT_RECORD, NULL);
     const CUresult result = sim_submit_after(call, stream, op, NULL, &fence);
     if (result)
         return result;
@@ -167,7 +168,8 @@ static CUresult event_wait(struct sim_call *call, struct sim_stream *stream, CUe
         return sim_capture_wait_event(stream, event);
     if (!event->fence || event->fence->done)
         return CUDA_SUCCESS;
-    struct sim_op *op = sim_op_new(sizeof *op, "event wait", CU_GRAPH_NODE_TYPE_WAIT_EVENT, NULL);
+    struct sim_op *op =
+        sim_op_new(sizeof *op, "event wait", CU_GRAPH_NODE_TYPE_WAIT_EVENT, NULL);
     return sim_submit_after(call, stream, op, event->fence, NULL);
 }
 
@@ -211,7 +213,8 @@ static CUresult event_elapsed(float *milliseconds, CUevent start_handle, CUevent
         return CUDA_ERROR_INVALID_HANDLE;
     if (!start->fence->done || !end->fence->done)
         return CUDA_ERROR_NOT_READY;
-    *milliseconds = (float)((double)(int64_t)(end->fence->done_ns - start->fence->done_ns) / 1e6);
+    *milliseconds =
+        (float)((double)(int64_t)(end->fence->done_ns - start->fence->done_ns) / 1e6);
     return CUDA_SUCCESS;
 }
 
@@ -307,7 +310,8 @@ static CUresult value_run(const struct sim_op *op, struct sim_context *context)
         if (value->wide)
             __atomic_store_n((uint64_t *)value->address, value->value, __ATOMIC_RELEASE);
         else
-            __atomic_store_n((uint32_t *)value->address, (uint32_t)value->value, __ATOMIC_RELEASE);
+            __atomic_store_n((uint32_t *)value->address, (uint32_t)value->value,
+                             __ATOMIC_RELEASE);
         return CUDA_SUCCESS;
     }
     while (!value_reached(value) && !__atomic_load_n(&context->dying, __ATOMIC_RELAXED)) {
@@ -317,8 +321,9 @@ static CUresult value_run(const struct sim_op *op, struct sim_context *context)
     return CUDA_SUCCESS;
 }
 
-static CUresult value_submit(struct sim_call *call, struct sim_stream *stream, CUdeviceptr address,
-                             uint64_t number, unsigned flags, bool wide, bool write)
+static CUresult value_submit(struct sim_call *call, struct sim_stream *stream,
+                             CUdeviceptr address, uint64_t number, unsigned flags, bool wide,
+                             bool write)
 {
     const size_t size = wide ? 8 : 4;
 
@@ -327,9 +332,9 @@ static CUresult value_submit(struct sim_call *call, struct sim_stream *stream, C
     if (sim_space_of(address) == SIM_SPACE_PAGEABLE ||
         sim_memory_check(address, size, write) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    struct value_op *value = (struct value_op *)sim_op_new(
-        sizeof *value, write ? "value write" : "value wait", CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-        value_run);
+    struct value_op *value =
+        (struct value_op *)sim_op_new(sizeof *value, write ? "value write" : "value wait",
+                                      CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, value_run);
     if (value) {
         value->address = address;
         value->value = number;
@@ -353,11 +358,14 @@ static CUresult value_batch(struct sim_call *call, struct sim_stream *stream, un
             result = value_submit(call, stream, batch[i].waitValue.address,
                                   wide ? batch[i].waitValue.value64 : batch[i].waitValue.value,
                                   batch[i].waitValue.flags, wide, false);
-        else if (type == CU_STREAM_MEM_OP_WRITE_VALUE_32 || type == CU_STREAM_MEM_OP_WRITE_VALUE_64)
-            result = value_submit(call, stream, batch[i].writeValue.address,
-                                  wide ? batch[i].writeValue.value64 : batch[i].writeValue.value,
-                                  batch[i].writeValue.flags, wide, true);
-        else if (type != CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES && type != CU_STREAM_MEM_OP_BARRIER)
+        else if (type == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+                 type == CU_STREAM_MEM_OP_WRITE_VALUE_64)
+            result =
+                value_submit(call, stream, batch[i].writeValue.address,
+                             wide ? batch[i].writeValue.value64 : batch[i].writeValue.value,
+                             batch[i].writeValue.flags, wide, true);
+        else if (type != CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES &&
+                 type != CU_STREAM_MEM_OP_BARRIER)
             result = CUDA_ERROR_INVALID_VALUE;
     }
     return result;
@@ -393,8 +401,8 @@ SIM_API(cuEventDestroy, (CUevent event), SIM_INIT, event_destroy(event))
 SIM_API(cuEventDestroy_v2, (CUevent event), SIM_INIT, event_destroy(event))
 SIM_STREAM_API(cuEventRecord, _ptsz, (CUevent event, CUstream stream), SIM_CTX,
                event_record(&call, event, STREAM))
-SIM_STREAM_API(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, unsigned int flags),
-               SIM_CTX,
+SIM_STREAM_API(cuEventRecordWithFlags, _ptsz,
+               (CUevent event, CUstream stream, unsigned int flags), SIM_CTX,
                flags & ~1u ? CUDA_ERROR_INVALID_VALUE : event_record(&call, event, STREAM))
 SIM_API(cuEventQuery, (CUevent event), SIM_CTX, event_sync(&call, event, false))
 SIM_API(cuEventSynchronize, (CUevent event), SIM_CTX, event_sync(&call, event, true))
@@ -404,7 +412,8 @@ SIM_API(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end)
         event_elapsed(milliseconds, start, end))
 SIM_STREAM_API(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned int flags),
                SIM_CTX, event_wait(&call, STREAM, event, flags))
-SIM_STREAM_API(cuLaunchHostFunc, _ptsz, (CUstream stream, CUhostFn function, void *data), SIM_CTX,
+SIM_STREAM_API(cuLaunchHostFunc, _ptsz, (CUstream stream, CUhostFn function, void *data),
+               SIM_CTX,
                function ? sim_submit(&call, STREAM, sim_host_op(function, data))
                         : CUDA_ERROR_INVALID_VALUE)
 SIM_STREAM_API(cuStreamAddCallback, _ptsz,
@@ -428,8 +437,10 @@ VALUE_API(cuStreamWriteValue64_v2, cuuint64_t, true, true)
 SIM_STREAM_API(cuStreamBatchMemOp, _ptsz,
                (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *batch,
                 unsigned int flags),
-               SIM_CTX, flags ? CUDA_ERROR_INVALID_VALUE : value_batch(&call, STREAM, count, batch))
+               SIM_CTX,
+               flags ? CUDA_ERROR_INVALID_VALUE : value_batch(&call, STREAM, count, batch))
 SIM_STREAM_API(cuStreamBatchMemOp_v2, _ptsz,
                (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *batch,
                 unsigned int flags),
-               SIM_CTX, flags ? CUDA_ERROR_INVALID_VALUE : value_batch(&call, STREAM, count, batch))
+               SIM_CTX,
+               flags ? CUDA_ERROR_INVALID_VALUE : value_batch(&call, STREAM, count, batch))

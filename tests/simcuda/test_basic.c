@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_basic.c: the driver's entry: initialisation, devices, contexts, look-up by name, faults on order, fork.
+ * test_basic.c: the driver's entry: initialisation, devices, contexts, look-up by name, faults
+ * on order, fork.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -43,7 +44,8 @@ static void device_facts(void)
     CHECK(memcmp(&first, &second, sizeof first) != 0);
     OK(cuDeviceTotalMem(&total, device));
     CHECK(total == 64 * MIB);
-    OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device));
+    OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                            device));
     CHECK(value == 1);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX, 0));
     OK(cuDeviceGetName(name, sizeof name, device));
@@ -98,11 +100,13 @@ static void lookups(void)
     CHECK(found == dlsym(self, "cuMemAlloc"));
     OK(cuGetProcAddress("cuMemAlloc", &found, 12000, 0, NULL));
     CHECK(found == dlsym(self, "cuMemAlloc_v2"));
-    OK(cuGetProcAddress("cuStreamSynchronize", &found, 7000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL));
+    OK(cuGetProcAddress("cuStreamSynchronize", &found, 7000,
+                        CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL));
     CHECK(found == dlsym(self, "cuStreamSynchronize_ptsz"));
     OK(cuGetProcAddress("cuStreamSynchronize", &other, 7000, 0, NULL));
     CHECK(other == dlsym(self, "cuStreamSynchronize"));
-    OK(cuGetProcAddress("cuInit", &found, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL));
+    OK(cuGetProcAddress("cuInit", &found, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+                        NULL));
     CHECK(found == dlsym(self, "cuInit")); /* no variant: the plain one */
     OK(cuGetProcAddress("cuGetProcAddress", &found, 11030, 0, NULL));
     CHECK(found == dlsym(self, "cuGetProcAddress"));
@@ -112,13 +116,15 @@ static void lookups(void)
     CHECK(!found);
     GIVES(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuNoSuch", &found, 13000, 0, &status));
     CHECK(status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    GIVES(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuLibraryLoadData", &found, 11000, 0, &status));
+    GIVES(CUDA_ERROR_NOT_FOUND,
+          cuGetProcAddress("cuLibraryLoadData", &found, 11000, 0, &status));
     CHECK(status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress("cuInit", &found, 13000, 8, NULL));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress(NULL, &found, 13000, 0, NULL));
     /* the form of 11.3 has four arguments: a fifth must not be written through */
     OK(cuGetProcAddress("cuGetProcAddress", &found, 11030, 0, NULL));
-    OK(((CUresult(*)(const char *, void **, int, cuuint64_t))found)("cuInit", &other, 13000, 0));
+    OK(((CUresult(*)(const char *, void **, int, cuuint64_t))found)("cuInit", &other, 13000,
+                                                                    0));
     CHECK(other == dlsym(self, "cuInit"));
 }
 
@@ -159,7 +165,8 @@ static void faults_by_number(void)
     kit_context();
     OK(cuMemAlloc(&pointer, 1024));
     OK(cuMemAlloc(&pointer, 1024));
-    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&pointer, 1024)); /* the third, by its base name */
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY,
+          cuMemAlloc(&pointer, 1024)); /* the third, by its base name */
     OK(cuMemAlloc(&pointer, 1024));
     GIVES(CUDA_ERROR_UNKNOWN, cuMemFree(pointer)); /* every one */
     GIVES(CUDA_ERROR_UNKNOWN, cuMemFree(pointer));
@@ -216,7 +223,8 @@ static void log_and_statistics(void)
         GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&pointer, 1024 * MIB));
         FILE *file = fopen(log, "r");
         CHECK(file && fread(text, 1, sizeof text - 1, file) > 0);
-        CHECK(strstr(text, "launch nothing") && strstr(text, "cuMemAlloc_v2 failed: CUDA_ERROR_OUT_OF_MEMORY"));
+        CHECK(strstr(text, "launch nothing") &&
+              strstr(text, "cuMemAlloc_v2 failed: CUDA_ERROR_OUT_OF_MEMORY"));
         fclose(file);
         exit(0);
     }
@@ -250,11 +258,11 @@ TEST(bad_settings, "SIMCUDA_MEMORY=lots", NULL)
 int kit_run_basic(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_before_init),       cmocka_unit_test(test_device_facts),
-        cmocka_unit_test(test_context_stack),     cmocka_unit_test(test_lookups),
-        cmocka_unit_test(test_old_driver),        cmocka_unit_test(test_unsupported),
-        cmocka_unit_test(test_faults_by_number),  cmocka_unit_test(test_faults_by_chance),
-        cmocka_unit_test(test_after_fork),        cmocka_unit_test(test_log_and_statistics),
+        cmocka_unit_test(test_before_init),      cmocka_unit_test(test_device_facts),
+        cmocka_unit_test(test_context_stack),    cmocka_unit_test(test_lookups),
+        cmocka_unit_test(test_old_driver),       cmocka_unit_test(test_unsupported),
+        cmocka_unit_test(test_faults_by_number), cmocka_unit_test(test_faults_by_chance),
+        cmocka_unit_test(test_after_fork),       cmocka_unit_test(test_log_and_statistics),
         cmocka_unit_test(test_bad_settings),
     };
 

@@ -78,7 +78,8 @@ static void fork_and_join(void)
         if (joined)
             OK(cuStreamWaitEvent(first, back, 0));
         kit_launch(add, first, (void *[]){&device, &step});
-        GIVES(joined ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture(first, &graph));
+        GIVES(joined ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+              cuStreamEndCapture(first, &graph));
         CHECK(joined ? graph != NULL : graph == NULL);
         OK(cuStreamIsCapturing(second, &status));
         CHECK(status == CU_STREAM_CAPTURE_STATUS_NONE);
@@ -95,7 +96,8 @@ static void lost(CUstream stream, CUresult wanted, CUresult got)
     CHECK(got == wanted);
     OK(cuStreamIsCapturing(stream, &status));
     CHECK(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-    GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuLaunchHostFunc(stream, (CUhostFn)(void *)lost, NULL));
+    GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+          cuLaunchHostFunc(stream, (CUhostFn)(void *)lost, NULL));
     GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
     CHECK(graph == NULL);
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)); /* for the next */
@@ -129,7 +131,8 @@ static void illegal_while_capturing(void)
     lost(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(stream, outside, 0));
     OK(cuEventRecord(inside, stream));
     lost(stream, CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(inside));
-    OK(cuMemcpyDtoH(host, device, 16)); /* a non-blocking capture does not concern the legacy stream */
+    OK(cuMemcpyDtoH(host, device,
+                    16)); /* a non-blocking capture does not concern the legacy stream */
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
     lost(blocking, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH(host, device, 16));
@@ -196,19 +199,30 @@ static void explicit_graph(void)
 
     OK(cuMemAlloc(&device, 64));
     OK(cuGraphCreate(&graph, 0));
-    CUDA_MEMSET_NODE_PARAMS zero = {.dst = device, .value = 4, .elementSize = 4, .width = 1, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS zero = {
+        .dst = device, .value = 4, .elementSize = 4, .width = 1, .height = 1};
     void *parameters[] = {&device, &step};
-    CUDA_KERNEL_NODE_PARAMS launch = {.func = kit_kernel("add"), .gridDimX = 1, .gridDimY = 1,
-                                      .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+    CUDA_KERNEL_NODE_PARAMS launch = {.func = kit_kernel("add"),
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 1,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
                                       .kernelParams = parameters};
-    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = device,
-                         .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = &back,
-                         .WidthInBytes = 4, .Height = 1, .Depth = 1};
+    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcDevice = device,
+                         .dstMemoryType = CU_MEMORYTYPE_HOST,
+                         .dstHost = &back,
+                         .WidthInBytes = 4,
+                         .Height = 1,
+                         .Depth = 1};
     OK(cuGraphAddMemcpyNode(&copy, graph, NULL, 0, &box, context)); /* added first, runs last */
     OK(cuGraphAddKernelNode(&kernel, graph, NULL, 0, &launch));
     OK(cuGraphAddMemsetNode(&set, graph, NULL, 0, &zero, context));
     OK(cuGraphAddEmptyNode(&empty, graph, &set, 1));
-    OK(cuGraphAddDependencies(graph, (CUgraphNode[]){empty, kernel}, (CUgraphNode[]){kernel, copy}, NULL, 2));
+    OK(cuGraphAddDependencies(graph, (CUgraphNode[]){empty, kernel},
+                              (CUgraphNode[]){kernel, copy}, NULL, 2));
     OK(cuGraphNodeGetDependencies(kernel, NULL, NULL, &count));
     CHECK(count == 1);
     OK(cuGraphGetEdges(graph, NULL, NULL, NULL, &count));
@@ -270,12 +284,9 @@ TEST(graph_fault, NULL)
 int kit_run_capture(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_capture_and_replay),
-        cmocka_unit_test(test_fork_and_join),
-        cmocka_unit_test(test_illegal_while_capturing),
-        cmocka_unit_test(test_capture_modes),
-        cmocka_unit_test(test_explicit_graph),
-        cmocka_unit_test(test_graph_fault),
+        cmocka_unit_test(test_capture_and_replay),      cmocka_unit_test(test_fork_and_join),
+        cmocka_unit_test(test_illegal_while_capturing), cmocka_unit_test(test_capture_modes),
+        cmocka_unit_test(test_explicit_graph),          cmocka_unit_test(test_graph_fault),
     };
 
     return cmocka_run_group_tests_name("simcuda capture", tests, NULL, NULL);

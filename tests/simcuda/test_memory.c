@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_memory.c: allocation, poison, out of memory, virtual memory management, host memory, pools, address questions.
+ * test_memory.c: allocation, poison, out of memory, virtual memory management, host memory,
+ * pools, address questions.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,8 @@ static void poison(void)
     OK(cuMemsetD8(small, 1, 1000));
     OK(cuMemFree(small));
     OK(cuMemAlloc(&again, 1000));
-    CHECK(again == small && all_bytes(again, 1000, 0xDE)); /* freed bytes are not what they were */
+    CHECK(again == small &&
+          all_bytes(again, 1000, 0xDE)); /* freed bytes are not what they were */
     OK(cuMemFree(big));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, big, 1));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(big));
@@ -102,7 +104,8 @@ static void vmm_rules(void)
     size_t granularity = 0;
 
     kit_context();
-    OK(cuMemGetAllocationGranularity(&granularity, &kit_prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    OK(cuMemGetAllocationGranularity(&granularity, &kit_prop,
+                                     CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     CHECK(granularity == 2 * MIB);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 3 * MIB, 0, 0, 0));
     OK(cuMemAddressReserve(&address, 8 * MIB, 0, 0, 0));
@@ -183,7 +186,8 @@ static void shared_by_descriptor(void)
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     OK(cuMemCreate(&handle, 2 * MIB, &prop, 0));
     OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    OK(cuMemImportFromShareableHandle(&import, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    OK(cuMemImportFromShareableHandle(&import, (void *)(uintptr_t)fd,
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     OK(cuMemAddressReserve(&address, 2 * MIB, 0, 0, 0));
     OK(cuMemAddressReserve(&other, 2 * MIB, 0, 0, 0));
     OK(cuMemMap(address, 2 * MIB, 0, handle, 0));
@@ -279,13 +283,17 @@ static void address_questions(void)
     char pageable = 0;
 
     OK(cuMemAlloc(&pointer, 5000));
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    CUpointer_attribute names[] = {
+        CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     void *values[] = {&context, &type, &device, &start, &size};
     OK(cuPointerGetAttributes(5, names, values, pointer + 100));
-    CHECK(context == own && type == CU_MEMORYTYPE_DEVICE && device == 0 && start == pointer && size == 5000);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)&pageable));
+    CHECK(context == own && type == CU_MEMORYTYPE_DEVICE && device == 0 && start == pointer &&
+          size == 5000);
+    GIVES(
+        CUDA_ERROR_INVALID_VALUE,
+        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)&pageable));
     OK(cuPointerGetAttributes(5, names, values, (CUdeviceptr)&pageable));
     CHECK(!context && type == 0 && device == -2);
     pointer = kit_vmm(2 * MIB, &handle);
@@ -303,13 +311,28 @@ static void copies_2d_and_3d(void)
         from[i] = (unsigned char)i;
     OK(cuMemAlloc(&device, 4096));
     OK(cuMemsetD8(device, 0, 4096));
-    CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = from, .srcPitch = 64,
-                         .srcXInBytes = 8, .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                         .dstDevice = device, .dstPitch = 512, .WidthInBytes = 16, .Height = 4};
+    CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                         .srcHost = from,
+                         .srcPitch = 64,
+                         .srcXInBytes = 8,
+                         .srcY = 1,
+                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = device,
+                         .dstPitch = 512,
+                         .WidthInBytes = 16,
+                         .Height = 4};
     OK(cuMemcpy2D(&box));
-    CUDA_MEMCPY3D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = device, .srcPitch = 512,
-                          .srcHeight = 2, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = to,
-                          .dstPitch = 64, .dstHeight = 4, .WidthInBytes = 16, .Height = 2, .Depth = 2};
+    CUDA_MEMCPY3D back = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = device,
+                          .srcPitch = 512,
+                          .srcHeight = 2,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = to,
+                          .dstPitch = 64,
+                          .dstHeight = 4,
+                          .WidthInBytes = 16,
+                          .Height = 2,
+                          .Depth = 2};
     OK(cuMemcpy3D(&back));
     CHECK(memcmp(to, from + 64 + 8, 16) == 0 && memcmp(to + 64, from + 128 + 8, 16) == 0);
     CHECK(memcmp(to + 4 * 64, from + 3 * 64 + 8, 16) == 0); /* second slice */
@@ -338,12 +361,18 @@ TEST(copies_2d_and_3d, NULL)
 int kit_run_memory(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_poison),          cmocka_unit_test(test_no_poison),
-        cmocka_unit_test(test_out_of_memory),   cmocka_unit_test(test_address_range_and_pitch),
-        cmocka_unit_test(test_vmm_rules),       cmocka_unit_test(test_vmm_moves),
-        cmocka_unit_test(test_shared_by_descriptor), cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_managed_memory),  cmocka_unit_test(test_pools),
-        cmocka_unit_test(test_address_questions), cmocka_unit_test(test_copies_2d_and_3d),
+        cmocka_unit_test(test_poison),
+        cmocka_unit_test(test_no_poison),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_address_range_and_pitch),
+        cmocka_unit_test(test_vmm_rules),
+        cmocka_unit_test(test_vmm_moves),
+        cmocka_unit_test(test_shared_by_descriptor),
+        cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_managed_memory),
+        cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_address_questions),
+        cmocka_unit_test(test_copies_2d_and_3d),
     };
 
     return cmocka_run_group_tests_name("simcuda memory", tests, NULL, NULL);

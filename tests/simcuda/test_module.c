@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_module.c: modules and libraries: what nvcc writes (kernels.cu), PTX, broken images; parameters and attributes.
+ * test_module.c: modules and libraries: what nvcc writes (kernels.cu), PTX, broken images;
+ * parameters and attributes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,8 @@ static void from_nvcc(const char *path)
     char a = 1;
     double b = 2.5;
     short c = 3;
-    kit_launch((CUfunction)kernel, NULL, (void *[]){&a, &b, &c, &device}); /* a CUkernel will do */
+    kit_launch((CUfunction)kernel, NULL,
+               (void *[]){&a, &b, &c, &device}); /* a CUkernel will do */
     OK(cuMemcpyDtoH(&result, device, 8));
     CHECK(result == 6.5);
     struct {
@@ -64,7 +66,8 @@ static void from_nvcc(const char *path)
         CUdeviceptr to;
     } buffer = {2, 3.5, 4, device};
     size_t buffer_size = sizeof buffer;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &buffer_size, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &buffer_size, CU_LAUNCH_PARAM_END};
     OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
     OK(cuMemcpyDtoH(&result, device, 8));
     CHECK(result == 9.5);
@@ -81,9 +84,11 @@ static void from_nvcc(const char *path)
     OK(cuLibraryGetManaged(&managed, &size, library, "shared_total"));
     CHECK(size == 8 && *(long *)managed == 5);
     GIVES(CUDA_ERROR_NOT_FOUND, cuLibraryGetGlobal(&global, &size, library, "none"));
-    GIVES(CUDA_ERROR_NOT_FOUND, cuLibraryGetKernel(&kernel, library, "fill")); /* a stand-in, but not in the image */
+    GIVES(CUDA_ERROR_NOT_FOUND,
+          cuLibraryGetKernel(&kernel, library, "fill")); /* a stand-in, but not in the image */
     OK(cuLibraryGetKernel(&kernel, library, "no_standin"));
-    GIVES(CUDA_ERROR_NOT_FOUND, cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&device}, NULL));
+    GIVES(CUDA_ERROR_NOT_FOUND, cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 1, 1, 1, 0, NULL,
+                                               (void *[]){&device}, NULL));
     OK(cuLibraryUnload(library));
     GIVES(CUDA_ERROR_INVALID_HANDLE, cuKernelGetName(&name, kernel));
     free(image);
@@ -151,10 +156,14 @@ static void names_by_standin(void)
     OK(cuModuleGetFunction(&function, module, "mixed"));
     OK(cuFuncGetParamInfo(function, 3, &offset, &size));
     CHECK(offset == 24 && size == 8);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 1, 1, 1, 2048, 1, 1, 0, NULL, NULL, NULL));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-    GIVES(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel((CUfunction)&grid, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cuLaunchKernel(function, 1, 1, 1, 2048, 1, 1, 0, NULL, NULL, NULL));
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    GIVES(CUDA_ERROR_INVALID_HANDLE,
+          cuLaunchKernel((CUfunction)&grid, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, function, NULL, 0, 0));
     CHECK(grid >= 132 && block >= 128);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_process.c: several processes on one card: memory, the bus, time slices, and the death of one of them.
+ * test_process.c: several processes on one card: memory, the bus, time slices, and the death of
+ * one of them.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include <unistd.h>
 #include "tests/simcuda/testkit.h"
 
-static struct kit_turn ready, go;
+static struct kit_turn ready, go, done;
 
 static size_t memory_left(void)
 {
@@ -74,31 +75,37 @@ static void run_kernels(void)
     for (int i = 0; i < 10; i++)
         kit_launch(nothing, NULL, NULL);
     OK(cuCtxSynchronize());
+    kit_turn_signal(&done);
 }
 
-static double two_at_once(void)
+/* Seconds that two processes take which do body's work, starting together. */
+static double two_at_once(void (*body)(void))
 {
     kit_turn_init(&ready);
     kit_turn_init(&go);
-    const int first = kit_spawn(run_kernels), second = kit_spawn(run_kernels);
+    kit_turn_init(&done);
+    const int first = kit_spawn(body), second = kit_spawn(body);
     kit_turn_wait(&ready);
     kit_turn_wait(&ready);
     const double before = kit_seconds();
     kit_turn_signal(&go);
     kit_turn_signal(&go);
+    kit_turn_wait(&done);
+    kit_turn_wait(&done);
+    const double taken = kit_seconds() - before;
     kit_join(first);
     kit_join(second);
-    return kit_seconds() - before;
+    return taken;
 }
 
 static void time_slices(void)
 {
-    CHECK(two_at_once() > 0.39); /* 20 kernels of 20 ms, one at a time */
+    CHECK(two_at_once(run_kernels) > 0.39); /* 20 kernels of 20 ms, one at a time */
 }
 
 static void no_time_slices(void)
 {
-    const double taken = two_at_once();
+    const double taken = two_at_once(run_kernels);
 
     CHECK(taken > 0.19 && taken < 0.36); /* side by side */
 }
@@ -139,21 +146,13 @@ static void copy_ten(void)
     kit_turn_signal(&ready);
     kit_turn_wait(&go);
     OK(cuMemcpyHtoD(device, pinned, 10 * MIB));
+    kit_turn_signal(&done);
 }
 
 static void bus_is_shared(void)
 {
-    kit_turn_init(&ready);
-    kit_turn_init(&go);
-    const int first = kit_spawn(copy_ten), second = kit_spawn(copy_ten);
-    kit_turn_wait(&ready);
-    kit_turn_wait(&ready);
-    const double before = kit_seconds();
-    kit_turn_signal(&go);
-    kit_turn_signal(&go);
-    kit_join(first);
-    kit_join(second);
-    const double taken = kit_seconds() - before;
+    const double taken = two_at_once(copy_ten);
+
     CHECK(taken > 0.20 && taken < 0.6); /* 20 MiB through 0.1 GB/s */
 }
 
@@ -176,7 +175,8 @@ static void card_tool(void)
     CHECK(tool && pclose(tool) == 0 && seen && total);
     kit_turn_signal(&go);
     kit_join(other);
-    snprintf(command, sizeof command, "%s --reset && ! test -e \"$SIMCUDA_CARD/card0\"", SIMCUDA_CARD_TOOL);
+    snprintf(command, sizeof command, "%s --reset && ! test -e \"$SIMCUDA_CARD/card0\"",
+             SIMCUDA_CARD_TOOL);
     CHECK(system(command) == 0);
     CHECK(WEXITSTATUS(system(SIMCUDA_CARD_TOOL " --nonsense 2>/dev/null")) == 2);
 }
@@ -227,10 +227,14 @@ TEST(settings_of_the_first, NULL)
 int kit_run_process(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_is_shared),   cmocka_unit_test(test_killed_gives_back),
-        cmocka_unit_test(test_time_slices),        cmocka_unit_test(test_no_time_slices),
-        cmocka_unit_test(test_killed_frees_the_card), cmocka_unit_test(test_bus_is_shared),
-        cmocka_unit_test(test_card_tool),          cmocka_unit_test(test_broken_card_file),
+        cmocka_unit_test(test_memory_is_shared),
+        cmocka_unit_test(test_killed_gives_back),
+        cmocka_unit_test(test_time_slices),
+        cmocka_unit_test(test_no_time_slices),
+        cmocka_unit_test(test_killed_frees_the_card),
+        cmocka_unit_test(test_bus_is_shared),
+        cmocka_unit_test(test_card_tool),
+        cmocka_unit_test(test_broken_card_file),
         cmocka_unit_test(test_other_settings_when_alone),
         cmocka_unit_test(test_settings_of_the_first),
     };

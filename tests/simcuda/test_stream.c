@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_stream.c: order and asynchrony: streams, the legacy stream, events, launches, faults of device addresses.
+ * test_stream.c: order and asynchrony: streams, the legacy stream, events, launches, faults of
+ * device addresses.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +80,8 @@ static void legacy_stream_order(void)
     CHECK(back == 2);
     kit_launch(pause, NULL, pause_parameters);
     kit_launch(fill, NULL, (void *[]){&device, &one, &count});
-    kit_launch(fill, blocking, (void *[]){&device, &two, &count}); /* behind the legacy stream */
+    kit_launch(fill, blocking,
+               (void *[]){&device, &two, &count}); /* behind the legacy stream */
     GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(blocking));
     OK(cuStreamQuery(free_running)); /* this one does not care */
     OK(cuStreamSynchronize(blocking));
@@ -168,8 +170,8 @@ static void illegal_address_sticky(void)
     kit_launch(fill, NULL, (void *[]){&gone, &value, &count});
     GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
     GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&device, 1024));
-    GIVES(CUDA_ERROR_ILLEGAL_ADDRESS,
-          cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&gone, &value, &count}, NULL));
+    GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL,
+                                                     (void *[]){&gone, &value, &count}, NULL));
     OK(cuDeviceGetCount(&sum)); /* needs no context */
     OK(cuDevicePrimaryCtxReset(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -180,10 +182,10 @@ static void illegal_address_sticky(void)
     OK(cuCtxSynchronize());
 }
 
-static void null_and_no_access_fault(void)
+static void no_access_and_low_address_fault(void)
 {
     CUmemGenericAllocationHandle handle = 0;
-    CUdeviceptr reserved = 0, null = 0;
+    CUdeviceptr reserved = 0, low = 8192; /* as an index added to NULL gives */
     uint32_t value = 1;
     uint64_t count = 1;
 
@@ -195,7 +197,7 @@ static void null_and_no_access_fault(void)
     GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
     OK(cuDevicePrimaryCtxReset(0));
     kit_context();
-    kit_launch(kit_kernel("fill"), NULL, (void *[]){&null, &value, &count});
+    kit_launch(kit_kernel("fill"), NULL, (void *[]){&low, &value, &count});
     GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 }
 
@@ -292,7 +294,7 @@ TEST(legacy_stream_order, NULL)
 TEST(per_thread_streams, NULL)
 TEST(events, NULL)
 TEST(illegal_address_sticky, NULL)
-TEST(null_and_no_access_fault, NULL)
+TEST(no_access_and_low_address_fault, NULL)
 TEST(host_functions, NULL)
 TEST(values_in_memory, NULL)
 TEST(throttled_bus, "SIMCUDA_PCIE_GBPS=0.1", NULL)
@@ -307,7 +309,7 @@ int kit_run_stream(void)
         cmocka_unit_test(test_per_thread_streams),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_illegal_address_sticky),
-        cmocka_unit_test(test_null_and_no_access_fault),
+        cmocka_unit_test(test_no_access_and_low_address_fault),
         cmocka_unit_test(test_host_functions),
         cmocka_unit_test(test_values_in_memory),
         cmocka_unit_test(test_throttled_bus),

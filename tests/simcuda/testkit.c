@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * testkit.c: owns the running of test bodies (testkit.h) and the stand-in kernels of the tests.
- * Invariants: the process that runs cmocka never calls the driver, so that its children may. Threads: one.
+ * Invariants: the process that runs cmocka never calls the driver, so that its children may.
+ * Threads: one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,9 @@
 #include "tests/simcuda/standin.h"
 #include "tests/simcuda/testkit.h"
 
-const CUmemAllocationProp kit_prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+const CUmemAllocationProp kit_prop = {
+    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
 const CUmemAccessDesc kit_access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
@@ -59,12 +61,10 @@ static void run_mixed(const struct simcuda_launch *launch)
 
 static const uint32_t fill_sizes[] = {8, 4, 8}, add_sizes[] = {8, 4}, sleep_sizes[] = {8};
 static const uint32_t mixed_sizes[] = {1, 8, 2, 8};
-const struct simcuda_kernel simcuda_kernels[] = {{"fill", run_fill, 3, fill_sizes},
-                                                 {"add", run_add, 2, add_sizes},
-                                                 {"sleep", run_sleep, 1, sleep_sizes},
-                                                 {"nothing", run_nothing, 0, NULL},
-                                                 {"mixed", run_mixed, 4, mixed_sizes},
-                                                 {NULL, NULL, 0, NULL}};
+const struct simcuda_kernel simcuda_kernels[] = {
+    {"fill", run_fill, 3, fill_sizes},    {"add", run_add, 2, add_sizes},
+    {"sleep", run_sleep, 1, sleep_sizes}, {"nothing", run_nothing, 0, NULL},
+    {"mixed", run_mixed, 4, mixed_sizes}, {NULL, NULL, 0, NULL}};
 
 /* -- bodies -- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * testkit.h: what the tests of the simulated driver share: each test body runs in a process of its own, on a card of its own.
+ * testkit.h: what the tests of the simulated driver share: each test body runs in a process of
+ * its own, on a card of its own.
  */
 #ifndef SIMCUDA_TESTKIT_H
 #define SIMCUDA_TESTKIT_H
@@ -28,8 +29,8 @@
 void kit_fail(const char *file, int line, const char *what) __attribute__((noreturn));
 void kit_gives(const char *file, int line, const char *what, CUresult wanted, CUresult got);
 
-/* Runs body in a child with a fresh card and the environment settings "NAME=value", NULL-terminated, and fails the test
- * unless the child ends with 0. */
+/* Runs body in a child with a fresh card and the environment settings "NAME=value",
+ * NULL-terminated, and fails the test unless the child ends with 0. */
 void kit_run(void (*body)(void), ...) __attribute__((sentinel));
 
 /* For bodies: another process on the same card. It must not have called cuInit before. */
@@ -43,10 +44,12 @@ void kit_turn_init(struct kit_turn *turn);
 void kit_turn_signal(struct kit_turn *turn);
 void kit_turn_wait(struct kit_turn *turn);
 
-CUcontext kit_context(void);           /* cuInit and a primary context, current */
+CUcontext kit_context(void);             /* cuInit and a primary context, current */
 CUfunction kit_kernel(const char *name); /* from a PTX module: found by stand-in */
 void kit_launch(CUfunction kernel, CUstream stream, void **parameters);
-CUdeviceptr kit_vmm(size_t size, CUmemGenericAllocationHandle *handle); /* reserved, created, mapped, writable */
+CUdeviceptr
+kit_vmm(size_t size,
+        CUmemGenericAllocationHandle *handle); /* reserved, created, mapped, writable */
 extern const CUmemAllocationProp kit_prop;
 extern const CUmemAccessDesc kit_access;
 double kit_seconds(void);

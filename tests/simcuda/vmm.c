@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vmm.c: owns virtual memory management: reservations of addresses, memory handles, mappings and their access.
+ * vmm.c: owns virtual memory management: reservations of addresses, memory handles, mappings
+ * and their access.
  *
- * Rules kept as a card keeps them: sizes, offsets and addresses are multiples of the granularity (2 MiB); a mapping lies in
- * one reservation and overlaps no other; it cannot be touched before its access is set; it is unmapped whole; a reservation
- * is freed whole and only when empty; memory released while mapped stays until it is unmapped.
- * Threads: any, under sim.lock.
+ * Rules kept as a card keeps them: sizes, offsets and addresses are multiples of the
+ * granularity (2 MiB); a mapping lies in one reservation and overlaps no other; it cannot be
+ * touched before its access is set; it is unmapped whole; a reservation is freed whole and only
+ * when empty; memory released while mapped stays until it is unmapped. Threads: any, under
+ * sim.lock.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,7 +21,8 @@ static bool page_multiple(uint64_t bytes)
     return bytes % SIM_PAGE == 0;
 }
 
-/* A mapped or reserved range may have an address from the application: no wrap-around, multiples of a page. */
+/* A mapped or reserved range may have an address from the application: no wrap-around,
+ * multiples of a page. */
 static bool range_valid(CUdeviceptr start, size_t size)
 {
     return start && size && page_multiple(start) && page_multiple(size) && start + size > start;
@@ -97,8 +100,8 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t size,
     CUresult result = prop_check(prop);
     if (result)
         return result;
-    result = sim_physical_new((unsigned)prop->location.id, size, prop->requestedHandleTypes != 0,
-                              &physical);
+    result = sim_physical_new((unsigned)prop->location.id, size,
+                              prop->requestedHandleTypes != 0, &physical);
     if (result)
         return result;
     physical->prop = *prop;
@@ -266,7 +269,8 @@ static CUresult import_handle(struct sim_context *context, CUmemGenericAllocatio
     struct stat status;
 
     if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(shared, &status) ||
-        status.st_size <= 0 || !page_multiple((uint64_t)status.st_size) || !S_ISREG(status.st_mode))
+        status.st_size <= 0 || !page_multiple((uint64_t)status.st_size) ||
+        !S_ISREG(status.st_mode))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_physical *physical = calloc(1, sizeof *physical);
     if (!physical)
@@ -291,7 +295,8 @@ static CUresult import_handle(struct sim_context *context, CUmemGenericAllocatio
 }
 
 SIM_API(cuMemGetAllocationGranularity,
-        (size_t *out, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option),
+        (size_t * out, const CUmemAllocationProp *prop,
+         CUmemAllocationGranularity_flags option),
         SIM_INIT, (unsigned)option > 1 ? CUDA_ERROR_INVALID_VALUE : granularity(out, prop))
 SIM_API(cuMemAddressReserve,
         (CUdeviceptr * out, size_t size, size_t alignment, CUdeviceptr hint,
@@ -313,10 +318,10 @@ SIM_API(cuMemSetAccess,
         (CUdeviceptr start, size_t size, const CUmemAccessDesc *descriptions, size_t count),
         SIM_INIT, access_set(start, size, descriptions, count))
 SIM_API(cuMemGetAccess,
-        (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address), SIM_INIT,
-        access_get(flags, location, address))
-SIM_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * out, void *address), SIM_INIT,
-        retain(out, address))
+        (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address),
+        SIM_INIT, access_get(flags, location, address))
+SIM_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * out, void *address),
+        SIM_INIT, retain(out, address))
 SIM_API(cuMemGetAllocationPropertiesFromHandle,
         (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle), SIM_INIT,
         properties(prop, handle))
