@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attributes.c: mode, owner, times, access lists and other extended attributes of a file, carried over to the new one.
+ * attributes.c: mode, owner, times, access lists and other extended attributes of a file,
+ * carried over to the new one.
  *
  * No state, any thread.
  */
@@ -13,10 +14,11 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define MAX_LIST  (64 * 1024) /* XATTR_LIST_MAX */
-#define MAX_VALUE (64 * 1024) /* XATTR_SIZE_MAX */
+#define MAX_LIST  ((size_t)64 * 1024) /* XATTR_LIST_MAX */
+#define MAX_VALUE ((size_t)64 * 1024) /* XATTR_SIZE_MAX */
 
-/* Signatures over the old content cannot be right for the new one; labels of SELinux come from the folder's rules. */
+/* Signatures over the old content cannot be right for the new one; labels of SELinux come from
+ * the folder's rules. */
 static bool is_skipped(const char *name, bool whole)
 {
     if (strcmp(name, "security.ima") == 0 || strcmp(name, "security.evm") == 0)
@@ -37,7 +39,8 @@ static int copy_one(struct elf_output *output, int from, const char *name, uint8
         return 0;
     if (strcmp(name, "security.selinux") == 0 || strncmp(name, "trusted.", 8) == 0)
         return 0; /* only the system may set these */
-    return gs_err_errno(err, -errno, "%s: cannot carry over its attribute %s", output->target, name);
+    return gs_err_errno(err, -errno, "%s: cannot carry over its attribute %s", output->target,
+                        name);
 }
 
 static int copy_extended(struct elf_output *output, int from, bool whole, struct gs_err *err)
@@ -70,9 +73,9 @@ int elf_output_attributes(struct elf_output *output, int from, bool whole, struc
         return gs_err_errno(err, -errno, "%s: cannot stat", output->target);
     if (whole && (old.st_uid != new.st_uid || old.st_gid != new.st_gid) &&
         fchown(output->fd, old.st_uid, old.st_gid) != 0)
-        return gs_err_errno(err, -errno,
-                            "%s: belongs to user %u, group %u; run this as that user or as root",
-                            output->target, old.st_uid, old.st_gid);
+        return gs_err_errno(
+            err, -errno, "%s: belongs to user %u, group %u; run this as that user or as root",
+            output->target, old.st_uid, old.st_gid);
     elf_fault();
     mode = old.st_mode & (whole ? 07777 : 0777);
     if (fchmod(output->fd, mode) != 0) /* after the owner: changing that clears setuid */

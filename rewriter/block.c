@@ -2,9 +2,10 @@
  *
  * block.c: decides what moves when the program header table grows in place.
  *
- * Behind the table lie small things that only headers and dynamic entries refer to: .interp, notes, hash tables. The block
- * is the smallest run of whole such things that makes room for one header. Anything that code or data may refer to
- * directly does not move. No state, any thread.
+ * Behind the table lie small things that only headers and dynamic entries refer to: .interp,
+ * notes, hash tables. The block is the smallest run of whole such things that makes room for
+ * one header. Anything that code or data may refer to directly does not move. No state, any
+ * thread.
  */
 #include "rewriter/plan.h"
 
@@ -24,7 +25,8 @@ static bool overlap(const struct range *block, uint64_t offset, uint64_t size)
     return size > 0 && offset < block->end && offset + size > block->start;
 }
 
-/* Takes [offset, offset + size) into the block. -ENOENT if it starts before the block: then it is not behind the table. */
+/* Takes [offset, offset + size) into the block. -ENOENT if it starts before the block: then it
+ * is not behind the table. */
 static int take(struct range *block, uint64_t offset, uint64_t size)
 {
     if (offset < block->start)
@@ -123,7 +125,8 @@ static bool covered(const struct elf_image *image, uint64_t at)
         if (overlap(&byte, tables[i]->offset, tables[i]->size))
             return true;
     for (size_t i = 1; i < image->section_count; i++)
-        if (image->sections[i].sh_type != SHT_NOBITS && image->sections[i].sh_type != SHT_NULL &&
+        if (image->sections[i].sh_type != SHT_NOBITS &&
+            image->sections[i].sh_type != SHT_NULL &&
             overlap(&byte, image->sections[i].sh_offset, image->sections[i].sh_size))
             return true;
     for (size_t i = 0; i < image->header.e_phnum; i++)
@@ -172,7 +175,8 @@ static int check_pointers(const struct elf_image *image, uint64_t address, uint6
 int elf_plan_block(struct elf_plan *plan, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
-    uint64_t table_end = image->header.e_phoff + image->header.e_phnum * sizeof(Elf64_Phdr), last;
+    uint64_t table_end = image->header.e_phoff + image->header.e_phnum * sizeof(Elf64_Phdr),
+             last;
     struct range block = {table_end, table_end + NEEDED};
 
     (void)err;

@@ -2,9 +2,10 @@
  *
  * dynamic.c: reads the dynamic section and measures the tables that it points at.
  *
- * The dynamic section gives addresses but hardly any sizes. The number of symbols comes from the hash tables, from the
- * relocations and from the section headers; the largest wins, and that many must lie inside one segment. No state, any
- * thread; what is allocated belongs to the image.
+ * The dynamic section gives addresses but hardly any sizes. The number of symbols comes from
+ * the hash tables, from the relocations and from the section headers; the largest wins, and
+ * that many must lie inside one segment. No state, any thread; what is allocated belongs to the
+ * image.
  */
 #include "rewriter/dynamic.h"
 
@@ -12,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DYNAMIC (1 << 16)         /* entries */
-#define MAX_STRINGS (256ull << 20)    /* bytes; the largest seen has 40 MB */
-#define CHUNK       (64 * 1024)       /* bytes read at a time from long tables */
+#define MAX_DYNAMIC (1 << 16)           /* entries */
+#define MAX_STRINGS (256ull << 20)      /* bytes; the largest seen has 40 MB */
+#define CHUNK       ((size_t)64 * 1024) /* bytes read at a time from long tables */
 
 int elf_refuse_static(const struct elf_image *image, struct gs_err *err)
 {
@@ -27,13 +28,15 @@ int elf_refuse_static(const struct elf_image *image, struct gs_err *err)
         return gs_err_set(err, -ENOEXEC,
                           "%s: packed with UPX; unpack it (upx -d), patch it, pack it again",
                           image->source.name);
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: statically linked, nothing can be routed in a finished file; relink it "
-                      "with gpushare-cc",
-                      image->source.name);
+    return gs_err_set(
+        err, -ENOEXEC,
+        "%s: statically linked, nothing can be routed in a finished file; relink it "
+        "with gpushare-cc",
+        image->source.name);
 }
 
-static int damaged(const struct elf_image *image, const char *what, uint64_t value, struct gs_err *err)
+static int damaged(const struct elf_image *image, const char *what, uint64_t value,
+                   struct gs_err *err)
 {
     return gs_err_set(err, -ENOEXEC, "%s: damaged: %s (0x%llx) does not fit the file",
                       image->source.name, what, (unsigned long long)value);
@@ -56,12 +59,14 @@ static int read_entries(struct elf_image *image, struct gs_err *err)
     while (image->dynamic_count < image->dynamic_room &&
            image->dynamic[image->dynamic_count].d_tag != DT_NULL)
         image->dynamic_count++;
-    return 0; /* bfd without spare tags leaves out the DT_NULL, and the loader reads on into zeros */
+    return 0; /* bfd without spare tags leaves out the DT_NULL, and the loader reads on into
+                 zeros */
 }
 
-/* Fills table from a tag that holds an address; its size must be known. Not there: an empty table. */
-static int find_table(struct elf_image *image, int64_t tag, uint64_t size, struct elf_table *table,
-                      const char *what, struct gs_err *err)
+/* Fills table from a tag that holds an address; its size must be known. Not there: an empty
+ * table. */
+static int find_table(struct elf_image *image, int64_t tag, uint64_t size,
+                      struct elf_table *table, const char *what, struct gs_err *err)
 {
     const Elf64_Dyn *entry = elf_image_dynamic(image, tag);
 
@@ -87,8 +92,10 @@ static int read_strings(struct elf_image *image, struct gs_err *err)
     uint64_t size = tag_value(image, DT_STRSZ);
     const Elf64_Dyn *soname = elf_image_dynamic(image, DT_SONAME);
 
-    if (elf_image_dynamic(image, DT_STRTAB) == NULL || elf_image_dynamic(image, DT_SYMTAB) == NULL)
-        return gs_err_set(err, -ENOEXEC, "%s: has no DT_STRTAB or no DT_SYMTAB; nothing to route",
+    if (elf_image_dynamic(image, DT_STRTAB) == NULL ||
+        elf_image_dynamic(image, DT_SYMTAB) == NULL)
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: has no DT_STRTAB or no DT_SYMTAB; nothing to route",
                           image->source.name);
     if (size == 0 || size > MAX_STRINGS)
         return damaged(image, "DT_STRSZ", size, err);
@@ -110,7 +117,8 @@ static int read_strings(struct elf_image *image, struct gs_err *err)
     return 0;
 }
 
-/* DT_HASH: nbucket, nchain, buckets, chains (gABI "Hash Table"); nchain is the number of symbols. */
+/* DT_HASH: nbucket, nchain, buckets, chains (gABI "Hash Table"); nchain is the number of
+ * symbols. */
 static int measure_hash(struct elf_image *image, struct gs_err *err)
 {
     uint32_t head[2];
@@ -154,8 +162,8 @@ static int gnu_hash_last(const struct elf_image *image, uint64_t chains, uint32_
     }
 }
 
-/* DT_GNU_HASH: nbuckets, symoffset, bloom size, bloom shift; bloom words of 8 bytes; buckets; chains. Only symbols from
- * symoffset on are in it. */
+/* DT_GNU_HASH: nbuckets, symoffset, bloom size, bloom shift; bloom words of 8 bytes; buckets;
+ * chains. Only symbols from symoffset on are in it. */
 static int measure_gnu_hash(struct elf_image *image, struct gs_err *err)
 {
     uint32_t head[4], highest = 0, *buckets;
@@ -170,8 +178,9 @@ static int measure_gnu_hash(struct elf_image *image, struct gs_err *err)
     size = sizeof head + 8 * (uint64_t)head[2] + 4 * (uint64_t)head[0];
     if (find_table(image, DT_GNU_HASH, size, &image->gnu_hash, "DT_GNU_HASH", err) != 0)
         return -ENOEXEC;
-    buckets = elf_source_load(&image->source, image->gnu_hash.offset + size - 4 * (uint64_t)head[0],
-                              4 * (uint64_t)head[0], err);
+    buckets =
+        elf_source_load(&image->source, image->gnu_hash.offset + size - 4 * (uint64_t)head[0],
+                        4 * (uint64_t)head[0], err);
     if (buckets == NULL)
         return -ENOEXEC;
     for (uint32_t i = 0; i < head[0]; i++)
@@ -206,9 +215,11 @@ static int measure_relocations(struct elf_image *image, int64_t table_tag, int64
         return -ENOEXEC;
     for (uint64_t at = 0; at + sizeof chunk[0] <= table.size;) {
         uint64_t rest = (table.size - at) / sizeof chunk[0];
-        size_t n = rest < sizeof chunk / sizeof chunk[0] ? (size_t)rest : sizeof chunk / sizeof chunk[0];
+        size_t n = rest < sizeof chunk / sizeof chunk[0] ? (size_t)rest
+                                                         : sizeof chunk / sizeof chunk[0];
 
-        if (elf_source_read(&image->source, table.offset + at, chunk, n * sizeof chunk[0], err) != 0)
+        if (elf_source_read(&image->source, table.offset + at, chunk, n * sizeof chunk[0],
+                            err) != 0)
             return -ENOEXEC;
         for (size_t i = 0; i < n; i++)
             if (ELF64_R_SYM(chunk[i].r_info) >= image->symbol_count)
@@ -246,21 +257,25 @@ static int measure_symbols(struct elf_image *image, struct gs_err *err)
     measure_section(image);
     ret = find_table(image, DT_SYMTAB, image->symbol_count * sizeof(Elf64_Sym), &image->symbols,
                      "DT_SYMTAB", err);
-    return ret ?: find_table(image, DT_VERSYM, 2 * (uint64_t)image->symbol_count, &image->versions,
-                             "DT_VERSYM", err);
+    return ret
+               ?: find_table(image, DT_VERSYM, 2 * (uint64_t)image->symbol_count,
+                             &image->versions, "DT_VERSYM", err);
 }
 
-/* A program without interpreter was linked with -static-pie; a library has no interpreter either, but no DF_1_PIE. */
+/* A program without interpreter was linked with -static-pie; a library has no interpreter
+ * either, but no DF_1_PIE. */
 static int refuse_unusual(const struct elf_image *image, struct gs_err *err)
 {
     const char *base = image->interpreter != NULL ? strrchr(image->interpreter, '/') : NULL;
 
-    if (image->interpreter == NULL && (image->header.e_type == ET_EXEC || (image->flags_1 & DF_1_PIE)))
+    if (image->interpreter == NULL &&
+        (image->header.e_type == ET_EXEC || (image->flags_1 & DF_1_PIE)))
         return elf_refuse_static(image, err);
     base = base != NULL ? base + 1 : image->interpreter;
     if (base != NULL && strncmp(base, "ld-linux", 8) != 0)
         return gs_err_set(err, -ENOEXEC,
-                          "%s: its loader is %s, not glibc's ld-linux; CUDA needs glibc, so build it for that",
+                          "%s: its loader is %s, not glibc's ld-linux; CUDA needs glibc, so "
+                          "build it for that",
                           image->source.name, image->interpreter);
     return 0;
 }

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dynamic.h: the second half of reading an image: the dynamic section and the tables it points at.
+ * dynamic.h: the second half of reading an image: the dynamic section and the tables it points
+ * at.
  */
 #ifndef REWRITER_DYNAMIC_H
 #define REWRITER_DYNAMIC_H
 
 #include "rewriter/image.h"
 
-/* Reads PT_DYNAMIC, the string table, and finds size and place of the symbol, version and hash tables. The image's headers
- * have been read. 0 or -ENOEXEC (or what reading gave). */
+/* Reads PT_DYNAMIC, the string table, and finds size and place of the symbol, version and hash
+ * tables. The image's headers have been read. 0 or -ENOEXEC (or what reading gave). */
 int elf_dynamic_read(struct elf_image *image, struct gs_err *err);
 
-/* Says why a file without PT_DYNAMIC cannot be patched: packed, or fully static. Always -ENOEXEC. */
+/* Says why a file without PT_DYNAMIC cannot be patched: packed, or fully static. Always
+ * -ENOEXEC. */
 int elf_refuse_static(const struct elf_image *image, struct gs_err *err);
 
 #endif

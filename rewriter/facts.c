@@ -2,8 +2,9 @@
  *
  * facts.c: finds routable imports and traces of CUDA.
  *
- * A stripped program with a static cudart has no symbol that says so. What remains are strings: cudart looks up the driver
- * by name. So the read-only data is searched in a stream, a chunk at a time. No state, any thread.
+ * A stripped program with a static cudart has no symbol that says so. What remains are strings:
+ * cudart looks up the driver by name. So the read-only data is searched in a stream, a chunk at
+ * a time. No state, any thread.
  */
 #include "rewriter/facts.h"
 #include "rewriter/names.h"
@@ -57,7 +58,8 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
                                           .has_address = symbol->st_value != 0});
 }
 
-static int read_symbols(struct elf_facts *facts, const struct elf_image *image, struct gs_err *err)
+static int read_symbols(struct elf_facts *facts, const struct elf_image *image,
+                        struct gs_err *err)
 {
     Elf64_Sym chunk[2048];
     size_t room = 0;
@@ -85,16 +87,17 @@ static int read_symbols(struct elf_facts *facts, const struct elf_image *image, 
 
 static bool is_cuda_library(const char *needed)
 {
-    static const char *const starts[] = {"libcublas", "libcudnn", "libcufft",   "libcurand", "libcusolver",
-                                         "libcusparse", "libnccl", "libcutensor", "libcufile",
-                                         "libnvjpeg", "libnpp",   "libnvinfer"};
+    static const char *const starts[] = {
+        "libcublas", "libcudnn",    "libcufft",  "libcurand", "libcusolver", "libcusparse",
+        "libnccl",   "libcutensor", "libcufile", "libnvjpeg", "libnpp",      "libnvinfer"};
     const char *base = strrchr(needed, '/');
 
     base = base != NULL ? base + 1 : needed;
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         if (strncmp(base, starts[i], strlen(starts[i])) == 0)
             return true;
-    return strstr(base, "cuda") != NULL; /* libcuda, libcudart, libtorch_cuda, libc10_cuda, ... */
+    return strstr(base, "cuda") !=
+           NULL; /* libcuda, libcudart, libtorch_cuda, libc10_cuda, ... */
 }
 
 static void read_needed(struct elf_facts *facts, const struct elf_image *image)
@@ -137,8 +140,8 @@ static void look_for_names(struct elf_facts *facts, const uint8_t *bytes, size_t
     }
 }
 
-static int search(struct elf_facts *facts, const struct elf_image *image, uint64_t offset, uint64_t size,
-                  uint8_t *buffer, struct gs_err *err)
+static int search(struct elf_facts *facts, const struct elf_image *image, uint64_t offset,
+                  uint64_t size, uint8_t *buffer, struct gs_err *err)
 {
     size_t kept = 0;
 
@@ -212,7 +215,8 @@ int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, struc
     if (ret != 0)
         elf_facts_deinit(facts);
     else if (facts->is_cudart || facts->cudart_shared != NULL)
-        facts->cudart_static = false; /* the name of an error is no proof beside the real thing */
+        facts->cudart_static =
+            false; /* the name of an error is no proof beside the real thing */
     return ret;
 }
 
@@ -224,6 +228,7 @@ void elf_facts_deinit(struct elf_facts *facts)
 
 bool elf_facts_cuda(const struct elf_facts *facts)
 {
-    return facts->driver_import != NULL || facts->runtime_import != NULL || facts->needed != NULL ||
-           facts->is_cudart || facts->cudart_static || facts->device_code || facts->names_libcuda;
+    return facts->driver_import != NULL || facts->runtime_import != NULL ||
+           facts->needed != NULL || facts->is_cudart || facts->cudart_static ||
+           facts->device_code || facts->names_libcuda;
 }

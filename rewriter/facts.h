@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * facts.h: what an image has to do with CUDA: the imports that can be routed, and traces of the CUDA runtime.
+ * facts.h: what an image has to do with CUDA: the imports that can be routed, and traces of the
+ * CUDA runtime.
  */
 #ifndef REWRITER_FACTS_H
 #define REWRITER_FACTS_H
@@ -11,9 +12,10 @@
 
 /* An undefined dynamic symbol whose name is in the wrap list. */
 struct elf_import {
-    uint32_t index;   /* in the dynamic symbol table */
-    uint32_t name;    /* offset in the dynamic string table */
-    bool has_address; /* st_value != 0: a canonical PLT entry (non-PIE code takes its address) */
+    uint32_t index; /* in the dynamic symbol table */
+    uint32_t name;  /* offset in the dynamic string table */
+    bool
+        has_address; /* st_value != 0: a canonical PLT entry (non-PIE code takes its address) */
 };
 
 struct elf_facts {
@@ -22,17 +24,17 @@ struct elf_facts {
     const char *driver_import;  /* first cu* function it imports, or NULL */
     const char *runtime_import; /* first cuda* function it imports, or NULL */
     bool imports_dlopen;
-    const char *needed;         /* first CUDA library in DT_NEEDED, or NULL */
-    const char *cudart_shared;  /* libcudart.so.N in DT_NEEDED, or NULL */
-    bool is_cudart;             /* it is libcudart itself */
-    bool cudart_static;         /* a static cudart is inside */
-    int newest_api;             /* CUDA version (13000) of the newest driver function it names; 0: none */
-    bool device_code;           /* .nv_fatbin */
-    bool names_libcuda;         /* holds the string libcuda.so */
+    const char *needed;        /* first CUDA library in DT_NEEDED, or NULL */
+    const char *cudart_shared; /* libcudart.so.N in DT_NEEDED, or NULL */
+    bool is_cudart;            /* it is libcudart itself */
+    bool cudart_static;        /* a static cudart is inside */
+    int newest_api;   /* CUDA version (13000) of the newest driver function it names; 0: none */
+    bool device_code; /* .nv_fatbin */
+    bool names_libcuda; /* holds the string libcuda.so */
 };
 
-/* Reads symbols and read-only data of the image. 0, or a negative errno with err filled; after an error facts holds
- * nothing. Strings point into the image. */
+/* Reads symbols and read-only data of the image. 0, or a negative errno with err filled; after
+ * an error facts holds nothing. Strings point into the image. */
 int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, struct gs_err *err);
 void elf_facts_deinit(struct elf_facts *facts);
 

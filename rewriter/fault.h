@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.h: points where the test build of gpushare-patch can be made to die, to show that no moment is a bad one.
+ * fault.h: points where the test build of gpushare-patch can be made to die, to show that no
+ * moment is a bad one.
  */
 #ifndef REWRITER_FAULT_H
 #define REWRITER_FAULT_H
@@ -8,7 +9,8 @@
 #ifdef GS_PATCH_FAULT
 #include <unistd.h>
 
-extern int elf_fault_step;  /* die at this call; 0: never. Set by --fault-step of the test build */
+extern int
+    elf_fault_step; /* die at this call; 0: never. Set by --fault-step of the test build */
 extern int elf_fault_calls; /* calls so far */
 
 static inline void elf_fault(void)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * image.c: reads the headers, segments and sections of an ELF file and checks every number in them.
+ * image.c: reads the headers, segments and sections of an ELF file and checks every number in
+ * them.
  *
- * Owns the tables of struct elf_image. The file is hostile: a count or offset is compared with the file's size before it is
- * used to read or allocate. Tables of the dynamic linker are read in dynamic.c. No state, any thread.
+ * Owns the tables of struct elf_image. The file is hostile: a count or offset is compared with
+ * the file's size before it is used to read or allocate. Tables of the dynamic linker are read
+ * in dynamic.c. No state, any thread.
  */
 #include "rewriter/image.h"
 #include "rewriter/dynamic.h"
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SEGMENTS      512       /* real files have about a dozen */
+#define MAX_SEGMENTS      512        /* real files have about a dozen */
 #define MAX_SECTION_NAMES (16 << 20) /* bytes */
 #define MAX_INTERPRETER   4096
 
@@ -29,18 +31,19 @@ static int check_ident(const struct elf_image *image, struct gs_err *err)
 
     if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0) {
         if (memcmp(h->e_ident, "#!", 2) == 0)
-            return gs_err_set(err, -ENOEXEC,
-                              "%s: is a script; patch the interpreter that its first line names",
-                              name);
+            return gs_err_set(
+                err, -ENOEXEC,
+                "%s: is a script; patch the interpreter that its first line names", name);
         return gs_err_set(err, -ENOEXEC, "%s: not an ELF file; give a Linux program or library",
                           name);
     }
     if (h->e_ident[EI_CLASS] != ELFCLASS64)
-        return gs_err_set(err, -ENOEXEC, "%s: 32-bit; CUDA programs are 64-bit, only these can be patched",
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: 32-bit; CUDA programs are 64-bit, only these can be patched",
                           name);
     if (h->e_ident[EI_DATA] != ELFDATA2LSB)
-        return gs_err_set(err, -ENOEXEC, "%s: big-endian; only x86-64 and aarch64 can be patched",
-                          name);
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: big-endian; only x86-64 and aarch64 can be patched", name);
     if (h->e_ident[EI_VERSION] != EV_CURRENT)
         return gs_err_set(err, -ENOEXEC, "%s: damaged: ELF version %u, not 1", name,
                           h->e_ident[EI_VERSION]);
@@ -53,7 +56,8 @@ static int check_header(const struct elf_image *image, struct gs_err *err)
     const char *name = image->source.name;
 
     if (h->e_type == ET_REL)
-        return gs_err_set(err, -ENOEXEC, "%s: an object file; link it with gpushare-cc instead", name);
+        return gs_err_set(err, -ENOEXEC, "%s: an object file; link it with gpushare-cc instead",
+                          name);
     if (h->e_type == ET_CORE)
         return gs_err_set(err, -ENOEXEC, "%s: a core dump; give the program instead", name);
     if (h->e_type != ET_EXEC && h->e_type != ET_DYN)
@@ -61,16 +65,17 @@ static int check_header(const struct elf_image *image, struct gs_err *err)
                           h->e_type);
     if (h->e_machine != EM_X86_64 && h->e_machine != EM_AARCH64)
         return gs_err_set(err, -ENOEXEC,
-                          "%s: made for ELF machine %u; only x86-64 and aarch64 can be patched", name,
-                          h->e_machine);
+                          "%s: made for ELF machine %u; only x86-64 and aarch64 can be patched",
+                          name, h->e_machine);
     if (h->e_ehsize != sizeof *h)
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: e_ehsize is %u, not 64", name, h->e_ehsize);
+        return gs_err_set(err, -ENOEXEC, "%s: damaged: e_ehsize is %u, not 64", name,
+                          h->e_ehsize);
     if (h->e_phnum == 0 || h->e_phentsize != sizeof(Elf64_Phdr))
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: e_phnum is %u, e_phentsize %u (not 56)", name,
-                          h->e_phnum, h->e_phentsize);
+        return gs_err_set(err, -ENOEXEC, "%s: damaged: e_phnum is %u, e_phentsize %u (not 56)",
+                          name, h->e_phnum, h->e_phentsize);
     if (h->e_phnum > MAX_SEGMENTS)
-        return gs_err_set(err, -ENOEXEC, "%s: e_phnum is %u; more than %d is not supported", name,
-                          h->e_phnum, MAX_SEGMENTS);
+        return gs_err_set(err, -ENOEXEC, "%s: e_phnum is %u; more than %d is not supported",
+                          name, h->e_phnum, MAX_SEGMENTS);
     if (h->e_phoff < sizeof *h || h->e_phoff % 8 != 0)
         return gs_err_set(err, -ENOEXEC, "%s: damaged: e_phoff is 0x%llx", name,
                           (unsigned long long)h->e_phoff);
@@ -83,24 +88,26 @@ static bool is_power_of_two(uint64_t n)
 }
 
 /* One PT_LOAD, after the one that ended at *last_end. */
-static int check_load(struct elf_image *image, size_t index, uint64_t *last_end, struct gs_err *err)
+static int check_load(struct elf_image *image, size_t index, uint64_t *last_end,
+                      struct gs_err *err)
 {
     const Elf64_Phdr *p = &image->segments[index];
     const char *name = image->source.name;
 
     if (p->p_memsz < p->p_filesz || p->p_vaddr > UINT64_MAX / 4 || p->p_memsz > UINT64_MAX / 4)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: damaged: segment %zu has vaddr 0x%llx, filesz 0x%llx, memsz 0x%llx",
-                          name, index, (unsigned long long)p->p_vaddr,
-                          (unsigned long long)p->p_filesz, (unsigned long long)p->p_memsz);
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: damaged: segment %zu has vaddr 0x%llx, filesz 0x%llx, memsz 0x%llx", name,
+            index, (unsigned long long)p->p_vaddr, (unsigned long long)p->p_filesz,
+            (unsigned long long)p->p_memsz);
     if (p->p_align > 1 && (!is_power_of_two(p->p_align) || p->p_align > (1ull << 40) ||
                            ((p->p_vaddr - p->p_offset) & (p->p_align - 1)) != 0))
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: segment %zu has p_align 0x%llx", name, index,
-                          (unsigned long long)p->p_align);
+        return gs_err_set(err, -ENOEXEC, "%s: damaged: segment %zu has p_align 0x%llx", name,
+                          index, (unsigned long long)p->p_align);
     if (p->p_vaddr < *last_end)
         return gs_err_set(err, -ENOEXEC,
-                          "%s: segment %zu at 0x%llx is below or inside the one before it", name,
-                          index, (unsigned long long)p->p_vaddr);
+                          "%s: segment %zu at 0x%llx is below or inside the one before it",
+                          name, index, (unsigned long long)p->p_vaddr);
     *last_end = p->p_vaddr + p->p_memsz;
     return 0;
 }
@@ -117,12 +124,12 @@ static int check_segments(struct elf_image *image, struct gs_err *err)
         if (p->p_type == PT_NULL)
             continue;
         if (p->p_filesz > image->source.size || p->p_offset > image->source.size - p->p_filesz)
-            return gs_err_set(err, -ENOEXEC,
-                              "%s: damaged or cut off: segment %zu (offset 0x%llx, 0x%llx bytes) "
-                              "ends outside the file (0x%llx bytes)",
-                              name, i, (unsigned long long)p->p_offset,
-                              (unsigned long long)p->p_filesz,
-                              (unsigned long long)image->source.size);
+            return gs_err_set(
+                err, -ENOEXEC,
+                "%s: damaged or cut off: segment %zu (offset 0x%llx, 0x%llx bytes) "
+                "ends outside the file (0x%llx bytes)",
+                name, i, (unsigned long long)p->p_offset, (unsigned long long)p->p_filesz,
+                (unsigned long long)image->source.size);
         if (p->p_offset + p->p_filesz > image->data_end)
             image->data_end = p->p_offset + p->p_filesz;
         if (p->p_type == PT_LOAD && check_load(image, i, &last_end, err) != 0)
@@ -135,8 +142,8 @@ static int check_segments(struct elf_image *image, struct gs_err *err)
     }
     image->highest = last_end;
     if (loads == 0 || dynamic > 1)
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: %zu PT_LOAD and %zu PT_DYNAMIC segments", name,
-                          loads, dynamic);
+        return gs_err_set(err, -ENOEXEC, "%s: damaged: %zu PT_LOAD and %zu PT_DYNAMIC segments",
+                          name, loads, dynamic);
     if (dynamic == 0)
         return elf_refuse_static(image, err);
     return 0;
@@ -173,13 +180,15 @@ static int check_section(struct elf_image *image, size_t index, struct gs_err *e
     if (size > image->source.size || s->sh_offset > image->source.size - size) {
         if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL)
             return 0; /* no bytes: the offset means nothing */
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: damaged or cut off: section %zu (offset 0x%llx, 0x%llx bytes) ends "
-                          "outside the file (0x%llx bytes)",
-                          image->source.name, index, (unsigned long long)s->sh_offset,
-                          (unsigned long long)s->sh_size, (unsigned long long)image->source.size);
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: damaged or cut off: section %zu (offset 0x%llx, 0x%llx bytes) ends "
+            "outside the file (0x%llx bytes)",
+            image->source.name, index, (unsigned long long)s->sh_offset,
+            (unsigned long long)s->sh_size, (unsigned long long)image->source.size);
     }
-    if (s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL && s->sh_offset + size > image->data_end)
+    if (s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL &&
+        s->sh_offset + size > image->data_end)
         image->data_end = s->sh_offset + size;
     return 0;
 }
@@ -188,9 +197,11 @@ static int read_section_names(struct elf_image *image, struct gs_err *err)
 {
     const Elf64_Shdr *names = &image->sections[image->header.e_shstrndx];
 
-    if (names->sh_type != SHT_STRTAB || names->sh_size == 0 || names->sh_size > MAX_SECTION_NAMES)
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: the section names have type %u, 0x%llx bytes",
-                          image->source.name, names->sh_type, (unsigned long long)names->sh_size);
+    if (names->sh_type != SHT_STRTAB || names->sh_size == 0 ||
+        names->sh_size > MAX_SECTION_NAMES)
+        return gs_err_set(
+            err, -ENOEXEC, "%s: damaged: the section names have type %u, 0x%llx bytes",
+            image->source.name, names->sh_type, (unsigned long long)names->sh_size);
     image->section_names =
         elf_source_load(&image->source, names->sh_offset, names->sh_size, err);
     if (image->section_names == NULL)
@@ -210,12 +221,14 @@ static int read_sections(struct elf_image *image, struct gs_err *err)
 
     if (h->e_shoff == 0 && h->e_shnum == 0)
         return 0;
-    if (h->e_shnum == 0 || h->e_shnum >= SHN_LORESERVE || h->e_shentsize != sizeof(Elf64_Shdr) ||
-        h->e_shstrndx == 0 || h->e_shstrndx >= h->e_shnum || h->e_shoff % 8 != 0 || end < h->e_shoff)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: damaged: e_shoff 0x%llx, e_shnum %u, e_shentsize %u, e_shstrndx %u",
-                          image->source.name, (unsigned long long)h->e_shoff, h->e_shnum,
-                          h->e_shentsize, h->e_shstrndx);
+    if (h->e_shnum == 0 || h->e_shnum >= SHN_LORESERVE ||
+        h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shstrndx == 0 ||
+        h->e_shstrndx >= h->e_shnum || h->e_shoff % 8 != 0 || end < h->e_shoff)
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: damaged: e_shoff 0x%llx, e_shnum %u, e_shentsize %u, e_shstrndx %u",
+            image->source.name, (unsigned long long)h->e_shoff, h->e_shnum, h->e_shentsize,
+            h->e_shstrndx);
     image->sections =
         elf_source_load(&image->source, h->e_shoff, h->e_shnum * sizeof(Elf64_Shdr), err);
     if (image->sections == NULL)
@@ -276,12 +289,14 @@ void elf_image_deinit(struct elf_image *image)
     *image = (struct elf_image){.source = {.fd = -1}};
 }
 
-int elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t size, uint64_t *offset)
+int elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t size,
+                     uint64_t *offset)
 {
     for (size_t i = 0; i < image->header.e_phnum; i++) {
         const Elf64_Phdr *p = &image->segments[i];
 
-        if (p->p_type == PT_LOAD && address >= p->p_vaddr && address - p->p_vaddr <= p->p_filesz &&
+        if (p->p_type == PT_LOAD && address >= p->p_vaddr &&
+            address - p->p_vaddr <= p->p_filesz &&
             size <= p->p_filesz - (address - p->p_vaddr)) {
             *offset = p->p_offset + (address - p->p_vaddr);
             return 0;
@@ -292,7 +307,8 @@ int elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t s
 
 const char *elf_image_section_name(const struct elf_image *image, size_t index)
 {
-    return index < image->section_count ? image->section_names + image->sections[index].sh_name : "";
+    return index < image->section_count ? image->section_names + image->sections[index].sh_name
+                                        : "";
 }
 
 size_t elf_image_section(const struct elf_image *image, const char *name)

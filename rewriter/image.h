@@ -2,8 +2,9 @@
  *
  * image.h: what the rewriter knows about one ELF file, read and checked once.
  *
- * Everything in struct elf_image has been checked against the file's size and against each other: tables lie inside the
- * file, the string table ends with a NUL, segments ascend and do not overlap. Who uses it need not check again.
+ * Everything in struct elf_image has been checked against the file's size and against each
+ * other: tables lie inside the file, the string table ends with a NUL, segments ascend and do
+ * not overlap. Who uses it need not check again.
  */
 #ifndef REWRITER_IMAGE_H
 #define REWRITER_IMAGE_H
@@ -33,29 +34,33 @@ struct elf_image {
 
     size_t dynamic_segment; /* index of PT_DYNAMIC */
     Elf64_Dyn *dynamic;     /* dynamic_room entries, as in the file */
-    size_t dynamic_count;   /* entries before the first DT_NULL; dynamic_room if there is none */
-    size_t dynamic_room;    /* entries that the segment has room for */
+    size_t dynamic_count; /* entries before the first DT_NULL; dynamic_room if there is none */
+    size_t dynamic_room;  /* entries that the segment has room for */
 
     struct elf_table strings, symbols, versions, hash, gnu_hash, verneed, verdef;
     char *string_bytes; /* strings.size, ends with a NUL */
     size_t symbol_count;
 
-    char *interpreter; /* NULL: none */
-    uint64_t page;     /* largest page size of the machine, bytes */
-    uint64_t highest;  /* first address above every PT_LOAD */
-    uint64_t data_end; /* first file offset behind everything that the headers describe */
-    uint64_t flags_1;  /* DT_FLAGS_1 */
+    char *interpreter;  /* NULL: none */
+    uint64_t page;      /* largest page size of the machine, bytes */
+    uint64_t highest;   /* first address above every PT_LOAD */
+    uint64_t data_end;  /* first file offset behind everything that the headers describe */
+    uint64_t flags_1;   /* DT_FLAGS_1 */
     const char *soname; /* into string_bytes, or NULL */
 };
 
-/* Reads and checks the file behind source (which is copied; its descriptor and undo list stay the caller's). 0, or a
- * negative errno with err filled: -ENOEXEC for everything that is not, or no valid, dynamically linked ELF64 file for
- * x86-64 or aarch64. After an error image holds nothing. */
-int elf_image_read(struct elf_image *image, const struct elf_source *source, struct gs_err *err);
+/* Reads and checks the file behind source (which is copied; its descriptor and undo list stay
+ * the caller's). 0, or a negative errno with err filled: -ENOEXEC for everything that is not,
+ * or no valid, dynamically linked ELF64 file for x86-64 or aarch64. After an error image holds
+ * nothing. */
+int elf_image_read(struct elf_image *image, const struct elf_source *source,
+                   struct gs_err *err);
 void elf_image_deinit(struct elf_image *image);
 
-/* The file offset of `size` bytes at `address`; they must all come from one PT_LOAD's file part. 0 or -ENOENT. */
-int elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t size, uint64_t *offset);
+/* The file offset of `size` bytes at `address`; they must all come from one PT_LOAD's file
+ * part. 0 or -ENOENT. */
+int elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t size,
+                     uint64_t *offset);
 
 /* The index of the first section with that name, or ELF_NO_SECTION. */
 size_t elf_image_section(const struct elf_image *image, const char *name);

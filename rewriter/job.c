@@ -20,7 +20,9 @@ enum elf_exit elf_exit_of(int error)
 {
     if (error == 0)
         return ELF_EXIT_DONE;
-    return error == -ENOEXEC ? ELF_EXIT_UNSUPPORTED : error == -ENODATA ? ELF_EXIT_NOTHING : ELF_EXIT_FAILED;
+    return error == -ENOEXEC   ? ELF_EXIT_UNSUPPORTED
+           : error == -ENODATA ? ELF_EXIT_NOTHING
+                               : ELF_EXIT_FAILED;
 }
 
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
@@ -40,9 +42,10 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     if (S_ISDIR(job->stat.st_mode))
         return gs_err_set(err, -ENOEXEC, "%s: is a folder; name the files in it", name);
     if (!S_ISREG(job->stat.st_mode))
-        return gs_err_set(err, -ENOEXEC, "%s: is no regular file; name a program or library", name);
-    job->raw = (struct elf_source){
-        .name = name, .fd = job->fd, .size = (uint64_t)job->stat.st_size};
+        return gs_err_set(err, -ENOEXEC, "%s: is no regular file; name a program or library",
+                          name);
+    job->raw =
+        (struct elf_source){.name = name, .fd = job->fd, .size = (uint64_t)job->stat.st_size};
     job->patched = elf_note_find(&job->note, &job->raw);
     return 0;
 }
@@ -51,8 +54,10 @@ static enum elf_scope natural_scope(const struct elf_image *image)
 {
     if (image->header.e_type == ET_EXEC || (image->flags_1 & DF_1_PIE))
         return ELF_SCOPE_PROCESS;
-    /* a library can have an interpreter, too (libc.so.6 and libcap.so.2 print a text when run) */
-    return image->interpreter != NULL && image->soname == NULL ? ELF_SCOPE_PROCESS : ELF_SCOPE_OBJECT;
+    /* a library can have an interpreter, too (libc.so.6 and libcap.so.2 print a text when run)
+     */
+    return image->interpreter != NULL && image->soname == NULL ? ELF_SCOPE_PROCESS
+                                                               : ELF_SCOPE_OBJECT;
 }
 
 int elf_job_read(struct elf_job *job, struct gs_err *err)
@@ -86,11 +91,13 @@ void elf_job_deinit(struct elf_job *job)
     job->fd = -1;
 }
 
-/* The system's own libraries, the driver, and our runtime: what everybody's dlsym comes from must stay as it is. */
+/* The system's own libraries, the driver, and our runtime: what everybody's dlsym comes from
+ * must stay as it is. */
 static int refuse_system(const struct elf_job *job, struct gs_err *err)
 {
-    static const char *const names[] = {"libc.so", "ld-linux", "libdl.so", "libpthread.so", "librt.so",
-                                        "libcuda.so", "libgpushare.so"};
+    static const char *const names[] = {"libc.so",       "ld-linux", "libdl.so",
+                                        "libpthread.so", "librt.so", "libcuda.so",
+                                        "libgpushare.so"};
     const char *base = strrchr(job->path, '/') + 1;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -98,9 +105,10 @@ static int refuse_system(const struct elf_job *job, struct gs_err *err)
 
         if ((job->image.soname != NULL && strncmp(job->image.soname, names[i], length) == 0) ||
             (job->image.soname == NULL && strncmp(base, names[i], length) == 0))
-            return gs_err_set(err, -ENOEXEC,
-                              "%s: is %s itself, which every program shares; patch the program instead",
-                              job->name, job->image.soname != NULL ? job->image.soname : base);
+            return gs_err_set(
+                err, -ENOEXEC,
+                "%s: is %s itself, which every program shares; patch the program instead",
+                job->name, job->image.soname != NULL ? job->image.soname : base);
     }
     return 0;
 }
@@ -112,10 +120,11 @@ static int refuse_privileged(const struct elf_job *job, struct gs_err *err)
     if (job->options->force || job->options->output != NULL ||
         (!(job->stat.st_mode & (S_ISUID | S_ISGID)) && !capable))
         return 0;
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: runs with the rights of another user (%s), and so would the runtime library; "
-                      "use --force if that is wanted",
-                      job->name, capable ? "file capabilities" : "setuid or setgid");
+    return gs_err_set(
+        err, -ENOEXEC,
+        "%s: runs with the rights of another user (%s), and so would the runtime library; "
+        "use --force if that is wanted",
+        job->name, capable ? "file capabilities" : "setuid or setgid");
 }
 
 /* python3, python3.11, python: it loads CUDA only when a script imports it. */
@@ -124,7 +133,8 @@ static bool is_python(const char *path)
     const char *base = strrchr(path, '/');
 
     base = base != NULL ? base + 1 : path;
-    return strncmp(base, "python", 6) == 0 && strspn(base + 6, "0123456789.dmt") == strlen(base + 6);
+    return strncmp(base, "python", 6) == 0 &&
+           strspn(base + 6, "0123456789.dmt") == strlen(base + 6);
 }
 
 static int decide_by_content(const struct elf_job *job, struct gs_err *err)
@@ -133,20 +143,23 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
 
     if (job->scope == ELF_SCOPE_OBJECT && facts->import_count == 0) {
         if (facts->needed != NULL)
-            return gs_err_set(err, -ENODATA,
-                              "%s: nothing to do: it uses CUDA only through %s; patch the program",
-                              job->name, facts->needed);
+            return gs_err_set(
+                err, -ENODATA,
+                "%s: nothing to do: it uses CUDA only through %s; patch the program", job->name,
+                facts->needed);
         return gs_err_set(err, -ENODATA,
-                          "%s: nothing to do: it imports no driver function and no dlsym", job->name);
+                          "%s: nothing to do: it imports no driver function and no dlsym",
+                          job->name);
     }
     if (elf_facts_cuda(facts) || job->options->any)
         return 0;
     if (job->scope == ELF_SCOPE_PROCESS && (is_python(job->path) || is_python(job->name)))
         return 0;
-    return gs_err_set(err, -ENODATA,
-                      "%s: nothing to do: no CUDA in it (if it loads CUDA later, as an interpreter or a "
-                      "program with plugins does: --any)",
-                      job->name);
+    return gs_err_set(
+        err, -ENODATA,
+        "%s: nothing to do: no CUDA in it (if it loads CUDA later, as an interpreter or a "
+        "program with plugins does: --any)",
+        job->name);
 }
 
 int elf_job_decide(struct elf_job *job, struct gs_err *err)
@@ -159,21 +172,24 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
 
         if (entry->d_tag == DT_NEEDED &&
             strstr(elf_image_string(&job->image, entry->d_un.d_val), "libgpushare.so") != NULL)
-            return gs_err_set(err, -ENODATA,
-                              "%s: nothing to do: it was linked with gpushare already (gpushare-cc)",
-                              job->name);
+            return gs_err_set(
+                err, -ENODATA,
+                "%s: nothing to do: it was linked with gpushare already (gpushare-cc)",
+                job->name);
     }
     ret = ret ?: refuse_privileged(job, err);
     ret = ret ?: decide_by_content(job, err);
-    ret = ret ?: elf_location_find(job->runtime, job->options->runtime, job->options->force, err);
+    ret =
+        ret ?: elf_location_find(job->runtime, job->options->runtime, job->options->force, err);
     if (ret != 0)
         return ret;
     machine = elf_location_machine(job->runtime);
     if (!job->options->force && machine != job->image.header.e_machine)
-        return gs_err_set(err, -ENOENT,
-                          "%s: is for %s, but the runtime library %s is not; give --runtime PATH of one "
-                          "that is",
-                          job->name, elf_machine_name(job->image.header.e_machine), job->runtime);
+        return gs_err_set(
+            err, -ENOENT,
+            "%s: is for %s, but the runtime library %s is not; give --runtime PATH of one "
+            "that is",
+            job->name, elf_machine_name(job->image.header.e_machine), job->runtime);
     snprintf(job->marker, sizeof job->marker,
              "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n", GS_VERSION,
              job->scope == ELF_SCOPE_PROCESS ? "process" : "object", job->runtime,

@@ -12,13 +12,13 @@
 
 struct elf_job {
     const struct elf_options *options;
-    const char *name;      /* as the user gave it */
-    char path[PATH_MAX];   /* symlinks resolved */
-    int fd;                /* of the file as it is, read only */
+    const char *name;    /* as the user gave it */
+    char path[PATH_MAX]; /* symlinks resolved */
+    int fd;              /* of the file as it is, read only */
     struct stat stat;
     struct elf_source raw; /* the file as it is */
     enum elf_note_state patched;
-    struct elf_note note;  /* valid if patched */
+    struct elf_note note;   /* valid if patched */
     struct elf_image image; /* of the original */
     struct elf_facts facts;
     enum elf_scope scope;
@@ -27,8 +27,13 @@ struct elf_job {
     struct elf_plan plan;
 };
 
-enum elf_exit { ELF_EXIT_DONE = 0, ELF_EXIT_FAILED = 1, ELF_EXIT_USAGE = 2, ELF_EXIT_UNSUPPORTED = 3,
-                ELF_EXIT_NOTHING = 4 };
+enum elf_exit {
+    ELF_EXIT_DONE = 0,
+    ELF_EXIT_FAILED = 1,
+    ELF_EXIT_USAGE = 2,
+    ELF_EXIT_UNSUPPORTED = 3,
+    ELF_EXIT_NOTHING = 4
+};
 
 /* The exit status that an error leads to: -ENOEXEC 3, -ENODATA 4, every other 1. */
 enum elf_exit elf_exit_of(int error);
@@ -38,7 +43,8 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
                  struct gs_err *err);
 /* Reads the original behind the file: image, facts, scope. */
 int elf_job_read(struct elf_job *job, struct gs_err *err);
-/* Decides whether there is something to do: -ENODATA if not, -ENOEXEC if it must not be done. */
+/* Decides whether there is something to do: -ENODATA if not, -ENOEXEC if it must not be done.
+ */
 int elf_job_decide(struct elf_job *job, struct gs_err *err);
 /* Makes the plan. */
 int elf_job_plan(struct elf_job *job, struct gs_err *err);

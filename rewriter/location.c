@@ -2,8 +2,8 @@
  *
  * location.c: finds the runtime library that patched files will load.
  *
- * The path goes into programs, so it must be absolute: a relative one would be looked up from wherever the program starts.
- * No state, any thread.
+ * The path goes into programs, so it must be absolute: a relative one would be looked up from
+ * wherever the program starts. No state, any thread.
  */
 #include "rewriter/location.h"
 
@@ -17,7 +17,8 @@
 
 #define LIBRARY "libgpushare.so.1"
 
-/* Resolves the folder of path and keeps the last part: libgpushare.so.1 stays a link that upgrades may move. */
+/* Resolves the folder of path and keeps the last part: libgpushare.so.1 stays a link that
+ * upgrades may move. */
 static int resolve(char out[PATH_MAX], const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -74,13 +75,15 @@ int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struc
         snprintf(path, PATH_MAX, "%s", GS_FULL_LIBDIR "/" LIBRARY);
     }
     if (strchr(path, '\n') != NULL || strchr(path, '$') != NULL || strchr(path, ':') != NULL)
-        return gs_err_set(err, -EINVAL, "%s: the loader would misread this path; use one without $ and :",
-                          path);
+        return gs_err_set(
+            err, -EINVAL,
+            "%s: the loader would misread this path; use one without $ and :", path);
     if (!force && access(path, R_OK) != 0)
-        return gs_err_set(err, -ENOENT,
-                          "%s: the runtime library is not there, and what is patched for it would not "
-                          "start; give --runtime PATH (or --force if it will be there)",
-                          path);
+        return gs_err_set(
+            err, -ENOENT,
+            "%s: the runtime library is not there, and what is patched for it would not "
+            "start; give --runtime PATH (or --force if it will be there)",
+            path);
     return 0;
 }
 

@@ -57,8 +57,10 @@ static int restore(struct elf_job *job, struct gs_err *err)
     int ret = elf_job_restore(job, err);
 
     if (ret == 0 && !job->options->quiet)
-        printf("%s: %s%s%s\n", job->name, job->options->dry_run ? "would be restored" : "restored",
-               job->options->output ? " into " : "", job->options->output ? job->options->output : "");
+        printf("%s: %s%s%s\n", job->name,
+               job->options->dry_run ? "would be restored" : "restored",
+               job->options->output ? " into " : "",
+               job->options->output ? job->options->output : "");
     return ret;
 }
 
@@ -105,8 +107,11 @@ static enum elf_exit do_file(const char *name, const struct elf_options *options
 /* The graver of two results: 1, 3, 4, 0. */
 static enum elf_exit graver(enum elf_exit a, enum elf_exit b)
 {
-    static const int rank[] = {[ELF_EXIT_DONE] = 0, [ELF_EXIT_NOTHING] = 1, [ELF_EXIT_UNSUPPORTED] = 2,
-                               [ELF_EXIT_USAGE] = 3, [ELF_EXIT_FAILED] = 4};
+    static const int rank[] = {[ELF_EXIT_DONE] = 0,
+                               [ELF_EXIT_NOTHING] = 1,
+                               [ELF_EXIT_UNSUPPORTED] = 2,
+                               [ELF_EXIT_USAGE] = 3,
+                               [ELF_EXIT_FAILED] = 4};
 
     return rank[a] >= rank[b] ? a : b;
 }

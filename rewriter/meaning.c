@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * meaning.c: checks that a patched file says the same as the original, but for what was planned.
+ * meaning.c: checks that a patched file says the same as the original, but for what was
+ * planned.
  *
- * Looks at the new file with the reader alone, not with the plan's intermediate results. No state, any thread.
+ * Looks at the new file with the reader alone, not with the plan's intermediate results. No
+ * state, any thread.
  */
 #include "rewriter/names.h"
 #include "rewriter/verify.h"
@@ -11,15 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int wrong(const struct elf_plan *plan, const char *what, uint64_t which, struct gs_err *err)
+static int wrong(const struct elf_plan *plan, const char *what, uint64_t which,
+                 struct gs_err *err)
 {
-    return gs_err_set(err, -EIO,
-                      "%s: the new file's %s %llu is wrong; the old file is left alone. Please report this",
-                      plan->image->source.name, what, (unsigned long long)which);
+    return gs_err_set(
+        err, -EIO,
+        "%s: the new file's %s %llu is wrong; the old file is left alone. Please report this",
+        plan->image->source.name, what, (unsigned long long)which);
 }
 
 /* Every PT_LOAD of the original is there, unchanged, in order; one more follows. */
-static int check_loads(const struct elf_plan *plan, const struct elf_image *new, struct gs_err *err)
+static int check_loads(const struct elf_plan *plan, const struct elf_image *new,
+                       struct gs_err *err)
 {
     const struct elf_image *old = plan->image;
     size_t j = 0;
@@ -27,14 +32,14 @@ static int check_loads(const struct elf_plan *plan, const struct elf_image *new,
     for (size_t i = 0; i < old->header.e_phnum; i++) {
         if (old->segments[i].p_type != PT_LOAD)
             continue;
-        while (j < new->header.e_phnum && new->segments[j].p_type != PT_LOAD)
+        while (j < new->header.e_phnum &&new->segments[j].p_type != PT_LOAD)
             j++;
         if (j == new->header.e_phnum ||
             memcmp(&old->segments[i], &new->segments[j], sizeof(Elf64_Phdr)) != 0)
             return wrong(plan, "program header", j, err);
         j++;
     }
-    while (j < new->header.e_phnum && new->segments[j].p_type != PT_LOAD)
+    while (j < new->header.e_phnum &&new->segments[j].p_type != PT_LOAD)
         j++;
     if (j == new->header.e_phnum || new->segments[j].p_vaddr < old->highest)
         return wrong(plan, "program header", j, err);
@@ -50,23 +55,25 @@ static int is_name(int64_t tag)
            tag == DT_AUDIT || tag == DT_DEPAUDIT || tag == DT_AUXILIARY || tag == DT_FILTER;
 }
 
-static int same_entry(const struct elf_image *old, const Elf64_Dyn *a, const struct elf_image *new,
-                      const Elf64_Dyn *b)
+static int same_entry(const struct elf_image *old, const Elf64_Dyn *a,
+                      const struct elf_image *new, const Elf64_Dyn *b)
 {
     const char *x, *y;
 
     if (a->d_tag != b->d_tag)
         return 0;
     if (!is_name(a->d_tag))
-        return a->d_un.d_val == b->d_un.d_val || a->d_tag == DT_STRTAB || a->d_tag == DT_STRSZ ||
-               a->d_tag == DT_HASH || a->d_tag == DT_GNU_HASH || a->d_tag == DT_SYMTAB ||
-               a->d_tag == DT_VERSYM || a->d_tag == DT_VERNEED || a->d_tag == DT_VERDEF;
+        return a->d_un.d_val == b->d_un.d_val || a->d_tag == DT_STRTAB ||
+               a->d_tag == DT_STRSZ || a->d_tag == DT_HASH || a->d_tag == DT_GNU_HASH ||
+               a->d_tag == DT_SYMTAB || a->d_tag == DT_VERSYM || a->d_tag == DT_VERNEED ||
+               a->d_tag == DT_VERDEF;
     x = elf_image_string(old, a->d_un.d_val);
     y = elf_image_string(new, b->d_un.d_val);
     return x == y || (x != NULL && y != NULL && strcmp(x, y) == 0);
 }
 
-static int check_dynamic(const struct elf_plan *plan, const struct elf_image *new, struct gs_err *err)
+static int check_dynamic(const struct elf_plan *plan, const struct elf_image *new,
+                         struct gs_err *err)
 {
     const struct elf_image *old = plan->image;
     const char *runtime = plan->added; /* the first name that was added */
@@ -98,7 +105,8 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
 }
 
 /* What moved has the same bytes in its new place. */
-static int check_tables(const struct elf_plan *plan, const struct elf_image *new, struct gs_err *err)
+static int check_tables(const struct elf_plan *plan, const struct elf_image *new,
+                        struct gs_err *err)
 {
     const struct elf_image *old = plan->image;
     const struct elf_table *const pairs[][2] = {{&old->hash, &new->hash},
@@ -135,8 +143,10 @@ static const char *name_at(const struct elf_image *image, size_t index, Elf64_Sy
     return elf_image_string(image, symbol->st_name);
 }
 
-/* The routed imports have their new names; nothing else than these changed is known from elf_verify_bytes(). */
-static int check_imports(const struct elf_plan *plan, const struct elf_image *new, struct gs_err *err)
+/* The routed imports have their new names; nothing else than these changed is known from
+ * elf_verify_bytes(). */
+static int check_imports(const struct elf_plan *plan, const struct elf_image *new,
+                         struct gs_err *err)
 {
     for (size_t i = 0; i < plan->facts->import_count; i++) {
         const struct elf_import *import = &plan->facts->imports[i];
@@ -158,8 +168,10 @@ static int check_imports(const struct elf_plan *plan, const struct elf_image *ne
     return 0;
 }
 
-/* Going back gives the original: elf_verify_bytes() compared everything outside the changes; these are the changes. */
-static int check_undo(const struct elf_plan *plan, const struct elf_source *source, struct gs_err *err)
+/* Going back gives the original: elf_verify_bytes() compared everything outside the changes;
+ * these are the changes. */
+static int check_undo(const struct elf_plan *plan, const struct elf_source *source,
+                      struct gs_err *err)
 {
     struct elf_note note;
     int ret = 0;
@@ -168,8 +180,8 @@ static int check_undo(const struct elf_plan *plan, const struct elf_source *sour
         note.original_size != plan->image->source.size || strcmp(note.text, plan->marker) != 0)
         ret = wrong(plan, "undo note of size", plan->undo_size, err);
     for (size_t i = 0; ret == 0 && i < note.undo_count; i++) {
-        uint8_t *original =
-            elf_source_load(&plan->image->source, note.undo[i].offset, note.undo[i].length, err);
+        uint8_t *original = elf_source_load(&plan->image->source, note.undo[i].offset,
+                                            note.undo[i].length, err);
 
         if (original == NULL || memcmp(original, note.undo[i].bytes, note.undo[i].length) != 0)
             ret = wrong(plan, "undo entry", i, err);

@@ -2,7 +2,8 @@
  *
  * names.c: the wrap list and the driver names, derived from the table by the preprocessor.
  *
- * Owns two constant arrays, both in strcmp order because the table is (tests/elf/test_names.c checks it). Any thread.
+ * Owns two constant arrays, both in strcmp order because the table is (tests/elf/test_names.c
+ * checks it). Any thread.
  */
 #include "rewriter/names.h"
 

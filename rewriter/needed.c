@@ -2,8 +2,9 @@
  *
  * needed.c: makes the runtime library the first DT_NEEDED.
  *
- * The dynamic section stays where it is whenever possible, because code may read its own _DYNAMIC and strip keeps what
- * does not move. DT_DEBUG is never taken: debuggers need it. No state, any thread.
+ * The dynamic section stays where it is whenever possible, because code may read its own
+ * _DYNAMIC and strip keeps what does not move. DT_DEBUG is never taken: debuggers need it. No
+ * state, any thread.
  */
 #include "rewriter/plan.h"
 
@@ -40,8 +41,8 @@ static size_t choose_way(struct elf_plan *plan)
         return index;
     plan->dynamic_way = ELF_DYNAMIC_NOW;
     index = find(image, DT_BIND_NOW);
-    if (index != NOT_FOUND && ((flags != NULL && (flags->d_un.d_val & DF_BIND_NOW)) ||
-                               (image->flags_1 & DF_1_NOW)))
+    if (index != NOT_FOUND &&
+        ((flags != NULL && (flags->d_un.d_val & DF_BIND_NOW)) || (image->flags_1 & DF_1_NOW)))
         return index;
     plan->dynamic_way = ELF_DYNAMIC_MOVE;
     return NOT_FOUND;
@@ -75,11 +76,12 @@ static int change_in_place(struct elf_plan *plan, const Elf64_Dyn *table, size_t
 
     while (first < last && memcmp(&table[first], &image->dynamic[first], sizeof *table) == 0)
         first++;
-    while (last > first && memcmp(&table[last - 1], &image->dynamic[last - 1], sizeof *table) == 0)
+    while (last > first &&
+           memcmp(&table[last - 1], &image->dynamic[last - 1], sizeof *table) == 0)
         last--;
-    return elf_plan_change(plan,
-                           image->segments[image->dynamic_segment].p_offset + first * sizeof *table,
-                           &table[first], (last - first) * sizeof *table);
+    return elf_plan_change(
+        plan, image->segments[image->dynamic_segment].p_offset + first * sizeof *table,
+        &table[first], (last - first) * sizeof *table);
 }
 
 /* Entries that point at what moves get the new addresses. */
@@ -119,7 +121,8 @@ int elf_plan_needed_finish(struct elf_plan *plan, struct gs_err *err)
     mend(plan, plan->dynamic, plan->dynamic_count);
     if (plan->dynamic_way != ELF_DYNAMIC_MOVE)
         return change_in_place(plan, plan->dynamic, plan->dynamic_count);
-    /* code that reads its own _DYNAMIC still finds the old table: let it say what is true now */
+    /* code that reads its own _DYNAMIC still finds the old table: let it say what is true now
+     */
     old = calloc(image->dynamic_room, sizeof *old);
     if (old == NULL)
         return -ENOMEM;

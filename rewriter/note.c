@@ -2,8 +2,9 @@
  *
  * note.c: reads and writes marker and undo note.
  *
- * The marker is found through the program headers alone, so that files without section headers work as well. A note is
- * input like any other: offsets and lengths are checked before use. No state, any thread.
+ * The marker is found through the program headers alone, so that files without section headers
+ * work as well. A note is input like any other: offsets and lengths are checked before use. No
+ * state, any thread.
  */
 #include "rewriter/note.h"
 
@@ -15,16 +16,17 @@
 #define MAX_UNDO     (512ull << 20) /* bytes */
 #define MAX_SEGMENTS 512
 
-/* The file offset where the last PT_LOAD's file part ends; 0 when the file has none or is no ELF file that we know. */
+/* The file offset where the last PT_LOAD's file part ends; 0 when the file has none or is no
+ * ELF file that we know. */
 static uint64_t last_load_end(const struct elf_source *source)
 {
     Elf64_Ehdr header;
     uint64_t end = 0;
 
     if (elf_source_read(source, 0, &header, sizeof header, NULL) != 0 ||
-        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-        header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_phentsize != sizeof(Elf64_Phdr) ||
-        header.e_phnum > MAX_SEGMENTS)
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+        header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > MAX_SEGMENTS)
         return 0;
     for (size_t i = 0; i < header.e_phnum; i++) {
         Elf64_Phdr p;
@@ -41,14 +43,15 @@ static uint64_t last_load_end(const struct elf_source *source)
 
 static int lost(const struct elf_source *source, const char *why, struct gs_err *err)
 {
-    return gs_err_set(err, -ENOEXEC,
-                      "%s: patched by gpushare-patch, but its undo note is %s (strip or objcopy ran after "
-                      "the patch?); take the file from its package or build again",
-                      source->name, why);
+    return gs_err_set(
+        err, -ENOEXEC,
+        "%s: patched by gpushare-patch, but its undo note is %s (strip or objcopy ran after "
+        "the patch?); take the file from its package or build again",
+        source->name, why);
 }
 
-static int decode_changes(struct elf_note *note, const struct elf_source *source, uint32_t count,
-                          uint64_t size)
+static int decode_changes(struct elf_note *note, const struct elf_source *source,
+                          uint32_t count, uint64_t size)
 {
     struct gs_err *err = &note->lost;
     uint64_t at = 0, last = 0;
@@ -116,8 +119,8 @@ enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source
     end -= sizeof trailer;
     if (trailer.text_size >= sizeof note->text || trailer.text_size > end)
         lost(source, "damaged (marker)", &note->lost);
-    else if (elf_source_read(source, end - trailer.text_size, note->text, (size_t)trailer.text_size,
-                             &note->lost) == 0 &&
+    else if (elf_source_read(source, end - trailer.text_size, note->text,
+                             (size_t)trailer.text_size, &note->lost) == 0 &&
              read_undo(note, source, &trailer) == 0)
         return ELF_NOTE_FOUND;
     elf_note_deinit(note);
@@ -141,7 +144,8 @@ void elf_note_value(const char *text, const char *key, char *buffer, size_t size
     for (const char *line = text; *line != '\0';) {
         size_t length = strcspn(line, "\n");
 
-        if (length > key_length && strncmp(line, key, key_length) == 0 && line[key_length] == '=') {
+        if (length > key_length && strncmp(line, key, key_length) == 0 &&
+            line[key_length] == '=') {
             size_t n = length - key_length - 1;
 
             if (n >= size)

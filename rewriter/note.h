@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * note.h: what gpushare-patch leaves in a file: the marker (what was done) and the undo note (how to go back).
+ * note.h: what gpushare-patch leaves in a file: the marker (what was done) and the undo note
+ * (how to go back).
  *
  * Marker, the content of section .gpushare, at the end of the last PT_LOAD's file part:
  *     text     "key=value" lines: tool, scope, runtime, table; NUL-padded to a multiple of 8
  *     trailer  struct elf_marker_trailer
  * Undo note, the content of section .gpushare.undo, not loaded:
  *     head     struct elf_undo_head
- *     count ×  { u64 offset, u32 length, u32 zero, bytes padded to a multiple of 8 }, ascending, not overlapping
- * All numbers are little-endian, as in the files that we patch.
+ *     count ×  { u64 offset, u32 length, u32 zero, bytes padded to a multiple of 8 },
+ * ascending, not overlapping All numbers are little-endian, as in the files that we patch.
  */
 #ifndef REWRITER_NOTE_H
 #define REWRITER_NOTE_H
@@ -23,7 +24,7 @@
 #define ELF_MARKER_SECTION ".gpushare"
 #define ELF_UNDO_SECTION   ".gpushare.undo"
 #define ELF_OLD_SECTION    ".gpushare.dynamic" /* keeps the bytes of a .dynamic that moved */
-#define ELF_MARKER_MAGIC   "gpushare-marker" /* 16 bytes with its NUL */
+#define ELF_MARKER_MAGIC   "gpushare-marker"   /* 16 bytes with its NUL */
 #define ELF_UNDO_MAGIC     "gpushare-undo-1"
 
 struct elf_marker_trailer {
@@ -59,15 +60,18 @@ struct elf_note {
 
 enum elf_note_state { ELF_NOTE_NONE = 0, ELF_NOTE_FOUND = 1 };
 
-/* Looks for marker and undo note in the file as it is (source without undo list). A marker whose undo note is missing or
- * damaged (strip and objcopy do that) is found, with `lost` saying what is wrong. */
+/* Looks for marker and undo note in the file as it is (source without undo list). A marker
+ * whose undo note is missing or damaged (strip and objcopy do that) is found, with `lost`
+ * saying what is wrong. */
 enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source);
 void elf_note_deinit(struct elf_note *note);
 
-/* Copies the value of a marker line ("runtime") into buffer; an empty string if it is not there. */
+/* Copies the value of a marker line ("runtime") into buffer; an empty string if it is not
+ * there. */
 void elf_note_value(const char *text, const char *key, char *buffer, size_t size);
 
-/* The bytes of an undo note for these changes, whose `bytes` are the original ones; SHA-256 zero. NULL: no memory. */
+/* The bytes of an undo note for these changes, whose `bytes` are the original ones; SHA-256
+ * zero. NULL: no memory. */
 uint8_t *elf_undo_encode(uint64_t original_size, const struct elf_change *changes, size_t count,
                          uint64_t *size);
 

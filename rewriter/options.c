@@ -22,14 +22,21 @@ struct option_row {
 
 static const struct option_row rows[] = {
     {"print", 'p', NULL, FIELD(print), "say what each file is and what would be done to it"},
-    {"check", 'c', NULL, FIELD(check), "say whether each file is patched and its runtime library there"},
-    {"restore", 'r', NULL, FIELD(restore), "give each file back, byte for byte as before it was patched"},
-    {"output", 'o', "OUT", FIELD(output), "write the result to OUT and leave FILE alone (one FILE)"},
+    {"check", 'c', NULL, FIELD(check),
+     "say whether each file is patched and its runtime library there"},
+    {"restore", 'r', NULL, FIELD(restore),
+     "give each file back, byte for byte as before it was patched"},
+    {"output", 'o', "OUT", FIELD(output),
+     "write the result to OUT and leave FILE alone (one FILE)"},
     {"dry-run", 'n', NULL, FIELD(dry_run), "plan everything, write nothing"},
-    {"runtime", 0, "PATH", FIELD(runtime), "the runtime library; default: the one installed with this tool"},
-    {"scope", 0, "SCOPE", FIELD(scope_text), "process (programs) or object (one library); default: by kind"},
-    {"any", 'a', NULL, FIELD(any), "also a file in which no CUDA is seen (it may load CUDA later)"},
-    {"force", 'f', NULL, FIELD(force), "also setuid programs, and a runtime library that is not there yet"},
+    {"runtime", 0, "PATH", FIELD(runtime),
+     "the runtime library; default: the one installed with this tool"},
+    {"scope", 0, "SCOPE", FIELD(scope_text),
+     "process (programs) or object (one library); default: by kind"},
+    {"any", 'a', NULL, FIELD(any),
+     "also a file in which no CUDA is seen (it may load CUDA later)"},
+    {"force", 'f', NULL, FIELD(force),
+     "also setuid programs, and a runtime library that is not there yet"},
     {"json", 0, NULL, FIELD(json), "with --print or --check: one JSON object per line"},
     {"quiet", 'q', NULL, FIELD(quiet), "say nothing when all is well"},
     {"version", 'V', NULL, FIELD(version), "print the version"},
@@ -57,8 +64,10 @@ void elf_options_help(FILE *to)
         else
             fprintf(to, "      %-18s %s\n", left, rows[i].help);
     }
-    fputs("\nExit status: 0 done, or already so; 1 failed; 2 wrong usage; 3 the file cannot be patched;\n"
-          "4 nothing to do (no CUDA in it; with --check or --restore: not patched). With several files\n"
+    fputs("\nExit status: 0 done, or already so; 1 failed; 2 wrong usage; 3 the file cannot be "
+          "patched;\n"
+          "4 nothing to do (no CUDA in it; with --check or --restore: not patched). With "
+          "several files\n"
           "the first of 1, 3, 4, 0 that occurred.\n",
           to);
 }
@@ -67,9 +76,10 @@ static void fill_getopt(struct option longs[ROW_COUNT + 1], char *shorts)
 {
     *shorts++ = ':';
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        longs[i] = (struct option){.name = rows[i].name,
-                                   .has_arg = rows[i].argument ? required_argument : no_argument,
-                                   .val = LONG_START + (int)i};
+        longs[i] =
+            (struct option){.name = rows[i].name,
+                            .has_arg = rows[i].argument ? required_argument : no_argument,
+                            .val = LONG_START + (int)i};
         if (rows[i].letter == 0)
             continue;
         *shorts++ = (char)rows[i].letter;
@@ -105,8 +115,10 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
         return gs_err_set(err, -EINVAL, "no FILE given");
     if (options->print + options->check + options->restore > 1)
         return gs_err_set(err, -EINVAL, "--print, --check and --restore exclude each other");
-    if (options->output != NULL && (options->print || options->check || options->file_count != 1))
-        return gs_err_set(err, -EINVAL, "--output goes with one FILE, and not with --print or --check");
+    if (options->output != NULL &&
+        (options->print || options->check || options->file_count != 1))
+        return gs_err_set(err, -EINVAL,
+                          "--output goes with one FILE, and not with --print or --check");
     if (options->json && !options->print && !options->check)
         return gs_err_set(err, -EINVAL, "--json goes with --print or --check");
     return 0;

@@ -2,8 +2,8 @@
  *
  * output.c: writes a new file beside the old one and renames it over.
  *
- * Owns the new file until it is committed. Invariant: at every moment the target is the complete old file or the complete
- * new one. One thread per output.
+ * Owns the new file until it is committed. Invariant: at every moment the target is the
+ * complete old file or the complete new one. One thread per output.
  */
 #include "rewriter/output.h"
 #include "rewriter/fault.h"
@@ -48,7 +48,8 @@ static int open_folder(struct elf_output *output, struct gs_err *err)
     }
     output->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (output->folder < 0)
-        return gs_err_errno(err, -errno, "%s: cannot open the folder %s", output->target, folder);
+        return gs_err_errno(err, -errno, "%s: cannot open the folder %s", output->target,
+                            folder);
     return 0;
 }
 
@@ -63,8 +64,8 @@ int elf_output_open(struct elf_output *output, const char *target, struct gs_err
     output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
         make_name(output->temporary);
-        output->fd = openat(output->folder, output->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-                            0600);
+        output->fd = openat(output->folder, output->temporary,
+                            O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (output->fd < 0)
             output->temporary[0] = '\0';
     }
@@ -87,8 +88,8 @@ void elf_output_deinit(struct elf_output *output)
     output->fd = output->folder = -1;
 }
 
-int elf_output_write(struct elf_output *output, uint64_t offset, const void *bytes, size_t length,
-                     struct gs_err *err)
+int elf_output_write(struct elf_output *output, uint64_t offset, const void *bytes,
+                     size_t length, struct gs_err *err)
 {
     const uint8_t *from = bytes;
 
@@ -149,13 +150,14 @@ int elf_output_copy(struct elf_output *output, int from, uint64_t size, struct g
     return 0;
 }
 
-int elf_output_changes(struct elf_output *output, const struct elf_change *changes, size_t count,
-                       struct gs_err *err)
+int elf_output_changes(struct elf_output *output, const struct elf_change *changes,
+                       size_t count, struct gs_err *err)
 {
     int ret = 0;
 
     for (size_t i = 0; ret == 0 && i < count; i++) {
-        ret = elf_output_write(output, changes[i].offset, changes[i].bytes, changes[i].length, err);
+        ret = elf_output_write(output, changes[i].offset, changes[i].bytes, changes[i].length,
+                               err);
         elf_fault();
     }
     return ret;
@@ -176,7 +178,8 @@ static int name_it(struct elf_output *output, struct gs_err *err)
                         output->target);
 }
 
-static int check_unchanged(const struct elf_output *output, const struct stat *old, struct gs_err *err)
+static int check_unchanged(const struct elf_output *output, const struct stat *old,
+                           struct gs_err *err)
 {
     struct stat now;
 
@@ -184,9 +187,11 @@ static int check_unchanged(const struct elf_output *output, const struct stat *o
         return 0;
     if (fstatat(output->folder, output->base, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
         now.st_dev == old->st_dev && now.st_ino == old->st_ino && now.st_size == old->st_size &&
-        now.st_mtim.tv_sec == old->st_mtim.tv_sec && now.st_mtim.tv_nsec == old->st_mtim.tv_nsec)
+        now.st_mtim.tv_sec == old->st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == old->st_mtim.tv_nsec)
         return 0;
-    return gs_err_set(err, -ESTALE, "%s: somebody changed it meanwhile; it is left alone, try again",
+    return gs_err_set(err, -ESTALE,
+                      "%s: somebody changed it meanwhile; it is left alone, try again",
                       output->target);
 }
 
@@ -203,7 +208,8 @@ int elf_output_commit(struct elf_output *output, const struct stat *old, struct 
     if (ret != 0)
         return ret;
     if (renameat(output->folder, output->temporary, output->folder, output->base) != 0)
-        return gs_err_errno(err, -errno, "%s: cannot put the new file in place", output->target);
+        return gs_err_errno(err, -errno, "%s: cannot put the new file in place",
+                            output->target);
     output->temporary[0] = '\0';
     elf_fault();
     if (fsync(output->folder) != 0 && errno != EINVAL)

@@ -2,8 +2,8 @@
  *
  * plan.c: runs the planning steps in order, and lays out the new segment between them.
  *
- * Owns everything in struct elf_plan but image and facts. Nothing is read from or written to the file system but through
- * the image's source. No state, any thread.
+ * Owns everything in struct elf_plan but image and facts. Nothing is read from or written to
+ * the file system but through the image's source. No state, any thread.
  */
 #include "rewriter/plan.h"
 
@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Address space left free below the new segment. Nothing needs it but eu-elflint, which takes the sizes of functions for
- * sizes of their GOT entries and sees relocations "modify" a read-only segment that follows closely. */
-#define GAP      (1ull << 20)
-#define MAX_HOLE (64ull << 20) /* bytes of hole that moving the program headers to the end may leave */
+/* Address space left free below the new segment. Nothing needs it but eu-elflint, which takes
+ * the sizes of functions for sizes of their GOT entries and sees relocations "modify" a
+ * read-only segment that follows closely. */
+#define GAP (1ull << 20)
+#define MAX_HOLE                                                                               \
+    (64ull << 20) /* bytes of hole that moving the program headers to the end may leave */
 
 int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, size_t length)
 {
@@ -50,7 +52,8 @@ static uint64_t align_up(uint64_t value, uint64_t to)
     return (value + to - 1) & ~(to - 1);
 }
 
-static struct elf_extent place(const struct elf_plan *plan, uint64_t *cursor, uint64_t align, uint64_t size)
+static struct elf_extent place(const struct elf_plan *plan, uint64_t *cursor, uint64_t align,
+                               uint64_t size)
 {
     struct elf_extent extent;
 
@@ -62,8 +65,9 @@ static struct elf_extent place(const struct elf_plan *plan, uint64_t *cursor, ui
     return extent;
 }
 
-/* Where the new segment starts. A program header table in it must be found by old kernels, too, which compute its address
- * as load address + e_phoff: so the segment's address minus its offset must be that of the first segment. */
+/* Where the new segment starts. A program header table in it must be found by old kernels, too,
+ * which compute its address as load address + e_phoff: so the segment's address minus its
+ * offset must be that of the first segment. */
 static int place_segment(struct elf_plan *plan, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
@@ -83,7 +87,8 @@ static int place_segment(struct elf_plan *plan, struct gs_err *err)
         if (plan->segment.offset + base < top)
             plan->segment.offset = top - base;
         plan->segment.address = plan->segment.offset + base;
-        if (first->p_vaddr < first->p_offset || plan->segment.offset - image->source.size > MAX_HOLE)
+        if (first->p_vaddr < first->p_offset ||
+            plan->segment.offset - image->source.size > MAX_HOLE)
             return gs_err_set(err, -ENOEXEC,
                               "%s: no room for a program header; relink it with gpushare-cc",
                               image->source.name);
@@ -104,7 +109,8 @@ static int lay_out_segment(struct elf_plan *plan, struct gs_err *err)
     if (plan->slot_way == ELF_SLOT_END)
         plan->table = place(plan, &cursor, 8, plan->segment_count * sizeof(Elf64_Phdr));
     if (plan->block.size > 0) {
-        cursor = align_up(cursor, 64) + plan->block.offset % 64; /* keeps every alignment up to 64 */
+        cursor =
+            align_up(cursor, 64) + plan->block.offset % 64; /* keeps every alignment up to 64 */
         block = place(plan, &cursor, 1, plan->block.size);
         plan->block_new = block.address;
     }
@@ -116,8 +122,9 @@ static int lay_out_segment(struct elf_plan *plan, struct gs_err *err)
     return 0;
 }
 
-int elf_plan_make(struct elf_plan *plan, const struct elf_image *image, const struct elf_facts *facts,
-                  const char *runtime, const char *marker, struct gs_err *err)
+int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
+                  const struct elf_facts *facts, const char *runtime, const char *marker,
+                  struct gs_err *err)
 {
     int ret;
 
@@ -125,12 +132,12 @@ int elf_plan_make(struct elf_plan *plan, const struct elf_image *image, const st
     plan->image = image;
     plan->facts = facts;
     if (image->source.size > image->data_end)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: %llu bytes are appended behind the program (an archive that it reads "
-                          "from its own end?) and would be lost to it; relink it with gpushare-cc, or "
-                          "patch the program before the archive is appended",
-                          image->source.name,
-                          (unsigned long long)(image->source.size - image->data_end));
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: %llu bytes are appended behind the program (an archive that it reads "
+            "from its own end?) and would be lost to it; relink it with gpushare-cc, or "
+            "patch the program before the archive is appended",
+            image->source.name, (unsigned long long)(image->source.size - image->data_end));
     if (strlen(marker) >= sizeof plan->marker)
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path of the runtime library is too long",
                           image->source.name);
@@ -144,7 +151,8 @@ int elf_plan_make(struct elf_plan *plan, const struct elf_image *image, const st
     ret = ret ?: elf_plan_slot_finish(plan, err);
     ret = ret ?: elf_plan_tail(plan, err);
     if (ret != 0) {
-        gs_err_set(err, ret, "%s: no memory", image->source.name); /* if nothing else was said */
+        gs_err_set(err, ret, "%s: no memory",
+                   image->source.name); /* if nothing else was said */
         elf_plan_deinit(plan);
     }
     return ret;

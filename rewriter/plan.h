@@ -2,9 +2,9 @@
  *
  * plan.h: every byte that patching will change in a file, decided before anything is written.
  *
- * A plan is data: ranges of the original that get new bytes, and a tail behind the original's end. The tail starts with
- * the one new PT_LOAD (moved block, strings, moved .dynamic, marker) and goes on with what is not loaded (undo note,
- * section names, section headers).
+ * A plan is data: ranges of the original that get new bytes, and a tail behind the original's
+ * end. The tail starts with the one new PT_LOAD (moved block, strings, moved .dynamic, marker)
+ * and goes on with what is not loaded (undo note, section names, section headers).
  */
 #ifndef REWRITER_PLAN_H
 #define REWRITER_PLAN_H
@@ -18,10 +18,10 @@ enum elf_scope { ELF_SCOPE_AUTO, ELF_SCOPE_PROCESS, ELF_SCOPE_OBJECT };
 
 /* How the new dynamic entry gets its place, best first. */
 enum elf_dynamic_way {
-    ELF_DYNAMIC_SPARE,  /* a spare DT_NULL */
-    ELF_DYNAMIC_COUNT,  /* in place of DT_RELACOUNT, a hint that nothing depends on */
-    ELF_DYNAMIC_NOW,    /* in place of a DT_BIND_NOW that DT_FLAGS repeats */
-    ELF_DYNAMIC_MOVE,   /* the table moves to the new segment */
+    ELF_DYNAMIC_SPARE, /* a spare DT_NULL */
+    ELF_DYNAMIC_COUNT, /* in place of DT_RELACOUNT, a hint that nothing depends on */
+    ELF_DYNAMIC_NOW,   /* in place of a DT_BIND_NOW that DT_FLAGS repeats */
+    ELF_DYNAMIC_MOVE,  /* the table moves to the new segment */
 };
 
 /* How the new program header gets its place, best first. */
@@ -57,21 +57,25 @@ struct elf_plan {
     size_t segment_count, new_segment;
     Elf64_Shdr *sections; /* the new table; NULL when the file has none */
     size_t section_count;
-    size_t old_dynamic; /* with ELF_DYNAMIC_MOVE: number of the section that keeps the old table; else 0 */
+    size_t old_dynamic; /* with ELF_DYNAMIC_MOVE: number of the section that keeps the old
+                           table; else 0 */
 
     struct elf_extent block; /* what moves for ELF_SLOT_GROW, where it was; size 0: nothing */
     uint64_t block_new;      /* its new address */
     struct elf_extent segment, table, strings, new_dynamic, marker_at; /* in the tail; loaded */
-    uint64_t undo_at, undo_size, names_at, names_size, sections_at;    /* in the tail; not loaded */
-    uint64_t sha_at;                                                   /* where the SHA-256 goes */
-    uint64_t end;   /* size of the new file */
-    uint8_t *tail;  /* bytes from segment.offset to end */
+    uint64_t undo_at, undo_size, names_at, names_size,
+        sections_at; /* in the tail; not loaded */
+    uint64_t sha_at; /* where the SHA-256 goes */
+    uint64_t end;    /* size of the new file */
+    uint8_t *tail;   /* bytes from segment.offset to end */
 };
 
-/* Decides everything. runtime is the absolute path that becomes DT_NEEDED, marker the text of the marker section. Uses
- * image and facts until elf_plan_deinit(). 0; -ENOEXEC when this file cannot be changed safely (err says why); -ENOMEM. */
-int elf_plan_make(struct elf_plan *plan, const struct elf_image *image, const struct elf_facts *facts,
-                  const char *runtime, const char *marker, struct gs_err *err);
+/* Decides everything. runtime is the absolute path that becomes DT_NEEDED, marker the text of
+ * the marker section. Uses image and facts until elf_plan_deinit(). 0; -ENOEXEC when this file
+ * cannot be changed safely (err says why); -ENOMEM. */
+int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
+                  const struct elf_facts *facts, const char *runtime, const char *marker,
+                  struct gs_err *err);
 void elf_plan_deinit(struct elf_plan *plan);
 
 /* The address a thing has after the move of the block; unchanged for everything else. */
@@ -84,13 +88,14 @@ const char *elf_dynamic_way_text(enum elf_dynamic_way way);
 const char *elf_slot_way_text(enum elf_slot_way way);
 
 /* The steps, each in a file of its own; 0 or a negative errno with err filled. */
-int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *err);  /* imports.c */
-int elf_plan_needed(struct elf_plan *plan, struct gs_err *err);                      /* needed.c */
-int elf_plan_needed_finish(struct elf_plan *plan, struct gs_err *err);               /* needed.c */
-int elf_plan_slot(struct elf_plan *plan, struct gs_err *err);                        /* slot.c */
-int elf_plan_slot_finish(struct elf_plan *plan, struct gs_err *err);                 /* slot.c */
-int elf_plan_block(struct elf_plan *plan, struct gs_err *err);                       /* block.c */
-int elf_plan_sections(struct elf_plan *plan, struct gs_err *err);                    /* sections.c */
-int elf_plan_tail(struct elf_plan *plan, struct gs_err *err);                        /* tail.c */
+int elf_plan_names(struct elf_plan *plan, const char *runtime,
+                   struct gs_err *err);                                /* imports.c */
+int elf_plan_needed(struct elf_plan *plan, struct gs_err *err);        /* needed.c */
+int elf_plan_needed_finish(struct elf_plan *plan, struct gs_err *err); /* needed.c */
+int elf_plan_slot(struct elf_plan *plan, struct gs_err *err);          /* slot.c */
+int elf_plan_slot_finish(struct elf_plan *plan, struct gs_err *err);   /* slot.c */
+int elf_plan_block(struct elf_plan *plan, struct gs_err *err);         /* block.c */
+int elf_plan_sections(struct elf_plan *plan, struct gs_err *err);      /* sections.c */
+int elf_plan_tail(struct elf_plan *plan, struct gs_err *err);          /* tail.c */
 
 #endif

@@ -27,7 +27,9 @@ static const char *scope_text(enum elf_scope scope)
 
 static const char *cudart_text(const struct elf_facts *facts)
 {
-    return facts->cudart_static ? "static" : facts->cudart_shared || facts->is_cudart ? "shared" : "none";
+    return facts->cudart_static                       ? "static"
+           : facts->cudart_shared || facts->is_cudart ? "shared"
+                                                      : "none";
 }
 
 static const char *import_name(const struct elf_job *job, size_t i)
@@ -112,7 +114,11 @@ void elf_report_json_string(FILE *to, const char *text)
     fputc('"', to);
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
         static const unsigned char lead[] = {0xc2, 0xe0, 0xf0}; /* of 2, 3, 4 bytes */
-        int more = *p < 0x80 ? 0 : *p < lead[0] || *p > 0xf4 ? -1 : *p < lead[1] ? 1 : *p < lead[2] ? 2 : 3;
+        int more = *p < 0x80                   ? 0
+                   : *p < lead[0] || *p > 0xf4 ? -1
+                   : *p < lead[1]              ? 1
+                   : *p < lead[2]              ? 2
+                                               : 3;
 
         for (int i = 1; i <= more; i++)
             if ((p[i] & 0xc0) != 0x80)
@@ -145,9 +151,11 @@ static void json_plan(FILE *to, const struct elf_plan *plan)
     static const char *const dynamic[] = {"spare", "relacount", "bind_now", "move"};
     static const char *const slot[] = {"null", "property_note", "grow", "end"};
 
-    fprintf(to, ",\"plan\":{\"dynamic\":\"%s\",\"program_header\":\"%s\",\"moved_bytes\":%llu,"
-                "\"added_bytes\":%llu}",
-            dynamic[plan->dynamic_way], slot[plan->slot_way], (unsigned long long)plan->block.size,
+    fprintf(to,
+            ",\"plan\":{\"dynamic\":\"%s\",\"program_header\":\"%s\",\"moved_bytes\":%llu,"
+            "\"added_bytes\":%llu}",
+            dynamic[plan->dynamic_way], slot[plan->slot_way],
+            (unsigned long long)plan->block.size,
             (unsigned long long)(plan->end - plan->image->source.size));
 }
 
@@ -162,8 +170,8 @@ void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_
         json_pair(to, "soname", job->image.soname);
         json_pair(to, "scope", scope_text(job->scope));
         json_pair(to, "cudart", cudart_text(&job->facts));
-        fprintf(to, ",\"newest_driver_api\":%d,\"device_code\":%s,\"cuda\":%s", job->facts.newest_api,
-                job->facts.device_code ? "true" : "false",
+        fprintf(to, ",\"newest_driver_api\":%d,\"device_code\":%s,\"cuda\":%s",
+                job->facts.newest_api, job->facts.device_code ? "true" : "false",
                 elf_facts_cuda(&job->facts) ? "true" : "false");
         json_pair(to, "needs", job->facts.needed);
         fputs(",\"routes\":[", to);
@@ -191,9 +199,12 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
     }
     elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
     elf_note_value(job->note.text, "scope", scope, sizeof scope);
-    fprintf(to, "%s: patched, %s scope, runtime %s%s%s\n", job->name, scope, runtime,
-            present ? "" : ", which is NOT there: it will not start; patch it again or put the library back",
-            job->note.lost.code != 0 ? "; cannot be restored (its undo note is gone)" : "");
+    fprintf(
+        to, "%s: patched, %s scope, runtime %s%s%s\n", job->name, scope, runtime,
+        present
+            ? ""
+            : ", which is NOT there: it will not start; patch it again or put the library back",
+        job->note.lost.code != 0 ? "; cannot be restored (its undo note is gone)" : "");
 }
 
 void elf_report_check_json(FILE *to, const struct elf_job *job, bool present)
@@ -212,25 +223,28 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present)
     json_pair(to, "tool", patched ? tool : NULL);
     json_pair(to, "scope", patched ? scope : NULL);
     json_pair(to, "runtime", patched ? runtime : NULL);
-    fprintf(to, ",\"runtime_present\":%s,\"restorable\":%s,\"exit\":%d}\n", present ? "true" : "false",
-            patched && job->note.lost.code == 0 ? "true" : "false",
-            !patched ? ELF_EXIT_NOTHING : present ? ELF_EXIT_DONE : ELF_EXIT_FAILED);
+    fprintf(to, ",\"runtime_present\":%s,\"restorable\":%s,\"exit\":%d}\n",
+            present ? "true" : "false", patched && job->note.lost.code == 0 ? "true" : "false",
+            !patched  ? ELF_EXIT_NOTHING
+            : present ? ELF_EXIT_DONE
+                      : ELF_EXIT_FAILED);
 }
 
 void elf_report_done(FILE *to, const struct elf_job *job)
 {
     const struct elf_options *options = job->options;
 
-    fprintf(to, "%s: %s (%s scope", job->name, options->dry_run ? "would be patched" : "patched",
-            scope_text(job->scope));
+    fprintf(to, "%s: %s (%s scope", job->name,
+            options->dry_run ? "would be patched" : "patched", scope_text(job->scope));
     for (size_t i = 0; i < job->facts.import_count && i < 4; i++)
         fprintf(to, "%s%s", i > 0 ? ", " : ", routes ", import_name(job, i));
     if (job->facts.import_count > 4)
         fprintf(to, " and %zu more", job->facts.import_count - 4);
-    fprintf(to, ")%s%s\n", options->output ? " into " : "", options->output ? options->output : "");
+    fprintf(to, ")%s%s\n", options->output ? " into " : "",
+            options->output ? options->output : "");
     if (job->plan.slot_way == ELF_SLOT_END)
         fprintf(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
     if (job->stat.st_nlink > 1 && options->output == NULL)
-        fprintf(to, "%s: note: it had %lu names (hard links); the others stay as they were\n", job->name,
-                (unsigned long)job->stat.st_nlink);
+        fprintf(to, "%s: note: it had %lu names (hard links); the others stay as they were\n",
+                job->name, (unsigned long)job->stat.st_nlink);
 }

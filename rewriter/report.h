@@ -9,7 +9,8 @@
 
 #include <stdio.h>
 
-/* --print: kind, scope, CUDA, imports, plan. problem (code 0: none) is why it would not be patched. */
+/* --print: kind, scope, CUDA, imports, plan. problem (code 0: none) is why it would not be
+ * patched. */
 void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *problem);
 void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_err *problem);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sections.c: section headers and static symbols of what moves, and the headers of our own two sections.
+ * sections.c: section headers and static symbols of what moves, and the headers of our own two
+ * sections.
  *
- * Programs do not need section headers, but strip, debuggers and linters do. Sections keep their numbers; the two new ones
- * come last. No state, any thread.
+ * Programs do not need section headers, but strip, debuggers and linters do. Sections keep
+ * their numbers; the two new ones come last. No state, any thread.
  */
 #include "rewriter/plan.h"
 
@@ -12,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK       2048    /* symbols read at a time */
-#define MAX_MENDED  65536   /* symbols; more means that we misunderstand the file */
+#define CHUNK      2048  /* symbols read at a time */
+#define MAX_MENDED 65536 /* symbols; more means that we misunderstand the file */
 
 static bool is_loaded(const Elf64_Shdr *s)
 {
@@ -26,7 +27,8 @@ static void move_to(Elf64_Shdr *s, const struct elf_plan *plan, uint64_t address
     s->sh_offset = address - plan->segment.address + plan->segment.offset;
 }
 
-/* The old .dynamic stays as plain data under its number (strip would wipe it otherwise); the new one comes last. */
+/* The old .dynamic stays as plain data under its number (strip would wipe it otherwise); the
+ * new one comes last. */
 static void split_dynamic(struct elf_plan *plan, size_t index, size_t *next)
 {
     Elf64_Shdr *old = &plan->sections[index], *new = &plan->sections[*next];
@@ -56,8 +58,8 @@ static void move_sections(struct elf_plan *plan, size_t *next)
         if (s->sh_type == SHT_STRTAB && s->sh_addr == image->strings.address) {
             move_to(s, plan, plan->strings.address);
             s->sh_size = plan->strings.size;
-        } else if (s->sh_type == SHT_DYNAMIC && s->sh_addr == dynamic && plan->old_dynamic == 0 &&
-                   plan->dynamic_way == ELF_DYNAMIC_MOVE) {
+        } else if (s->sh_type == SHT_DYNAMIC && s->sh_addr == dynamic &&
+                   plan->old_dynamic == 0 && plan->dynamic_way == ELF_DYNAMIC_MOVE) {
             split_dynamic(plan, i, next);
         } else if (s->sh_size > 0 && elf_plan_moved(plan, s->sh_addr) != s->sh_addr) {
             move_to(s, plan, elf_plan_moved(plan, s->sh_addr));
@@ -66,7 +68,8 @@ static void move_sections(struct elf_plan *plan, size_t *next)
 }
 
 /* A symbol that lies in a section that moves gets its new address. */
-static int mend_symbol(struct elf_plan *plan, uint64_t offset, const Elf64_Sym *symbol, size_t *mended)
+static int mend_symbol(struct elf_plan *plan, uint64_t offset, const Elf64_Sym *symbol,
+                       size_t *mended)
 {
     const struct elf_image *image = plan->image;
     uint16_t section = symbol->st_shndx;
@@ -76,9 +79,11 @@ static int mend_symbol(struct elf_plan *plan, uint64_t offset, const Elf64_Sym *
     if (section == SHN_UNDEF || section >= image->section_count ||
         ELF64_ST_TYPE(symbol->st_info) == STT_TLS)
         return 0;
-    if (section == plan->old_dynamic && ELF64_ST_TYPE(symbol->st_info) != STT_SECTION) { /* _DYNAMIC */
+    if (section == plan->old_dynamic &&
+        ELF64_ST_TYPE(symbol->st_info) != STT_SECTION) { /* _DYNAMIC */
         section = (uint16_t)image->section_count;
-        ret = elf_plan_change(plan, offset + offsetof(Elf64_Sym, st_shndx), &section, sizeof section);
+        ret = elf_plan_change(plan, offset + offsetof(Elf64_Sym, st_shndx), &section,
+                              sizeof section);
     }
     was = image->sections[symbol->st_shndx].sh_addr;
     now = plan->sections[section].sh_addr;
@@ -90,7 +95,8 @@ static int mend_symbol(struct elf_plan *plan, uint64_t offset, const Elf64_Sym *
     return elf_plan_change(plan, offset + offsetof(Elf64_Sym, st_value), &value, sizeof value);
 }
 
-static int mend_table(struct elf_plan *plan, const Elf64_Shdr *table, size_t *mended, struct gs_err *err)
+static int mend_table(struct elf_plan *plan, const Elf64_Shdr *table, size_t *mended,
+                      struct gs_err *err)
 {
     Elf64_Sym chunk[CHUNK];
     uint64_t end = table->sh_size / sizeof chunk[0] * sizeof chunk[0];
@@ -101,7 +107,8 @@ static int mend_table(struct elf_plan *plan, const Elf64_Shdr *table, size_t *me
                                   n * sizeof chunk[0], err);
 
         for (size_t i = 0; ret == 0 && i < n; i++)
-            ret = mend_symbol(plan, table->sh_offset + at + i * sizeof chunk[0], &chunk[i], mended);
+            ret = mend_symbol(plan, table->sh_offset + at + i * sizeof chunk[0], &chunk[i],
+                              mended);
         if (ret != 0)
             return ret;
         at += n * sizeof chunk[0];
@@ -116,7 +123,8 @@ static int mend_symbols(struct elf_plan *plan, struct gs_err *err)
     int ret = 0;
 
     for (size_t i = 1; ret == 0 && i < image->section_count; i++)
-        if (image->sections[i].sh_type == SHT_SYMTAB || image->sections[i].sh_type == SHT_DYNSYM)
+        if (image->sections[i].sh_type == SHT_SYMTAB ||
+            image->sections[i].sh_type == SHT_DYNSYM)
             ret = mend_table(plan, &image->sections[i], &mended, err);
     if (ret == -ENOEXEC)
         gs_err_set(err, ret, "%s: too many symbols in the sections that would move",
@@ -133,9 +141,10 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
         return 0;
     if (image->section_count + 3 >= SHN_LORESERVE ||
         (image->sections[image->header.e_shstrndx].sh_flags & SHF_ALLOC))
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: its section names cannot be extended (e_shnum %zu, e_shstrndx %u)",
-                          image->source.name, image->section_count, image->header.e_shstrndx);
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: its section names cannot be extended (e_shnum %zu, e_shstrndx %u)",
+            image->source.name, image->section_count, image->header.e_shstrndx);
     plan->sections = calloc(image->section_count + 3, sizeof *plan->sections);
     if (plan->sections == NULL)
         return -ENOMEM;

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sha256.c: SHA-256 after FIPS 180-4, with the SHA instructions of x86-64 where the processor has them.
+ * sha256.c: SHA-256 after FIPS 180-4, with the SHA instructions of x86-64 where the processor
+ * has them.
  *
- * Owns nothing but the round constants; no state outside the caller's struct, any thread. The hash is read with every
- * byte of files of several GB: the instructions make it as fast as copying them.
+ * Owns nothing but the round constants; no state outside the caller's struct, any thread. The
+ * hash is read with every byte of files of several GB: the instructions make it as fast as
+ * copying them.
  */
 #include "rewriter/sha256.h"
 
 #include <string.h>
 
 static const uint32_t round_constants[64] = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4,
+    0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe,
+    0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f,
+    0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7,
+    0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc,
+    0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b,
+    0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116,
+    0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7,
+    0xc67178f2};
 
 static uint32_t rotate(uint32_t value, int by)
 {
@@ -26,7 +30,7 @@ static uint32_t rotate(uint32_t value, int by)
 
 static void load_schedule(uint32_t w[64], const uint8_t *bytes)
 {
-    for (int i = 0; i < 16; i++)
+    for (size_t i = 0; i < 16; i++)
         w[i] = (uint32_t)bytes[4 * i] << 24 | (uint32_t)bytes[4 * i + 1] << 16 |
                (uint32_t)bytes[4 * i + 2] << 8 | bytes[4 * i + 3];
     for (int i = 16; i < 64; i++) {
@@ -64,10 +68,10 @@ void elf_sha256_blocks_portable(uint32_t state[8], const uint8_t *bytes, size_t 
 #include <cpuid.h>
 #include <immintrin.h>
 
-/* The instructions keep the state as (a b e f) and (c d g h); one sha256rnds2 does two rounds. */
-__attribute__((target("sha,sse4.1"))) static void blocks_instructions(uint32_t state[8],
-                                                                      const uint8_t *bytes,
-                                                                      size_t blocks)
+/* The instructions keep the state as (a b e f) and (c d g h); one sha256rnds2 does two rounds.
+ */
+__attribute__((target("sha,sse4.1"))) static void
+blocks_instructions(uint32_t state[8], const uint8_t *bytes, size_t blocks)
 {
     const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
     __m128i abef = _mm_set_epi32((int)state[0], (int)state[1], (int)state[4], (int)state[5]);
@@ -77,10 +81,10 @@ __attribute__((target("sha,sse4.1"))) static void blocks_instructions(uint32_t s
     for (; blocks > 0; blocks--, bytes += 64) {
         __m128i abef_start = abef, cdgh_start = cdgh, w[4];
 
-        for (int i = 0; i < 4; i++)
-            w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(bytes + 16 * i)),
-                                    swap);
-        for (int i = 0; i < 16; i++) {
+        for (size_t i = 0; i < 4; i++)
+            w[i] = _mm_shuffle_epi8(
+                _mm_loadu_si128((const __m128i *)(const void *)(bytes + 16 * i)), swap);
+        for (size_t i = 0; i < 16; i++) {
             __m128i now = w[i & 3], sum;
 
             sum = _mm_add_epi32(

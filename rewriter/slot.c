@@ -2,8 +2,9 @@
  *
  * slot.c: finds a place for the program header of the new segment.
  *
- * Loadable segments must ascend in the table, so the new one follows the last PT_LOAD, whatever slot is used. GNU_STACK,
- * GNU_EH_FRAME, GNU_RELRO and notes that say something are never taken. No state, any thread.
+ * Loadable segments must ascend in the table, so the new one follows the last PT_LOAD, whatever
+ * slot is used. GNU_STACK, GNU_EH_FRAME, GNU_RELRO and notes that say something are never
+ * taken. No state, any thread.
  */
 #include "rewriter/plan.h"
 
@@ -21,7 +22,8 @@ static size_t find_null(const struct elf_image *image)
     return NOT_FOUND;
 }
 
-/* The PT_NOTE of exactly the range of PT_GNU_PROPERTY: whoever knows the note reads it from there first. */
+/* The PT_NOTE of exactly the range of PT_GNU_PROPERTY: whoever knows the note reads it from
+ * there first. */
 static size_t find_property_note(const struct elf_image *image)
 {
     const Elf64_Phdr *property = NULL;

@@ -2,8 +2,8 @@
  *
  * source.c: checked positioned reads of a file seen through its undo note.
  *
- * Owns nothing: descriptor, memory and undo list belong to the caller. Nothing is mapped, so that a file which shrinks
- * under us is an error and no SIGBUS. No state, any thread.
+ * Owns nothing: descriptor, memory and undo list belong to the caller. Nothing is mapped, so
+ * that a file which shrinks under us is an error and no SIGBUS. No state, any thread.
  */
 #include "rewriter/source.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-void elf_changes_apply(const struct elf_change *changes, size_t count, uint64_t offset, uint8_t *buffer,
-                       size_t length)
+void elf_changes_apply(const struct elf_change *changes, size_t count, uint64_t offset,
+                       uint8_t *buffer, size_t length)
 {
     for (size_t i = 0; i < count; i++) {
         const struct elf_change *change = &changes[i];
@@ -28,8 +28,8 @@ void elf_changes_apply(const struct elf_change *changes, size_t count, uint64_t 
     }
 }
 
-static int read_fd(const struct elf_source *source, uint64_t offset, uint8_t *buffer, size_t length,
-                   struct gs_err *err)
+static int read_fd(const struct elf_source *source, uint64_t offset, uint8_t *buffer,
+                   size_t length, struct gs_err *err)
 {
     size_t done = 0;
 
@@ -48,8 +48,8 @@ static int read_fd(const struct elf_source *source, uint64_t offset, uint8_t *bu
     return 0;
 }
 
-int elf_source_read(const struct elf_source *source, uint64_t offset, void *buffer, size_t length,
-                    struct gs_err *err)
+int elf_source_read(const struct elf_source *source, uint64_t offset, void *buffer,
+                    size_t length, struct gs_err *err)
 {
     int ret = 0;
 

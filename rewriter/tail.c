@@ -2,8 +2,8 @@
  *
  * tail.c: the bytes behind the original's end, and the ELF header that leads to them.
  *
- * Last step of planning: every other change is known, so the undo note can be made from them. No state, any thread; what
- * is allocated belongs to the plan.
+ * Last step of planning: every other change is known, so the undo note can be made from them.
+ * No state, any thread; what is allocated belongs to the plan.
  */
 #include "rewriter/plan.h"
 
@@ -13,7 +13,8 @@
 
 /* What is appended to the section names; sections.c counts on the order. */
 static const char our_names[] = ELF_OLD_SECTION "\0" ELF_MARKER_SECTION "\0" ELF_UNDO_SECTION;
-#define UNDO_NAME (sizeof ELF_OLD_SECTION + sizeof ELF_MARKER_SECTION) /* offset of the last one */
+#define UNDO_NAME                                                                              \
+    (sizeof ELF_OLD_SECTION + sizeof ELF_MARKER_SECTION) /* offset of the last one */
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -62,8 +63,8 @@ static uint8_t *encode_undo(struct elf_plan *plan, struct gs_err *err)
     if (original == NULL)
         goto out;
     for (size_t i = 0; i < count; i++) {
-        if (elf_source_read(&plan->image->source, ranges[i].offset, original + at, ranges[i].length,
-                            err) != 0)
+        if (elf_source_read(&plan->image->source, ranges[i].offset, original + at,
+                            ranges[i].length, err) != 0)
             goto out;
         ranges[i].bytes = original + at;
         at += ranges[i].length;
@@ -149,8 +150,10 @@ static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *
     if (plan->slot_way == ELF_SLOT_END)
         memcpy(at(plan, plan->table.offset), plan->segments, plan->table.size);
     if (plan->block.size > 0) {
-        uint8_t *block = at(plan, plan->block_new - plan->segment.address + plan->segment.offset);
-        int ret = elf_source_read(&image->source, plan->block.offset, block, plan->block.size, err);
+        uint8_t *block =
+            at(plan, plan->block_new - plan->segment.address + plan->segment.offset);
+        int ret =
+            elf_source_read(&image->source, plan->block.offset, block, plan->block.size, err);
 
         if (ret != 0)
             return ret;
@@ -168,14 +171,16 @@ static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *
         return 0;
     memcpy(at(plan, plan->names_at), image->section_names, image->section_names_size);
     memcpy(at(plan, plan->names_at + image->section_names_size), our_names, sizeof our_names);
-    memcpy(at(plan, plan->sections_at), plan->sections, plan->section_count * sizeof(Elf64_Shdr));
+    memcpy(at(plan, plan->sections_at), plan->sections,
+           plan->section_count * sizeof(Elf64_Shdr));
     return 0;
 }
 
 int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
 {
     uint8_t *undo;
-    int ret = change_header(plan); /* its range goes into the undo note; its bytes are not final */
+    int ret =
+        change_header(plan); /* its range goes into the undo note; its bytes are not final */
 
     if (ret != 0)
         return ret;

@@ -2,8 +2,9 @@
  *
  * verify.c: byte-wise checks of a new file, and the loader's own.
  *
- * The rewriter does not trust its plan's execution: what is on disk is read back. The pass over the original computes its
- * SHA-256 as well, so that no other pass is needed. No state; elf_verify_loader() starts and awaits a child process.
+ * The rewriter does not trust its plan's execution: what is on disk is read back. The pass over
+ * the original computes its SHA-256 as well, so that no other pass is needed. No state;
+ * elf_verify_loader() starts and awaits a child process.
  */
 #include "rewriter/verify.h"
 
@@ -18,14 +19,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHUNK (256u * 1024) /* bytes; both buffers stay in the cache */
+#define CHUNK ((size_t)256 * 1024) /* bytes; both buffers stay in the cache */
 
 static int differs(const char *name, uint64_t offset, struct gs_err *err)
 {
-    return gs_err_set(err, -EIO,
-                      "%s: the new file is not what was planned (near offset 0x%llx); the old one is "
-                      "left alone. Please report this",
-                      name, (unsigned long long)offset);
+    return gs_err_set(
+        err, -EIO,
+        "%s: the new file is not what was planned (near offset 0x%llx); the old one is "
+        "left alone. Please report this",
+        name, (unsigned long long)offset);
 }
 
 static int check_size(const char *name, int fd, uint64_t size, struct gs_err *err)
@@ -59,8 +61,8 @@ static int compare_original(const struct elf_plan *plan, const struct elf_source
     return 0;
 }
 
-static int compare_tail(const struct elf_plan *plan, const struct elf_source *new, uint8_t *buffer,
-                        struct gs_err *err)
+static int compare_tail(const struct elf_plan *plan, const struct elf_source *new,
+                        uint8_t *buffer, struct gs_err *err)
 {
     uint64_t size = plan->end - plan->segment.offset;
 
@@ -88,7 +90,7 @@ int elf_verify_bytes(const struct elf_plan *plan, int fd, uint8_t digest[ELF_SHA
 
     if (ret != 0)
         return ret;
-    buffers = malloc((size_t)2 * CHUNK);
+    buffers = malloc(2 * CHUNK);
     if (buffers == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", name);
     elf_sha256_init(&sha);
@@ -124,10 +126,11 @@ int elf_verify_digest(const char *name, int fd, uint64_t size,
     elf_sha256_final(&sha, found);
     free(buffer);
     if (ret == 0 && memcmp(found, digest, sizeof found) != 0)
-        return gs_err_set(err, -EIO,
-                          "%s: what the undo note gives back is not the original (the file was changed "
-                          "after it was patched); take it from its package or build again",
-                          name);
+        return gs_err_set(
+            err, -EIO,
+            "%s: what the undo note gives back is not the original (the file was changed "
+            "after it was patched); take it from its package or build again",
+            name);
     return ret;
 }
 
@@ -170,7 +173,8 @@ static int run_loader(const char *loader, int fd, int *status)
     return 0;
 }
 
-/* rtld.c: 0 a program of this loader, 2 an object without interpreter, 1 nothing it can load. */
+/* rtld.c: 0 a program of this loader, 2 an object without interpreter, 1 nothing it can load.
+ */
 static int accepts(const char *loader, int fd, bool *accepted)
 {
     int status = 0, ret = run_loader(loader, fd, &status);
@@ -200,8 +204,9 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
         return 0;
     if (!accepted_old)
         return gs_err_set(err, -ENOEXEC, "%s: damaged: %s does not accept it", name, loader);
-    return gs_err_set(err, -EIO,
-                      "%s: %s --verify does not accept the new file; the old one is left alone. Please "
-                      "report this",
-                      name, loader);
+    return gs_err_set(
+        err, -EIO,
+        "%s: %s --verify does not accept the new file; the old one is left alone. Please "
+        "report this",
+        name, loader);
 }

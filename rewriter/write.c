@@ -82,7 +82,8 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
         return ret;
     elf_fault();
     ret = copy_original(job, &output, job->note.original_size, err);
-    ret = ret ?: elf_verify_digest(job->name, output.fd, job->note.original_size,
+    ret = ret
+              ?: elf_verify_digest(job->name, output.fd, job->note.original_size,
                                    job->note.original_sha256, err);
     ret = ret ?: finish(job, &output, err);
     elf_output_deinit(&output);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "./x/libz.so.1: cannot ..." without the path, which differs between the copies that are compared */
+/* "./x/libz.so.1: cannot ..." without the path, which differs between the copies that are
+ * compared */
 static const char *reason(const char *path, const char *text)
 {
     size_t length = strlen(path);

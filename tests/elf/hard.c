@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hard.c: a program that looks at itself in every way that a careless rewriter breaks, and then says "right".
+ * hard.c: a program that looks at itself in every way that a careless rewriter breaks, and then
+ * says "right".
  *
- * With -DLIBRARY it is a library with the entry look(); with -DDRIVER it calls driver functions; with -DADDRESS it takes
- * the address of one, which in non-PIE code makes a canonical PLT entry.
+ * With -DLIBRARY it is a library with the entry look(); with -DDRIVER it calls driver
+ * functions; with -DADDRESS it takes the address of one, which in non-PIE code makes a
+ * canonical PLT entry.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hard_aarch64.c: an aarch64 library that needs no header files, for patching on another machine.
+ * hard_aarch64.c: an aarch64 library that needs no header files, for patching on another
+ * machine.
  */
 void *dlsym(void *handle, const char *name);
 int hard_look(void);

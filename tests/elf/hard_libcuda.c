@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hard_libcuda.c: a libcuda.so.1 that says no: what an unpatched program reaches in place of the stand-in.
+ * hard_libcuda.c: a libcuda.so.1 that says no: what an unpatched program reaches in place of
+ * the stand-in.
  */
 int cuInit(unsigned flags);
 int cuMemAlloc_v2(unsigned long *address, unsigned long size);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * standin.c: a stand-in for libgpushare.so.1, so that patched programs start and routing can be seen.
+ * standin.c: a stand-in for libgpushare.so.1, so that patched programs start and routing can be
+ * seen.
  *
- * dlsym and dlvsym (standin.S) count and hand on; every driver function of the table counts and returns a number of its
- * own. With STANDIN_REPORT=1 in the environment the counts go to stderr when the process ends.
+ * dlsym and dlvsym (standin.S) count and hand on; every driver function of the table counts and
+ * returns a number of its own. With STANDIN_REPORT=1 in the environment the counts go to stderr
+ * when the process ends.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -20,14 +22,15 @@ HIDDEN unsigned long standin_calls;
 HIDDEN void *standin_real_dlsym, *standin_real_dlvsym;
 static unsigned long driver_calls;
 
-/* every routed driver function, by both names; as a call takes any arguments, none are declared */
-#define WRAP(symbol, ...)                                                                          \
-    EXPORT int __wrap_##symbol(void);                                                              \
-    EXPORT int __wrap_##symbol(void)                                                               \
-    {                                                                                              \
-        driver_calls++;                                                                            \
-        return 4242;                                                                               \
-    }                                                                                              \
+/* every routed driver function, by both names; as a call takes any arguments, none are declared
+ */
+#define WRAP(symbol, ...)                                                                      \
+    EXPORT int __wrap_##symbol(void);                                                          \
+    EXPORT int __wrap_##symbol(void)                                                           \
+    {                                                                                          \
+        driver_calls++;                                                                        \
+        return 4242;                                                                           \
+    }                                                                                          \
     EXPORT extern __typeof(__wrap_##symbol) symbol __attribute__((alias("__wrap_" #symbol)));
 #define GS_GATE WRAP
 #define GS_SYNC WRAP
@@ -35,7 +38,8 @@ static unsigned long driver_calls;
 #define GS_HOOK WRAP
 #include "wrap/driver_api.def"
 
-/* libc's own function: looked up in libc's symbol table, because asking dlsym would ask ourselves. */
+/* libc's own function: looked up in libc's symbol table, because asking dlsym would ask
+ * ourselves. */
 static void *find_in(struct link_map *map, const char *name)
 {
     const ElfW(Sym) *symbols = NULL;
@@ -55,7 +59,8 @@ static void *find_in(struct link_map *map, const char *name)
     const unsigned *buckets = hash + 4 + hash[2] * 2, *chains = buckets + hash[0];
     for (unsigned b = 0; b < hash[0]; b++)
         for (unsigned i = buckets[b]; i >= hash[1]; i++) {
-            if (strcmp(strings + symbols[i].st_name, name) == 0 && symbols[i].st_shndx != SHN_UNDEF)
+            if (strcmp(strings + symbols[i].st_name, name) == 0 &&
+                symbols[i].st_shndx != SHN_UNDEF)
                 return (void *)(map->l_addr + symbols[i].st_value);
             if (chains[i - hash[1]] & 1)
                 break;

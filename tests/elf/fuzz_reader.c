@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_reader.c: libFuzzer target: any bytes are read, planned for, patched in memory, read
+ * again and undone.
+ *
+ * Beyond crashes it checks that a plan which was made is a good one: the result is read without
+ * error and undoes to the very bytes it came from.
+ */
+#include "rewriter/note.h"
+#include "rewriter/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void check_undo(const struct elf_source *new, const struct elf_source *old)
+{
+    struct elf_note note;
+    struct elf_source back = *new;
+    uint8_t *bytes = malloc(old->size);
+
+    require(bytes != NULL && elf_note_find(&note, new) == ELF_NOTE_FOUND &&
+            note.lost.code == 0);
+    back.size = note.original_size;
+    back.undo = note.undo;
+    back.undo_count = note.undo_count;
+    require(note.original_size == old->size &&
+            elf_source_read(&back, 0, bytes, old->size, NULL) == 0);
+    require(memcmp(bytes, old->memory, old->size) == 0);
+    free(bytes);
+    elf_note_deinit(&note);
+}
+
+static void carry_out(const struct elf_plan *plan, const struct elf_source *old)
+{
+    struct elf_source new = {.name = "new", .fd = -1, .size = plan->end};
+    struct elf_image image;
+    uint8_t *bytes;
+
+    if (plan->end > (16u << 20)) /* a hole for a large bss */
+        return;
+    bytes = calloc(1, plan->end);
+    require(bytes != NULL);
+    memcpy(bytes, old->memory, old->size);
+    elf_changes_apply(plan->changes, plan->change_count, 0, bytes, plan->end);
+    memcpy(bytes + plan->segment.offset, plan->tail, plan->end - plan->segment.offset);
+    new.memory = bytes;
+    check_undo(&new, old);
+    if (elf_image_read(&image, &new, NULL) ==
+        0) /* overlapping tables may not survive; write.c refuses then */
+        elf_image_deinit(&image);
+    free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct elf_source source = {.name = "fuzz", .fd = -1, .memory = data, .size = size};
+    struct elf_image image;
+    struct elf_facts facts;
+    struct elf_plan plan;
+    struct elf_note note;
+
+    if (size == 0)
+        return 0;
+    if (elf_note_find(&note, &source) == ELF_NOTE_FOUND)
+        elf_note_deinit(&note);
+    if (elf_image_read(&image, &source, NULL) != 0)
+        return 0;
+    if (elf_facts_read(&facts, &image, NULL) == 0) {
+        if (elf_plan_make(&plan, &image, &facts, "/r/libgpushare.so.1", "tool=fuzz\n", NULL) ==
+            0) {
+            carry_out(&plan, &source);
+            elf_plan_deinit(&plan);
+        }
+        elf_facts_deinit(&facts);
+    }
+    elf_image_deinit(&image);
+    return 0;
+}
