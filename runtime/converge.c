@@ -42,8 +42,9 @@ static struct {
     uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
                           yet */
     uint64_t next_try; /* ns */
-    bool stopped;      /* see above; true at the start: nothing has run */
-    bool started_to_stop; /* the gate has been closed, the drain goes on */
+    uint64_t trust_less_at; /* ns; see apply() */
+    bool stopped;           /* see above; true at the start: nothing has run */
+    bool started_to_stop;   /* the gate has been closed, the drain goes on */
     bool stuck;
     uint64_t stop_since; /* ns */
     uint64_t activity, active_at;
@@ -66,8 +67,7 @@ void gs_converge_give_up(const char *why)
 {
     static bool said;
 
-    gs_say_once(&said, "running without sharing: %s (see docs/guide.md)",
-                why);
+    gs_say_once(&said, "running without sharing: %s (see docs/guide.md)", why);
     atomic_store_explicit(&self.alone, true, memory_order_release);
 }
 
@@ -76,7 +76,7 @@ bool gs_client_is_alone(void)
     return atomic_load_explicit(&self.alone, memory_order_acquire);
 }
 
-static void apply(const struct gs_wire_target *target)
+static void apply(const struct gs_wire_target *target, uint64_t now)
 {
     struct gs_device *device;
 
@@ -84,7 +84,11 @@ static void apply(const struct gs_wire_target *target)
         if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
             continue;
         atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
-        atomic_store_explicit(&device->capacity, target->capacity, memory_order_relaxed);
+        /* a daemon that has just come back takes what programs hold that it does not know yet
+         * for foreign: its word on less room counts a little later */
+        if (now >= self.trust_less_at ||
+            target->capacity > atomic_load_explicit(&device->capacity, memory_order_relaxed))
+            atomic_store_explicit(&device->capacity, target->capacity, memory_order_relaxed);
         atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
         atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
         atomic_store_explicit(&device->target_seq, target->seq, memory_order_release);
@@ -104,6 +108,7 @@ static void lost(uint64_t now)
     self.fd = -1;
     self.lost_at = now;
     self.next_try = now;
+    self.trust_less_at = UINT64_MAX; /* set by the new connection */
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         gs_report_forget(device); /* the next daemon gets everything anew */
 }
@@ -114,7 +119,7 @@ static void receive(uint64_t now)
     int got = 0;
 
     while (self.fd >= 0 && (got = gs_connect_receive(self.fd, &target)) > 0)
-        apply(&target);
+        apply(&target, now);
     if (got < 0)
         lost(now);
 }
@@ -133,6 +138,8 @@ static void reconnect(uint64_t now)
     if (fd >= 0) {
         self.fd = fd;
         self.lost_at = 0;
+        if (self.trust_less_at != 0)
+            self.trust_less_at = now + 3000 * MS;
         for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
             atomic_store_explicit(&device->target_seq, 0, memory_order_relaxed);
         atomic_store_explicit(&self.alone, false, memory_order_release);

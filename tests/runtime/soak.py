@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs soak programs beside each other on a card that is too small for all of them.
+
+soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plain|faults|kills]
+  plain   three programs a seed; every one must end with 0 and memory must have moved in the course of the run
+  faults  the driver's calls fail at random; a program may see errors, but no wrong byte, no crash, no hang
+  kills   one of three is killed at a random moment, the daemon at another and started again; the others must not notice
+Stops early when the budget is used up (it says how many seeds it did); 10000 seeds by hand take about a day.
+"""
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from card import Card  # noqa: E402  (beside this file)
+
+# what the runtime itself calls; with the result codes that a driver may give
+FAULTS = ["cuMemCreate:p0.02:2", "cuMemMap:p0.02:999", "cuMemSetAccess:p0.02:999", "cuMemUnmap:p0.02:999",
+          "cuMemRelease:p0.02:999", "cuMemcpyDtoHAsync:p0.05:999", "cuMemcpyHtoDAsync:p0.02:999",
+          "cuStreamSynchronize:p0.02:999", "cuMemHostRegister:p0.2:2", "cuMemAddressReserve:p0.02:2",
+          "cuCtxSynchronize:p0.02:999", "cuEventCreate:p0.02:2", "cuEventRecord:p0.02:999",
+          "cuCtxPushCurrent:p0.02:999", "cuStreamCreate:p0.1:2", "cuMemGetInfo:p0.1:999", "cuMemHostUnregister:p0.2:999",
+          "cuEventQuery:p0.02:999"]
+
+
+def fail(text):
+    print(f"FAILED: {text}", flush=True)
+    sys.exit(1)
+
+
+def finish(child, name, timeout):
+    try:
+        out, err = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        out, err = child.communicate()
+        fail(f"{name} hangs; stderr: {err[-2000:]}")
+    return child.returncode, out.strip(), err.strip()
+
+
+def moved(card, number):
+    try:
+        with open(os.path.join(card.folder, f"stats{number}"), encoding="utf-8") as file:
+            stats = json.load(file)
+    except (OSError, ValueError):
+        return 0
+    return stats["moved_in"]
+
+
+def start_all(card, args, rng, seed):
+    children = []
+    for number in range(3):
+        more = {"GPUSHARE_STATS": os.path.join(card.folder, f"stats{number}"),
+                "GPUSHARE_LOG": os.path.join(card.folder, f"log{number}")}
+        command = [os.path.join(args.build, "tests", "runtime", "soak"), "--seed", str(seed * 10 + number),
+                   "--seconds", str(args.seconds), "--threads", str(rng.choice([1, 1, 2, 4])), "--memory", "40MiB"]
+        if args.mode == "faults":
+            more["SIMCUDA_FAIL"] = ",".join(f"{rule}:{rng.randrange(1, 1 << 30)}"
+                                            for rule in rng.sample(FAULTS, rng.choice([1, 3, 6])))
+            command.append("--faulty")
+        children.append((card.start(command, **more), more))
+    return children
+
+
+def disturb(card, args, rng, children):
+    """Kills one program and the daemon at random moments, and stops another for a while. Returns the killed one."""
+    victim, stopped = rng.sample([child for child, _ in children], 2)
+    time.sleep(rng.random() * args.seconds / 2)
+    victim.kill()
+    stopped.send_signal(signal.SIGSTOP)
+    time.sleep(rng.random() * args.seconds / 4)
+    card.stop_daemon(signal.SIGKILL)
+    stopped.send_signal(signal.SIGCONT)
+    time.sleep(rng.random() / 4)
+    card.start_daemon()
+    return victim
+
+
+def one_seed(args, seed):
+    rng = random.Random(seed)
+    with Card(args.build, memory=rng.choice(["52MiB", "64MiB", "88MiB"])) as card:
+        children = start_all(card, args, rng, seed)
+        victim = disturb(card, args, rng, children) if args.mode == "kills" else None
+        for number, (child, more) in enumerate(children):
+            code, out, err = finish(child, f"program {number} of seed {seed}", args.seconds + 75)
+            if child is victim and code == -9:
+                continue
+            if code != 0 or not out.startswith("ok ") or "running without sharing" in err:
+                print(f"environment: {more}")
+                with open(more["GPUSHARE_LOG"], encoding="utf-8") as file:
+                    print("".join(file.readlines()[-30:]))
+                fail(f"program {number} of seed {seed}: exit {code}: {out} {err}")
+        return sum(moved(card, number) for number in range(3))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=1e9)
+    parser.add_argument("--mode", choices=["plain", "faults", "kills"], default="plain")
+    args = parser.parse_args()
+    start, total, done = time.monotonic(), 0, 0
+    for seed in range(args.first, args.first + args.seeds):
+        if time.monotonic() - start > args.budget:
+            break
+        total += one_seed(args, seed)
+        done += 1
+    print(f"{done} seeds, {total >> 20} MiB brought back, {time.monotonic() - start:.0f} s")
+    if total == 0:
+        fail("no memory has moved: the test has tested nothing")
+
+
+main()
