@@ -1,6 +1,17 @@
 # How CUDA programs are built here: with nvcc, by custom commands, linked with simcudart or with NVIDIA's runtime. Included by
 # samples/ and by tests/simcudart/.
+# GS_CUDA_PROGRAMS says whether they can be built.
 include_guard(DIRECTORY)
+
+set(GS_CUDA_PROGRAMS ON)
+if(NOT GS_NVCC)
+    message(STATUS "CUDA programs left out, because there is no nvcc (set CUDA_HOME, or run ./demo.sh, which fetches it)")
+    set(GS_CUDA_PROGRAMS OFF)
+elseif(GS_SANITIZE AND NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    # nvcc's host compiler is g++, and one program cannot have the sanitizers of two compilers
+    message(STATUS "CUDA programs left out, because they would mix g++ with the sanitizers of ${CMAKE_C_COMPILER_ID}")
+    set(GS_CUDA_PROGRAMS OFF)
+endif()
 
 # machine code for the card of today, and PTX from which the driver makes code for any other from Ampere on
 set(GS_NVCC_ARCH -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 CACHE STRING

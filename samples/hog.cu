@@ -41,6 +41,7 @@ struct hog {
     unsigned long long *first_bad =
         nullptr; /* on the device: lowest page whose words were not as expected */
     std::vector<uint64_t> host_sums;
+    unsigned long long host_first_bad = HOG_NO_PAGE;
 };
 
 /* Writes the values of step 0. */
@@ -221,20 +222,25 @@ static void wrong_page(const hog &job, uint64_t page, long round, const char *ho
                (unsigned long long)page, round);
 }
 
-/* Compares what the last pass read, which was the value of `step`, with what should have been
- * there; returns the checksum over all pages. */
-static uint64_t check(hog &job, uint64_t step, long round)
+/* Copies out what the kernels found. */
+static void fetch(hog &job)
 {
-    unsigned long long first_bad;
-    uint64_t checksum = 0;
-
-    must(cudaMemcpy(&first_bad, job.first_bad, sizeof(first_bad), cudaMemcpyDeviceToHost),
+    must(cudaMemcpy(&job.host_first_bad, job.first_bad, sizeof(job.host_first_bad),
+                    cudaMemcpyDeviceToHost),
          "cudaMemcpy");
-    if (first_bad != HOG_NO_PAGE)
-        wrong_page(job, first_bad, round, "a word is not what the last step wrote");
     must(cudaMemcpy(job.host_sums.data(), job.sums, job.pages * sizeof(uint64_t),
                     cudaMemcpyDeviceToHost),
          "cudaMemcpy");
+}
+
+/* Compares what the last pass read, which was the value of `step`, with what should have been
+ * there; returns the checksum over all pages. */
+static uint64_t check(const hog &job, uint64_t step, long round)
+{
+    uint64_t checksum = 0;
+
+    if (job.host_first_bad != HOG_NO_PAGE)
+        wrong_page(job, job.host_first_bad, round, "a word is not what the last step wrote");
     for (uint64_t page = 0; page < job.pages; page++) {
         if (job.host_sums[page] != hog_sum(job.how.seed, page, step))
             wrong_page(job, page, round, "its checksum is wrong");
@@ -253,6 +259,27 @@ static void cpu_phase(const options &how)
         ;
 }
 
+/* One round; returns how long the GPU's part of it took, with the wait for the card, wherever
+ * it was. */
+static double one_round(hog &job, long round)
+{
+    double begin = sample_now();
+
+    for (long i = 0; i < job.how.repeat; i++)
+        pass(job, true);
+    must(cudaDeviceSynchronize(), "hog_step");
+    fetch(job);
+    double seconds = sample_now() - begin;
+
+    check(job, job.step - 1, round);
+    if (!job.how.quiet)
+        printf(job.how.json ? "{\"round\": %ld, \"gpu_seconds\": %.6f}\n"
+                            : "round %ld: GPU work took %.3f s\n",
+               round, seconds);
+    fflush(stdout);
+    return seconds;
+}
+
 int main(int argc, char **argv)
 {
     hog job;
@@ -262,31 +289,18 @@ int main(int argc, char **argv)
 
     job.how = parse(argc, argv);
     allocate(job);
-    double allocated = sample_now();
-
     if (!job.how.quiet && !job.how.json)
         printf("holding %llu bytes in %zu chunks after %.3f s\n",
                (unsigned long long)(job.pages * HOG_PAGE), job.chunks.size(),
-               allocated - start);
+               sample_now() - start);
+    fflush(stdout);
     while (round < job.how.rounds &&
            (job.how.seconds <= 0 || sample_now() - start < job.how.seconds)) {
-        double begin = sample_now();
-
-        for (long i = 0; i < job.how.repeat; i++)
-            pass(job, true);
-        must(cudaDeviceSynchronize(), "hog_step");
-        double gpu = sample_now() - begin;
-
-        longest = std::max(longest, gpu);
-        check(job, job.step - 1, ++round);
-        if (!job.how.quiet)
-            printf(job.how.json ? "{\"round\": %ld, \"gpu_seconds\": %.6f}\n"
-                                : "round %ld: GPU work took %.3f s\n",
-                   round, gpu);
-        fflush(stdout);
+        longest = std::max(longest, one_round(job, ++round));
         cpu_phase(job.how);
     }
     pass(job, false); /* what the last round wrote is there, too */
+    fetch(job);
     uint64_t checksum = check(job, job.step, round);
 
     printf(job.how.json
