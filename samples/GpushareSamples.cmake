@@ -4,13 +4,20 @@
 include_guard(DIRECTORY)
 
 set(GS_CUDA_PROGRAMS ON)
+set(reason "")
 if(NOT GS_NVCC)
-    message(STATUS "CUDA programs left out, because there is no nvcc (set CUDA_HOME, or run ./demo.sh, which fetches it)")
-    set(GS_CUDA_PROGRAMS OFF)
+    set(reason "there is no nvcc (set CUDA_HOME, or run ./demo.sh, which fetches it)")
 elseif(GS_SANITIZE AND NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
     # nvcc's host compiler is g++, and one program cannot have the sanitizers of two compilers
-    message(STATUS "CUDA programs left out, because they would mix g++ with the sanitizers of ${CMAKE_C_COMPILER_ID}")
+    set(reason "they would mix g++ with the sanitizers of ${CMAKE_C_COMPILER_ID}")
+endif()
+if(reason)
     set(GS_CUDA_PROGRAMS OFF)
+    get_property(said GLOBAL PROPERTY GS_CUDA_PROGRAMS_SAID)
+    if(NOT said)
+        message(STATUS "samples and the tests that run them are left out, because ${reason}")
+        set_property(GLOBAL PROPERTY GS_CUDA_PROGRAMS_SAID ON)
+    endif()
 endif()
 
 # machine code for the card of today, and PTX from which the driver makes code for any other from Ampere on
