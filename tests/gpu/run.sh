@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The tests that need a real card: tests/gpu/run.sh [-k WORD] [--list]. One line a case, "PASS|FAIL|SKIP name detail"; exit
+# The tests that need a real card: tests/gpu/run.sh [-k WORD]... [--list]. One line a case, "PASS|FAIL|SKIP name detail"; exit
 # 1 if any failed. Writes $OUT/gpu-tests.json (OUT: default docs/results). Needs nvcc and python3; PyTorch, JAX, CuPy and
 # Triton are each skipped where they are missing. Takes the programs from $GS_BUILD, build/gpu (made by
 # tests/gpu/bundle.sh on the machine that built them) or build/dev. Never uses managed memory.
@@ -14,12 +14,12 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . tests/gpu/lib.sh
 
-only='' list=''
+only=() list=''
 while [ $# != 0 ]; do
     case $1 in
-    -k) only=${2:?-k wants a word}; shift ;;
+    -k) only+=("${2:?-k wants a word}"); shift ;;
     --list) list=1 ;;
-    *) echo "usage: tests/gpu/run.sh [-k WORD] [--list]" >&2; exit 2 ;;
+    *) echo "usage: tests/gpu/run.sh [-k WORD]... [--list]" >&2; exit 2 ;;
     esac
     shift
 done
@@ -110,10 +110,11 @@ case_killed_holder_frees_the_other() {
 
 case_restore_same_bytes() {
     local file count=0 python words
-    python=$(readlink -f "$(command -v python3)")
+    python=$(python3 -c 'import os, sys; print(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))')
     for file in "$bundle"/samples/* "$python"; do
-        [ -f "$file" ] && [ -x "$file" ] || continue
-        [[ $file != *.so && $file != *.o ]] || continue
+        if [ ! -f "$file" ] || [ ! -x "$file" ] || [[ $file == *.so ]]; then
+            continue
+        fi
         cp "$file" "$work/file"
         words=()
         [ "$file" != "$python" ] || words=(--any)
@@ -216,7 +217,13 @@ cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog
 
 [ -z "$list" ] || { printf '%s\n' "${cases[@]}"; exit 0; }
 gpu_setup || exit 1
+[ ${#only[@]} != 0 ] || only=('')
 for name in "${cases[@]}"; do
-    [[ $name == *"$only"* ]] && run_case "$name"
+    for word in "${only[@]}"; do
+        if [[ $name == *"$word"* ]]; then
+            run_case "$name"
+            break
+        fi
+    done
 done
 gpu_report
