@@ -3,8 +3,11 @@
 #
 # Shows gpushare at work: ./demo.sh [--gpu|--sim] [--limit SIZE]. Takes the real card when there is one, else the simulated
 # card. Two programs that each want 70 % of the card's memory: alone, refused, then sharing. Every step is checked; exit 0
-# only if all of it was so. --limit (real card): how much of the card the patched programs may use together; they are
-# then moved within that (default: the card, or a quarter of the free host memory where that is less).
+# only if all of it was so.
+#   --limit SIZE       (real card) what the patched programs may use of it together; they are then moved within that.
+#                      Default: the card, or a quarter of the free host memory where that is less.
+#   GS_BUILD=FOLDER    the build folder (default build/dev); with GS_DEMO_NO_BUILD=1 it is taken as it is, which also
+#                      works for the small folder that tests/gpu/bundle.sh makes.
 set -euo pipefail
 cd "$(dirname "$0")"
 . scripts/lib.sh
@@ -28,9 +31,6 @@ build=${GS_BUILD:-build/dev}
 if [ -z "${GS_DEMO_NO_BUILD:-}" ]; then
     gs_setup build test
     gs_build dev "$build"
-else
-    CUDA_HOME=${CUDA_HOME:-$(GS_NO_INSTALL=1 scripts/setup.sh build)}
-    export CUDA_HOME
 fi
 build=$(realpath "$build")
 work=$(mktemp -d /tmp/gpushare-demo-XXXXXX)
@@ -56,6 +56,9 @@ show() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 now() { date +%s.%N; }
 minus() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a - b }'; }
 
+# a bundle brings the libraries of the tools that a bare machine may lack
+gpusharectl() { LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} command gpusharectl "$@"; }
+
 export GPUSHARE_SOCKET=$work/lockd.sock
 export PATH=$build/wrap:$build/rewriter:$build/lockd:$PATH
 if [ "$mode" = sim ]; then
@@ -63,13 +66,13 @@ if [ "$mode" = sim ]; then
     hog=$build/samples/hog
     export LD_LIBRARY_PATH=$build/tests/simcuda SIMCUDA_KERNELS=$build/samples/hog_standin.so
     export SIMCUDA_CARD=$work/card SIMCUDA_MEMORY=256MiB SIMCUDA_PCIE_GBPS=8 SIMCUDA_KERNEL_NS=200000000
-    nvcc_words=(-cudart static "-L$build/tests/simcudart")
+    nvcc_words=(-gencode "arch=compute_80,code=compute_80" -cudart static "-L$build/tests/simcudart")
     rounds=5 cpu_ms=1000
 else
     card=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader -i 0) ||
         die "--gpu: nvidia-smi shows no card; use --sim"
     hog=$build/samples/hog.nv
-    nvcc_words=(-cudart static)
+    nvcc_words=(-arch=native -cudart static)
     rounds=8 cpu_ms=1500
     card_mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits -i 0)
     host_mib=$(awk '/^MemAvailable:/ { print int($2 / 1024 / 4) }' /proc/meminfo)
@@ -157,7 +160,7 @@ echo "    hog: samples/hog.cu, nvcc, static libcudart, stripped; ${hog_words[*]}
 echo "    \$ gpushare-patch hog-patched"
 gpushare-patch "$work/hog-patched" | sed 's/^/    /'
 echo "    \$ gpushare-nvcc -O2 hog.cu -o hog-linked"
-gpushare-nvcc -O2 -gencode arch=compute_80,code=compute_80 "${nvcc_words[@]}" samples/hog.cu -o "$work/hog-linked"
+gpushare-nvcc -O2 "${nvcc_words[@]}" samples/hog.cu -o "$work/hog-linked"
 
 show "1. Two unpatched copies, each wants 70 % of the card: the second dies"
 start plain-1 "$work/hog" --share 0.7 --rounds 2 --cpu-ms 2000
