@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include "tests/simcuda/sim.h"
 
-#define SMALL      (1024u * 1024u)
-#define UNIT       512u
+#define SMALL      (1024ul * 1024)
+#define UNIT       512ul
 #define SLAB_UNITS (SIM_PAGE / UNIT)
 
 struct sim_slab {

@@ -142,7 +142,7 @@ CUresult sim_capture_wait_event(struct sim_stream *stream, struct sim_event *eve
     if (stream->capture && stream->capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (!event->capture_id) { /* work outside of the capture: it would be lost on replay */
-        if (!event->fence)
+        if (!event->fence || !stream->capture)
             return CUDA_SUCCESS;
         sim_capture_invalidate(stream->capture);
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;

@@ -36,22 +36,7 @@ void sim_context_fault(struct sim_context *context, CUresult result)
 
 CUresult sim_context_drain(struct sim_context *context)
 {
-    struct sim_fence *fence = NULL;
-
-    /* the list may change while we wait: start again after each wait, only what was submitted
-     * before counts */
-    const uint64_t newest = sim.next_id;
-    for (struct sim_stream *stream = context->streams; stream;) {
-        if (stream->id < newest && stream->last && !stream->last->done) {
-            fence = sim_fence_get(stream->last);
-            sim_fence_wait(fence);
-            sim_fence_put(fence);
-            stream = context->streams;
-        } else {
-            stream = stream->next;
-        }
-    }
-    return __atomic_load_n(&context->sticky, __ATOMIC_RELAXED);
+    return sim_streams_wait(context, false);
 }
 
 static void default_limits(struct sim_context *context)

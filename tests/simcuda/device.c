@@ -13,10 +13,11 @@
 static int driver_version(void)
 {
     const char *text = getenv("SIMCUDA_DRIVER_VERSION");
+    const unsigned long wanted = text ? strtoul(text, NULL, 10) : 0;
 
     if (sim.state == SIM_READY)
         return (int)sim.device[0].card->properties.driver_version;
-    return text && atoi(text) > 0 ? atoi(text) : 13000; /* as the card will have it */
+    return wanted > 0 && wanted < 100000 ? (int)wanted : 13000; /* as the card will have it */
 }
 
 static bool device_valid(CUdevice device)
@@ -70,14 +71,25 @@ static CUresult device_bus_id(char *id, int length, CUdevice device)
 
 static CUresult device_by_bus_id(CUdevice *device, const char *id)
 {
-    unsigned domain = 0, bus = 0, slot = 0;
+    unsigned long part[3] = {0}; /* domain, bus, slot; the domain may be left out */
+    unsigned parts = 0;
+    char *end = NULL;
 
     if (!device || !id)
         return CUDA_ERROR_INVALID_VALUE;
-    if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3 &&
-        sscanf(id, "%x:%x", &bus, &slot) != 2)
+    for (; parts < 3; parts++, id = end + 1) {
+        part[parts] = strtoul(id, &end, 16);
+        if (end == id)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (*end != ':') {
+            parts++;
+            break;
+        }
+    }
+    const unsigned long domain = parts == 3 ? part[0] : 0, bus = part[parts == 3];
+    if (parts < 2)
         return CUDA_ERROR_INVALID_VALUE;
-    if (domain || bus < 0x10 || !device_valid((CUdevice)(bus - 0x10)))
+    if (domain || bus < 0x10 || bus - 0x10 >= sim.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
     *device = (CUdevice)(bus - 0x10);
     return CUDA_SUCCESS;

@@ -3,7 +3,6 @@
  * error.c: owns the names of the driver's results, and their texts: the words of the name ("out
  * of memory"). Invariants: none. Threads: any; the texts are made under sim.lock.
  */
-#include <ctype.h>
 #include <string.h>
 #include "tests/simcuda/sim.h"
 
@@ -146,8 +145,14 @@ static const char *error_text(size_t i)
     if (strncmp(words, "ERROR_", 6) == 0)
         words += 6;
     if (!*text)
-        for (size_t at = 0; words[at] && at < sizeof errors[i].text - 1; at++)
-            text[at] = words[at] == '_' ? ' ' : (char)tolower((unsigned char)words[at]);
+        for (size_t at = 0; words[at] && at < sizeof errors[i].text - 1; at++) {
+            const char letter = words[at];
+            text[at] = letter;
+            if (letter == '_')
+                text[at] = ' ';
+            else if (letter >= 'A' && letter <= 'Z')
+                text[at] = "abcdefghijklmnopqrstuvwxyz"[letter - 'A'];
+        }
     return errors[i].code == CUDA_SUCCESS ? "no error" : text;
 }
 

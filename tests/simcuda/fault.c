@@ -70,22 +70,20 @@ static size_t base_length(const char *name)
 
 static bool read_rule(const char *text, struct rule *rule)
 {
-    char count[32] = "", rest = '\0';
-    unsigned code = 0;
-    unsigned long long seed = 1;
-    const int fields = sscanf(text, "%63[A-Za-z0-9_]:%31[0-9.p]:%u:%llu%c", rule->name, count,
-                              &code, &seed, &rest);
+    char count[32] = "", code[8] = "", seed[21] = "1", rest = '\0';
+    const int fields = sscanf(text, "%63[A-Za-z0-9_]:%31[0-9.p]:%7[0-9]:%20[0-9]%c", rule->name,
+                              count, code, seed, &rest);
 
-    if (fields < 3 || fields > 4 || code == 0)
+    rule->code = (CUresult)strtoul(code, NULL, 10);
+    if (fields < 3 || fields > 4 || rule->code == CUDA_SUCCESS)
         return false;
-    rule->code = (CUresult)code;
     rule->probability = -1;
     char *end = NULL;
     if (count[0] == 'p')
         rule->probability = strtod(count + 1, &end);
     else
         rule->nth = strtoull(count, &end, 10);
-    rule->random = seed ? seed : 1;
+    rule->random = strtoull(seed, NULL, 10) | 1u; /* never 0 */
     return end != count && *end == '\0' && rule->probability <= 1;
 }
 

@@ -105,7 +105,7 @@ static CUresult copy_parameters(struct launch_op *self, void **values, void **ex
     const int declared = sim_function_parameters(self->function, place);
 
     for (unsigned i = 0; i < standin->param_count; i++)
-        total += (standin->param_size[i] + 15u) / 16u * 16u;
+        total += ((size_t)standin->param_size[i] + 15) / 16 * 16;
     self->pointers = calloc(standin->param_count + 1u, sizeof *self->pointers);
     self->bytes = calloc(1, total + 1);
     if (!self->pointers || !self->bytes)

@@ -23,7 +23,7 @@
 
 #define CARD_MAGIC   0x3144524143434d53u /* "SMCCARD1" */
 #define CARD_VERSION 1u
-#define MIB          (1024u * 1024u)
+#define MIB          (1024ull * 1024u)
 
 uint64_t sim_now_ns(void)
 {
@@ -52,8 +52,7 @@ static uint64_t process_start(int32_t pid)
 {
     char path[64], text[1024];
     GS_CLOSE_FD int fd = -1;
-    unsigned long long start = 0;
-    char state = 'Z';
+    char state = 'Z', start[32] = "";
 
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -67,10 +66,10 @@ static uint64_t process_start(int32_t pid)
     if (!after_name ||
         sscanf(
             after_name + 1,
-            " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-            &state, &start) != 2)
+            " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %31s",
+            &state, start) != 2)
         return 0;
-    return state == 'Z' || state == 'X' ? 0 : start;
+    return state == 'Z' || state == 'X' ? 0 : strtoull(start, NULL, 10);
 }
 
 static void card_lock(pthread_mutex_t *mutex)
@@ -167,7 +166,7 @@ static int read_environment(struct sim_properties *properties, bool *set, struct
     if (cards < 1 || cards > SIM_CARDS_MAX)
         return gs_err_set(err, -EINVAL, "SIMCUDA_DEVICES=%llu: 1 to %d cards can be simulated",
                           (unsigned long long)cards, SIM_CARDS_MAX);
-    if (properties->memory < 4 * MIB || properties->memory > (uint64_t)MIB * MIB)
+    if (properties->memory < 4 * MIB || properties->memory > MIB * MIB)
         return gs_err_set(err, -EINVAL, "SIMCUDA_MEMORY: a card has 4 MiB to 1 TiB");
     if (version < 2000 || version > 99990)
         return gs_err_set(err, -EINVAL, "SIMCUDA_DRIVER_VERSION is written as 13000 for 13.0");
@@ -197,8 +196,8 @@ static int format_card(struct sim_card *card, unsigned index, struct gs_err *err
     bool set = false;
 
     memset(card, 0, sizeof *card);
-    card->properties = (struct sim_properties){.memory = 1024ull * MIB,
-                                               .context_memory = 4ull * MIB,
+    card->properties = (struct sim_properties){.memory = 1024 * MIB,
+                                               .context_memory = 4 * MIB,
                                                .timeslice = 1,
                                                .driver_version = 13000,
                                                .cards = 1};

@@ -140,7 +140,7 @@ static CUresult module_load_file(const char *path, uint64_t context_id, void **o
         return CUDA_ERROR_INVALID_VALUE;
     if (fd < 0)
         return result;
-    if (fstat(fd, &status) == 0 && status.st_size > 0 && status.st_size < (1l << 30))
+    if (fstat(fd, &status) == 0 && status.st_size > 0 && status.st_size < (1L << 30))
         bytes = calloc(1, (size_t)status.st_size + 8);
     if (bytes && read(fd, bytes, (size_t)status.st_size) == status.st_size)
         result = module_load(bytes, context_id, bytes, out);

@@ -75,7 +75,8 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
     const bool host = on_host(subject);
     const CUcontext context = context_of(subject);
     const bool managed = subject->allocation && subject->allocation->kind == SIM_MANAGED;
-    const bool pooled = subject->allocation && subject->allocation->pool;
+    const CUmemoryPool pool =
+        subject->allocation ? (CUmemoryPool)subject->allocation->pool : NULL;
     const struct sim_range *range = range_of(subject);
     const struct sim_range *mapped = subject->mapping ? &subject->mapping->range : range;
     const uint64_t id =
@@ -83,7 +84,7 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
 
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return context ? put(data, &context, sizeof context) : CUDA_ERROR_INVALID_VALUE;
+        return context ? put(data, &context, sizeof(CUcontext)) : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return put_number(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -120,8 +121,7 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
         return put_number(data, subject->mapping ? subject->mapping->access
                                                  : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return put(data, pooled ? (const void *)&subject->allocation->pool : &(void *){NULL},
-                   sizeof(void *));
+        return put(data, &pool, sizeof(CUmemoryPool));
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         return put(data, &mapped->size, sizeof mapped->size);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

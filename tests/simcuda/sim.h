@@ -85,8 +85,9 @@ struct sim_call {
 #define SIM_ANYTIME 0u
 #define SIM_INIT    1u /* after cuInit */
 #define SIM_CTX     3u /* a current context without an earlier fault */
-#define SIM_UNSAFE  4u /* potentially unsafe during capture: not allowed while one forbids it  \
-                        */
+#define SIM_UNSAFE                                                                             \
+    4u /* potentially unsafe during capture: not allowed while one forbids it                  \
+        */
 
 struct sim_call sim_begin(const char *name, unsigned needs);
 CUresult sim_end(const struct sim_call *call, CUresult result);
@@ -163,12 +164,12 @@ struct sim_context {
     struct sim_stream *legacy;
 };
 
-struct sim_context *
-sim_context_check(CUcontext handle); /* NULL handle: the current one; NULL if there is none */
+/* A NULL handle stands for the current one; NULL if there is none or it is dead. */
+struct sim_context *sim_context_check(CUcontext handle);
 struct sim_device *sim_context_device(const struct sim_context *context);
 void sim_context_fault(struct sim_context *context, CUresult result);
-CUresult
-sim_context_drain(struct sim_context *context); /* waits for everything submitted so far */
+/* Waits for everything submitted so far. */
+CUresult sim_context_drain(struct sim_context *context);
 
 /* -- memory (memory.c, alloc.c, vmm.c) -- */
 
@@ -233,8 +234,8 @@ struct sim_range *sim_place_take(size_t size, size_t alignment, CUdeviceptr hint
 void sim_place_drop(struct sim_range *place);
 CUresult sim_physical_new(unsigned device, size_t size, bool own_fd,
                           struct sim_physical **physical);
-void sim_physical_put(
-    struct sim_physical *physical); /* frees it if nothing refers to it any more */
+/* Frees it if nothing refers to it any more. */
+void sim_physical_put(struct sim_physical *physical);
 CUresult sim_map(CUdeviceptr start, size_t size, struct sim_physical *physical, size_t offset,
                  struct sim_mapping **mapping);
 void sim_unmap(struct sim_mapping *mapping);
@@ -300,8 +301,9 @@ CUresult sim_submit_wait(struct sim_call *call, struct sim_stream *stream, struc
 /* ... after the fence (may be NULL), handing out the operation's own fence (may be NULL) */
 CUresult sim_submit_after(struct sim_call *call, struct sim_stream *stream, struct sim_op *op,
                           struct sim_fence *after, struct sim_fence **fence);
-CUresult
-sim_stream_wait(struct sim_stream *stream); /* until all its work so far has finished */
+/* Until all work so far has finished, of one stream or of all (blocking ones). */
+CUresult sim_stream_wait(struct sim_stream *stream);
+CUresult sim_streams_wait(struct sim_context *context, bool blocking_only);
 bool sim_stream_idle(const struct sim_stream *stream);
 void sim_stream_close(struct sim_stream *stream);
 struct sim_stream *sim_stream_new(struct sim_context *context, unsigned flags, int priority);
@@ -407,8 +409,9 @@ struct sim_capture {
     bool invalid, own_graph;
 };
 
-bool sim_capture_forbids(
-    void); /* an unsafe call by this thread is not allowed now; invalidates */
+/* An unsafe call by this thread is not allowed now; the captures that forbid it are
+ * invalidated. */
+bool sim_capture_forbids(void);
 void sim_capture_invalidate(struct sim_capture *capture);
 CUresult sim_capture_add(struct sim_stream *stream, struct sim_op *op);
 CUresult sim_capture_wait_event(struct sim_stream *stream, struct sim_event *event);

@@ -51,7 +51,7 @@ void sim_fence_put(struct sim_fence *fence)
 
 void sim_fence_wait(struct sim_fence *fence)
 {
-    while (!fence->done)
+    while (fence && !fence->done)
         pthread_cond_wait(&sim.progress, &sim.lock);
 }
 
@@ -287,30 +287,47 @@ bool sim_stream_idle(const struct sim_stream *stream)
     return true;
 }
 
+/* What a wait in the context ends with; it may be gone by then. */
+static CUresult context_result(const struct sim_context *context)
+{
+    return sim_handle_is(context, SIM_KIND_CONTEXT)
+               ? __atomic_load_n(&context->sticky, __ATOMIC_RELAXED)
+               : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult sim_streams_wait(struct sim_context *context, bool blocking_only)
+{
+    struct sim_fence **fences = NULL;
+    size_t count = 0, filled = 0;
+
+    for (const struct sim_stream *stream = context->streams; stream; stream = stream->next)
+        count++;
+    fences = calloc(count + 1, sizeof(struct sim_fence *));
+    if (!fences)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    /* first all, then wait: what is submitted meanwhile does not count */
+    for (struct sim_stream *stream = context->streams; stream; stream = stream->next)
+        if (!blocking_only || !(stream->flags & CU_STREAM_NON_BLOCKING))
+            fences[filled++] = sim_fence_get(stream->last);
+    for (size_t i = 0; i < filled; i++) {
+        sim_fence_wait(fences[i]);
+        sim_fence_put(fences[i]);
+    }
+    free(fences);
+    return context_result(context);
+}
+
 CUresult sim_stream_wait(struct sim_stream *stream)
 {
     struct sim_context *context = stream->context;
+    struct sim_fence *fence = NULL;
 
-    if (stream->legacy) { /* work of the blocking streams comes before whatever is next in the
-                             legacy stream */
-        const uint64_t newest = sim.next_id;
-        for (struct sim_stream *other = context->streams; other;) {
-            if (!(other->flags & CU_STREAM_NON_BLOCKING) && other->id < newest && other->last &&
-                !other->last->done) {
-                struct sim_fence *fence = sim_fence_get(other->last);
-                sim_fence_wait(fence);
-                sim_fence_put(fence);
-                other = context->streams;
-            } else {
-                other = other->next;
-            }
-        }
-    } else if (stream->last) {
-        struct sim_fence *fence = sim_fence_get(stream->last);
-        sim_fence_wait(fence);
-        sim_fence_put(fence);
-    }
-    return __atomic_load_n(&context->sticky, __ATOMIC_RELAXED);
+    if (stream->legacy) /* what the blocking streams have comes before it */
+        return sim_streams_wait(context, true);
+    fence = sim_fence_get(stream->last);
+    sim_fence_wait(fence);
+    sim_fence_put(fence);
+    return context_result(context);
 }
 
 static struct sim_stream *thread_stream(struct sim_context *context)
@@ -423,8 +440,10 @@ CUresult sim_submit_after(struct sim_call *call, struct sim_stream *stream, stru
 {
     CUresult result = op ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
-    if (!stream)
-        result = call->result;
+    if (!stream) {
+        sim_op_put(op);
+        return call->result;
+    }
     result = result ? result : __atomic_load_n(&stream->context->sticky, __ATOMIC_RELAXED);
     result = result ? result : sim_capture_check_submit(stream);
     if (result) {
@@ -450,11 +469,11 @@ CUresult sim_submit_wait(struct sim_call *call, struct sim_stream *stream, struc
         sim_op_put(op);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    struct sim_context *context = stream ? stream->context : NULL;
+    const struct sim_context *context = stream ? stream->context : NULL;
     const CUresult result = sim_submit_after(call, stream, op, NULL, &fence);
     if (result)
         return result;
     sim_fence_wait(fence);
     sim_fence_put(fence);
-    return __atomic_load_n(&context->sticky, __ATOMIC_RELAXED);
+    return context_result(context);
 }
