@@ -216,7 +216,8 @@ static void member_short(struct lockd_member *member, uint64_t bytes, uint64_t n
 {
     struct lockd_device *device = member->device;
 
-    if (!member->run || member->resident >= lockd_min(member->demand, member->budget))
+    if (!member->run || !lockd_member_wants(member) ||
+        member->resident >= lockd_min(member->demand, member->budget))
         return; /* it is not bringing anything in */
     if (member->short_at != 0 && now - member->short_at < SHORT_REPEAT)
         return;

@@ -134,7 +134,7 @@ class Daemon:
         self.folder = folder or tempfile.mkdtemp(prefix="gpushare-test-")
         self.path = os.path.join(self.folder, "lockd.sock")
         self.log = open(log or os.path.join(self.folder, "log"), "ab")
-        self.process = subprocess.Popen([binary, "--socket", self.path, *options], stderr=self.log)
+        self.process = subprocess.Popen([binary, "--socket", self.path, *options], stdout=subprocess.DEVNULL, stderr=self.log)
         wait_for(lambda: can_connect(self.path), 10, "the daemon's socket")
 
     def said(self):
@@ -143,6 +143,7 @@ class Daemon:
 
     def end(self, how=signal.SIGTERM):
         self.process.send_signal(how)
+        self.log.close()
         return self.process.wait(10)
 
 

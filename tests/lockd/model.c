@@ -140,6 +140,7 @@ static void step_running(struct model *model, struct model_program *program, uin
             step_later(model, program, device, side->stuck_until - model->now);
         } else {
             side->running = false;
+            side->want = side->work;
             step_later(model, program, device, 1000);
         }
         report(model, program, device);
