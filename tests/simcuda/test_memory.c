@@ -296,7 +296,10 @@ static void address_questions(void)
         cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)&pageable));
     OK(cuPointerGetAttributes(5, names, values, (CUdeviceptr)&pageable));
     CHECK(!context && type == 0 && device == -2);
+    CUipcMemHandle ipc;
+    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle(&ipc, pointer));
     pointer = kit_vmm(2 * MIB, &handle);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&ipc, pointer)); /* as on a card */
     OK(cuPointerGetAttribute(&unknown, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer));
     CHECK(unknown == 0);
 }
