@@ -23,6 +23,7 @@
 #include "runtime/driver.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
+#include "runtime/stats.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -37,6 +38,7 @@ static struct {
 
 bool gs_client_ready(void)
 {
+    gs_stats_called();
     return gs_driver_load();
 }
 

@@ -425,7 +425,7 @@ uint64_t gs_converge(void)
 
 bool gs_client_short(uint64_t bytes)
 {
-    if (gs_client_is_alone() || gs_device_at(0) == NULL)
+    if (gs_runtime.config.disabled || gs_client_is_alone() || gs_device_at(0) == NULL)
         return false;
     atomic_store_explicit(&self.short_asked, bytes, memory_order_relaxed);
     gs_client_wake();

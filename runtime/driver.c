@@ -211,6 +211,20 @@ bool gs_driver_present(void)
     return true;
 }
 
+bool gs_driver_was_used(void)
+{
+    CUresult (*count_devices)(int *) = NULL;
+    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *found;
+    int count;
+
+    if (handle == NULL)
+        return false;
+    found = gs_libc_dlsym(handle, "cuDeviceGetCount");
+    memcpy(&count_devices, &found, sizeof found);
+    dlclose(handle);
+    return found != NULL && count_devices(&count) != CUDA_ERROR_NOT_INITIALIZED;
+}
+
 bool gs_driver_is_wrapper(const void *address)
 {
     static _Atomic(uintptr_t) own_low,

@@ -75,6 +75,9 @@ bool gs_driver_owns(const void *address);
 /* True if libcuda is in this process already; never loads it. */
 bool gs_driver_present(void);
 
+/* True if libcuda is here and somebody has initialised it; many programs only link it. */
+bool gs_driver_was_used(void);
+
 /* The same value for everything of ours (doors, wrappers). */
 bool gs_driver_is_wrapper(const void *address);
 

@@ -34,10 +34,19 @@ def fail(text):
     sys.exit(1)
 
 
-def finish(child, name, timeout):
+def show(more):
+    print(f"environment: {more}")
+    if not os.path.exists(more["GPUSHARE_LOG"]):
+        return
+    with open(more["GPUSHARE_LOG"], encoding="utf-8") as file:
+        print("".join(file.readlines()[-30:]))
+
+
+def finish(child, more, name, timeout):
     try:
         out, err = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
+        show(more)
         child.kill()
         out, err = child.communicate()
         fail(f"{name} hangs; stderr: {err[-2000:]}")
@@ -88,13 +97,11 @@ def one_seed(args, seed):
         children = start_all(card, args, rng, seed)
         victim = disturb(card, args, rng, children) if args.mode == "kills" else None
         for number, (child, more) in enumerate(children):
-            code, out, err = finish(child, f"program {number} of seed {seed}", args.seconds + 75)
+            code, out, err = finish(child, more, f"program {number} of seed {seed}", args.seconds + args.patience)
             if child is victim and code == -9:
                 continue
             if code != 0 or not out.startswith("ok ") or "running without sharing" in err:
-                print(f"environment: {more}")
-                with open(more["GPUSHARE_LOG"], encoding="utf-8") as file:
-                    print("".join(file.readlines()[-30:]))
+                show(more)
                 fail(f"program {number} of seed {seed}: exit {code}: {out} {err}")
         return sum(moved(card, number) for number in range(3))
 
@@ -105,6 +112,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--patience", type=float, default=75, help="seconds a program may take beyond --seconds")
     parser.add_argument("--budget", type=float, default=1e9)
     parser.add_argument("--mode", choices=["plain", "faults", "kills"], default="plain")
     args = parser.parse_args()

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * calls.c: single cases on the simulated card, one an invocation: calls CASE. Linked with
+ * libgpushare first. Prints what was not so, with its line, and exits 1; 0 when everything was.
+ * One case, one process: contexts and the gate are the process's. Threads: only where a case
+ * makes them.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cuda.h>
+
+#include "tests/simcuda/standin.h"
+
+#define MIB ((size_t)1 << 20)
+
+#define CHECK(condition)                                                                       \
+    do {                                                                                       \
+        if (!(condition)) {                                                                    \
+            fprintf(stderr, "calls.c:%d: not so: %s\n", __LINE__, #condition);                 \
+            exit(1);                                                                           \
+        }                                                                                      \
+    } while (0)
+#define OK(call)                                                                               \
+    do {                                                                                       \
+        const CUresult ok_result = (call);                                                     \
+        if (ok_result != CUDA_SUCCESS) {                                                       \
+            fprintf(stderr, "calls.c:%d: %s: CUresult %d\n", __LINE__, #call, (int)ok_result); \
+            exit(1);                                                                           \
+        }                                                                                      \
+    } while (0)
+
+__attribute__((visibility("default")))
+const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
+
+static CUcontext begin(void)
+{
+    CUcontext context;
+
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    return context;
+}
+
+static void expect_bytes(CUdeviceptr address, size_t bytes, int value)
+{
+    uint8_t *copy = malloc(bytes);
+
+    CHECK(copy != NULL);
+    memset(copy, ~value, bytes);
+    OK(cuMemcpyDtoH(copy, address, bytes));
+    for (size_t i = 0; i < bytes; i++)
+        CHECK(copy[i] == (uint8_t)value);
+    free(copy);
+}
+
+static void case_sizes(void)
+{
+    static const size_t sizes[] = {1, 511, 512, 513, MIB, MIB + 1, 2 * MIB, 65 * MIB};
+    CUdeviceptr address = 0, base;
+    size_t size, free_before, free_after, total;
+
+    begin();
+    CHECK(cuMemAlloc(&address, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemAlloc(NULL, 1) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemGetInfo(&free_before, &total));
+    CHECK(cuMemAlloc(&address, total + 1) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cuMemAlloc(&address, SIZE_MAX) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cuMemAlloc(&address, SIZE_MAX / 2) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cuMemAlloc(&address, SIZE_MAX - 2 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        OK(cuMemAlloc(&address, sizes[i]));
+        CHECK(address % 512 == 0);
+        OK(cuMemsetD8(address, (unsigned char)i, sizes[i]));
+        expect_bytes(address, sizes[i], (int)i);
+        OK(cuMemGetAddressRange(&base, &size, address + sizes[i] - 1));
+        CHECK(base == address && size == sizes[i]);
+        OK(cuMemFree(address));
+        CHECK(cuMemFree(address) == CUDA_ERROR_INVALID_VALUE);
+    }
+    OK(cuMemGetInfo(&free_after, &total));
+    CHECK(free_before - free_after <=
+          16 * 2 * MIB);                  /* at most the last empty slab of each kind stays */
+    OK(cuMemAlloc(&address, free_after)); /* what is called free can be had */
+    OK(cuMemFree(address));
+}
+
+static void case_frees(void)
+{
+    CUdeviceptr small, large, neighbour, base;
+    char host[64];
+    size_t size;
+
+    begin();
+    OK(cuMemFree(0));
+    OK(cuMemAlloc(&small, 1000));
+    OK(cuMemAlloc(&neighbour, 1000));
+    OK(cuMemAlloc(&large, 5 * MIB));
+    OK(cuMemsetD8(neighbour, 7, 1000));
+    CHECK(cuMemFree(small + 1) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFree(large + 4096) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFree(large + 5 * MIB - 1) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFree((CUdeviceptr)(uintptr_t)host) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFree(0x10) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFree(small));
+    OK(cuMemFree(large));
+    CHECK(cuMemFree(small) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFree(large) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemGetAddressRange(&base, &size, large) != CUDA_SUCCESS);
+    expect_bytes(neighbour, 1000, 7);
+    OK(cuMemFree(neighbour));
+}
+
+static void case_attributes(void)
+{
+    CUdeviceptr ours, start = 0;
+    CUcontext context = begin(), found = NULL;
+    unsigned type = 0;
+    int ordinal = -1;
+    size_t size = 0;
+    unsigned char managed = 9;
+    void *host = NULL;
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *where[] = {&type, &size, &ordinal};
+
+    OK(cuMemAlloc(&ours, 70000));
+    OK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_CONTEXT, ours + 5));
+    CHECK(found == context);
+    OK(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, ours + 69999));
+    CHECK(start == ours);
+    OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, ours));
+    CHECK(managed == 0);
+    OK(cuPointerGetAttributes(3, which, where, ours + 3));
+    CHECK(type == CU_MEMORYTYPE_DEVICE && size == 70000 && ordinal == 0);
+    CHECK(cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_CONTEXT, ours) ==
+          CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemHostAlloc(&host, 4096, 0));
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                             (CUdeviceptr)(uintptr_t)host));
+    CHECK(type == CU_MEMORYTYPE_HOST);
+    CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0x10) != CUDA_SUCCESS);
+    OK(cuMemFreeHost(host));
+    OK(cuMemFree(ours));
+}
+
+static void case_pitch(void)
+{
+    CUdeviceptr address;
+    size_t pitch = 0;
+
+    begin();
+    CHECK(cuMemAllocPitch(&address, &pitch, 0, 10, 4) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemAllocPitch(&address, &pitch, 10, 0, 4) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemAllocPitch(&address, &pitch, 10, 10, 3) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemAllocPitch(&address, &pitch, SIZE_MAX, 2, 4) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cuMemAllocPitch(&address, &pitch, MIB, SIZE_MAX / 4, 4) == CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemAllocPitch(&address, &pitch, 1000, 33, 16));
+    CHECK(pitch >= 1000 && pitch % 512 == 0);
+    OK(cuMemsetD8(address, 3, pitch * 33));
+    OK(cuMemFree(address));
+}
+
+/* GPUSHARE_DEVICE_LIMIT=32MiB on a card of 128 MiB, nobody else on it */
+static void case_limit(void)
+{
+    CUdeviceptr address, second;
+    size_t free_bytes, total, all;
+
+    begin();
+    OK(cuDeviceTotalMem(&all, 0));
+    OK(cuMemGetInfo(&free_bytes, &total));
+    CHECK(all == 32 * MIB && total == 32 * MIB && free_bytes <= total &&
+          free_bytes >= 24 * MIB);
+    OK(cuMemAlloc(&address, free_bytes));
+    CHECK(cuMemAlloc(&second, 2 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemFree(address));
+    OK(cuMemAlloc(&second, 2 * MIB));
+    OK(cuMemGetInfo(&all, &total));
+    CHECK(all == free_bytes - 2 * MIB);
+}
+
+static void case_contexts(void)
+{
+    CUcontext primary = begin(), first, second, again;
+    CUdeviceptr a, b, c, base;
+    size_t size, before, after, total;
+
+    OK(cuMemAlloc(&c, 3 * MIB));
+    OK(cuMemsetD8(c, 9, 3 * MIB));
+    OK(cuMemGetInfo(&before, &total));
+    OK(cuCtxCreate(&first, NULL, 0, 0));
+    OK(cuMemAlloc(&a, 10 * MIB));
+    OK(cuCtxCreate(&second, NULL, 0, 0));
+    OK(cuMemAlloc(&b, 1000));
+    OK(cuMemsetD8(b, 5, 1000));
+    OK(cuCtxDestroy(first)); /* not the current one */
+    CHECK(cuMemGetAddressRange(&base, &size, a) != CUDA_SUCCESS);
+    expect_bytes(b, 1000, 5);
+    OK(cuCtxDestroy(second));
+    OK(cuCtxSetCurrent(primary));
+    CHECK(cuMemGetAddressRange(&base, &size, b) != CUDA_SUCCESS);
+    expect_bytes(c, 3 * MIB, 9);
+    OK(cuMemGetInfo(&after, &total));
+    CHECK(after == before);
+    OK(cuDevicePrimaryCtxRetain(&again, 0));
+    OK(cuDevicePrimaryCtxRelease(0)); /* one of two: it stays */
+    expect_bytes(c, 3 * MIB, 9);
+    OK(cuDevicePrimaryCtxReset(0));
+    OK(cuDevicePrimaryCtxRetain(&again, 0));
+    OK(cuCtxSetCurrent(again));
+    CHECK(cuMemGetAddressRange(&base, &size, c) != CUDA_SUCCESS);
+    OK(cuMemAlloc(&c, 3 * MIB));
+    OK(cuMemFree(c));
+}
+
+static _Atomic(bool) stop;
+
+static void *allocate_in_own_context(void *unused)
+{
+    CUcontext context;
+
+    OK(cuCtxCreate(&context, NULL, 0, 0));
+    while (!atomic_load(&stop)) {
+        CUdeviceptr address[8];
+
+        for (int i = 0; i < 8; i++) {
+            OK(cuMemAlloc(&address[i], (size_t)1 << (i * 3)));
+            OK(cuMemsetD8(address[i], 1, (size_t)1 << (i * 3)));
+        }
+        for (int i = 0; i < 8; i++)
+            OK(cuMemFree(address[i]));
+    }
+    OK(cuCtxDestroy(context));
+    return unused;
+}
+
+static void case_destroy_beside(void)
+{
+    pthread_t threads[4];
+    CUdeviceptr address;
+    CUcontext context;
+
+    begin();
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, allocate_in_own_context, NULL) == 0);
+    for (int i = 0; i < 40; i++) {
+        OK(cuCtxCreate(&context, NULL, 0, 0));
+        OK(cuMemAlloc(&address, 4 * MIB));
+        OK(cuMemsetD8(address, 1, 4 * MIB));
+        OK(cuCtxDestroy(context));
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void case_only_queries(void)
+{
+    int count = 0;
+
+    OK(cuInit(0));
+    OK(cuDeviceGetCount(&count));
+    CHECK(count >= 1);
+}
+
+/* a forked child does not disturb its parent, whose memory goes on being its own */
+static void case_fork(void)
+{
+    CUdeviceptr address;
+    int status = -1;
+    pid_t pid;
+
+    begin();
+    OK(cuMemAlloc(&address, 8 * MIB));
+    OK(cuMemsetD8(address, 0x5a, 8 * MIB));
+    for (int i = 0; i < 3; i++) {
+        pid = fork();
+        if (pid == 0) {
+            char host[16];
+
+            cuMemcpyDtoH(host, address, sizeof host); /* fails; must neither hang nor crash */
+            exit(0);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        expect_bytes(address, 8 * MIB, 0x5a);
+    }
+    CHECK(system("exit 7") == 7 << 8);
+    OK(cuMemFree(address));
+}
+
+static void case_child_only(void)
+{
+    const pid_t pid = fork();
+    int status = -1;
+
+    if (pid == 0) {
+        CUdeviceptr address;
+
+        begin();
+        OK(cuMemAlloc(&address, 3 * MIB));
+        OK(cuMemsetD8(address, 4, 3 * MIB));
+        expect_bytes(address, 3 * MIB, 4);
+        exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(wait(&status) == -1);
+}
+
+/* run without a daemon: the one that is started on demand is nobody's child here */
+static void case_wait(void)
+{
+    const struct timespec pause = {0, 300000000};
+    CUdeviceptr address;
+    int status;
+
+    begin();
+    OK(cuMemAlloc(&address, MIB));
+    OK(cuMemsetD8(address, 1, MIB));
+    nanosleep(&pause, NULL);
+    CHECK(waitpid(-1, &status, WNOHANG) == -1);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"sizes", case_sizes},
+                 {"frees", case_frees},
+                 {"attributes", case_attributes},
+                 {"pitch", case_pitch},
+                 {"limit", case_limit},
+                 {"contexts", case_contexts},
+                 {"destroy_beside", case_destroy_beside},
+                 {"only_queries", case_only_queries},
+                 {"fork", case_fork},
+                 {"child_only", case_child_only},
+                 {"wait", case_wait}};
+
+    for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof cases[0]; i++)
+        if (strcmp(cases[i].name, argv[1]) == 0) {
+            cases[i].run();
+            return 0;
+        }
+    fprintf(stderr, "usage: calls CASE\n");
+    return 2;
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the single cases of calls.c on a simulated card, and checks what they say on stderr. calls.py --build DIR"""
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from card import Card  # noqa: E402
+
+failures = []
+
+
+def check(good, text):
+    if not good:
+        failures.append(text)
+        print(f"FAILED: {text}", flush=True)
+
+
+def run_case(build, case, daemon=True, memory="128MiB", timeout=60, silent=True, **more):
+    """One case; its stderr must be empty unless silent is False. Returns stderr."""
+    start = time.monotonic()
+    with Card(build, memory=memory, daemon=daemon) as card:
+        try:
+            code, out, err = card.run([os.path.join(build, "tests", "runtime", "calls"), case], timeout=timeout, **more)
+        except subprocess.TimeoutExpired:
+            check(False, f"{case} {more}: hangs")
+            return ""
+        check(code == 0 and out == "", f"{case} {more}: exit {code}: {out}{err}")
+        check(not silent or err == "", f"{case} {more}: said {err}")
+    print(f"{case} {more}: {time.monotonic() - start:.1f} s", flush=True)
+    return err
+
+
+def absent_daemon(build):
+    """Nobody to ask and nobody to start: the program runs, and says so once."""
+    err = run_case(build, "sizes", daemon=False, silent=False, GPUSHARE_LOCKD="/nonexistent")
+    check(err.count("running without sharing") == 1 and err.count("\n") == 1, f"without a daemon it said: {err!r}")
+    err = run_case(build, "sizes", daemon=False, GPUSHARE_LOCKD="/nonexistent", GPUSHARE_QUIET="1")
+    check(err == "", "GPUSHARE_QUIET=1 is not silent")
+
+
+def many_at_once(build):
+    """Programs that start at the same moment start one daemon between them, and all share."""
+    with Card(build, memory="128MiB", daemon=False) as card:
+        command = [os.path.join(build, "tests", "runtime", "soak"), "--seconds", "1", "--threads", "1", "--memory",
+                   "10MiB"]
+        children = [card.start(command + ["--seed", str(i)]) for i in range(8)]
+        time.sleep(0.8)
+        check(len(card.daemon_pids()) == 1, f"{len(card.daemon_pids())} daemons")
+        for child in children:
+            out, err = child.communicate(timeout=60)
+            check(child.returncode == 0 and err == "", f"one of eight at once: exit {child.returncode} {out}{err}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    build = parser.parse_args().build
+    for case in ("sizes", "frees", "attributes", "pitch", "contexts", "destroy_beside", "only_queries", "fork",
+                 "child_only"):
+        run_case(build, case)
+    run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB")
+    run_case(build, "wait", daemon=False)
+    for case in ("sizes", "frees", "contexts", "fork"):
+        run_case(build, case, GPUSHARE_DISABLE="1")
+    absent_daemon(build)
+    many_at_once(build)
+    sys.exit(1 if failures else 0)
+
+
+main()
