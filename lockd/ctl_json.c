@@ -26,7 +26,7 @@ static json_t *text(const char *bytes)
     if (string != NULL)
         return string;
     for (; bytes[at] != '\0' && at < sizeof ascii - 1; at++)
-        ascii[at] = (unsigned char)bytes[at] < 0x80 ? bytes[at] : '?';
+        ascii[at] = (char)((unsigned char)bytes[at] < 0x80 ? bytes[at] : '?');
     ascii[at] = '\0';
     return json_string(ascii);
 }

@@ -120,7 +120,7 @@ int lockd_options_parse(const struct lockd_option *table, int argc, char **argv,
             return gs_err_set(err, -EINVAL, "--%s needs %s", option->name, option->argument);
         if (option->argument != NULL)
             text = text != NULL ? text + 1 : argv[(*index)++];
-        code = lockd_option_value(option, text, err);
+        code = lockd_option_value(option, text != NULL ? text : "", err);
         if (code != 0)
             return code;
     }

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define CONNECTIONS_PER_USER 2048
-#define FDS_OF_OUR_OWN       16
+#define FDS_OF_OUR_OWN       16u
 #define EVENTS               64
 #define GROUPS_MAX           1024
 
