@@ -168,6 +168,30 @@ static int check_imports(const struct elf_plan *plan, const struct elf_image *ne
     return 0;
 }
 
+/* Sections keep number, name and type (but for a .dynamic that moved); ours are there and lead
+ * to marker and note. */
+static int check_sections(const struct elf_plan *plan, const struct elf_image *new,
+                          struct gs_err *err)
+{
+    const struct elf_image *old = plan->image;
+    size_t marker = elf_image_section(new, ELF_MARKER_SECTION);
+    size_t undo = elf_image_section(new, ELF_UNDO_SECTION);
+
+    if (old->section_count == 0)
+        return new->section_count == 0 ? 0 : wrong(plan, "section", 0, err);
+    if (new->section_count <= old->section_count || marker == ELF_NO_SECTION ||
+        undo == ELF_NO_SECTION || new->sections[marker].sh_offset != plan->marker_at.offset ||
+        new->sections[undo].sh_offset != plan->undo_at ||
+        new->sections[undo].sh_size != plan->undo_size)
+        return wrong(plan, "section", undo, err);
+    for (size_t i = 1; i < old->section_count; i++)
+        if (i != plan->old_dynamic &&
+            (old->sections[i].sh_type != new->sections[i].sh_type ||
+             strcmp(elf_image_section_name(old, i), elf_image_section_name(new, i)) != 0))
+            return wrong(plan, "section", i, err);
+    return 0;
+}
+
 /* Going back gives the original: elf_verify_bytes() compared everything outside the changes;
  * these are the changes. */
 static int check_undo(const struct elf_plan *plan, const struct elf_source *source,
@@ -214,6 +238,7 @@ int elf_verify_meaning(const struct elf_plan *plan, int fd, struct gs_err *err)
     ret = ret ?: check_dynamic(plan, &new, err);
     ret = ret ?: check_tables(plan, &new, err);
     ret = ret ?: check_imports(plan, &new, err);
+    ret = ret ?: check_sections(plan, &new, err);
     ret = ret ?: check_undo(plan, &source, err);
     elf_image_deinit(&new);
     return ret;

@@ -233,6 +233,7 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present)
 void elf_report_done(FILE *to, const struct elf_job *job)
 {
     const struct elf_options *options = job->options;
+    struct stat st;
 
     fprintf(to, "%s: %s (%s scope", job->name,
             options->dry_run ? "would be patched" : "patched", scope_text(job->scope));
@@ -242,6 +243,8 @@ void elf_report_done(FILE *to, const struct elf_job *job)
         fprintf(to, " and %zu more", job->facts.import_count - 4);
     fprintf(to, ")%s%s\n", options->output ? " into " : "",
             options->output ? options->output : "");
+    if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
+        fprintf(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
     if (job->plan.slot_way == ELF_SLOT_END)
         fprintf(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
     if (job->stat.st_nlink > 1 && options->output == NULL)
