@@ -27,8 +27,8 @@ struct decision gs_door_dlvsym(void *handle, const char *name, const char *versi
 static const struct decision leave_it = {NULL, 0};
 
 /* what libc answered for a covered name -> what the program gets */
-static struct decision substitute(const struct gs_row *row, void *found, void *handle,
-                                  const char *name, void *caller)
+static struct decision substitute(const struct gs_row *row, void *found, const char *name,
+                                  void *caller)
 {
     if (found == NULL)
         return leave_it; /* libc is asked again in the caller's name and sets dlerror() */
@@ -39,8 +39,7 @@ static struct decision substitute(const struct gs_row *row, void *found, void *h
             gs_stats_routed(name, caller, true);
             return (struct decision){found, 1};
         }
-        return (struct decision){handle == RTLD_DEFAULT ? NULL : gs_libc_dlsym(RTLD_NEXT, name),
-                                 1};
+        return (struct decision){gs_libc_dlsym(RTLD_NEXT, name), 1};
     }
     if (!gs_driver_owns(found)) {
         gs_stats_escaped(name);
@@ -64,7 +63,7 @@ struct decision gs_door_dlsym(void *handle, const char *name, void *unused, void
         return leave_it;
     }
     gs_libc_symbols_init();
-    return substitute(row, gs_libc_dlsym(handle, name), handle, name, caller);
+    return substitute(row, gs_libc_dlsym(handle, name), name, caller);
 }
 
 struct decision gs_door_dlvsym(void *handle, const char *name, const char *version,
@@ -76,5 +75,5 @@ struct decision gs_door_dlvsym(void *handle, const char *name, const char *versi
         gs_runtime.config.disabled)
         return leave_it;
     gs_libc_symbols_init();
-    return substitute(row, gs_libc_dlvsym(handle, name, version), handle, name, caller);
+    return substitute(row, gs_libc_dlvsym(handle, name, version), name, caller);
 }

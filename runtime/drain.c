@@ -22,22 +22,36 @@ static struct {
     pthread_t thread;
 } drain = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+/* Waits for one context. The failure of a single call must not pass for "nothing runs here":
+ * memory would be taken away under a kernel. A broken context fails every time; nothing runs in
+ * it any more, and the program will be told. */
+static void synchronize(CUcontext handle)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned attempt = 0; attempt < 4; attempt++) {
+        CUcontext popped;
+
+        result = gs_driver.cuCtxPushCurrent_v2(handle);
+        if (result != CUDA_SUCCESS)
+            continue;
+        result = gs_driver.cuCtxSynchronize();
+        gs_driver.cuCtxPopCurrent_v2(&popped);
+        if (result == CUDA_SUCCESS)
+            return;
+    }
+    gs_log("draining context %p: CUresult %d", (void *)handle, result);
+}
+
 static void synchronize_all(void)
 {
     struct gs_context *context;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
         const CUcontext handle = __atomic_load_n(&context->handle, __ATOMIC_ACQUIRE);
-        CUcontext popped;
-        CUresult result;
 
-        if (handle == NULL || gs_driver.cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
-            continue;
-        result = gs_driver.cuCtxSynchronize();
-        gs_driver.cuCtxPopCurrent_v2(&popped);
-        if (result != CUDA_SUCCESS) /* the context is broken: nothing runs in it any more, and
-                                       the program will be told */
-            gs_log("draining context %p: CUresult %d", (void *)handle, result);
+        if (handle != NULL)
+            synchronize(handle);
     }
 }
 

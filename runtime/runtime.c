@@ -38,6 +38,25 @@ uint64_t gs_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* True the first time a name is seen (FNV-1a; two names of one hash count as one, which costs a
+ * log line). */
+static bool is_new(const char *symbol)
+{
+    static _Atomic(uint32_t) seen[64]; /* relaxed: nothing else depends on it */
+    uint32_t hash = 2166136261u, empty;
+
+    for (; *symbol != '\0'; symbol++)
+        hash = (hash ^ (unsigned char)*symbol) * 16777619u;
+    for (unsigned i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+        empty = 0;
+        if (atomic_compare_exchange_strong(&seen[i], &empty, hash | 1))
+            return true;
+        if (empty == (hash | 1))
+            return false;
+    }
+    return false;
+}
+
 void gs_runtime_uncovered(const char *symbol, int version)
 {
     char text[160];
@@ -47,6 +66,8 @@ void gs_runtime_uncovered(const char *symbol, int version)
              "%s was asked for in the ABI of CUDA %d.%d, which this gpushare does not know%s",
              symbol, version / 1000, version % 1000 / 10,
              gs_runtime.config.strict ? ": refused" : ": not covered");
+    if (!is_new(symbol))
+        return;
     gs_log("%s", text);
     gs_client_note_partial(text);
 }

@@ -123,9 +123,12 @@ static void op_allocate(struct soak_thread *thread)
         _exit(3);
     random_bytes(thread, thread->scratch, bytes);
     memcpy(block->shadow, thread->scratch, bytes);
-    while (cuMemcpyHtoD(block->device, block->shadow, bytes) != CUDA_SUCCESS)
-        if (!thread->config->faulty)
-            soak_ok(thread, CUDA_ERROR_UNKNOWN, "cuMemcpyHtoD after cuMemAlloc");
+    for (unsigned i = 0; cuMemcpyHtoD(block->device, block->shadow, bytes) != CUDA_SUCCESS; i++)
+        if (!thread->config->faulty || i == 50) { /* faults come and go: this one is for ever */
+            fprintf(stderr, "soak: cuMemcpyHtoD to a new block fails for ever: %d\n",
+                    (int)cuCtxSynchronize());
+            _exit(1);
+        }
     if (soak_ok(thread, cuMemGetAddressRange(&base, &size, block->device + bytes / 2),
                 "cuMemGetAddressRange") &&
         (base != block->device || size != bytes)) {
