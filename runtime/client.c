@@ -158,6 +158,16 @@ void gs_client_attach_current(struct gs_device *device)
     gs_client_attach(context, device->ordinal);
 }
 
+bool gs_client_attach_device(struct gs_device *device)
+{
+    if (gs_context_for(device) != NULL)
+        return true;
+    if (gs_device_current() != device)
+        return false;
+    gs_client_attach_current(device);
+    return gs_context_for(device) != NULL;
+}
+
 bool gs_client_wish(void)
 {
     struct gs_device *device;

@@ -28,6 +28,10 @@ void gs_client_attach(CUcontext context, CUdevice ordinal);
 /* The same for the current context of this thread; cheap when known. */
 void gs_client_attach_current(struct gs_device *device);
 
+/* A device that is used without a current context of it (VMM calls need none): true if the
+ * process has a context there, so that its memory can be moved. */
+bool gs_client_attach_device(struct gs_device *device);
+
 /* A thread is about to wait at the gate. False: there is no context, so there is nothing to
  * wait for. */
 bool gs_client_wish(void);

@@ -97,8 +97,9 @@ bool gs_gate_try_enter(unsigned *pass);
 void gs_gate_sync_begin(void);
 void gs_gate_sync_end(void);
 
-/* Client thread only. close: shuts and waits until nobody is inside, at most timeout_ns; false: somebody still is. The gate
- * stays shut then: only the caller can know whether it may open again (memory may have gone missing meanwhile). */
+/* Client thread only. close: shuts and waits until nobody is inside, at most timeout_ns; false:
+ * somebody still is. The gate stays shut then: only the caller can know whether it may open
+ * again (memory may have gone missing meanwhile). */
 bool gs_gate_close(uint64_t timeout_ns);
 void gs_gate_open(bool watched);
 

@@ -101,6 +101,11 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     const size_t bytes = allocation->bytes;
 
     *answered = true;
+    if (allocation->own && attribute != CU_POINTER_ATTRIBUTE_RANGE_START_ADDR &&
+        attribute != CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+        *answered = false; /* the driver knows this kind; only the chunks are ours */
+        return CUDA_SUCCESS;
+    }
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         return put(data, &allocation->context, sizeof(CUcontext));

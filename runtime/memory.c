@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c: owns the ranges: address space handed out to the program, and the accounts of what
- * is where.
+ * memory.c: what cuMemAlloc and cuMemFree mean, on top of ranges (range.h) and slabs (slab.h).
  *
- * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges; missing = bytes
- * of their chunks that are not RESIDENT; resident = bytes of RESIDENT chunks of all ranges plus
- * claims of allocations under way; the tree holds exactly the live ranges; whoever makes
- * missing grow from an application thread shuts the gate under the same lock. Chunks are
- * touched by: the allocating thread before the range is in the tree; the client thread; the
- * disposing thread.
+ * State: the list of slab pieces whose reuse must wait (under gs_memory_lock). Any thread.
  */
 #include "runtime/memory.h"
 
@@ -19,14 +13,8 @@
 #include "runtime/client.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
-#include "runtime/host.h"
 #include "runtime/slab.h"
-#include "runtime/vmm.h"
-
-pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static struct gs_tree tree;
-static _Atomic(uint64_t) next_id = 1;
+#include "runtime/virtual.h"
 
 /* pieces of slabs that were freed during a capture; under gs_memory_lock */
 static struct late_piece {
@@ -35,27 +23,15 @@ static struct late_piece {
     CUdeviceptr address;
 } * late_pieces;
 
-uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
-{
-    const uint64_t from = chunk * GS_CHUNK_BYTES;
-
-    return range->reserved - from < GS_CHUNK_BYTES ? range->reserved - from : GS_CHUNK_BYTES;
-}
-
+/* an empty range with address space of its own */
 static struct gs_range *range_new(struct gs_device *device, uint64_t bytes, CUresult *result)
 {
     const uint64_t reserved = (bytes + device->granule - 1) / device->granule * device->granule;
-    const uint64_t chunks = (reserved + GS_CHUNK_BYTES - 1) / GS_CHUNK_BYTES;
-    struct gs_range *range = calloc(1, sizeof *range + chunks * sizeof range->chunks[0]);
+    struct gs_range *range = gs_range_new(device, reserved, GS_CHUNK_BYTES);
 
     *result = CUDA_ERROR_OUT_OF_MEMORY;
     if (range == NULL)
         return NULL;
-    range->device = device;
-    range->reserved = reserved;
-    range->chunk_count = (uint32_t)chunks;
-    range->node.size = bytes;
-    range->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
     *result = gs_driver.cuCtxGetCurrent(&range->context);
     if (*result == CUDA_SUCCESS)
         *result = gs_driver.cuMemAddressReserve((CUdeviceptr *)&range->node.base, reserved,
@@ -67,100 +43,11 @@ static struct gs_range *range_new(struct gs_device *device, uint64_t bytes, CUre
     return range;
 }
 
-/* takes bytes from what the program may ever have */
-static bool account(struct gs_device *device, uint64_t bytes)
-{
-    const uint64_t capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
-    bool fits;
-
-    pthread_mutex_lock(&gs_memory_lock);
-    fits = bytes <= capacity && device->demand <= capacity - bytes;
-    if (fits)
-        device->demand += bytes;
-    pthread_mutex_unlock(&gs_memory_lock);
-    return fits;
-}
-
-static void unmap_chunks(struct gs_range *range)
-{
-    uint64_t unmapped = 0;
-
-    for (uint32_t i = 0; i < range->chunk_count; i++) {
-        struct gs_chunk *chunk = &range->chunks[i];
-
-        if (chunk->state == GS_CHUNK_RESIDENT) {
-            gs_vmm_unmap(range->node.base + i * GS_CHUNK_BYTES, gs_range_chunk_bytes(range, i),
-                         chunk->handle);
-            unmapped += gs_range_chunk_bytes(range, i);
-        }
-        chunk->state = GS_CHUNK_ABSENT;
-        gs_host_put(chunk->host);
-        chunk->host = NULL;
-    }
-    pthread_mutex_lock(&gs_memory_lock);
-    range->device->resident -= unmapped;
-    pthread_mutex_unlock(&gs_memory_lock);
-}
-
-/* Maps the new range at once, if this process runs and its budget has room. Inside the gate, so
- * that nothing moves. */
-static bool map_now(struct gs_range *range)
-{
-    struct gs_device *device = range->device;
-    uint64_t mapped = 0;
-    bool claimed;
-
-    pthread_mutex_lock(&gs_memory_lock);
-    claimed = device->resident + range->reserved <=
-              atomic_load_explicit(&device->budget, memory_order_relaxed);
-    if (claimed)
-        device->resident += range->reserved;
-    pthread_mutex_unlock(&gs_memory_lock);
-    if (!claimed)
-        return false;
-    for (uint32_t i = 0; i < range->chunk_count; i++) {
-        struct gs_chunk *chunk = &range->chunks[i];
-        const uint64_t bytes = gs_range_chunk_bytes(range, i);
-
-        if (gs_vmm_map(device, range->node.base + i * GS_CHUNK_BYTES, bytes, &chunk->handle) !=
-            CUDA_SUCCESS)
-            break;
-        chunk->state = GS_CHUNK_RESIDENT;
-        mapped += bytes;
-    }
-    if (mapped == range->reserved)
-        return true;
-    pthread_mutex_lock(&gs_memory_lock);
-    device->resident -= range->reserved - mapped;
-    pthread_mutex_unlock(&gs_memory_lock);
-    unmap_chunks(range);
-    return false;
-}
-
-static void link_range(struct gs_range *range)
-{
-    struct gs_device *device = range->device;
-
-    gs_tree_insert(&tree, &range->node);
-    range->next = device->ranges;
-    if (range->next != NULL)
-        range->next->link = &range->next;
-    range->link = &device->ranges;
-    device->ranges = range;
-}
-
 /* a range that never got into the tree, and has no memory */
 static void discard(struct gs_range *range)
 {
     gs_driver.cuMemAddressFree(range->node.base, range->reserved);
     free(range);
-}
-
-static void unaccount(struct gs_device *device, uint64_t bytes)
-{
-    pthread_mutex_lock(&gs_memory_lock);
-    device->demand -= bytes;
-    pthread_mutex_unlock(&gs_memory_lock);
 }
 
 /* A range in the tree, in place or missing. slab_for: cut it for pieces of that size and take
@@ -177,27 +64,27 @@ static CUresult allocate_range(struct gs_device *device, uint64_t bytes, uint64_
         return result;
     gs_client_await_target(
         device); /* what there is to have; known from the first allocation on */
-    if (!account(device, range->reserved)) {
+    if (!gs_range_account(device, range->reserved)) {
         discard(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     entered = gs_gate_try_enter(&pass);
-    placed = entered && map_now(range);
+    placed = entered && gs_range_place(range);
     if (entered && !placed && gs_client_is_alone()) { /* nobody will make room */
+        gs_range_take_back(range);
         gs_gate_leave(pass);
-        unaccount(device, range->reserved);
+        gs_range_unaccount(device, range->reserved);
         discard(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&gs_memory_lock);
-    if (!placed) {
-        device->missing += range->reserved;
-        gs_gate_shut();
-    }
+    if (!placed)
+        gs_range_miss(range);
     *address = range->node.base;
     if (slab_for != 0 && gs_slab_make(range, slab_for))
         *address = gs_slab_take(device, range->context, slab_for);
-    link_range(range);
+    gs_range_set_address(range, range->node.base, bytes);
+    gs_range_link(range);
     pthread_mutex_unlock(&gs_memory_lock);
     if (entered)
         gs_gate_leave(pass);
@@ -224,47 +111,6 @@ CUresult gs_memory_allocate(struct gs_device *device, uint64_t bytes, CUdevicept
         return allocate_range(device, GS_SLAB_BYTES, bytes, address);
     *address = piece;
     return CUDA_SUCCESS;
-}
-
-/* All bookkeeping has let go of the range (life is DISPOSING); nothing on the GPU uses it. */
-static void dispose(struct gs_range *range)
-{
-    const struct gs_context *context = gs_context_for(range->device);
-    CUcontext current = NULL;
-    bool pushed = false;
-
-    /* unregistering host memory and destroying events need a context; the client thread has
-     * none of its own */
-    if (gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL &&
-        context != NULL)
-        pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
-    unmap_chunks(range);
-    gs_driver.cuMemAddressFree(range->node.base, range->reserved);
-    if (range->after != NULL)
-        gs_driver.cuEventDestroy_v2(range->after);
-    if (pushed)
-        gs_driver.cuCtxPopCurrent_v2(&current);
-    pthread_mutex_lock(&gs_memory_lock);
-    *range->link = range->next;
-    if (range->next != NULL)
-        range->next->link = range->link;
-    gs_slab_free(range->slab);
-    pthread_mutex_unlock(&gs_memory_lock);
-    free(range);
-}
-
-/* under the lock: the range leaves the tree and the accounts of what the program has */
-static void end_life(struct gs_range *range, enum gs_range_life life)
-{
-    uint64_t absent = 0;
-
-    gs_tree_remove(&tree, range->node.base);
-    for (uint32_t i = 0; i < range->chunk_count; i++)
-        if (range->chunks[i].state != GS_CHUNK_RESIDENT)
-            absent += gs_range_chunk_bytes(range, i);
-    range->device->demand -= range->reserved;
-    range->device->missing -= absent;
-    range->life = (uint8_t)life;
 }
 
 /* cuMemFree waits for the work that may use the memory */
@@ -307,7 +153,7 @@ static void put_piece(struct gs_range *range, CUdeviceptr address)
 {
     pthread_mutex_lock(&gs_memory_lock);
     if (gs_slab_put(range, address))
-        end_life(range, GS_RANGE_DEAD);
+        gs_range_end_life(range, GS_RANGE_DEAD);
     pthread_mutex_unlock(&gs_memory_lock);
     gs_client_wake();
 }
@@ -371,7 +217,7 @@ static CUresult free_range(struct gs_range *range, enum gs_free_when when, CUstr
             if (after == NULL) {
                 result = wait_for_use(range, when, stream);
                 if (!is_captured(result)) {
-                    dispose(range);
+                    gs_range_dispose(range);
                     gs_gate_leave(pass);
                     gs_client_wake();
                     return result;
@@ -398,13 +244,14 @@ CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream st
     bool piece;
 
     pthread_mutex_lock(&gs_memory_lock);
-    range = (struct gs_range *)gs_tree_find(&tree, address);
+    range = gs_range_at(address);
     *ours = range != NULL;
     piece = range != NULL && range->slab != NULL;
-    if (piece ? !gs_slab_retire(range, address) : range != NULL && range->node.base != address)
+    if (piece ? !gs_slab_retire(range, address)
+              : range != NULL && (range->node.base != address || range->own != NULL))
         result = CUDA_ERROR_INVALID_VALUE;
     else if (range != NULL && !piece)
-        end_life(range, GS_RANGE_DISPOSING);
+        gs_range_end_life(range, GS_RANGE_DISPOSING);
     pthread_mutex_unlock(&gs_memory_lock);
     if (range == NULL || result != CUDA_SUCCESS)
         return result;
@@ -417,44 +264,21 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
     struct gs_range *range;
 
     pthread_mutex_lock(&gs_memory_lock);
-    range = (struct gs_range *)gs_tree_find(&tree, address);
+    range = gs_range_at(address);
     if (range != NULL) {
         found = GS_MEMORY_LIVE;
         *allocation = (struct gs_allocation){.base = range->node.base,
                                              .bytes = range->node.size,
                                              .context = range->context,
                                              .device = range->device,
-                                             .id = range->id};
+                                             .id = range->id,
+                                             .own = range->own != NULL};
         if (range->slab != NULL &&
             !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))
             found = GS_MEMORY_HOLE;
     }
     pthread_mutex_unlock(&gs_memory_lock);
     return found;
-}
-
-struct gs_accounts gs_memory_accounts(const struct gs_device *device)
-{
-    struct gs_accounts accounts;
-
-    pthread_mutex_lock(&gs_memory_lock);
-    accounts = (struct gs_accounts){device->demand, device->missing, device->resident};
-    pthread_mutex_unlock(&gs_memory_lock);
-    return accounts;
-}
-
-bool gs_memory_if_complete(void (*then)(void))
-{
-    struct gs_device *device;
-    bool complete = true;
-
-    pthread_mutex_lock(&gs_memory_lock);
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        complete &= device->missing == 0;
-    if (complete)
-        then();
-    pthread_mutex_unlock(&gs_memory_lock);
-    return complete;
 }
 
 #define BATCH 64
@@ -474,7 +298,7 @@ static unsigned collect(CUcontext context, struct gs_range **batch)
                                 : range->life != GS_RANGE_DEAD)
                 continue;
             if (range->life == GS_RANGE_LIVE)
-                end_life(range, GS_RANGE_DISPOSING);
+                gs_range_end_life(range, GS_RANGE_DISPOSING);
             range->life = GS_RANGE_DISPOSING;
             batch[count++] = range;
         }
@@ -505,7 +329,7 @@ void gs_memory_context_ended(CUcontext context)
     while ((count = collect(context, batch)) != 0)
         for (unsigned i = 0; i < count; i++) {
             batch[i]->after = NULL; /* events end with their context */
-            dispose(batch[i]);
+            gs_range_dispose(batch[i]);
         }
     gs_client_wake();
 }
@@ -555,7 +379,7 @@ bool gs_memory_dispose_dead(bool moving)
 
     for (unsigned i = 0; i < count; i++) {
         if (may_dispose(batch[i], moving)) {
-            dispose(batch[i]);
+            gs_range_dispose(batch[i]);
             continue;
         }
         pthread_mutex_lock(&gs_memory_lock);
@@ -568,9 +392,8 @@ bool gs_memory_dispose_dead(bool moving)
 
 void gs_memory_after_fork(void)
 {
-    pthread_mutex_init(&gs_memory_lock, NULL);
-    tree.root =
-        NULL; /* the parent's ranges mean nothing here; their bookkeeping is left to it */
+    gs_ranges_after_fork();
     late_pieces = NULL;
     gs_slabs_after_fork();
+    gs_virtual_after_fork();
 }

@@ -16,8 +16,9 @@
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
 
-#define STEP_BYTES (256ull << 20) /* resident is reported at least this often while it moves   \
-                                   */
+#define STEP_BYTES                                                                             \
+    (256ull << 20) /* resident is reported at least this often while it moves                  \
+                    */
 #define ACCOUNT_NS                                                                             \
     2000000ull /* plain growth within the budget: at most one message in this time */
 

@@ -19,6 +19,7 @@
 struct job {
     struct gs_range *range;
     struct gs_chunk *chunk;
+    uint32_t index;
     CUdeviceptr address;
     uint64_t bytes;
     bool copied;
@@ -34,7 +35,7 @@ static unsigned collect(struct gs_device *device, bool out, uint64_t limit, stru
     pthread_mutex_lock(&gs_memory_lock);
     for (int pass = out ? 0 : 1; pass < 2; pass++)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next) {
-            if (range->life != GS_RANGE_LIVE)
+            if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
                 continue;
             for (uint32_t i = 0; i < range->chunk_count && count < GS_SWAP_STEP_CHUNKS; i++) {
                 struct gs_chunk *chunk = &range->chunks[i];
@@ -45,8 +46,11 @@ static unsigned collect(struct gs_device *device, bool out, uint64_t limit, stru
                     continue;
                 if (out ? sum >= limit : sum + bytes > limit)
                     break;
-                jobs[count++] = (struct job){
-                    range, chunk, range->node.base + i * GS_CHUNK_BYTES, bytes, false};
+                jobs[count++] = (struct job){.range = range,
+                                             .chunk = chunk,
+                                             .index = i,
+                                             .address = gs_range_chunk_address(range, i),
+                                             .bytes = bytes};
                 sum += bytes;
             }
         }
@@ -158,7 +162,7 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
     else if (finished != CUDA_SUCCESS)
         started = 0;
     for (unsigned i = 0; i < started; i++) {
-        gs_vmm_unmap(jobs[i].address, jobs[i].bytes, jobs[i].chunk->handle);
+        gs_vmm_remove(jobs[i].range, jobs[i].index);
         moved += jobs[i].bytes;
     }
     leave_context();
@@ -173,9 +177,9 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
 }
 
 /* maps the job's chunk and starts its copy */
-static CUresult start_copy_in(const struct gs_device *device, struct job *job, CUstream stream)
+static CUresult start_copy_in(struct job *job, CUstream stream)
 {
-    CUresult result = gs_vmm_map(device, job->address, job->bytes, &job->chunk->handle);
+    CUresult result = gs_vmm_place(job->range, job->index);
 
     if (result != CUDA_SUCCESS || job->chunk->state != GS_CHUNK_HOST)
         return result;
@@ -183,7 +187,7 @@ static CUresult start_copy_in(const struct gs_device *device, struct job *job, C
     result = gs_driver.cuMemcpyHtoDAsync_v2(job->address, job->chunk->host->memory, job->bytes,
                                             stream);
     if (result != CUDA_SUCCESS)
-        gs_vmm_unmap(job->address, job->bytes, job->chunk->handle);
+        gs_vmm_remove(job->range, job->index);
     return result;
 }
 
@@ -204,7 +208,7 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
     if (context == NULL)
         return GS_SWAP_SHORT;
     for (started = 0; started < count; started++) {
-        result = start_copy_in(device, &jobs[started], context->stream);
+        result = start_copy_in(&jobs[started], context->stream);
         if (result != CUDA_SUCCESS)
             break;
     }
@@ -212,8 +216,7 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
     broken = context_is_broken(finished);
     for (unsigned i = 0; i < started; i++) {
         if (finished != CUDA_SUCCESS && jobs[i].copied && !broken) {
-            gs_vmm_unmap(jobs[i].address, jobs[i].bytes,
-                         jobs[i].chunk->handle); /* the host copy is still the good one */
+            gs_vmm_remove(jobs[i].range, jobs[i].index); /* the host copy is still good */
             continue;
         }
         pthread_mutex_lock(&gs_memory_lock);

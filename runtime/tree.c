@@ -76,17 +76,22 @@ struct gs_tree_node *gs_tree_remove(struct gs_tree *tree, uint64_t base)
     return node;
 }
 
-struct gs_tree_node *gs_tree_find(const struct gs_tree *tree, uint64_t address)
+struct gs_tree_node *gs_tree_overlap(const struct gs_tree *tree, uint64_t base, uint64_t size)
 {
     struct gs_tree_node *node = tree->root;
 
     while (node != NULL) {
-        if (address < node->base)
+        if (node->base >= base && node->base - base >= size)
             node = node->left;
-        else if (address - node->base >= node->size)
+        else if (base >= node->base && base - node->base >= node->size)
             node = node->right;
         else
             return node;
     }
     return NULL;
+}
+
+struct gs_tree_node *gs_tree_find(const struct gs_tree *tree, uint64_t address)
+{
+    return gs_tree_overlap(tree, address, 1);
 }

@@ -6,14 +6,18 @@
 #ifndef GS_RUNTIME_VMM_H
 #define GS_RUNTIME_VMM_H
 
-#include "runtime/device.h"
+#include "runtime/range.h"
 
-/* Creates bytes of physical memory on the device and maps them readable and writable at
- * address. On error nothing is left behind. Any thread; needs no current context. */
-CUresult gs_vmm_map(const struct gs_device *device, CUdeviceptr address, uint64_t bytes,
-                    CUmemGenericAllocationHandle *handle);
+/* Creates the chunk's physical memory and maps it at its address, accessible as the range
+ * wants. On error nothing is left behind. Needs no current context. The caller sets the state.
+ */
+CUresult gs_vmm_place(struct gs_range *range, uint32_t chunk);
 
 /* The reverse. Nothing on the GPU may use the memory any more. */
-void gs_vmm_unmap(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle);
+void gs_vmm_remove(struct gs_range *range, uint32_t chunk);
+
+/* Maps, or unmaps, memory that the chunk has already: the program moves its own mapping. */
+CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk);
+CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk);
 
 #endif

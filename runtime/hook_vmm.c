@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_vmm.c: the driver's virtual memory management as the program calls it. Handles and
+ * addresses of ours go to virtual.c, all others to the driver. No state.
+ */
+#include "runtime/client.h"
+#include "runtime/driver.h"
+#include "runtime/gate.h"
+#include "runtime/hooks.h"
+#include "runtime/room.h"
+#include "runtime/virtual.h"
+
+/* ours if it is ours, else what the driver says */
+#define OURS_OR(call, otherwise)                                                               \
+    ({                                                                                         \
+        bool ours = false;                                                                     \
+        const CUresult answer = (call);                                                        \
+                                                                                               \
+        ours ? answer : (otherwise);                                                           \
+    })
+
+CUresult __wrap_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
+                                    CUdeviceptr addr, unsigned long long flags)
+{
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemAddressReserve(ptr, size, alignment, addr, flags);
+    if (result == CUDA_SUCCESS)
+        gs_reserved_add(*ptr, size);
+    return result;
+}
+
+CUresult __wrap_cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (!gs_reserved_remove(ptr))
+        return CUDA_ERROR_INVALID_VALUE;
+    return gs_driver.cuMemAddressFree(ptr, size);
+}
+
+CUresult __wrap_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                            const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    struct gs_device *device;
+    unsigned attempt = 0;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    device = handle != NULL && flags == 0 ? gs_virtual_device(prop) : NULL;
+    if (device != NULL && gs_client_attach_device(device))
+        return gs_virtual_create(device, size, prop, handle);
+    do
+        result = gs_driver.cuMemCreate(handle, size, prop, flags);
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));
+    return result;
+}
+
+CUresult __wrap_cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return OURS_OR(gs_virtual_release(handle, &ours), gs_driver.cuMemRelease(handle));
+}
+
+CUresult __wrap_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (handle == NULL)
+        return gs_driver.cuMemRetainAllocationHandle(handle, addr);
+    return OURS_OR(gs_virtual_retain((CUdeviceptr)(uintptr_t)addr, handle, &ours),
+                   gs_driver.cuMemRetainAllocationHandle(handle, addr));
+}
+
+CUresult __wrap_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                       CUmemGenericAllocationHandle handle)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (prop == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return OURS_OR(gs_virtual_properties(handle, prop, &ours),
+                   gs_driver.cuMemGetAllocationPropertiesFromHandle(prop, handle));
+}
+
+CUresult __wrap_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                         CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return OURS_OR(gs_virtual_map(ptr, size, offset, handle, &ours),
+                   gs_driver.cuMemMap(ptr, size, offset, handle, flags));
+}
+
+CUresult __wrap_cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return OURS_OR(gs_virtual_unmap(ptr, size, &ours), gs_driver.cuMemUnmap(ptr, size));
+}
+
+CUresult __wrap_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+                               size_t count)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return OURS_OR(gs_virtual_set_access(ptr, size, desc, count, &ours),
+                   gs_driver.cuMemSetAccess(ptr, size, desc, count));
+}
+
+CUresult __wrap_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                               CUdeviceptr ptr)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return OURS_OR(gs_virtual_get_access(ptr, location, flags, &ours),
+                   gs_driver.cuMemGetAccess(flags, location, ptr));
+}
+
+CUresult __wrap_cuMemExportToShareableHandle(void *shareableHandle,
+                                             CUmemGenericAllocationHandle handle,
+                                             CUmemAllocationHandleType handleType,
+                                             unsigned long long flags)
+{
+    CUmemGenericAllocationHandle real = handle;
+    CUresult result;
+    bool ours;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_virtual_pin(handle, &real, &ours);
+    if (ours && result != CUDA_SUCCESS)
+        return result;
+    return gs_driver.cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
+}
+
+CUresult __wrap_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                   CUmemGenericAllocationHandle memHandle, size_t memOffset,
+                                   size_t size, unsigned long long flags)
+{
+    CUmemGenericAllocationHandle real = memHandle;
+    CUresult result;
+    bool ours;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_virtual_pin(memHandle, &real, &ours);
+    if (ours && result != CUDA_SUCCESS)
+        return result;
+    return gs_driver.cuMulticastBindMem(mcHandle, mcOffset, real, memOffset, size, flags);
+}
+
+/* Memory that other hardware will reach by itself, by address: it stays where it is from now
+ * on. */
+static void pin_range(CUdeviceptr from, size_t bytes)
+{
+    const CUdeviceptr end = from + bytes;
+
+    while (from < end) {
+        struct gs_range *range;
+
+        pthread_mutex_lock(&gs_memory_lock);
+        range = gs_range_at(from);
+        if (range != NULL) {
+            gs_range_pin(range);
+            from = range->node.base + range->reserved;
+        } else {
+            from = end;
+        }
+        pthread_mutex_unlock(&gs_memory_lock);
+    }
+}
+
+CUresult __wrap_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                    CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    const unsigned pass = gs_gate_enter();
+    CUresult result;
+
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    if (result == CUDA_SUCCESS)
+        pin_range(memptr, size);
+    gs_gate_leave(pass);
+    return result;
+}
+
+CUresult __wrap_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+                                              CUmemRangeHandleType handleType,
+                                              unsigned long long flags)
+{
+    const unsigned pass = gs_gate_enter();
+    CUresult result;
+
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_driver.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+    if (result == CUDA_SUCCESS)
+        pin_range(dptr, size);
+    gs_gate_leave(pass);
+    return result;
+}

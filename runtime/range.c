@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * range.c: owns the ranges of movable memory, the tree of their addresses, and the accounts of
+ * what is where.
+ *
+ * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges that are not
+ * pinned; missing = bytes of their chunks that are needed and not RESIDENT; resident = bytes of
+ * RESIDENT chunks of all ranges that are not pinned, plus claims of allocations under way; the
+ * tree holds exactly the live ranges that have an address; whoever makes missing grow from an
+ * application thread shuts the gate under the same lock. Chunks are touched by: the allocating
+ * thread before the range is in the tree; the client thread; the disposing thread.
+ */
+#include "runtime/range.h"
+
+#include <stdlib.h>
+
+#include "runtime/driver.h"
+#include "runtime/gate.h"
+#include "runtime/host.h"
+#include "runtime/slab.h"
+#include "runtime/virtual.h"
+#include "runtime/vmm.h"
+
+pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct gs_tree tree;
+static _Atomic(uint64_t) next_id = 1;
+
+uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
+{
+    const uint64_t from = chunk * range->chunk_bytes;
+
+    return range->reserved - from < range->chunk_bytes ? range->reserved - from
+                                                       : range->chunk_bytes;
+}
+
+CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk)
+{
+    return range->node.base + chunk * range->chunk_bytes;
+}
+
+bool gs_range_is_mapped(const struct gs_range *range)
+{
+    return range->own == NULL || range->own->mapped;
+}
+
+bool gs_range_is_needed(const struct gs_range *range)
+{
+    return range->own == NULL || (range->own->mapped && range->own->access_count != 0);
+}
+
+void gs_range_pin(struct gs_range *range)
+{
+    if (range->pinned)
+        return;
+    range->pinned = true;
+    range->device->demand -= range->reserved;
+    range->device->resident -= range->reserved;
+}
+
+bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes)
+{
+    return gs_tree_overlap(&tree, address, bytes) != NULL;
+}
+
+struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved, uint64_t chunk_bytes)
+{
+    const uint64_t chunks = (reserved + chunk_bytes - 1) / chunk_bytes;
+    struct gs_range *range = calloc(1, sizeof *range + chunks * sizeof range->chunks[0]);
+
+    if (range == NULL)
+        return NULL;
+    range->device = device;
+    range->reserved = reserved;
+    range->chunk_bytes = chunk_bytes;
+    range->chunk_count = (uint32_t)chunks;
+    range->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    return range;
+}
+
+bool gs_range_account(struct gs_device *device, uint64_t bytes)
+{
+    const uint64_t capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
+    bool fits;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    fits = bytes <= capacity && device->demand <= capacity - bytes;
+    if (fits)
+        device->demand += bytes;
+    pthread_mutex_unlock(&gs_memory_lock);
+    return fits;
+}
+
+void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
+{
+    pthread_mutex_lock(&gs_memory_lock);
+    device->demand -= bytes;
+    pthread_mutex_unlock(&gs_memory_lock);
+}
+
+void gs_range_take_back(struct gs_range *range)
+{
+    uint64_t unmapped = 0;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++) {
+        struct gs_chunk *chunk = &range->chunks[i];
+
+        if (chunk->state == GS_CHUNK_RESIDENT) {
+            gs_vmm_remove(range, i);
+            unmapped += gs_range_chunk_bytes(range, i);
+        }
+        chunk->state = GS_CHUNK_ABSENT;
+        gs_host_put(chunk->host);
+        chunk->host = NULL;
+    }
+    pthread_mutex_lock(&gs_memory_lock);
+    if (!range->pinned)
+        range->device->resident -= unmapped;
+    pthread_mutex_unlock(&gs_memory_lock);
+}
+
+static uint64_t absent_bytes(const struct gs_range *range)
+{
+    uint64_t absent = 0;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        if (range->chunks[i].state != GS_CHUNK_RESIDENT)
+            absent += gs_range_chunk_bytes(range, i);
+    return absent;
+}
+
+bool gs_range_place(struct gs_range *range)
+{
+    struct gs_device *device = range->device;
+    const uint64_t wanted = absent_bytes(range);
+    uint64_t placed = 0;
+    bool claimed;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        if (range->chunks[i].state == GS_CHUNK_HOST)
+            return false; /* copying is the client thread's */
+    pthread_mutex_lock(&gs_memory_lock);
+    claimed = device->resident + wanted <=
+              atomic_load_explicit(&device->budget, memory_order_relaxed);
+    if (claimed)
+        device->resident += wanted;
+    pthread_mutex_unlock(&gs_memory_lock);
+    if (!claimed)
+        return false;
+    for (uint32_t i = 0; i < range->chunk_count; i++) {
+        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+            continue;
+        if (gs_vmm_place(range, i) != CUDA_SUCCESS)
+            break;
+        range->chunks[i].state = GS_CHUNK_RESIDENT;
+        placed += gs_range_chunk_bytes(range, i);
+    }
+    if (placed == wanted)
+        return true;
+    pthread_mutex_lock(&gs_memory_lock);
+    device->resident -= wanted - placed;
+    pthread_mutex_unlock(&gs_memory_lock);
+    return false;
+}
+
+void gs_range_miss(struct gs_range *range)
+{
+    const uint64_t absent = absent_bytes(range);
+
+    if (absent == 0)
+        return;
+    range->device->missing += absent;
+    gs_gate_shut();
+}
+
+void gs_range_unneed(struct gs_range *range)
+{
+    range->device->missing -= absent_bytes(range);
+}
+
+void gs_range_set_address(struct gs_range *range, uint64_t address, uint64_t bytes)
+{
+    range->node.base = address;
+    range->node.size = bytes;
+    gs_tree_insert(&tree, &range->node);
+}
+
+void gs_range_clear_address(struct gs_range *range)
+{
+    gs_tree_remove(&tree, range->node.base);
+}
+
+struct gs_range *gs_range_at(CUdeviceptr address)
+{
+    return (struct gs_range *)gs_tree_find(&tree, address);
+}
+
+void gs_range_link(struct gs_range *range)
+{
+    struct gs_device *device = range->device;
+
+    range->next = device->ranges;
+    if (range->next != NULL)
+        range->next->link = &range->next;
+    range->link = &device->ranges;
+    device->ranges = range;
+}
+
+void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
+{
+    if (range->own == NULL)
+        gs_range_clear_address(range); /* the program's own mapping went before */
+    if (gs_range_is_needed(range))
+        range->device->missing -= absent_bytes(range);
+    if (!range->pinned)
+        range->device->demand -= range->reserved;
+    range->life = (uint8_t)life;
+}
+
+void gs_range_dispose(struct gs_range *range)
+{
+    const struct gs_context *context = gs_context_for(range->device);
+    CUcontext current = NULL;
+    bool pushed = false;
+
+    /* unregistering host memory and destroying events need a context; the client thread has
+     * none of its own */
+    if (gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL &&
+        context != NULL)
+        pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
+    gs_range_take_back(range);
+    if (range->own == NULL)
+        gs_driver.cuMemAddressFree(range->node.base, range->reserved);
+    if (range->after != NULL)
+        gs_driver.cuEventDestroy_v2(range->after);
+    if (pushed)
+        gs_driver.cuCtxPopCurrent_v2(&current);
+    pthread_mutex_lock(&gs_memory_lock);
+    *range->link = range->next;
+    if (range->next != NULL)
+        range->next->link = range->link;
+    gs_slab_free(range->slab);
+    pthread_mutex_unlock(&gs_memory_lock);
+    free(range->own);
+    free(range);
+}
+
+struct gs_accounts gs_memory_accounts(const struct gs_device *device)
+{
+    struct gs_accounts accounts;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    accounts = (struct gs_accounts){device->demand, device->missing, device->resident};
+    pthread_mutex_unlock(&gs_memory_lock);
+    return accounts;
+}
+
+bool gs_memory_if_complete(void (*then)(void))
+{
+    struct gs_device *device;
+    bool complete = true;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        complete &= device->missing == 0;
+    if (complete)
+        then();
+    pthread_mutex_unlock(&gs_memory_lock);
+    return complete;
+}
+
+void gs_ranges_after_fork(void)
+{
+    pthread_mutex_init(&gs_memory_lock, NULL);
+    tree.root = NULL; /* the parent's ranges mean nothing here; their books are left to it */
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * virtual.h: the program's own VMM memory (cuMemCreate, cuMemMap, cuMemSetAccess …), made
+ * movable.
+ *
+ * The program holds handles of ours; the driver's handles behind them come and go chunk by
+ * chunk, at the addresses where the program mapped its handle. PyTorch's expandable segments
+ * and XLA allocate in this way. What may be shared with others (exported, bound to a multicast
+ * object, mapped twice) is pinned at that moment: in place for good, and no longer in the
+ * accounts of what can be moved. Memory that is not plain device memory (host, tile pools)
+ * stays the driver's from the start.
+ *
+ * Each function sets *ours to false, and does nothing, for handles and addresses that are not
+ * ours.
+ */
+#ifndef GS_RUNTIME_VIRTUAL_H
+#define GS_RUNTIME_VIRTUAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+#include "runtime/device.h"
+#include "runtime/memory.h"
+
+#define GS_VIRTUAL_ACCESS 24 /* locations that one mapping can be made accessible from */
+
+/* What a range of the program's own has beyond one of cuMemAlloc. Under gs_memory_lock. */
+struct gs_virtual {
+    struct gs_tree_node by_handle; /* base: the handle that the program holds */
+    struct gs_range *range;
+    CUmemAllocationProp prop;
+    unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */
+    bool mapped;
+    unsigned access_count;
+    CUmemAccessDesc access[GS_VIRTUAL_ACCESS];
+};
+
+/* The device whose memory prop asks for, if that is memory we can move; else NULL. */
+struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop);
+
+CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
+                           const CUmemAllocationProp *prop,
+                           CUmemGenericAllocationHandle *handle);
+CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours);
+CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *handle,
+                           bool *ours);
+CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop,
+                               bool *ours);
+
+CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                        CUmemGenericAllocationHandle handle, bool *ours);
+CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours);
+CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
+                               const CUmemAccessDesc *access, size_t count, bool *ours);
+CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *location,
+                               unsigned long long *flags, bool *ours);
+
+/* Pins what the handle stands for and gives the driver's own handle of it. Waits for the lease
+ * like a submission. */
+CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocationHandle *real,
+                        bool *ours);
+
+/* Address space that the program reserves and frees. False: a mapping of ours lies in it. */
+void gs_reserved_add(CUdeviceptr address, uint64_t bytes);
+bool gs_reserved_remove(CUdeviceptr address);
+
+void gs_virtual_after_fork(void);
+
+#endif
