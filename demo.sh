@@ -43,7 +43,8 @@ finish() { # leaves nothing running and nothing behind
     done
     wait 2>/dev/null || true
     if [ $status != 0 ]; then
-        echo "demo.sh: NOT as it should be; what was printed is in $work" >&2
+        tail -n 5 "$work"/*.out "$work"/*.log >&2 2>/dev/null || true
+        echo "demo.sh: NOT as it should be; what was printed and logged is in $work" >&2
     else
         rm -rf "$work"
     fi
@@ -92,11 +93,12 @@ print(sum(json.load(open(path)).get(sys.argv[1], 0) for path in sys.argv[2:]))
 PY
 }
 
-# start NAME PROGRAM WORD...: runs it in the background; output to $work/NAME.out, statistics to NAME.stats
+# start NAME PROGRAM WORD...: runs it in the background; output to $work/NAME.out, statistics to NAME.stats, and what the
+# library did to NAME.log
 start() {
     local name=$1
     shift
-    GPUSHARE_STATS=$work/$name.stats "$@" >"$work/$name.out" 2>&1 &
+    GPUSHARE_STATS=$work/$name.stats GPUSHARE_LOG=$work/$name.log "$@" >"$work/$name.out" 2>&1 &
     pids+=($!)
     last=$!
 }
