@@ -114,6 +114,7 @@ static void kernel_for_ever(void)
 {
     uint64_t pause = 900000000;
 
+    kit_turn_wait(&go);
     kit_context();
     kit_launch(kit_kernel("sleep"), NULL, (void *[]){&pause});
     usleep(50000);
@@ -124,15 +125,27 @@ static void kernel_for_ever(void)
 static void killed_frees_the_card(void)
 {
     kit_turn_init(&ready);
+    kit_turn_init(&go);
     const int other = kit_spawn(kernel_for_ever);
+    kit_context(); /* we are on the card: it is not made anew */
+    kit_turn_signal(&go);
     kit_turn_wait(&ready);
     CHECK(kill(other, SIGKILL) == 0); /* in the middle of a kernel */
     CHECK(waitpid(other, NULL, 0) == other);
-    kit_context();
-    const double before = kit_seconds();
+    CUstream streams[2] = {NULL};
+    uint64_t pause = 100000000;
+    CUfunction sleeping = kit_kernel("sleep");
+    double before = kit_seconds();
     kit_launch(kit_kernel("nothing"), NULL, NULL);
     OK(cuCtxSynchronize());
     CHECK(kit_seconds() - before < 0.5);
+    before = kit_seconds();
+    for (int i = 0; i < 2; i++) {
+        OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        kit_launch(sleeping, streams[i], (void *[]){&pause});
+    }
+    OK(cuCtxSynchronize());
+    CHECK(kit_seconds() - before > 0.19); /* one at a time, still */
 }
 
 static void copy_ten(void)
