@@ -113,20 +113,33 @@ CUresult gs_memory_allocate(struct gs_device *device, uint64_t bytes, CUdevicept
     return CUDA_SUCCESS;
 }
 
-/* cuMemFree waits for the work that may use the memory */
+/* The context has a capture under way: waiting is not allowed now (and was not done). */
+static bool is_captured(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_CAPTURED_EVENT;
+}
+
+/* cuMemFree waits for the work that may use the memory. The failure of a
+ * single call is no reason to take it away under a kernel; a broken context fails always. */
 static CUresult synchronize(CUcontext context)
 {
-    CUcontext current = NULL;
-    CUresult result;
+    CUcontext current = NULL, popped;
+    CUresult result = CUDA_SUCCESS;
 
     gs_driver.cuCtxGetCurrent(&current);
-    if (current == context || context == NULL)
-        return gs_driver.cuCtxSynchronize();
-    result = gs_driver.cuCtxPushCurrent_v2(context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = gs_driver.cuCtxSynchronize();
-    gs_driver.cuCtxPopCurrent_v2(&current);
+    for (unsigned attempt = 0; attempt < 4; attempt++) {
+        const bool other = current != context && context != NULL;
+
+        result = other ? gs_driver.cuCtxPushCurrent_v2(context) : CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS)
+            continue;
+        result = gs_driver.cuCtxSynchronize();
+        if (other)
+            gs_driver.cuCtxPopCurrent_v2(&popped);
+        if (result == CUDA_SUCCESS || is_captured(result))
+            break;
+    }
     return result;
 }
 
@@ -140,13 +153,6 @@ static CUresult wait_for_use(struct gs_range *range, enum gs_free_when when, CUs
     default:
         return synchronize(range->context);
     }
-}
-
-/* The context has a capture under way: waiting is not allowed now (and was not done). */
-static bool is_captured(CUresult result)
-{
-    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-           result <= CUDA_ERROR_CAPTURED_EVENT;
 }
 
 static void put_piece(struct gs_range *range, CUdeviceptr address)
