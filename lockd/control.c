@@ -166,8 +166,7 @@ void lockd_control_status(struct lockd_connection *connection)
 
     send_daemon(&status, server);
     lockd_lock_visit(server->lock, visit_device, visit_member, &status, lockd_now());
-    lockd_list_each(at, &server->connections)
-    {
+    lockd_list_each (at, &server->connections) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct gs_wire_client client = {.condition = GS_CONDITION_NO_DEVICE};
 
@@ -199,8 +198,7 @@ static int pause_programs(struct lockd_connection *connection, int32_t pid, bool
         lockd_lock_pause(server->lock, NULL, paused, lockd_now());
         return (int)server->program_count;
     }
-    lockd_list_each(at, &server->connections)
-    {
+    lockd_list_each (at, &server->connections) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client == NULL || each->pid != pid)

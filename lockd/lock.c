@@ -42,8 +42,8 @@ uint64_t lockd_device_reserve(const struct lockd_device *device)
 static void device_recount(struct lockd_device *device)
 {
     device->demand = 0;
-    lockd_list_each(at, &device->members) device->demand +=
-        lockd_entry(at, struct lockd_member, of_device)->demand;
+    lockd_list_each (at, &device->members)
+        device->demand += lockd_entry(at, struct lockd_member, of_device)->demand;
     device->capacity = lockd_less(device->total, device->external);
     device->capacity = lockd_less(device->capacity, lockd_device_reserve(device));
     device->capacity = lockd_less(device->capacity, device->short_bytes);
@@ -73,8 +73,7 @@ static struct lockd_device *device_get(struct lockd_lock *lock, const uint8_t *u
 {
     struct lockd_device *device;
 
-    lockd_list_each(at, &lock->devices)
-    {
+    lockd_list_each (at, &lock->devices) {
         device = lockd_entry(at, struct lockd_device, link);
         if (memcmp(device->uuid, uuid, sizeof device->uuid) == 0)
             return device;
@@ -107,8 +106,7 @@ static void device_measure(struct lockd_device *device, uint64_t device_free, ui
 {
     uint64_t resident = 0, external;
 
-    lockd_list_each(at, &device->members)
-    {
+    lockd_list_each (at, &device->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
         if ((member->flags & GS_STATE_MOVING) != 0 || member->echoed != member->seq)
@@ -150,8 +148,7 @@ static void device_report(struct lockd_device *device, const struct gs_wire_stat
 
 static struct lockd_member *member_find(struct lockd_client *client, const uint8_t *uuid)
 {
-    lockd_list_each(at, &client->members)
-    {
+    lockd_list_each (at, &client->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_client);
 
         if (memcmp(member->device->uuid, uuid, sizeof member->device->uuid) == 0)
@@ -230,8 +227,8 @@ static void member_short(struct lockd_member *member, uint64_t bytes, uint64_t n
 /* Somebody's memory moved: whoever waits for that room is getting ahead too. */
 static void device_progress(struct lockd_device *device, uint64_t now)
 {
-    lockd_list_each(at, &device->holders) lockd_entry(at, struct lockd_member, holder)
-        ->progress = now;
+    lockd_list_each (at, &device->holders)
+        lockd_entry(at, struct lockd_member, holder)->progress = now;
 }
 
 static void member_report(struct lockd_member *member, const struct gs_wire_state *state,
@@ -312,8 +309,7 @@ void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client
                             uint64_t now_ns)
 {
     (void)lock;
-    lockd_list_each(at, &client->members)
-    {
+    lockd_list_each (at, &client->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_client);
         struct lockd_device *device = member->device;
 
@@ -330,14 +326,13 @@ void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client
 void lockd_lock_pause(struct lockd_lock *lock, struct lockd_client *client, bool paused,
                       uint64_t now_ns)
 {
-    lockd_list_each(at, &lock->clients)
-    {
+    lockd_list_each (at, &lock->clients) {
         struct lockd_client *each = lockd_entry(at, struct lockd_client, link);
 
         if (client == NULL || each == client)
             each->paused = paused;
     }
-    lockd_list_each(device, &lock->devices)
+    lockd_list_each (device, &lock->devices)
         device_plan(lockd_entry(device, struct lockd_device, link), now_ns);
 }
 
@@ -345,14 +340,13 @@ void lockd_lock_set(struct lockd_lock *lock, const struct lockd_settings *settin
                     uint64_t now_ns)
 {
     lock->settings = *settings;
-    lockd_list_each(at, &lock->devices)
+    lockd_list_each (at, &lock->devices)
         device_plan(lockd_entry(at, struct lockd_device, link), now_ns);
 }
 
 void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns)
 {
-    lockd_list_each(at, &lock->devices)
-    {
+    lockd_list_each (at, &lock->devices) {
         struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
 
         if (now_ns >= device->deadline)

@@ -88,8 +88,7 @@ static void budget_evict(struct lockd_device *device, uint64_t shortfall)
     uint64_t part;
 
     for (int pass = 0; pass < 2 && shortfall > 0; pass++) {
-        lockd_list_each(at, &device->members)
-        {
+        lockd_list_each (at, &device->members) {
             member = lockd_entry(at, struct lockd_member, of_device);
             if (lockd_member_busy(member) || (pass == 1 && !lockd_list_empty(&member->queued)))
                 continue;
@@ -149,8 +148,7 @@ static uint64_t budget_lower(struct lockd_device *device)
 {
     uint64_t used = 0, given = 0, share;
 
-    lockd_list_each(at, &device->members)
-    {
+    lockd_list_each (at, &device->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
         member->next = member->budget;
@@ -163,8 +161,7 @@ static uint64_t budget_lower(struct lockd_device *device)
     share -= share % SHARE_STEP;
     if (used + given <= device->capacity)
         return share;
-    lockd_list_each(at, &device->members)
-    {
+    lockd_list_each (at, &device->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
         if (lockd_member_busy(member))
@@ -179,11 +176,10 @@ void lockd_budget_plan(struct lockd_device *device, uint64_t now)
     uint64_t held = 0;
     int64_t free_bytes;
 
-    lockd_list_each(at, &device->members) held +=
-        lockd_member_hold(lockd_entry(at, struct lockd_member, of_device));
+    lockd_list_each (at, &device->members)
+        held += lockd_member_hold(lockd_entry(at, struct lockd_member, of_device));
     free_bytes = (int64_t)device->capacity - (int64_t)held;
-    lockd_list_each(at, &device->holders)
-    {
+    lockd_list_each (at, &device->holders) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
         const uint64_t goal = required(member, held);
 
@@ -193,13 +189,12 @@ void lockd_budget_plan(struct lockd_device *device, uint64_t now)
         else
             budget_raise(member, goal, lockd_min(CREDIT_STEP, member->demand / 8), &free_bytes);
     }
-    lockd_list_each(at, &device->holders)
-    {
+    lockd_list_each (at, &device->holders) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
 
         if (member->next >= member->demand && member->next < member->demand + share / 4)
             budget_raise(member, member->demand + share, SHARE_STEP, &free_bytes);
     }
-    lockd_list_each(at, &device->members)
+    lockd_list_each (at, &device->members)
         member_send(lockd_entry(at, struct lockd_member, of_device), now);
 }

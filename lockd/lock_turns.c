@@ -96,8 +96,7 @@ bool lockd_device_waiters(const struct lockd_device *device)
 static void turns_open(struct lockd_device *device, uint64_t now)
 {
     device->leases = false;
-    lockd_list_each(at, &device->members)
-    {
+    lockd_list_each (at, &device->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
         dequeue(member);
@@ -111,8 +110,7 @@ static void turns_open(struct lockd_device *device, uint64_t now)
 
 static void turns_enqueue(struct lockd_device *device, uint64_t now)
 {
-    lockd_list_each(at, &device->members)
-    {
+    lockd_list_each (at, &device->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
         if (member->run && member->client->paused)
@@ -162,8 +160,7 @@ static void turns_overflow(struct lockd_device *device, uint64_t now)
         struct lockd_member *victim = NULL;
         int rank = -1;
 
-        lockd_list_each(at, &device->holders)
-        {
+        lockd_list_each (at, &device->holders) {
             struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
             const int mine = overflow_rank(member);
 
@@ -185,8 +182,7 @@ static void turns_grace(struct lockd_device *device, uint64_t now)
 {
     if (!lockd_device_waiters(device))
         return;
-    lockd_list_each(at, &device->holders)
-    {
+    lockd_list_each (at, &device->holders) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
 
         if (!lockd_member_wants(member)) {
@@ -207,8 +203,7 @@ static struct lockd_member *queue_head(struct lockd_device *device)
 {
     struct lockd_member *hopeless = NULL;
 
-    lockd_list_each(at, &device->queue)
-    {
+    lockd_list_each (at, &device->queue) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, queued);
 
         if (!lockd_member_hopeless(member))
@@ -244,8 +239,7 @@ static struct lockd_member *revoke_pick(struct lockd_device *device, uint64_t mi
 {
     struct lockd_member *pick = NULL;
 
-    lockd_list_each(at, &device->holders)
-    {
+    lockd_list_each (at, &device->holders) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
 
         if (lockd_need(member) == 0 || !revocable(member, now))
@@ -266,8 +260,7 @@ static bool turns_revoke(struct lockd_device *device, struct lockd_member *head,
     struct lockd_member *victim;
     bool leaving = false;
 
-    lockd_list_each(at, &device->members)
-    {
+    lockd_list_each (at, &device->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
         if (member == head || !lockd_member_busy(member))
@@ -301,8 +294,7 @@ static void turns_backfill(struct lockd_device *device, struct lockd_member *hea
 
     if (!lockd_member_busy(head))
         sum += lockd_min(head->resident, head->budget);
-    lockd_list_each(at, &device->queue)
-    {
+    lockd_list_each (at, &device->queue) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, queued);
 
         if (member == head || lockd_member_busy(member) || lockd_member_hopeless(member) ||
@@ -317,8 +309,7 @@ static void turns_backfill(struct lockd_device *device, struct lockd_member *hea
  * is old enough. */
 static void turns_stopping(struct lockd_device *device, uint64_t now)
 {
-    lockd_list_each(at, &device->members)
-    {
+    lockd_list_each (at, &device->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
         if (member->run || !lockd_member_busy(member))

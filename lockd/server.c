@@ -275,9 +275,9 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
 
 void lockd_server_deinit(struct lockd_server *server)
 {
-    lockd_list_each(at, &server->connections)
+    lockd_list_each (at, &server->connections)
         lockd_connection_free(lockd_entry(at, struct lockd_connection, link));
-    lockd_list_each(dead, &server->dead)
+    lockd_list_each (dead, &server->dead)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
     lockd_lock_free(server->lock);
     close(server->listener);

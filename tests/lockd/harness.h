@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * harness.h: a lock with a few hand-driven clients on one device, for scenarios. Each test has its own (cmocka state).
+ * harness.h: a lock with a few hand-driven clients on one device, for scenarios. Each test has
+ * its own (cmocka state).
  */
 #ifndef GS_TESTS_LOCKD_HARNESS_H
 #define GS_TESTS_LOCKD_HARNESS_H
@@ -63,7 +64,8 @@ static inline void harness_report(struct harness *h, struct harness_client *c)
     assert_int_equal(lockd_lock_state(h->lock, c->client, &c->state, h->now), 0);
 }
 
-/* Delivers all targets; whoever is not deaf echoes his, and does nothing else about it. Must come to an end. */
+/* Delivers all targets; whoever is not deaf echoes his, and does nothing else about it. Must
+ * come to an end. */
 static inline void harness_take(struct harness *h)
 {
     struct lockd_send send;
@@ -81,7 +83,8 @@ static inline void harness_take(struct harness *h)
 }
 
 /* The client reports; echoes its newest target unless deaf. */
-static inline void say(struct harness *h, int who, uint32_t flags, uint64_t demand, uint64_t resident)
+static inline void say(struct harness *h, int who, uint32_t flags, uint64_t demand,
+                       uint64_t resident)
 {
     struct harness_client *c = &h->client[who];
 

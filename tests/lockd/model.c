@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model.c: the modelled programs, their sockets (in order, with delays) and the clock. What must hold is in model_check.c.
+ * model.c: the modelled programs, their sockets (in order, with delays) and the clock. What
+ * must hold is in model_check.c.
  *
- * One heap of events. A program's steps: drain, evict, bring in, open the gate; each takes time and is followed by a report.
+ * One heap of events. A program's steps: drain, evict, bring in, open the gate; each takes time
+ * and is followed by a report.
  */
 #include "tests/lockd/model_state.h"
 
@@ -44,7 +46,8 @@ void model_push(struct model *model, struct model_event event)
             abort();
     }
     event.order = ++model->order;
-    for (at = model->count++; at > 0 && earlier(&event, &model->heap[(at - 1) / 2]); at = (at - 1) / 2)
+    for (at = model->count++; at > 0 && earlier(&event, &model->heap[(at - 1) / 2]);
+         at = (at - 1) / 2)
         model->heap[at] = model->heap[(at - 1) / 2];
     model->heap[at] = event;
 }
@@ -76,8 +79,8 @@ static uint64_t delay(struct model *model, uint64_t most)
 static void report(struct model *model, struct model_program *program, uint32_t device)
 {
     struct model_side *side = &program->side[device];
-    struct model_event event = {.kind = MODEL_STATE, .client = program->index, .device = device,
-                                .life = program->life};
+    struct model_event event = {
+        .kind = MODEL_STATE, .client = program->index, .device = device, .life = program->life};
     struct gs_wire_state *state = &event.state;
 
     if (program->client == NULL)
@@ -85,7 +88,8 @@ static void report(struct model *model, struct model_program *program, uint32_t 
     state->uuid[0] = (uint8_t)(device + 1);
     state->target_seq = side->seq;
     state->flags = (side->running ? GS_STATE_RUNNING : 0) | (side->want ? GS_STATE_WANT : 0) |
-                   (side->moving ? GS_STATE_MOVING : 0) | (side->short_bytes ? GS_STATE_SHORT : 0) |
+                   (side->moving ? GS_STATE_MOVING : 0) |
+                   (side->short_bytes ? GS_STATE_SHORT : 0) |
                    (side->running && side->stuck_until > model->now ? GS_STATE_STUCK : 0);
     state->device_total = model->options.total;
     state->device_free = UINT64_MAX;
@@ -100,15 +104,18 @@ static void report(struct model *model, struct model_program *program, uint32_t 
     model_push(model, event);
 }
 
-static void step_later(struct model *model, struct model_program *program, uint32_t device, uint64_t ns)
+static void step_later(struct model *model, struct model_program *program, uint32_t device,
+                       uint64_t ns)
 {
     struct model_side *side = &program->side[device];
 
     if (side->step_at != 0 && side->step_at <= model->now + ns)
         return;
     side->step_at = model->now + ns;
-    model_push(model, (struct model_event){.at = side->step_at, .kind = MODEL_STEP,
-                                           .client = program->index, .device = device,
+    model_push(model, (struct model_event){.at = side->step_at,
+                                           .kind = MODEL_STEP,
+                                           .client = program->index,
+                                           .device = device,
                                            .life = program->life});
 }
 
@@ -243,11 +250,14 @@ void model_flush(struct model *model)
         struct model_program *program = send.owner;
 
         model->figures.targets++;
-        program->in_last = lockd_max(program->in_last, model->now + delay(model, 2 * NS_PER_MS));
-        model_push(model, (struct model_event){.at = program->in_last, .kind = MODEL_TARGET,
+        program->in_last =
+            lockd_max(program->in_last, model->now + delay(model, 2 * NS_PER_MS));
+        model_push(model, (struct model_event){.at = program->in_last,
+                                               .kind = MODEL_TARGET,
                                                .client = program->index,
                                                .device = (uint32_t)send.target.uuid[0] - 1,
-                                               .life = program->life, .target = send.target});
+                                               .life = program->life,
+                                               .target = send.target});
     }
 }
 
@@ -277,14 +287,14 @@ void model_want(struct model *model, struct model_program *program, uint32_t dev
     step_later(model, program, device, lockd_max(side->idle_ns, 1000));
 }
 
-void model_resize(struct model *model, struct model_program *program, uint32_t device, uint64_t demand)
+void model_resize(struct model *model, struct model_program *program, uint32_t device,
+                  uint64_t demand)
 {
     struct model_side *side = &program->side[device];
 
     if (demand > side->demand && side->running) {
-        if (demand <= side->budget &&
-            model_resident(model, device) + demand - side->demand <=
-                model->options.total - model->options.hidden)
+        if (demand <= side->budget && model_resident(model, device) + demand - side->demand <=
+                                          model->options.total - model->options.hidden)
             side->resident = demand;
         else
             side->running = false;
@@ -308,7 +318,8 @@ static void tick(struct model *model)
     model_push(model, (struct model_event){.at = model->tick_at, .kind = MODEL_TICK});
 }
 
-static void to_lock(struct model *model, struct model_program *program, const struct model_event *event)
+static void to_lock(struct model *model, struct model_program *program,
+                    const struct model_event *event)
 {
     const uint64_t began = real_now();
     uint64_t took;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model.h: programs that keep the client's promises of wire.h, with random delays, under a virtual clock; and what must hold
- * whatever they do. Drives lockd's lock unchanged. Used by the random test and the bench.
+ * model.h: programs that keep the client's promises of wire.h, with random delays, under a
+ * virtual clock; and what must hold whatever they do. Drives lockd's lock unchanged. Used by
+ * the random test and the bench.
  */
 #ifndef GS_TESTS_LOCKD_MODEL_H
 #define GS_TESTS_LOCKD_MODEL_H
@@ -25,7 +26,7 @@ struct model_options {
     uint64_t change_ns;   /* mean time between changes of mind of one client */
     bool measured;        /* clients report device_free */
     bool stuck;           /* some do not stop for a while */
-    bool unchecked; /* for timing */
+    bool unchecked;       /* for timing */
     bool pauses, kills, restarts, grows;
 };
 
@@ -33,9 +34,11 @@ struct model;
 
 struct model *model_new(const struct model_options *options);
 void model_free(struct model *model);
-/* Handles events until so many are done. NULL, or what went wrong (valid until model_free()). */
+/* Handles events until so many are done. NULL, or what went wrong (valid until model_free()).
+ */
 const char *model_run(struct model *model, uint64_t events);
-/* No client changes its mind from now on; with work: all have something to run, without: none. Runs for that long. */
+/* No client changes its mind from now on; with work: all have something to run, without: none.
+ * Runs for that long. */
 const char *model_settle(struct model *model, bool work, uint64_t ns);
 /* Brings every client's demand down until all fit together. */
 void model_make_fit(struct model *model);
@@ -45,7 +48,7 @@ bool model_all_run(const struct model *model);
 
 struct model_figures {
     uint64_t events, targets, states;
-    uint64_t turns; /* times that a program came to run */
+    uint64_t turns;                          /* times that a program came to run */
     uint64_t decision_ns, decision_worst_ns; /* real time spent inside the lock */
     uint64_t wait_worst_ns;                  /* virtual */
     uint64_t now_ns;

@@ -2,12 +2,11 @@
  *
  * model_check.c: what must hold after every event, whatever the programs do.
  *
- *   sum        what all may hold on a device never exceeds its capacity (while it does, because the capacity fell or programs
- *              came back to a new daemon, it must not rise)
- *   bound      a program never has more on the device than the lock believes possible
- *   run        who runs has all its memory there
- *   starving   who wants to run and fits, runs in bounded time
- *   forgotten  everybody is in the queue, on the holders' list, or has nothing to do
+ *   sum        what all may hold on a device never exceeds its capacity (while it does, because
+ * the capacity fell or programs came back to a new daemon, it must not rise) bound      a
+ * program never has more on the device than the lock believes possible run        who runs has
+ * all its memory there starving   who wants to run and fits, runs in bounded time forgotten
+ * everybody is in the queue, on the holders' list, or has nothing to do
  */
 #include "tests/lockd/model_state.h"
 
@@ -47,7 +46,8 @@ void model_check_target(struct model *model, const struct model_side *side,
         fail(model, "idle time of a target", target->uuid[0], target->idle_ns, IDLE_MAX);
 }
 
-/* Longest that round robin may take to come round: everybody else's quantum and switch, and one's own switch. */
+/* Longest that round robin may take to come round: everybody else's quantum and switch, and
+ * one's own switch. */
 static uint64_t wait_bound(const struct model *model, const struct lockd_device *device)
 {
     const uint64_t bytes = 2 * model->options.total;
@@ -79,7 +79,8 @@ static void check_wait(struct model *model, const struct lockd_device *device, u
     wait = model->now - lockd_max(side->waits_since, lockd_min(model->disturbed, model->now));
     model->figures.wait_worst_ns = lockd_max(model->figures.wait_worst_ns, wait);
     if (wait > wait_bound(model, device))
-        fail(model, "starving: ns waited, and the bound", index, wait, wait_bound(model, device));
+        fail(model, "starving: ns waited, and the bound", index, wait,
+             wait_bound(model, device));
 }
 
 static void check_member(struct model *model, uint32_t index, const struct lockd_member *member)
@@ -94,7 +95,8 @@ static void check_member(struct model *model, uint32_t index, const struct lockd
     if (side->running && side->resident != side->demand)
         fail(model, "run: resident, demand", index, side->resident, side->demand);
     if (member->device->leases && wants && member->run == !lockd_list_empty(&member->queued))
-        fail(model, "forgotten: wants; runs, or is not queued", index, member->run, program->index);
+        fail(model, "forgotten: wants; runs, or is not queued", index, member->run,
+             program->index);
     if (member->run == lockd_list_empty(&member->holder))
         fail(model, "holders: run", index, member->run, program->index);
     if (member->outstanding_count == 0 || member->seq - member->echoed > TARGETS_IN_FLIGHT)
@@ -109,7 +111,8 @@ static void check_device(struct model *model, const struct lockd_device *device)
     uint32_t members = 0;
     bool oversize = false;
 
-    for (const struct lockd_list *at = device->members.next; at != &device->members; at = at->next) {
+    for (const struct lockd_list *at = device->members.next; at != &device->members;
+         at = at->next) {
         const struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
 
         check_member(model, index, member);

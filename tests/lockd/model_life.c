@@ -35,7 +35,8 @@ static void new_lock(struct model *model)
         abort();
 }
 
-/* The daemon is killed and started again; programs keep what they hold and come back one by one. */
+/* The daemon is killed and started again; programs keep what they hold and come back one by
+ * one. */
 static void restart(struct model *model)
 {
     lockd_lock_free(model->lock);
@@ -143,6 +144,9 @@ static const char *run_until(struct model *model, uint64_t until)
 const char *model_settle(struct model *model, bool work, uint64_t ns)
 {
     model->frozen = true;
+    if (run_until(model, model->now + 1000 * NS_PER_MS) !=
+        NULL) /* a new daemon: let all come back */
+        return model->failure;
     for (uint32_t i = 0; i < model->options.clients; i++) {
         struct model_program *program = &model->programs[i];
 
@@ -164,7 +168,8 @@ void model_make_fit(struct model *model)
 
     model->frozen = true;
     for (uint32_t i = 0; i < model->options.clients; i++) {
-        for (uint32_t d = 0; d < model->options.devices && model->programs[i].client != NULL; d++)
+        for (uint32_t d = 0; d < model->options.devices && model->programs[i].client != NULL;
+             d++)
             model_resize(model, &model->programs[i], d,
                          lockd_min(model->programs[i].side[d].demand, each / MIB * MIB));
     }

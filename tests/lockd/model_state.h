@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model_state.h: the model's structures, shared by model.c (programs, sockets, clock), model_check.c (what must hold) and
- * model_life.c (what programs take into their heads).
+ * model_state.h: the model's structures, shared by model.c (programs, sockets, clock),
+ * model_check.c (what must hold) and model_life.c (what programs take into their heads).
  */
 #ifndef GS_TESTS_LOCKD_MODEL_STATE_H
 #define GS_TESTS_LOCKD_MODEL_STATE_H

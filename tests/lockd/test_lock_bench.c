@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_lock_bench.c: how many reports of 1000 modelled programs on one device the lock decides per second. Prints figures;
- * fails only when they are far from useful (a plan that became quadratic).
+ * test_lock_bench.c: how many reports of 1000 modelled programs on one device the lock decides
+ * per second. Prints figures; fails only when they are far from useful (a plan that became
+ * quadratic).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,9 +12,11 @@
 
 #include "tests/lockd/model.h"
 
-#define BENCH_CLIENTS   1000
-#define BENCH_EVENTS    60000
-#define DECISIONS_FLOOR 2000.0 /* per second; sanitized builds on a busy machine reach it too */
+#define BENCH_CLIENTS 1000
+#define BENCH_EVENTS  60000
+#define DECISIONS_FLOOR                                                                        \
+    2000.0 /* per second; sanitized builds on a busy machine reach it too                      \
+            */
 
 static void bench(const char *what, uint64_t demand_most)
 {
@@ -35,9 +38,10 @@ static void bench(const char *what, uint64_t demand_most)
 
     assert_null(model_run(model, BENCH_EVENTS));
     rate = (double)figures->states * 1e9 / (double)figures->decision_ns;
-    print_message("%s, %d programs: %.0f decisions/s, worst %.0f us, %llu targets, %llu turns\n", what,
-                  BENCH_CLIENTS, rate, (double)figures->decision_worst_ns / 1e3,
-                  (unsigned long long)figures->targets, (unsigned long long)figures->turns);
+    print_message(
+        "%s, %d programs: %.0f decisions/s, worst %.0f us, %llu targets, %llu turns\n", what,
+        BENCH_CLIENTS, rate, (double)figures->decision_worst_ns / 1e3,
+        (unsigned long long)figures->targets, (unsigned long long)figures->turns);
     assert_true(rate > DECISIONS_FLOOR);
     model_free(model);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_lock_memory.c: who holds how much: capacity, growth, victims, the driver's own shortages, a new daemon.
+ * test_lock_memory.c: who holds how much: capacity, growth, victims, the driver's own
+ * shortages, a new daemon.
  */
 #include "tests/lockd/harness.h"
 
@@ -95,7 +96,7 @@ static void lock_two_idle_victims_least_recently_run_goes_first(void **state)
     runs(h, 1, 3 * GIB);
     say(h, 1, 0, 3 * GIB, 3 * GIB);
     later(h, MS);
-    say(h, 0, 0, 3 * GIB, 3 * GIB); /* ran later than 1 */
+    say(h, 0, 0, 3 * GIB, 3 * GIB);                /* ran later than 1 */
     lockd_lock_pause(h->lock, NULL, true, h->now); /* so that both have stopped */
     harness_take(h);
     say(h, 2, W, 6 * GIB, 0);
@@ -123,6 +124,20 @@ static void lock_waiting_victims_last_in_queue_goes_first(void **state)
     say(h, 0, W, 5 * GIB, 4 * GIB); /* and thinks better of it */
     assert_true(has_run(h, 0));
     assert_true(h->client[0].target.budget >= 4 * GIB);
+}
+
+static void lock_victim_has_not_stopped_keeps_its_memory(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 4 * GIB);
+    runs(h, 1, 4 * GIB);
+    lockd_lock_pause(h->lock, h->client[0].client, true, h->now);
+    harness_take(h);
+    say(h, 1, W, 8 * GIB, 4 * GIB);
+    assert_true(h->client[0].target.budget >= 4 * GIB); /* told to stop, work still under way */
+    say(h, 0, W, 4 * GIB, 4 * GIB);
+    assert_true(h->client[0].target.budget == 2 * GIB);
 }
 
 static void lock_needs_more_than_capacity_runs_alone(void **state)
@@ -169,7 +184,8 @@ static void lock_driver_short_victims_make_room(void **state)
     assert_true(device_of(h)->capacity == 9 * GIB);
     say(h, 0, 0, 4 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget == 3 * GIB);
-    say(h, 1, W | GS_STATE_SHORT, 6 * GIB, 5 * GIB); /* the same shortage is not counted twice */
+    say(h, 1, W | GS_STATE_SHORT, 6 * GIB,
+        5 * GIB); /* the same shortage is not counted twice */
     assert_true(device_of(h)->capacity == 9 * GIB);
     h->client[1].state.short_bytes = 0;
     say(h, 1, R, 6 * GIB, 6 * GIB);
@@ -205,7 +221,8 @@ static void lock_number_from_the_future_is_no_echo(void **state)
     h->client[0].deaf = true;
     h->client[0].state.target_seq = 4000000000u;
     say(h, 0, W, GIB, 0);
-    assert_int_equal(lockd_entry(device_of(h)->members.next, struct lockd_member, of_device)->echoed, 1);
+    assert_int_equal(
+        lockd_entry(device_of(h)->members.next, struct lockd_member, of_device)->echoed, 1);
 }
 
 static void lock_too_many_devices_refused(void **state)
@@ -250,6 +267,7 @@ int main(void)
         scenario(lock_runner_grows_beside_another_runner_it_queues),
         scenario(lock_two_idle_victims_least_recently_run_goes_first),
         scenario(lock_waiting_victims_last_in_queue_goes_first),
+        scenario(lock_victim_has_not_stopped_keeps_its_memory),
         scenario(lock_needs_more_than_capacity_runs_alone),
         scenario(lock_needs_more_than_the_device_others_do_not_suffer),
         scenario(lock_driver_short_victims_make_room),

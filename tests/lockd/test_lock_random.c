@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_lock_random.c: random programs against the lock (model.h). GPUSHARE_TEST_EVENTS=N: so many events altogether instead
- * of 4 million; GPUSHARE_TEST_SEED=N: other programs.
+ * test_lock_random.c: random programs against the lock (model.h). GPUSHARE_TEST_EVENTS=N: so
+ * many events altogether instead of 4 million; GPUSHARE_TEST_SEED=N: other programs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,8 +59,8 @@ static void run_many(struct model_options options, uint64_t share)
         model_free(model);
     }
     print_message("%llu events, %llu targets, %llu turns, longest wait %.1f s\n",
-                  (unsigned long long)done, (unsigned long long)targets, (unsigned long long)turns,
-                  (double)worst_wait / 1e9);
+                  (unsigned long long)done, (unsigned long long)targets,
+                  (unsigned long long)turns, (double)worst_wait / 1e9);
 }
 
 static const struct model_options plain = {

@@ -147,7 +147,8 @@ static void lock_turns_of_three_are_in_order(void **state)
             assert_int_equal(has_run(h, i), i == next);
         for (int i = 0; i < 3; i++)
             if (i != next)
-                say(h, i, W, 8 * GIB, lockd_min(h->client[i].state.resident, h->client[i].target.budget));
+                say(h, i, W, 8 * GIB,
+                    lockd_min(h->client[i].state.resident, h->client[i].target.budget));
         assert_true(h->client[next].target.budget >= 8 * GIB);
         say(h, next, R, 8 * GIB, 8 * GIB);
     }
