@@ -44,7 +44,7 @@ static uint32_t raise_fd_limit(void)
     limit.rlim_cur = limit.rlim_max < 65536 ? limit.rlim_max : 65536;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 256;
-    return limit.rlim_cur > 2 * FDS_OF_OUR_OWN ? (uint32_t)limit.rlim_cur - FDS_OF_OUR_OWN
+    return limit.rlim_cur > 2ul * FDS_OF_OUR_OWN ? (uint32_t)limit.rlim_cur - FDS_OF_OUR_OWN
                                                : FDS_OF_OUR_OWN;
 }
 

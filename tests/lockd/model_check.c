@@ -54,12 +54,12 @@ static uint64_t wait_bound(const struct model *model, const struct lockd_device 
     const uint64_t change = bytes * 1000 / (model->options.bandwidth / 1000000) +
                             bytes / MODEL_CHUNK * 6 * NS_PER_MS + 200 * NS_PER_MS;
     uint64_t bound =
-        (model->options.clients + 1) * (lockd_device_quantum(device) + change + IDLE_MAX);
+        (model->options.clients + 1ull) * (lockd_device_quantum(device) + change + IDLE_MAX);
 
     if (model->options.stuck) /* one of them after the other */
-        bound += model->options.clients * (30000 * NS_PER_MS + GRACE);
+        bound += (uint64_t)model->options.clients * (30000 * NS_PER_MS + GRACE);
     if (model->options.hidden != 0)
-        bound += model->options.clients * 6 * GRACE;
+        bound += (uint64_t)model->options.clients * 6 * GRACE;
     return bound;
 }
 
