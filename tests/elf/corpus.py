@@ -224,8 +224,9 @@ def main():
         return 1
 
     results = []
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for r in pool.map(lambda f: check_one(options, *f), files):
+    # processes, not threads: a child forked by another thread would hold our copies open for writing (ETXTBSY)
+    with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
+        for r in pool.map(check_one, [options] * len(files), *zip(*files)):
             results.append(r)
             if options.verbose or r[2]:
                 print(r[0], r[1], *r[2], ("| peer: " + " ".join(r[3])) if r[3] else "", r[6], flush=True)
