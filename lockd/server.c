@@ -45,7 +45,7 @@ static uint32_t raise_fd_limit(void)
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 256;
     return limit.rlim_cur > 2ul * FDS_OF_OUR_OWN ? (uint32_t)limit.rlim_cur - FDS_OF_OUR_OWN
-                                               : FDS_OF_OUR_OWN;
+                                                 : FDS_OF_OUR_OWN;
 }
 
 static int watch(struct lockd_server *server, int fd, void *tag)
