@@ -22,6 +22,7 @@ struct sim_slab {
     struct sim_block *block;
     unsigned device;
     size_t used; /* units */
+    bool spare;  /* empty, kept to be used again, and not counted on the card meanwhile */
     uint8_t taken[SLAB_UNITS];
 };
 
@@ -44,6 +45,20 @@ static struct sim_slab *slab_new(unsigned device, CUresult *result)
     slab->next = slabs;
     slabs = slab;
     return slab;
+}
+
+/* Counts a spare slab on the card again; false if there is no room for it. */
+static bool slab_wake(struct sim_slab *slab)
+{
+    const struct sim_device *device = &sim.device[slab->device];
+
+    if (slab->spare && sim_card_charge(device->card, device->client, SIM_PAGE))
+        return false;
+    sim_stats.memory_bytes += slab->spare ? SIM_PAGE : 0;
+    if (sim_stats.memory_bytes > sim_stats.memory_peak)
+        sim_stats.memory_peak = sim_stats.memory_bytes;
+    slab->spare = false;
+    return true;
 }
 
 /* First run of units free in the slab; SLAB_UNITS if there is none. */
@@ -70,7 +85,7 @@ static CUresult slab_take(unsigned device, size_t size, struct sim_allocation *a
 
     for (; slab; slab = slab->next) {
         first = slab->device == device ? slab_search(slab, units) : SLAB_UNITS;
-        if (first < SLAB_UNITS)
+        if (first < SLAB_UNITS && slab_wake(slab))
             break;
     }
     if (!slab) {
@@ -98,6 +113,15 @@ static void slab_give(const struct sim_allocation *allocation)
     if (sim.poison)
         memset((void *)allocation->range.start, SIM_POISON_FREED, units * UNIT);
     if (slab->used)
+        return;
+    const struct sim_device *device = &sim.device[slab->device];
+    bool kept = false;
+    for (const struct sim_slab *other = slabs; other && !kept; other = other->next)
+        kept = other->spare && other->device == slab->device;
+    sim_card_refund(device->card, device->client, kept ? 0 : SIM_PAGE);
+    sim_stats.memory_bytes -= kept ? 0 : SIM_PAGE;
+    slab->spare = !kept;
+    if (slab->spare)
         return;
     while (*link != slab)
         link = &(*link)->next;

@@ -61,7 +61,9 @@ static void killed_gives_back(void)
     kit_context();
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&device, 40 * MIB));
     CHECK(kill(other, SIGKILL) == 0);
-    usleep(100000); /* dead, but not waited for: a zombie holds nothing */
+    siginfo_t gone;
+    CHECK(waitid(P_PID, (id_t)other, &gone, WEXITED | WNOWAIT) ==
+          0); /* a zombie holds nothing */
     OK(cuMemAlloc(&device, 40 * MIB));
     CHECK(waitpid(other, NULL, 0) == other);
 }
