@@ -44,7 +44,8 @@ static struct {
     uint64_t next_try; /* ns */
     uint64_t trust_less_at; /* ns; see apply() */
     bool stopped;           /* see above; true at the start: nothing has run */
-    bool started_to_stop;   /* the gate has been closed, the drain goes on */
+    bool drain_is_old;
+    bool started_to_stop; /* the gate has been closed, the drain goes on */
     bool stuck;
     uint64_t stop_since; /* ns */
     uint64_t activity, active_at;
@@ -219,6 +220,7 @@ static uint64_t stop(uint64_t now)
             return MS;
         }
         self.started_to_stop = true;
+        self.drain_is_old = gs_drain_busy(); /* it began before the gate was last open */
     }
     if (!gs_drain(20 * MS)) {
         if (now - self.stop_since > GS_DRAIN_LIMIT_NS) {
@@ -229,6 +231,10 @@ static uint64_t stop(uint64_t now)
             return 2000 * MS;
         }
         return 1; /* look at the daemon's messages, then wait on */
+    }
+    if (self.drain_is_old) {
+        self.drain_is_old = false;
+        return 1;
     }
     self.stopped = true;
     self.started_to_stop = self.stuck = false;

@@ -340,12 +340,28 @@ void gs_memory_context_ended(CUcontext context)
     gs_client_wake();
 }
 
+/* The event's context must be current to ask (this thread has none). No answer is no yes. */
+static bool has_passed(const struct gs_range *range)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    CUcontext popped;
+
+    if (gs_driver.cuCtxPushCurrent_v2(range->context) != CUDA_SUCCESS)
+        return false;
+    result = gs_driver.cuEventQuery(range->after);
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+        return result == CUDA_SUCCESS;
+    return !is_captured(
+        synchronize(range->context)); /* a broken context uses nothing any more */
+}
+
 static bool may_dispose(struct gs_range *range, bool moving)
 {
     if (moving)
         return true; /* everything submitted has finished */
     if (range->after != NULL)
-        return gs_driver.cuEventQuery(range->after) != CUDA_ERROR_NOT_READY;
+        return has_passed(range);
     if (gs_capture_active())
         return false;
     /* freed while the gate was shut: other work may still be under way */

@@ -36,10 +36,11 @@ def fail(text):
 
 def show(more):
     print(f"environment: {more}")
-    if not os.path.exists(more["GPUSHARE_LOG"]):
-        return
-    with open(more["GPUSHARE_LOG"], encoding="utf-8") as file:
-        print("".join(file.readlines()[-30:]))
+    for name in ("SIMCUDA_LOG", "GPUSHARE_LOG"):
+        if os.path.exists(more[name]):
+            with open(more[name], encoding="utf-8") as file:
+                lines = file.readlines()
+                print("".join(lines[:25] + ["...\n"] + lines[-15:] if len(lines) > 40 else lines))
 
 
 def finish(child, more, name, timeout):
@@ -66,7 +67,8 @@ def start_all(card, args, rng, seed):
     children = []
     for number in range(3):
         more = {"GPUSHARE_STATS": os.path.join(card.folder, f"stats{number}"),
-                "GPUSHARE_LOG": os.path.join(card.folder, f"log{number}")}
+                "GPUSHARE_LOG": os.path.join(card.folder, f"log{number}"),
+                "SIMCUDA_LOG": os.path.join(card.folder, f"driver{number}")}
         command = [os.path.join(args.build, "tests", "runtime", "soak"), "--seed", str(seed * 10 + number),
                    "--seconds", str(args.seconds), "--threads", str(rng.choice([1, 1, 2, 4])), "--memory", "40MiB"]
         if args.mode == "faults":
