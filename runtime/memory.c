@@ -99,7 +99,7 @@ CUresult gs_memory_allocate(struct gs_device *device, uint64_t bytes, CUdevicept
 
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (bytes > UINT64_MAX - device->granule)
+    if (bytes > device->total) /* also bounds the bookkeeping */
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (bytes > GS_SLAB_MAX_BYTES || device->granule > GS_SLAB_BYTES)
         return allocate_range(device, bytes, 0, address);

@@ -126,7 +126,7 @@ static void case_attributes(void)
     unsigned type = 0;
     int ordinal = -1;
     size_t size = 0;
-    unsigned char managed = 9;
+    unsigned managed = 9; /* the driver writes four bytes */
     void *host = NULL;
     CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                    CU_POINTER_ATTRIBUTE_RANGE_SIZE,

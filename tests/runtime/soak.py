@@ -70,7 +70,7 @@ def start_all(card, args, rng, seed):
                 "GPUSHARE_LOG": os.path.join(card.folder, f"log{number}"),
                 "SIMCUDA_LOG": os.path.join(card.folder, f"driver{number}")}
         command = [os.path.join(args.build, "tests", "runtime", "soak"), "--seed", str(seed * 10 + number),
-                   "--seconds", str(args.seconds), "--threads", str(rng.choice([1, 1, 2, 4])), "--memory", "40MiB"]
+                   "--seconds", str(args.seconds), "--threads", str(rng.choice([1, 1, 2, 4])), "--memory", "36MiB"]
         if args.mode == "faults":
             more["SIMCUDA_FAIL"] = ",".join(f"{rule}:{rng.randrange(1, 1 << 30)}"
                                             for rule in rng.sample(FAULTS, rng.choice([1, 3, 6])))
@@ -95,7 +95,8 @@ def disturb(card, args, rng, children):
 
 def one_seed(args, seed):
     rng = random.Random(seed)
-    with Card(args.build, memory=rng.choice(["52MiB", "64MiB", "88MiB"])) as card:
+    # three times 36 MiB do not fit, one does, with contexts (4 MiB each), reserve and empty slabs
+    with Card(args.build, memory=rng.choice(["72MiB", "80MiB", "96MiB"])) as card:
         children = start_all(card, args, rng, seed)
         victim = disturb(card, args, rng, children) if args.mode == "kills" else None
         for number, (child, more) in enumerate(children):
