@@ -43,13 +43,18 @@ class Card:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_daemon(self):
+        """Returns when one listens: ours, or one that a program was quicker to start (ours then ends with 1)."""
         self.daemon = subprocess.Popen([self.lockd, "--foreground", "--socket", self.socket, "--log-level", "error"],
-                                       env=self.environment)
+                                       env=self.environment, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 20
         while not os.path.exists(self.socket):
-            if self.daemon.poll() == 1 and self.daemon_pids():
-                break  # a program was quicker and has started one
-            if self.daemon.poll() is not None or time.monotonic() > until:
+            code = self.daemon.poll()
+            if code is not None:
+                said = self.daemon.stderr.read()
+                if "another gpushare-lockd serves" not in said:
+                    raise RuntimeError(f"{self.lockd} ended with {code}: {said}")
+                return
+            if time.monotonic() > until:
                 raise RuntimeError(f"{self.lockd} does not come up")
             time.sleep(0.01)
 
