@@ -209,18 +209,23 @@ static void member_free(struct lockd_member *member)
     free(member);
 }
 
+/* The driver had no memory for it, although the books say there is: others are made to leave,
+ * by lowering the capacity for a while. Never so far that the reporter itself would not fit:
+ * when all others have left there is nothing more to be had. */
 static void member_short(struct lockd_member *member, uint64_t bytes, uint64_t now)
 {
     struct lockd_device *device = member->device;
+    const uint64_t others = lockd_less(
+        lockd_less(lockd_less(device->total, device->external), lockd_device_reserve(device)),
+        member->demand);
 
-    if (!member->run || !lockd_member_wants(member) ||
-        member->resident >= lockd_min(member->demand, member->budget))
-        return; /* it is not bringing anything in */
+    if (!member->run || !lockd_member_wants(member))
+        return;
     if (member->short_at != 0 && now - member->short_at < SHORT_REPEAT)
         return;
     member->short_at = now;
-    device->short_bytes =
-        lockd_min(device->short_bytes + lockd_min(bytes, device->total), device->total / 2);
+    device->short_bytes = lockd_min(device->short_bytes + lockd_min(bytes, device->total),
+                                    lockd_min(others, device->total / 2));
     device->short_until = now + SHORT_DECAY;
 }
 

@@ -53,6 +53,7 @@ static void member_send(struct lockd_member *member, uint64_t now)
     const bool waiters = member->run && lockd_device_waiters(device);
     const uint32_t flags = (member->run ? GS_TARGET_RUN : 0) |
                            (waiters ? GS_TARGET_WAITERS : 0) |
+                           (device->member_count == 1 ? GS_TARGET_SOLE : 0) |
                            (member->client->paused ? GS_TARGET_PAUSED : 0);
     const uint64_t idle = waiters ? lockd_device_idle(device) : 0;
     const bool again = lockd_member_stuck(member, now) && member->echoed == member->seq &&

@@ -121,6 +121,8 @@ struct gs_wire_note {
 #define GS_TARGET_RUN 0x01u /* may run */
 #define GS_TARGET_WAITERS                                                                      \
     0x02u /* others wait for this device: bound unfinished work, give back when idle */
+#define GS_TARGET_SOLE                                                                         \
+    0x08u /* no other program is known on this device: nobody can make room */
 #define GS_TARGET_PAUSED 0x04u /* not running because somebody paused it */
 
 struct gs_wire_target {

@@ -101,9 +101,14 @@ static void *client_main(void *unused)
     return NULL;
 }
 
+/* Runs before the driver's own exit handlers, which were registered when it was loaded: from
+ * here on the client thread calls the driver only while a thread of the program waits for it
+ * (that thread then holds up the driver's end as well). */
 static void at_exit(void)
 {
-    gs_client_exiting();
+    gs_converge_exiting();
+    gs_client_park();
+    gs_client_unpark();
 }
 
 static void start(void)
@@ -131,6 +136,17 @@ static void start(void)
         pthread_attr_destroy(&attributes);
     }
     pthread_mutex_unlock(&client.lock);
+}
+
+void gs_client_attach_room(CUdevice ordinal)
+{
+    struct gs_device *device = gs_runtime.config.disabled ? NULL : gs_device_get(ordinal);
+
+    if (device == NULL)
+        return;
+    if (!atomic_load_explicit(&client.started, memory_order_acquire))
+        start();
+    gs_client_await_target(device);
 }
 
 void gs_client_attach(CUcontext context, CUdevice ordinal)

@@ -25,6 +25,10 @@ bool gs_client_ready(void);
 /* A context of the program: registers its device with the daemon (in the background). */
 void gs_client_attach(CUcontext context, CUdevice ordinal);
 
+/* A device on which no context could be made yet: registers it, so that room can be asked for.
+ */
+void gs_client_attach_room(CUdevice ordinal);
+
 /* The same for the current context of this thread; cheap when known. */
 void gs_client_attach_current(struct gs_device *device);
 
@@ -39,9 +43,9 @@ bool gs_client_wish(void);
 /* Something changed that the client thread should look at. Any thread; never blocks. */
 void gs_client_wake(void);
 
-/* The driver lacks about bytes for something that cannot be moved: the current device's share
- * for movable memory shrinks. False: nobody can help (no daemon). */
-bool gs_client_short(uint64_t bytes);
+/* The driver has no memory for something that cannot be moved: others are asked to leave the
+ * current device. False: nobody can help (no daemon, or no other program). */
+bool gs_client_short(void);
 
 /* Between the two the client thread makes no driver call. They nest over threads. Waits for at
  * most one step of moving. */
@@ -58,9 +62,6 @@ void gs_client_await_target(struct gs_device *device);
 /* A remark for gpusharectl status: something of this program is not covered. Once per text is
  * enough. */
 void gs_client_note_partial(const char *text);
-
-/* The process ends: no more moving out. */
-void gs_client_exiting(void);
 
 void gs_client_after_fork(void);
 

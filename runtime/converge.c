@@ -29,7 +29,9 @@
 #include "runtime/runtime.h"
 #include "runtime/swap.h"
 
-#define MS 1000000ull
+#define MS             1000000ull
+#define SHORT_STEP_MIN (2ull << 20)
+#define SHORT_STEP_MAX (512ull << 20)
 
 static struct {
     _Atomic(bool) alone; /* no daemon: ungated */
@@ -54,7 +56,8 @@ static struct {
 
 int gs_converge_fd(void)
 {
-    return self.fd;
+    /* at the end nobody reads what comes */
+    return atomic_load_explicit(&self.exiting, memory_order_relaxed) ? -1 : self.fd;
 }
 
 static uint32_t flags_of(const struct gs_device *device)
@@ -397,6 +400,8 @@ uint64_t gs_converge(void)
     uint64_t now = gs_now(), due = 1000 * MS;
     bool more = false;
 
+    if (atomic_load_explicit(&self.exiting, memory_order_acquire) && gs_gate_waiting() == 0)
+        return 50 * MS;
     reconnect(now);
     receive(now);
     if (gs_client_is_alone())
@@ -429,11 +434,20 @@ uint64_t gs_converge(void)
 
 /* --- what other threads say --- */
 
-bool gs_client_short(uint64_t bytes)
+bool gs_client_short(void)
 {
-    if (gs_runtime.config.disabled || gs_client_is_alone() || gs_device_at(0) == NULL)
+    const struct gs_device *device = gs_device_current();
+    uint64_t step;
+
+    if (device == NULL)
+        device = gs_device_at(0);
+    if (gs_runtime.config.disabled || gs_client_is_alone() || device == NULL ||
+        (flags_of(device) & GS_TARGET_SOLE) != 0)
         return false;
-    atomic_store_explicit(&self.short_asked, bytes, memory_order_relaxed);
+    step = device->total / 64; /* at a time: the driver does not say how much it lacks */
+    step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;
+    atomic_store_explicit(&self.short_asked, smaller(step, SHORT_STEP_MAX),
+                          memory_order_relaxed);
     gs_client_wake();
     return true;
 }
@@ -460,9 +474,9 @@ void gs_client_note_partial(const char *text)
     gs_client_wake();
 }
 
-void gs_client_exiting(void)
+void gs_converge_exiting(void)
 {
-    atomic_store_explicit(&self.exiting, true, memory_order_relaxed);
+    atomic_store_explicit(&self.exiting, true, memory_order_release);
 }
 
 void gs_converge_after_fork(void)

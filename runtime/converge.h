@@ -19,6 +19,9 @@ int gs_converge_fd(void);
 /* Any thread: run without a daemon from now on, saying why once. */
 void gs_converge_give_up(const char *why);
 
+/* Any thread: the process ends. */
+void gs_converge_exiting(void);
+
 void gs_converge_after_fork(void);
 
 #endif

@@ -27,15 +27,23 @@ static CUresult created(CUcontext *context, CUdevice ordinal, CUresult result)
     return result;
 }
 
+static bool room_for_context(CUdevice ordinal, unsigned attempt)
+{
+    if (attempt == 0)
+        gs_client_attach_room(ordinal);
+    return gs_room_make(attempt);
+}
+
 /* creates with room made for it when the card is full */
-#define WITH_ROOM(call)                                                                        \
+#define WITH_ROOM(ordinal, call)                                                               \
     ({                                                                                         \
         unsigned attempt = 0;                                                                  \
         CUresult room_result;                                                                  \
                                                                                                \
         do                                                                                     \
             room_result = (call);                                                              \
-        while (room_result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));            \
+        while (room_result == CUDA_ERROR_OUT_OF_MEMORY &&                                      \
+               room_for_context(ordinal, attempt++));                                          \
         room_result;                                                                           \
     })
 
@@ -43,21 +51,21 @@ CUresult __wrap_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(pctx, dev, WITH_ROOM(gs_driver.cuDevicePrimaryCtxRetain(pctx, dev)));
+    return created(pctx, dev, WITH_ROOM(dev, gs_driver.cuDevicePrimaryCtxRetain(pctx, dev)));
 }
 
 CUresult __wrap_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(pctx, dev, WITH_ROOM(gs_driver.cuCtxCreate(pctx, flags, dev)));
+    return created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate(pctx, flags, dev)));
 }
 
 CUresult __wrap_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(pctx, dev, WITH_ROOM(gs_driver.cuCtxCreate_v2(pctx, flags, dev)));
+    return created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate_v2(pctx, flags, dev)));
 }
 
 CUresult __wrap_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
@@ -67,7 +75,7 @@ CUresult __wrap_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray
         return CUDA_ERROR_NOT_INITIALIZED;
     return created(
         pctx, dev,
-        WITH_ROOM(gs_driver.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
+        WITH_ROOM(dev, gs_driver.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
 }
 
 CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
@@ -76,7 +84,7 @@ CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePara
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     return created(pctx, dev,
-                   WITH_ROOM(gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
+                   WITH_ROOM(dev, gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
 }
 
 CUresult __wrap_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)

@@ -46,7 +46,7 @@ bool gs_range_is_mapped(const struct gs_range *range)
 
 bool gs_range_is_needed(const struct gs_range *range)
 {
-    return range->own == NULL || (range->own->mapped && range->own->access_count != 0);
+    return range->own == NULL || (range->own->mapped && range->own->accessible);
 }
 
 void gs_range_pin(struct gs_range *range)

@@ -17,15 +17,13 @@
 #include "runtime/runtime.h"
 
 #define ATTEMPTS 20
-#define ROOM_STEP                                                                              \
-    (256ull << 20) /* bytes asked for at a time; the driver does not say how much it lacks */
 
 bool gs_room_make(unsigned attempt)
 {
     const int saved = errno;
     const struct timespec pause = {0, 100000000};
 
-    if (attempt >= ATTEMPTS || !gs_client_short(ROOM_STEP))
+    if (attempt >= ATTEMPTS || !gs_client_short())
         return false;
     gs_log("the driver is out of memory for something that cannot be moved: asked for room, "
            "attempt %u",

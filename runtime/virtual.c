@@ -83,6 +83,35 @@ static CUresult give_memory(struct gs_range *range)
     return result;
 }
 
+/* What the driver thinks of these properties: it is asked at once, with a piece of the smallest
+ * size, because programs try kinds of handles and go by the answer (PyTorch and fabric
+ * handles). The last good answer is remembered. */
+static CUresult ask_driver(const struct gs_device *device, const CUmemAllocationProp *prop)
+{
+    static CUmemAllocationProp good;
+    static bool any;
+    CUmemGenericAllocationHandle handle;
+    CUresult result;
+    bool known;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    known = any && memcmp(&good, prop, sizeof good) == 0;
+    pthread_mutex_unlock(&gs_memory_lock);
+    if (known)
+        return CUDA_SUCCESS;
+    result = gs_driver.cuMemCreate(&handle, device->granule, prop, 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return CUDA_SUCCESS; /* a full card says nothing about the properties */
+    if (result != CUDA_SUCCESS)
+        return result;
+    gs_driver.cuMemRelease(handle);
+    pthread_mutex_lock(&gs_memory_lock);
+    good = *prop;
+    any = true;
+    pthread_mutex_unlock(&gs_memory_lock);
+    return CUDA_SUCCESS;
+}
+
 CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
                            const CUmemAllocationProp *prop,
                            CUmemGenericAllocationHandle *handle)
@@ -91,10 +120,14 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     const bool whole = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
     struct gs_virtual *own;
     struct gs_range *range;
+    CUresult asked;
     bool released;
 
     if (bytes == 0 || bytes % device->granule != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    asked = ask_driver(device, prop);
+    if (asked != CUDA_SUCCESS)
+        return asked;
     gs_client_await_target(device);
     if (!gs_range_account(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -339,6 +372,7 @@ static void unmap_one(CUdeviceptr address)
     range = gs_range_at(address);
     if (gs_range_is_needed(range) && !range->pinned)
         gs_range_unneed(range);
+    range->own->accessible = false;
     range->own->access_count = 0;
     pthread_mutex_unlock(&gs_memory_lock);
     for (uint32_t i = 0; i < range->chunk_count; i++)
@@ -409,7 +443,7 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
 {
     CUresult result;
     unsigned pass;
-    bool entered, placed;
+    bool entered;
 
     pthread_mutex_lock(&gs_memory_lock);
     result = note_access(range->own, access, count);
@@ -422,13 +456,15 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
                                               gs_range_chunk_bytes(range, i), access, count);
     if (result != CUDA_SUCCESS)
         return result;
+    /* until it is accessible the client thread leaves it alone */
     entered = gs_gate_try_enter(&pass);
-    placed = entered && gs_range_place(range);
-    if (!placed) {
-        pthread_mutex_lock(&gs_memory_lock);
+    if (entered)
+        gs_range_place(range);
+    pthread_mutex_lock(&gs_memory_lock);
+    range->own->accessible = true;
+    if (!range->pinned)
         gs_range_miss(range);
-        pthread_mutex_unlock(&gs_memory_lock);
-    }
+    pthread_mutex_unlock(&gs_memory_lock);
     if (entered)
         gs_gate_leave(pass);
     gs_client_wake();

@@ -33,6 +33,7 @@ struct gs_virtual {
     CUmemAllocationProp prop;
     unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */
     bool mapped;
+    bool accessible; /* it has been: the program can reach it, so it is needed */
     unsigned access_count;
     CUmemAccessDesc access[GS_VIRTUAL_ACCESS];
 };
