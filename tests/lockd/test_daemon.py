@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from fake import (CARD, GIB, MIB, PAUSED, RUN, RUNNING, STATE, WAITERS, WANT, Daemon, Program, can_connect, header, hello,
+from fake import (CARD, GIB, MIB, PAUSED, RUN, RUNNING, SOLE, STATE, WAITERS, WANT, Daemon, Program, can_connect, header, hello,
                   message, note, settle_all, state, wait_for)
 
 LOCKD = os.path.abspath(sys.argv.pop(1))
@@ -68,7 +68,7 @@ class DaemonTest(unittest.TestCase):
         program = self.program()
         program.say()
         target = program.hear()
-        self.assertEqual((target.uuid, target.seq, target.flags), (CARD, 1, RUN))
+        self.assertEqual((target.uuid, target.seq, target.flags), (CARD, 1, RUN | SOLE))
         self.assertEqual(target.capacity, SMALL)
 
     def test_both_fit_both_run(self):
@@ -125,8 +125,8 @@ class DaemonTest(unittest.TestCase):
             except OSError:
                 pass
             self.assert_closed(program)
-        self.assert_serves()
         self.assertIsNone(good.hear(0.1))
+        self.assert_serves()
         self.assertIn("connection closed", self.daemon.said())
 
     def test_state_before_hello_is_refused(self):
