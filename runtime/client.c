@@ -161,6 +161,7 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
     gs_client_wake();
 }
 
+static _Thread_local bool has_parked; /* this thread has a park request out */
 static _Thread_local CUcontext known; /* attached already by this thread */
 
 void gs_client_attach_current(struct gs_device *device)
@@ -206,6 +207,7 @@ void gs_client_park(void)
 
     if (!atomic_load_explicit(&client.started, memory_order_acquire))
         return;
+    has_parked = true;
     pthread_mutex_lock(&client.lock);
     client.park_requests++;
     pthread_mutex_unlock(&client.lock);
@@ -222,8 +224,9 @@ void gs_client_park(void)
 
 void gs_client_unpark(void)
 {
-    if (!atomic_load_explicit(&client.started, memory_order_acquire))
+    if (!has_parked) /* there was no client thread yet */
         return;
+    has_parked = false;
     pthread_mutex_lock(&client.lock);
     if (client.park_requests > 0)
         client.park_requests--;

@@ -484,6 +484,7 @@ void gs_converge_after_fork(void)
     if (self.fd >= 0)
         close(self.fd);
     memset(&self, 0, sizeof self);
+    gs_report_after_fork();
     self.fd = -1;
     self.stopped = true;
 }

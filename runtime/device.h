@@ -12,6 +12,7 @@
 #include <cudaTypedefs.h>
 
 #define GS_MAX_DEVICES 64
+#define GS_MAX_PEERS   16
 #define GS_MAX_CONTEXTS                                                                        \
     64 /* tracked per process; later ones are drained through the device's others */
 
@@ -36,6 +37,9 @@ struct gs_device {
     uint64_t missing;  /* of these, not on the device */
     uint64_t resident; /* on the device, ranges that wait for their disposal included */
     struct gs_range *ranges;
+    bool broken; /* a context failed for good: nothing comes back, the program must be told */
+    CUdevice peers[GS_MAX_PEERS]; /* devices whose contexts were given access to this one */
+    unsigned peer_count;
 
     /* Client thread only */
     uint64_t short_bytes; /* to be reported */

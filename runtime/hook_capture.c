@@ -105,6 +105,27 @@ BEGIN(cuStreamBeginCaptureToGraph_ptsz, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
 END(cuStreamEndCapture, cuStreamIsCapturing)
 END(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz)
 
+/* A capture ends with its stream as well. */
+#define DESTROY(symbol)                                                                        \
+    CUresult __wrap_##symbol(CUstream stream)                                                  \
+    {                                                                                          \
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;                          \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_driver_load())                                                                 \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        if (atomic_load_explicit(&captures, memory_order_relaxed) > 0 && stream != NULL &&     \
+            gs_driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS)                    \
+            status = CU_STREAM_CAPTURE_STATUS_NONE;                                            \
+        result = gs_driver.symbol(stream);                                                     \
+        if (status != CU_STREAM_CAPTURE_STATUS_NONE && result == CUDA_SUCCESS)                 \
+            ended();                                                                           \
+        return result;                                                                         \
+    }
+
+DESTROY(cuStreamDestroy)
+DESTROY(cuStreamDestroy_v2)
+
 void gs_capture_after_fork(void)
 {
     atomic_store(&captures, 0);

@@ -10,8 +10,11 @@
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/hooks.h"
+#include "runtime/gate.h"
+#include "runtime/log.h"
 #include "runtime/memory.h"
 #include "runtime/room.h"
+#include "runtime/vmm.h"
 
 CUresult __wrap_cuInit(unsigned int flags)
 {
@@ -193,3 +196,53 @@ END_PRIMARY(cuDevicePrimaryCtxRelease)
 END_PRIMARY(cuDevicePrimaryCtxRelease_v2)
 END_PRIMARY(cuDevicePrimaryCtxReset)
 END_PRIMARY(cuDevicePrimaryCtxReset_v2)
+
+/* under the lock: false if it was there already, or the list is full */
+static bool note_peer(struct gs_device *device, CUdevice peer)
+{
+    for (unsigned i = 0; i < device->peer_count; i++)
+        if (device->peers[i] == peer)
+            return false;
+    if (device->peer_count == GS_MAX_PEERS)
+        return false;
+    device->peers[device->peer_count++] = peer;
+    return true;
+}
+
+/* The driver gives a peer access to all of cuMemAlloc's memory, what comes later included; to
+ * VMM memory mapping by mapping. What is on the device gets it now, the rest as it comes. */
+static void share_with(struct gs_device *device, CUdevice peer)
+{
+    bool is_new;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    is_new = note_peer(device, peer);
+    pthread_mutex_unlock(&gs_memory_lock);
+    if (is_new && gs_vmm_share(device, peer) != CUDA_SUCCESS)
+        gs_log("device %d did not get access to all memory of device %d", peer,
+               device->ordinal);
+}
+
+CUresult __wrap_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int flags)
+{
+    CUdevice here, there = -1;
+    CUcontext popped;
+    CUresult result;
+    unsigned pass;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuCtxEnablePeerAccess(peerContext, flags);
+    if (result != CUDA_SUCCESS || gs_driver.cuCtxGetDevice(&here) != CUDA_SUCCESS ||
+        gs_driver.cuCtxPushCurrent_v2(peerContext) != CUDA_SUCCESS)
+        return result;
+    if (gs_driver.cuCtxGetDevice(&there) != CUDA_SUCCESS)
+        there = -1;
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    pass = gs_gate_enter(); /* nothing moves inside */
+    if (there >= 0 && gs_device_get(there) != NULL)
+        share_with(gs_device_get(there), here);
+    if (pass != GS_PASS_REFUSED)
+        gs_gate_leave(pass);
+    return result;
+}

@@ -332,6 +332,7 @@ void gs_memory_context_ended(CUcontext context)
     unsigned count;
 
     forget_late_pieces(context);
+    gs_memory_mend();
     while ((count = collect(context, batch)) != 0)
         for (unsigned i = 0; i < count; i++) {
             batch[i]->after = NULL; /* events end with their context */

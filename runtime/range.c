@@ -255,6 +255,16 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
     return accounts;
 }
 
+void gs_memory_mend(void)
+{
+    struct gs_device *device;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        device->broken = false;
+    pthread_mutex_unlock(&gs_memory_lock);
+}
+
 bool gs_memory_if_complete(void (*then)(void))
 {
     struct gs_device *device;
@@ -262,7 +272,7 @@ bool gs_memory_if_complete(void (*then)(void))
 
     pthread_mutex_lock(&gs_memory_lock);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        complete &= device->missing == 0;
+        complete &= device->missing == 0 || device->broken;
     if (complete)
         then();
     pthread_mutex_unlock(&gs_memory_lock);

@@ -122,6 +122,9 @@ struct gs_accounts {
 /* Any thread. */
 struct gs_accounts gs_memory_accounts(const struct gs_device *device);
 
+/* A context has ended: what was broken went with it. */
+void gs_memory_mend(void);
+
 /* True if everything live is on its device; then `then` is called under the lock that a
  * shutting allocation takes. Client thread. */
 bool gs_memory_if_complete(void (*then)(void));

@@ -148,3 +148,8 @@ int gs_report_send(int fd, struct gs_device *device, const struct gs_report *rep
     device->short_bytes = 0; /* said; asked again if it happens again */
     return 0;
 }
+
+void gs_report_after_fork(void)
+{
+    memset(last, 0, sizeof last);
+}

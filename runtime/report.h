@@ -24,4 +24,6 @@ int gs_report_send(int fd, struct gs_device *device, const struct gs_report *rep
 /* The next state is sent whatever was sent before. */
 void gs_report_forget(const struct gs_device *device);
 
+void gs_report_after_fork(void);
+
 #endif

@@ -106,13 +106,16 @@ static void settle(const struct job *job, uint8_t state)
 }
 
 /* The error of one call may have been that call's alone; a broken context fails every one. */
-static bool context_is_broken(CUresult result)
+static bool context_is_broken(struct gs_device *device, CUresult result)
 {
     if (!is_broken(result))
         return false;
     for (unsigned i = 0; i < 3; i++)
         if (gs_driver.cuCtxSynchronize() == CUDA_SUCCESS)
             return false;
+    pthread_mutex_lock(&gs_memory_lock);
+    device->broken = true; /* the gate may open: every call will say what happened */
+    pthread_mutex_unlock(&gs_memory_lock);
     return true;
 }
 
@@ -156,7 +159,7 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
     finished = gs_driver.cuStreamSynchronize(context->stream);
     if (finished != CUDA_SUCCESS)
         result = finished;
-    broken = context_is_broken(result);
+    broken = context_is_broken(device, result);
     if (broken)
         started = count; /* give the card back; there is nothing left to save */
     else if (finished != CUDA_SUCCESS)
@@ -213,7 +216,7 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
             break;
     }
     finished = gs_driver.cuStreamSynchronize(context->stream);
-    broken = context_is_broken(finished);
+    broken = context_is_broken(device, finished);
     for (unsigned i = 0; i < started; i++) {
         if (finished != CUDA_SUCCESS && jobs[i].copied && !broken) {
             gs_vmm_remove(jobs[i].range, jobs[i].index); /* the host copy is still good */

@@ -36,6 +36,13 @@ static struct gs_range *range_of(CUmemGenericAllocationHandle handle)
                      ->range;
 }
 
+/* Under the lock. Also a handle that is no more: the driver would take it for a pointer of its
+ * own. */
+static bool is_ours(CUmemGenericAllocationHandle handle)
+{
+    return handle >= FIRST_HANDLE && handle < next_handle;
+}
+
 /* under the lock: the range behind a handle that the program still may use */
 static struct gs_range *usable(CUmemGenericAllocationHandle handle)
 {
@@ -178,12 +185,8 @@ CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours)
     bool last = false;
 
     pthread_mutex_lock(&gs_memory_lock);
-    range = range_of(handle);
-    *ours = range != NULL;
-    if (range != NULL && range->own->references == 0) {
-        pthread_mutex_unlock(&gs_memory_lock);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    range = usable(handle);
+    *ours = is_ours(handle);
     if (range != NULL) {
         range->own->references--;
         last = ends(range);
@@ -193,7 +196,7 @@ CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours)
         gs_range_dispose(range);
         gs_client_wake();
     }
-    return CUDA_SUCCESS;
+    return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *handle,
@@ -221,11 +224,11 @@ CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocat
 
     pthread_mutex_lock(&gs_memory_lock);
     range = usable(handle);
-    *ours = range != NULL;
+    *ours = is_ours(handle);
     if (range != NULL)
         *prop = range->own->prop;
     pthread_mutex_unlock(&gs_memory_lock);
-    return CUDA_SUCCESS;
+    return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- address space that the program has reserved --- */
@@ -311,26 +314,26 @@ static CUresult map_resident(struct gs_range *range)
 CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                         CUmemGenericAllocationHandle handle, bool *ours)
 {
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
     struct gs_range *range;
     bool alias = false;
 
     pthread_mutex_lock(&gs_memory_lock);
     range = usable(handle);
-    *ours = range != NULL;
+    *ours = is_ours(handle);
     if (range != NULL) {
         alias = range->own->mapped;
-        if (offset != 0 || bytes != range->reserved || address % range->device->granule != 0 ||
-            !is_reserved(address, bytes) || gs_range_overlaps(address, bytes))
-            result = CUDA_ERROR_INVALID_VALUE;
-        else if (!alias) {
+        if (offset == 0 && bytes == range->reserved && address % range->device->granule == 0 &&
+            is_reserved(address, bytes) && !gs_range_overlaps(address, bytes))
+            result = CUDA_SUCCESS;
+        if (result == CUDA_SUCCESS && !alias) {
             gs_range_set_address(range, address, bytes);
             range->own->access_count = 0;
             range->own->mapped = true;
         }
     }
     pthread_mutex_unlock(&gs_memory_lock);
-    if (range == NULL || result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS)
         return result;
     if (alias)
         return map_alias(address, handle, range);
@@ -546,7 +549,7 @@ CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocat
 
     pthread_mutex_lock(&gs_memory_lock);
     range = usable(handle);
-    *ours = range != NULL;
+    *ours = is_ours(handle);
     pthread_mutex_unlock(&gs_memory_lock);
     if (range == NULL)
         return CUDA_ERROR_INVALID_VALUE;

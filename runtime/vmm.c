@@ -4,18 +4,84 @@
  */
 #include "runtime/vmm.h"
 
+#include <stdlib.h>
+
 #include "runtime/driver.h"
 #include "runtime/log.h"
 #include "runtime/virtual.h"
 
+static CUmemAccessDesc access_from(CUdevice ordinal)
+{
+    return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
+                             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+}
+
+/* cuMemAlloc's memory: its own device, and those whose contexts were given peer access to it */
+static size_t plain_access(const struct gs_device *device, CUmemAccessDesc *access)
+{
+    size_t count = 1;
+
+    access[0] = access_from(device->ordinal);
+    pthread_mutex_lock(&gs_memory_lock);
+    for (unsigned i = 0; i < device->peer_count; i++)
+        access[count++] = access_from(device->peers[i]);
+    pthread_mutex_unlock(&gs_memory_lock);
+    return count;
+}
+
+struct placed {
+    CUdeviceptr address;
+    uint64_t bytes;
+};
+
+/* under the lock: cuMemAlloc's chunks that are on the device; list NULL: their number only */
+static size_t list_placed(const struct gs_device *device, struct placed *list)
+{
+    size_t count = 0;
+
+    for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count; i++)
+            if (range->own == NULL && range->chunks[i].state == GS_CHUNK_RESIDENT) {
+                if (list != NULL)
+                    list[count] = (struct placed){gs_range_chunk_address(range, i),
+                                                  gs_range_chunk_bytes(range, i)};
+                count++;
+            }
+    return count;
+}
+
+CUresult gs_vmm_share(struct gs_device *device, CUdevice peer)
+{
+    const CUmemAccessDesc access = access_from(peer);
+    CUresult result = CUDA_SUCCESS;
+    struct placed *list = NULL;
+    size_t count;
+
+    pthread_mutex_lock(&gs_memory_lock);
+    count = list_placed(device, NULL);
+    list = calloc(count + 1, sizeof *list);
+    if (list != NULL)
+        list_placed(device, list);
+    pthread_mutex_unlock(&gs_memory_lock);
+    if (list == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < count; i++) { /* one that was freed meanwhile fails alone */
+        const CUresult one =
+            gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, &access, 1);
+
+        if (one != CUDA_SUCCESS)
+            result = one;
+    }
+    free(list);
+    return result;
+}
+
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk)
 {
-    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-                                .id = range->device->ordinal};
-    const CUmemAccessDesc plain = {.location = here,
-                                   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    const CUmemAccessDesc *access = range->own != NULL ? range->own->access : &plain;
-    const size_t count = range->own != NULL ? range->own->access_count : 1;
+    CUmemAccessDesc plain[GS_MAX_PEERS + 1];
+    const CUmemAccessDesc *access = range->own != NULL ? range->own->access : plain;
+    const size_t count =
+        range->own != NULL ? range->own->access_count : plain_access(range->device, plain);
     const CUdeviceptr address = gs_range_chunk_address(range, chunk);
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
     CUresult result = gs_driver.cuMemMap(address, bytes, 0, range->chunks[chunk].handle, 0);

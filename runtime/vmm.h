@@ -20,4 +20,7 @@ void gs_vmm_remove(struct gs_range *range, uint32_t chunk);
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk);
 CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk);
 
+/* Gives another device access to what cuMemAlloc has on this one now. Inside the gate. */
+CUresult gs_vmm_share(struct gs_device *device, CUdevice peer);
+
 #endif
