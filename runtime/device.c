@@ -19,6 +19,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_device devices[GS_MAX_DEVICES];
 static _Atomic(unsigned) device_count; /* release: pairs with the acquire of readers */
 static struct gs_context contexts[GS_MAX_CONTEXTS];
+static _Atomic(uint32_t) generation; /* relaxed: a context ends in one thread at a time */
 
 struct gs_device *gs_device_at(unsigned i)
 {
@@ -125,6 +126,7 @@ void gs_context_add(CUcontext handle, struct gs_device *device)
 
 void gs_context_remove(CUcontext handle)
 {
+    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
     pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++)
         if (contexts[i].handle == handle) {
@@ -132,6 +134,11 @@ void gs_context_remove(CUcontext handle)
             __atomic_store_n(&contexts[i].handle, NULL, __ATOMIC_RELEASE);
         }
     pthread_mutex_unlock(&lock);
+}
+
+uint32_t gs_contexts_generation(void)
+{
+    return atomic_load_explicit(&generation, memory_order_relaxed);
 }
 
 struct gs_context *gs_context_at(unsigned i)

@@ -72,6 +72,10 @@ void gs_context_add(CUcontext handle, struct gs_device *device);
 /* Forgets it. The caller has parked the client thread (gs_client_park). */
 void gs_context_remove(CUcontext handle);
 
+/* Changes whenever a context ends: what belongs to a context is told by its handle only
+ * together with this. Any thread. */
+uint32_t gs_contexts_generation(void);
+
 /* Iterates over the contexts; NULL behind the last slot; slots with a NULL handle are free. For
  * the client thread, and for others only for reading handles. */
 struct gs_context *gs_context_at(unsigned i);

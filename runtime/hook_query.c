@@ -17,7 +17,8 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     size_t real_free, real_total;
     struct gs_device *device;
-    uint64_t capacity, demand;
+    struct gs_accounts accounts;
+    uint64_t capacity, used;
     CUresult result;
 
     if (!gs_client_ready())
@@ -36,8 +37,9 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
         return CUDA_SUCCESS; /* no daemon: nobody makes room, so what is free is what is free */
     gs_client_await_target(device);
     capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
-    demand = gs_memory_accounts(device).demand;
-    *free = capacity > demand ? capacity - demand : 0;
+    accounts = gs_memory_accounts(device);
+    used = accounts.demand - accounts.spare;
+    *free = capacity > used ? capacity - used : 0;
     return CUDA_SUCCESS;
 }
 

@@ -81,9 +81,15 @@ struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved, uint6
 bool gs_range_account(struct gs_device *device, uint64_t bytes)
 {
     const uint64_t capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
+    struct gs_range *spare;
     bool fits;
 
     pthread_mutex_lock(&gs_memory_lock);
+    /* slabs that were kept for the next small request are given back before anything is refused
+     */
+    while (bytes <= capacity && device->demand > capacity - bytes &&
+           (spare = gs_slab_spare(device)) != NULL)
+        gs_range_end_life(spare, GS_RANGE_DEAD);
     fits = bytes <= capacity && device->demand <= capacity - bytes;
     if (fits)
         device->demand += bytes;
@@ -250,7 +256,8 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
     struct gs_accounts accounts;
 
     pthread_mutex_lock(&gs_memory_lock);
-    accounts = (struct gs_accounts){device->demand, device->missing, device->resident};
+    accounts = (struct gs_accounts){device->demand, device->missing, device->resident,
+                                    gs_slab_spare_bytes(device)};
     pthread_mutex_unlock(&gs_memory_lock);
     return accounts;
 }

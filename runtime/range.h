@@ -117,6 +117,7 @@ bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);
 
 struct gs_accounts {
     uint64_t demand, missing, resident; /* bytes, as in struct gs_device */
+    uint64_t spare; /* of the demand: kept for small requests, given back when it is needed */
 };
 
 /* Any thread. */

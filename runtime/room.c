@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "runtime/client.h"
+#include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/log.h"
@@ -59,7 +60,9 @@ static bool have_events(struct gs_gate_thread *self, CUcontext context)
 {
     CUevent first, second;
 
-    if (self->pace[2] == context)
+    const uint32_t generation = gs_contexts_generation();
+
+    if (self->pace[2] == context && self->pace_generation == generation)
         return true;
     if (gs_driver.cuEventCreate(&first, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return false;
@@ -70,6 +73,7 @@ static bool have_events(struct gs_gate_thread *self, CUcontext context)
     self->pace[0] = first;
     self->pace[1] = second;
     self->pace[2] = context;
+    self->pace_generation = generation;
     return true;
 }
 

@@ -95,6 +95,7 @@ static void configure(struct gs_config *config)
 
 static void in_child(void)
 {
+    gs_stats_after_fork();
     gs_gate_after_fork();
     gs_memory_after_fork();
     gs_devices_after_fork();

@@ -135,6 +135,28 @@ bool gs_slab_put(struct gs_range *range, CUdeviceptr address)
     return false; /* the last one stays for the next request */
 }
 
+struct gs_range *gs_slab_spare(const struct gs_device *device)
+{
+    for (unsigned i = 0; i < CLASSES; i++)
+        for (struct gs_slab *slab = lists[i]; slab != NULL; slab = slab->next)
+            if (slab->range->device == device && slab->free_count == slab->count) {
+                delist(slab);
+                return slab->range;
+            }
+    return NULL;
+}
+
+uint64_t gs_slab_spare_bytes(const struct gs_device *device)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < CLASSES; i++)
+        for (const struct gs_slab *slab = lists[i]; slab != NULL; slab = slab->next)
+            if (slab->range->device == device && slab->free_count == slab->count)
+                bytes += slab->range->reserved;
+    return bytes;
+}
+
 void gs_slab_free(struct gs_slab *slab)
 {
     if (slab == NULL)

@@ -37,6 +37,13 @@ bool gs_slab_retire(struct gs_range *range, CUdeviceptr address);
  * the lists: dispose of it. */
 bool gs_slab_put(struct gs_range *range, CUdeviceptr address);
 
+/* A slab of this device that has no live or retired piece, out of the lists; NULL: there is
+ * none. */
+struct gs_range *gs_slab_spare(const struct gs_device *device);
+
+/* Bytes in such slabs: as good as free. */
+uint64_t gs_slab_spare_bytes(const struct gs_device *device);
+
 /* The range goes. Takes NULL. */
 void gs_slab_free(struct gs_slab *slab);
 

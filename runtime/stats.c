@@ -140,3 +140,8 @@ int gs_stats_write(const char *path)
     pthread_mutex_unlock(&stats.lock);
     return fclose(file) != 0 ? -errno : 0;
 }
+
+void gs_stats_after_fork(void)
+{
+    pthread_mutex_init(&stats.lock, NULL);
+}

@@ -26,6 +26,8 @@ void gs_stats_called(void);
 /* True if anything at all reached us. */
 bool gs_stats_any(void);
 
+void gs_stats_after_fork(void);
+
 /* Writes the counters as JSON (docs/guide.md, "GPUSHARE_STATS") to path. 0 or -errno. */
 int gs_stats_write(const char *path);
 
