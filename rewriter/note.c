@@ -99,7 +99,7 @@ static int read_undo(struct elf_note *note, const struct elf_source *source,
         return lost(source, "damaged (size)", err);
     rest = trailer->undo_size - sizeof head;
     note->original_size = head.original_size;
-    memcpy(note->original_sha256, head.original_sha256, sizeof head.original_sha256);
+    memcpy(note->original_checksum, head.original_checksum, sizeof head.original_checksum);
     note->undo_bytes = elf_source_load(source, trailer->undo_offset + sizeof head, rest, err);
     if (note->undo_bytes == NULL)
         return -ENOEXEC;

@@ -15,7 +15,7 @@
 #define REWRITER_NOTE_H
 
 #include "common/err.h"
-#include "rewriter/sha256.h"
+#include "rewriter/checksum.h"
 #include "rewriter/source.h"
 
 #include <limits.h>
@@ -25,7 +25,7 @@
 #define ELF_UNDO_SECTION   ".gpushare.undo"
 #define ELF_OLD_SECTION    ".gpushare.dynamic" /* keeps the bytes of a .dynamic that moved */
 #define ELF_MARKER_MAGIC   "gpushare-marker"   /* 16 bytes with its NUL */
-#define ELF_UNDO_MAGIC     "gpushare-undo-1"
+#define ELF_UNDO_MAGIC     "gpushare-undo-2"
 
 struct elf_marker_trailer {
     char magic[16];
@@ -37,7 +37,7 @@ struct elf_marker_trailer {
 struct elf_undo_head {
     char magic[16];
     uint64_t original_size; /* bytes */
-    uint8_t original_sha256[ELF_SHA256_SIZE];
+    uint8_t original_checksum[ELF_CHECKSUM_SIZE];
     uint32_t count;
     uint32_t zero;
 };
@@ -51,7 +51,7 @@ _Static_assert(sizeof(struct elf_undo_head) == 64, "format");
 struct elf_note {
     char text[ELF_MARKER_TEXT_MAX]; /* of the marker */
     uint64_t original_size;
-    uint8_t original_sha256[ELF_SHA256_SIZE];
+    uint8_t original_checksum[ELF_CHECKSUM_SIZE];
     struct elf_change *undo;
     size_t undo_count;
     uint8_t *undo_bytes; /* what undo points into */
@@ -70,7 +70,7 @@ void elf_note_deinit(struct elf_note *note);
  * there. */
 void elf_note_value(const char *text, const char *key, char *buffer, size_t size);
 
-/* The bytes of an undo note for these changes, whose `bytes` are the original ones; SHA-256
+/* The bytes of an undo note for these changes, whose `bytes` are the original ones; checksum
  * zero. NULL: no memory. */
 uint8_t *elf_undo_encode(uint64_t original_size, const struct elf_change *changes, size_t count,
                          uint64_t *size);

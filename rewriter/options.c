@@ -38,6 +38,8 @@ static const struct option_row rows[] = {
     {"force", 'f', NULL, FIELD(force),
      "also setuid programs, and a runtime library that is not there yet"},
     {"json", 0, NULL, FIELD(json), "with --print or --check: one JSON object per line"},
+    {"no-sync", 0, NULL, FIELD(no_sync),
+     "do not wait for the disk (a power failure may then damage the file)"},
     {"quiet", 'q', NULL, FIELD(quiet), "say nothing when all is well"},
     {"version", 'V', NULL, FIELD(version), "print the version"},
     {"help", 'h', NULL, FIELD(help), "print this"},

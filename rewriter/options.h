@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 struct elf_options {
-    bool print, check, restore, dry_run, json, force, any, quiet, help, version;
+    bool print, check, restore, dry_run, json, force, any, quiet, no_sync, help, version;
     const char *output;  /* -o, or NULL */
     const char *runtime; /* --runtime, or NULL */
     const char *scope_text;

@@ -125,42 +125,29 @@ static int copy_by_hand(struct elf_output *output, int from, uint64_t at, uint64
     return ret;
 }
 
-int elf_output_copy(struct elf_output *output, int from, uint64_t size, struct gs_err *err)
+int elf_output_share(struct elf_output *output, int from, uint64_t size, struct gs_err *err)
 {
-    uint64_t done = 0;
-
-    if (ioctl(output->fd, FICLONE, from) == 0) {
-        if (ftruncate(output->fd, (off_t)size) != 0)
-            return gs_err_errno(err, -errno, "%s: cannot cut the new file", output->target);
+    if (ioctl(output->fd, FICLONE, from) != 0)
         return 0;
-    }
-    while (done < size) {
-        off_t in = (off_t)done, out = (off_t)done;
-        uint64_t rest = size - done;
-        ssize_t n = copy_file_range(from, &in, output->fd, &out,
-                                    rest < (1u << 30) ? (size_t)rest : 1u << 30, 0);
-
-        elf_fault();
-        if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO))
-            return gs_err_errno(err, -errno, "%s: cannot write the new file", output->target);
-        if (n <= 0)
-            return copy_by_hand(output, from, done, size, err);
-        done += (uint64_t)n;
-    }
-    return 0;
+    if (ftruncate(output->fd, (off_t)size) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot cut the new file", output->target);
+    return 1;
 }
 
-int elf_output_changes(struct elf_output *output, const struct elf_change *changes,
-                       size_t count, struct gs_err *err)
+int elf_output_copy(struct elf_output *output, int from, uint64_t at, uint64_t end,
+                    struct gs_err *err)
 {
-    int ret = 0;
+    while (at < end) {
+        off_t in = (off_t)at, out = (off_t)at;
+        ssize_t n = copy_file_range(from, &in, output->fd, &out, (size_t)(end - at), 0);
 
-    for (size_t i = 0; ret == 0 && i < count; i++) {
-        ret = elf_output_write(output, changes[i].offset, changes[i].bytes, changes[i].length,
-                               err);
-        elf_fault();
+        if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO))
+            return gs_err_errno(err, -errno, "%s: cannot write the new file", output->target);
+        if (n <= 0) /* not between these file systems */
+            return copy_by_hand(output, from, at, end, err);
+        at += (uint64_t)n;
     }
-    return ret;
+    return 0;
 }
 
 static int name_it(struct elf_output *output, struct gs_err *err)
@@ -195,11 +182,12 @@ static int check_unchanged(const struct elf_output *output, const struct stat *o
                       output->target);
 }
 
-int elf_output_commit(struct elf_output *output, const struct stat *old, struct gs_err *err)
+int elf_output_commit(struct elf_output *output, const struct stat *old, bool sync,
+                      struct gs_err *err)
 {
     int ret;
 
-    if (fsync(output->fd) != 0)
+    if (sync && fsync(output->fd) != 0)
         return gs_err_errno(err, -errno, "%s: cannot sync the new file", output->target);
     elf_fault();
     ret = name_it(output, err);
@@ -212,7 +200,7 @@ int elf_output_commit(struct elf_output *output, const struct stat *old, struct 
                             output->target);
     output->temporary[0] = '\0';
     elf_fault();
-    if (fsync(output->folder) != 0 && errno != EINVAL)
+    if (sync && fsync(output->folder) != 0 && errno != EINVAL)
         return gs_err_errno(err, -errno, "%s: is written, but its folder cannot be synced",
                             output->target);
     elf_fault();

@@ -28,22 +28,26 @@ int elf_output_open(struct elf_output *output, const char *target, struct gs_err
 /* Removes what was not committed. Accepts a zeroed struct with fd and folder -1. */
 void elf_output_deinit(struct elf_output *output);
 
-/* Makes the first `size` bytes those of from: shared with it where the file system can, else
- * copied in the kernel. */
-int elf_output_copy(struct elf_output *output, int from, uint64_t size, struct gs_err *err);
+/* Makes the first `size` bytes those of from by sharing them (reflink). 1; 0 when the file
+ * system cannot do that; or -errno. */
+int elf_output_share(struct elf_output *output, int from, uint64_t size, struct gs_err *err);
+
+/* Copies bytes [at, end) of from to the same place, in the kernel where that is possible. */
+int elf_output_copy(struct elf_output *output, int from, uint64_t at, uint64_t end,
+                    struct gs_err *err);
 
 int elf_output_write(struct elf_output *output, uint64_t offset, const void *bytes,
                      size_t length, struct gs_err *err);
-int elf_output_changes(struct elf_output *output, const struct elf_change *changes,
-                       size_t count, struct gs_err *err);
 
 /* Gives the new file mode, times and extended attributes (access lists, capabilities) of from;
  * its owner as well if whole is set, else without the rights that go with an owner (setuid,
  * capabilities). */
 int elf_output_attributes(struct elf_output *output, int from, bool whole, struct gs_err *err);
 
-/* Syncs the file, gives it its name in one step, syncs the folder. If `old` is not NULL, the
- * target must still be that file (-ESTALE otherwise). */
-int elf_output_commit(struct elf_output *output, const struct stat *old, struct gs_err *err);
+/* Syncs the file, gives it its name in one step, syncs the folder; without `sync` only the name
+ * (then a power failure may leave a damaged file). If `old` is not NULL, the target must still
+ * be that file (-ESTALE otherwise). */
+int elf_output_commit(struct elf_output *output, const struct stat *old, bool sync,
+                      struct gs_err *err);
 
 #endif

@@ -65,7 +65,7 @@ struct elf_plan {
     struct elf_extent segment, table, strings, new_dynamic, marker_at; /* in the tail; loaded */
     uint64_t undo_at, undo_size, names_at, names_size,
         sections_at; /* in the tail; not loaded */
-    uint64_t sha_at; /* where the SHA-256 goes */
+    uint64_t sum_at; /* where the checksum goes */
     uint64_t end;    /* size of the new file */
     uint8_t *tail;   /* bytes from segment.offset to end */
 };

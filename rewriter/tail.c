@@ -85,7 +85,7 @@ static uint64_t align8(uint64_t value)
 static void lay_out_rest(struct elf_plan *plan)
 {
     plan->undo_at = align8(plan->segment.offset + plan->segment.size);
-    plan->sha_at = plan->undo_at + offsetof(struct elf_undo_head, original_sha256);
+    plan->sum_at = plan->undo_at + offsetof(struct elf_undo_head, original_checksum);
     plan->end = plan->undo_at + plan->undo_size;
     if (plan->sections == NULL)
         return;

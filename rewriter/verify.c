@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify.c: byte-wise checks of a new file, and the loader's own.
+ * verify.c: the loader's own check of a new file (the bytes are checked in copy.c, the meaning
+ * in meaning.c).
  *
- * The rewriter does not trust its plan's execution: what is on disk is read back. The pass over
- * the original computes its SHA-256 as well, so that no other pass is needed. No state;
- * elf_verify_loader() starts and awaits a child process.
+ * No state; elf_verify_loader() starts and awaits a child process.
  */
 #include "rewriter/verify.h"
 
@@ -12,127 +11,9 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHUNK ((size_t)256 * 1024) /* bytes; both buffers stay in the cache */
-
-static int differs(const char *name, uint64_t offset, struct gs_err *err)
-{
-    return gs_err_set(
-        err, -EIO,
-        "%s: the new file is not what was planned (near offset 0x%llx); the old one is "
-        "left alone. Please report this",
-        name, (unsigned long long)offset);
-}
-
-static int check_size(const char *name, int fd, uint64_t size, struct gs_err *err)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) != 0 || (uint64_t)st.st_size != size)
-        return differs(name, size, err);
-    return 0;
-}
-
-static int compare_original(const struct elf_plan *plan, const struct elf_source *new,
-                            uint8_t *buffers, struct elf_sha256 *sha, struct gs_err *err)
-{
-    const struct elf_source *old = &plan->image->source;
-    uint8_t *expected = buffers, *found = buffers + CHUNK;
-
-    for (uint64_t at = 0; at < old->size;) {
-        size_t n = old->size - at < CHUNK ? (size_t)(old->size - at) : CHUNK;
-        int ret = elf_source_read(old, at, expected, n, err);
-
-        ret = ret ?: elf_source_read(new, at, found, n, err);
-        if (ret != 0)
-            return ret;
-        elf_sha256_update(sha, expected, n);
-        elf_changes_apply(plan->changes, plan->change_count, at, expected, n);
-        if (memcmp(expected, found, n) != 0)
-            return differs(old->name, at, err);
-        at += n;
-    }
-    return 0;
-}
-
-static int compare_tail(const struct elf_plan *plan, const struct elf_source *new,
-                        uint8_t *buffer, struct gs_err *err)
-{
-    uint64_t size = plan->end - plan->segment.offset;
-
-    for (uint64_t at = 0; at < size;) {
-        size_t n = size - at < CHUNK ? (size_t)(size - at) : CHUNK;
-        int ret = elf_source_read(new, plan->segment.offset + at, buffer, n, err);
-
-        if (ret != 0)
-            return ret;
-        if (memcmp(plan->tail + at, buffer, n) != 0)
-            return differs(new->name, plan->segment.offset + at, err);
-        at += n;
-    }
-    return 0;
-}
-
-int elf_verify_bytes(const struct elf_plan *plan, int fd, uint8_t digest[ELF_SHA256_SIZE],
-                     struct gs_err *err)
-{
-    const char *name = plan->image->source.name;
-    struct elf_source new = {.name = name, .fd = fd, .size = plan->end};
-    struct elf_sha256 sha;
-    uint8_t *buffers;
-    int ret = check_size(name, fd, plan->end, err);
-
-    if (ret != 0)
-        return ret;
-    buffers = malloc(2 * CHUNK);
-    if (buffers == NULL)
-        return gs_err_set(err, -ENOMEM, "%s: no memory", name);
-    elf_sha256_init(&sha);
-    ret = compare_original(plan, &new, buffers, &sha, err);
-    ret = ret ?: compare_tail(plan, &new, buffers, err);
-    elf_sha256_final(&sha, digest);
-    free(buffers);
-    return ret;
-}
-
-int elf_verify_digest(const char *name, int fd, uint64_t size,
-                      const uint8_t digest[ELF_SHA256_SIZE], struct gs_err *err)
-{
-    struct elf_source source = {.name = name, .fd = fd, .size = size};
-    uint8_t found[ELF_SHA256_SIZE], *buffer;
-    struct elf_sha256 sha;
-    int ret = check_size(name, fd, size, err);
-
-    if (ret != 0)
-        return ret;
-    buffer = malloc(CHUNK);
-    if (buffer == NULL)
-        return gs_err_set(err, -ENOMEM, "%s: no memory", name);
-    elf_sha256_init(&sha);
-    for (uint64_t at = 0; ret == 0 && at < size;) {
-        size_t n = size - at < CHUNK ? (size_t)(size - at) : CHUNK;
-
-        ret = elf_source_read(&source, at, buffer, n, err);
-        if (ret == 0)
-            elf_sha256_update(&sha, buffer, n);
-        at += n;
-    }
-    elf_sha256_final(&sha, found);
-    free(buffer);
-    if (ret == 0 && memcmp(found, digest, sizeof found) != 0)
-        return gs_err_set(
-            err, -EIO,
-            "%s: what the undo note gives back is not the original (the file was changed "
-            "after it was patched); take it from its package or build again",
-            name);
-    return ret;
-}
 
 /* Where glibc's loader is on a system of that machine (its ABI fixes the path). */
 static const char *loader_path(unsigned machine)

@@ -4,6 +4,7 @@
  *
  * Until the commit nothing that was there before is touched. One thread per job.
  */
+#include "rewriter/copy.h"
 #include "rewriter/fault.h"
 #include "rewriter/job.h"
 #include "rewriter/output.h"
@@ -11,33 +12,48 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
-/* The copy of the original, without our changes if it has any. */
-static int copy_original(struct elf_job *job, struct elf_output *output, uint64_t size,
-                         struct gs_err *err)
+/* The file as it is, with our changes taken back if it has any. */
+static struct elf_source original_source(const struct elf_job *job)
 {
-    int ret = elf_output_copy(output, job->fd, size, err);
+    struct elf_source source = job->raw;
 
-    if (ret == 0 && job->patched == ELF_NOTE_FOUND)
-        ret = elf_output_changes(output, job->note.undo, job->note.undo_count, err);
-    return ret;
+    if (job->patched == ELF_NOTE_FOUND) {
+        source.size = job->note.original_size;
+        source.undo = job->note.undo;
+        source.undo_count = job->note.undo_count;
+    }
+    return source;
 }
 
 static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     struct elf_plan *plan = &job->plan;
-    uint64_t tail_size = plan->end - plan->segment.offset;
-    uint8_t digest[ELF_SHA256_SIZE];
-    int ret = copy_original(job, output, job->image.source.size, err);
+    struct elf_copy copy = {
+        .output = output, .original = &job->image.source, .background = !job->options->no_sync};
+    uint8_t digest[ELF_CHECKSUM_SIZE];
+    int ret = elf_copy_patched(&copy, plan, digest, err);
 
-    ret = ret ?: elf_output_changes(output, plan->changes, plan->change_count, err);
-    ret = ret ?: elf_output_write(output, plan->segment.offset, plan->tail, tail_size, err);
-    elf_fault();
-    ret = ret ?: elf_verify_bytes(plan, output->fd, digest, err);
-    ret = ret ?: elf_output_write(output, plan->sha_at, digest, sizeof digest, err);
+    ret = ret ?: elf_output_write(output, plan->sum_at, digest, sizeof digest, err);
     ret = ret ?: elf_verify_meaning(plan, output->fd, err);
     return ret ?: elf_verify_loader(&job->image, job->fd, output->fd, err);
+}
+
+static int fill_original(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+{
+    struct elf_source original = original_source(job);
+    struct elf_copy copy = {
+        .output = output, .original = &original, .background = !job->options->no_sync};
+    uint8_t digest[ELF_CHECKSUM_SIZE];
+    int ret = elf_copy_original(&copy, digest, err);
+
+    if (ret == 0 && memcmp(digest, job->note.original_checksum, sizeof digest) != 0)
+        return gs_err_set(
+            err, -EIO,
+            "%s: what the undo note gives back is not the original (the file was changed "
+            "after it was patched); take it from its package or build again",
+            job->name);
+    return ret;
 }
 
 /* Attributes and the final step; in place of the input, or beside it with -o. */
@@ -47,7 +63,9 @@ static int finish(struct elf_job *job, struct elf_output *output, struct gs_err 
     int ret = elf_output_attributes(output, job->fd, in_place, err);
 
     elf_fault();
-    return ret ?: elf_output_commit(output, in_place ? &job->stat : NULL, err);
+    return ret
+               ?: elf_output_commit(output, in_place ? &job->stat : NULL,
+                                    !job->options->no_sync, err);
 }
 
 int elf_job_write(struct elf_job *job, struct gs_err *err)
@@ -81,10 +99,7 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
     if (ret != 0)
         return ret;
     elf_fault();
-    ret = copy_original(job, &output, job->note.original_size, err);
-    ret = ret
-              ?: elf_verify_digest(job->name, output.fd, job->note.original_size,
-                                   job->note.original_sha256, err);
+    ret = fill_original(job, &output, err);
     ret = ret ?: finish(job, &output, err);
     elf_output_deinit(&output);
     return ret;

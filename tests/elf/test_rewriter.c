@@ -6,6 +6,7 @@
 #include "rewriter/note.h"
 #include "rewriter/output.h"
 #include "rewriter/plan.h"
+#include "rewriter/sha256.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -446,7 +447,7 @@ static void output_commit_spares_a_changed_file(void **state)
     assert_int_equal(elf_output_open(&output, path, NULL), 0);
     assert_int_equal(elf_output_write(&output, 0, "new", 3, NULL), 0);
     write_file(path, "newer");
-    assert_int_equal(elf_output_commit(&output, &old, NULL), -ESTALE);
+    assert_int_equal(elf_output_commit(&output, &old, true, NULL), -ESTALE);
     elf_output_deinit(&output);
     f = fopen(path, "r");
     assert_non_null(f);
@@ -457,7 +458,7 @@ static void output_commit_spares_a_changed_file(void **state)
     assert_int_equal(stat(path, &old), 0);
     assert_int_equal(elf_output_open(&output, path, NULL), 0);
     assert_int_equal(elf_output_write(&output, 0, "new", 3, NULL), 0);
-    assert_int_equal(elf_output_commit(&output, &old, NULL), 0);
+    assert_int_equal(elf_output_commit(&output, &old, true, NULL), 0);
     elf_output_deinit(&output);
     assert_int_equal(stat(path, &old), 0);
     assert_int_equal(old.st_size, 3);
