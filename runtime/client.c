@@ -21,6 +21,7 @@
 #include "runtime/converge.h"
 #include "runtime/drain.h"
 #include "runtime/driver.h"
+#include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 #include "runtime/stats.h"
@@ -57,14 +58,14 @@ void gs_client_wake(void)
 
 static void rest_if_parked(void)
 {
-    pthread_mutex_lock(&client.lock);
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
     while (client.park_requests > 0 && !gs_drain_busy()) {
         client.parked = true;
         pthread_cond_broadcast(&client.changed);
         pthread_cond_wait(&client.changed, &client.lock);
     }
     client.parked = false;
-    pthread_mutex_unlock(&client.lock);
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
 
 /* sleeps until the daemon or the process has something to say, at most timeout_ns */
@@ -117,7 +118,7 @@ static void start(void)
     sigset_t all, before;
     pthread_t thread;
 
-    pthread_mutex_lock(&client.lock);
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
     if (!atomic_load_explicit(&client.started, memory_order_relaxed)) {
         client.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         pthread_attr_init(&attributes);
@@ -135,7 +136,7 @@ static void start(void)
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         pthread_attr_destroy(&attributes);
     }
-    pthread_mutex_unlock(&client.lock);
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
 
 void gs_client_attach_room(CUdevice ordinal)
@@ -208,18 +209,18 @@ void gs_client_park(void)
     if (!atomic_load_explicit(&client.started, memory_order_acquire))
         return;
     has_parked = true;
-    pthread_mutex_lock(&client.lock);
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
     client.park_requests++;
-    pthread_mutex_unlock(&client.lock);
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
     gs_client_wake();
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec +=
         30; /* a driver that hangs in the client thread would hang the caller as well */
-    pthread_mutex_lock(&client.lock);
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
     while (!client.parked)
         if (pthread_cond_timedwait(&client.changed, &client.lock, &until) != 0)
             break;
-    pthread_mutex_unlock(&client.lock);
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
 
 void gs_client_unpark(void)
@@ -227,11 +228,11 @@ void gs_client_unpark(void)
     if (!has_parked) /* there was no client thread yet */
         return;
     has_parked = false;
-    pthread_mutex_lock(&client.lock);
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
     if (client.park_requests > 0)
         client.park_requests--;
     pthread_cond_broadcast(&client.changed);
-    pthread_mutex_unlock(&client.lock);
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
 
 void gs_client_after_fork(void)

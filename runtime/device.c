@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "runtime/driver.h"
+#include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 
@@ -81,7 +82,7 @@ struct gs_device *gs_device_get(CUdevice ordinal)
     if (!describe(ordinal,
                   &described)) /* outside the lock: two threads may both ask, one entry stays */
         return NULL;
-    pthread_mutex_lock(&lock);
+    gs_lock(&lock, GS_LOCK_DEVICES);
     device = find(ordinal);
     count = atomic_load_explicit(&device_count, memory_order_relaxed);
     if (device == NULL && count < GS_MAX_DEVICES) {
@@ -92,7 +93,7 @@ struct gs_device *gs_device_get(CUdevice ordinal)
                (unsigned long long)device->total,
                device->movable ? "" : ", its memory is not moved");
     }
-    pthread_mutex_unlock(&lock);
+    gs_unlock(&lock, GS_LOCK_DEVICES);
     return device;
 }
 
@@ -107,10 +108,10 @@ void gs_context_add(CUcontext handle, struct gs_device *device)
 {
     struct gs_context *slot = NULL;
 
-    pthread_mutex_lock(&lock);
+    gs_lock(&lock, GS_LOCK_DEVICES);
     for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++) {
         if (contexts[i].handle == handle) {
-            pthread_mutex_unlock(&lock);
+            gs_unlock(&lock, GS_LOCK_DEVICES);
             return;
         }
         if (contexts[i].handle == NULL && slot == NULL)
@@ -121,19 +122,19 @@ void gs_context_add(CUcontext handle, struct gs_device *device)
         slot->stream = NULL;
         __atomic_store_n(&slot->handle, handle, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&lock);
+    gs_unlock(&lock, GS_LOCK_DEVICES);
 }
 
 void gs_context_remove(CUcontext handle)
 {
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
-    pthread_mutex_lock(&lock);
+    gs_lock(&lock, GS_LOCK_DEVICES);
     for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++)
         if (contexts[i].handle == handle) {
             contexts[i].stream = NULL; /* ended with its context */
             __atomic_store_n(&contexts[i].handle, NULL, __ATOMIC_RELEASE);
         }
-    pthread_mutex_unlock(&lock);
+    gs_unlock(&lock, GS_LOCK_DEVICES);
 }
 
 uint32_t gs_contexts_generation(void)

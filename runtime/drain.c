@@ -13,6 +13,7 @@
 
 #include "runtime/device.h"
 #include "runtime/driver.h"
+#include "runtime/lock.h"
 #include "runtime/log.h"
 
 static struct {
@@ -62,16 +63,16 @@ static void *drain_main(void *unused)
     (void)unused;
     gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
     for (;;) {
-        pthread_mutex_lock(&drain.lock);
+        gs_lock(&drain.lock, GS_LOCK_DRAIN);
         while (!drain.busy)
             pthread_cond_wait(&drain.changed, &drain.lock);
-        pthread_mutex_unlock(&drain.lock);
+        gs_unlock(&drain.lock, GS_LOCK_DRAIN);
         synchronize_all();
-        pthread_mutex_lock(&drain.lock);
+        gs_lock(&drain.lock, GS_LOCK_DRAIN);
         drain.busy = false;
         drain.finished = true;
         pthread_cond_broadcast(&drain.changed);
-        pthread_mutex_unlock(&drain.lock);
+        gs_unlock(&drain.lock, GS_LOCK_DRAIN);
     }
     return NULL;
 }
@@ -97,7 +98,7 @@ bool gs_drain(uint64_t timeout_ns)
     timeout_ns += (uint64_t)until.tv_nsec;
     until.tv_sec += (time_t)(timeout_ns / 1000000000u);
     until.tv_nsec = (long)(timeout_ns % 1000000000u);
-    pthread_mutex_lock(&drain.lock);
+    gs_lock(&drain.lock, GS_LOCK_DRAIN);
     if (!drain.busy) {
         drain.busy = true;
         drain.finished = false;
@@ -107,7 +108,7 @@ bool gs_drain(uint64_t timeout_ns)
         if (pthread_cond_timedwait(&drain.changed, &drain.lock, &until) != 0)
             break;
     finished = drain.finished;
-    pthread_mutex_unlock(&drain.lock);
+    gs_unlock(&drain.lock, GS_LOCK_DRAIN);
     return finished;
 }
 
@@ -115,9 +116,9 @@ bool gs_drain_busy(void)
 {
     bool busy;
 
-    pthread_mutex_lock(&drain.lock);
+    gs_lock(&drain.lock, GS_LOCK_DRAIN);
     busy = drain.busy;
-    pthread_mutex_unlock(&drain.lock);
+    gs_unlock(&drain.lock, GS_LOCK_DRAIN);
     return busy;
 }
 

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "runtime/client.h"
+#include "runtime/lock.h"
 #include "runtime/runtime.h"
 #include "runtime/stats.h"
 
@@ -43,12 +44,12 @@ static void thread_ends(void *argument)
 {
     struct gs_gate_thread *thread = argument;
 
-    pthread_mutex_lock(&threads.lock);
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
     *thread->link = thread->next;
     if (thread->next != NULL)
         thread->next->link = thread->link;
     threads.ended_passes += atomic_load_explicit(&thread->seq, memory_order_relaxed) / 2;
-    pthread_mutex_unlock(&threads.lock);
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
     thread->registered = 0; /* a later destructor that still calls the driver registers again */
     atomic_store_explicit(&thread->seq, 1, memory_order_relaxed);
 }
@@ -64,13 +65,13 @@ static void register_thread(struct gs_gate_thread *self)
 {
     pthread_once(&once, prepare);
     gs_stats_called();
-    pthread_mutex_lock(&threads.lock);
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
     self->next = threads.first;
     if (self->next != NULL)
         self->next->link = &self->next;
     self->link = &threads.first;
     threads.first = self;
-    pthread_mutex_unlock(&threads.lock);
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
     pthread_setspecific(threads.key, self);
     self->registered = 1;
     atomic_store_explicit(&self->seq, 0, memory_order_relaxed);
@@ -216,11 +217,11 @@ static bool somebody_inside(void)
 {
     bool inside = false;
 
-    pthread_mutex_lock(&threads.lock);
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
     for (struct gs_gate_thread *thread = threads.first; thread != NULL && !inside;
          thread = thread->next)
         inside = (atomic_load_explicit(&thread->seq, memory_order_acquire) & 1) != 0;
-    pthread_mutex_unlock(&threads.lock);
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
     return inside;
 }
 
@@ -280,7 +281,7 @@ uint64_t gs_gate_activity(bool *busy)
     uint64_t sum;
 
     *busy = false;
-    pthread_mutex_lock(&threads.lock);
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
     sum = threads.ended_passes * 2;
     for (struct gs_gate_thread *thread = threads.first; thread != NULL; thread = thread->next) {
         const uint32_t seq = atomic_load_explicit(&thread->seq, memory_order_relaxed);
@@ -289,7 +290,7 @@ uint64_t gs_gate_activity(bool *busy)
         *busy |=
             (seq & 1) != 0 || atomic_load_explicit(&thread->syncing, memory_order_relaxed) != 0;
     }
-    pthread_mutex_unlock(&threads.lock);
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
     return sum;
 }
 
@@ -297,11 +298,11 @@ uint64_t gs_gate_calls(void)
 {
     uint64_t sum;
 
-    pthread_mutex_lock(&threads.lock);
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
     sum = threads.ended_passes;
     for (struct gs_gate_thread *thread = threads.first; thread != NULL; thread = thread->next)
         sum += atomic_load_explicit(&thread->seq, memory_order_relaxed) / 2;
-    pthread_mutex_unlock(&threads.lock);
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
     return sum;
 }
 

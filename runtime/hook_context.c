@@ -11,6 +11,7 @@
 #include "runtime/driver.h"
 #include "runtime/hooks.h"
 #include "runtime/gate.h"
+#include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/memory.h"
 #include "runtime/room.h"
@@ -215,9 +216,9 @@ static void share_with(struct gs_device *device, CUdevice peer)
 {
     bool is_new;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     is_new = note_peer(device, peer);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (is_new && gs_vmm_share(device, peer) != CUDA_SUCCESS)
         gs_log("device %d did not get access to all memory of device %d", peer,
                device->ordinal);

@@ -7,6 +7,7 @@
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/hooks.h"
+#include "runtime/lock.h"
 #include "runtime/room.h"
 #include "runtime/virtual.h"
 
@@ -163,7 +164,7 @@ static void pin_range(CUdeviceptr from, size_t bytes)
     while (from < end) {
         struct gs_range *range;
 
-        pthread_mutex_lock(&gs_memory_lock);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         range = gs_range_at(from);
         if (range != NULL) {
             gs_range_pin(range);
@@ -171,7 +172,7 @@ static void pin_range(CUdeviceptr from, size_t bytes)
         } else {
             from = end;
         }
-        pthread_mutex_unlock(&gs_memory_lock);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
 }
 

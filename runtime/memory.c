@@ -13,6 +13,7 @@
 #include "runtime/client.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/lock.h"
 #include "runtime/slab.h"
 #include "runtime/virtual.h"
 
@@ -77,7 +78,7 @@ static CUresult allocate_range(struct gs_device *device, uint64_t bytes, uint64_
         discard(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!placed)
         gs_range_miss(range);
     *address = range->node.base;
@@ -85,7 +86,7 @@ static CUresult allocate_range(struct gs_device *device, uint64_t bytes, uint64_
         *address = gs_slab_take(device, range->context, slab_for);
     gs_range_set_address(range, range->node.base, bytes);
     gs_range_link(range);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (entered)
         gs_gate_leave(pass);
     gs_client_wake();
@@ -104,9 +105,9 @@ CUresult gs_memory_allocate(struct gs_device *device, uint64_t bytes, CUdevicept
     if (bytes > GS_SLAB_MAX_BYTES || device->granule > GS_SLAB_BYTES)
         return allocate_range(device, bytes, 0, address);
     gs_driver.cuCtxGetCurrent(&context);
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     piece = gs_slab_take(device, context, bytes);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (piece == 0)
         return allocate_range(device, GS_SLAB_BYTES, bytes, address);
     *address = piece;
@@ -157,10 +158,10 @@ static CUresult wait_for_use(struct gs_range *range, enum gs_free_when when, CUs
 
 static void put_piece(struct gs_range *range, CUdeviceptr address)
 {
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (gs_slab_put(range, address))
         gs_range_end_life(range, GS_RANGE_DEAD);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_client_wake();
 }
 
@@ -173,10 +174,10 @@ static void put_later(struct gs_range *range, CUdeviceptr address)
     if (piece == NULL)
         return;
     *piece = (struct late_piece){.range = range, .address = address};
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     piece->next = late_pieces;
     late_pieces = piece;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 /* a piece of a slab: reused only after the GPU is done with it */
@@ -233,11 +234,11 @@ static CUresult free_range(struct gs_range *range, enum gs_free_when when, CUstr
         }
         gs_gate_leave(pass);
     }
-    pthread_mutex_lock(&gs_memory_lock); /* closed (nothing runs), captured, or in stream order:
-                                            the client thread does it */
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY); /* closed (nothing runs), captured, or in stream
+                                            order: the client thread does it */
     range->after = after;
     range->life = GS_RANGE_DEAD;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_client_wake();
     return result;
 }
@@ -249,7 +250,7 @@ CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream st
     struct gs_range *range;
     bool piece;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
     *ours = range != NULL;
     piece = range != NULL && range->slab != NULL;
@@ -258,7 +259,7 @@ CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream st
         result = CUDA_ERROR_INVALID_VALUE;
     else if (range != NULL && !piece)
         gs_range_end_life(range, GS_RANGE_DISPOSING);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (range == NULL || result != CUDA_SUCCESS)
         return result;
     return piece ? free_piece(range, address, when, stream) : free_range(range, when, stream);
@@ -269,7 +270,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
     enum gs_memory_found found = GS_MEMORY_FOREIGN;
     struct gs_range *range;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
     if (range != NULL) {
         found = GS_MEMORY_LIVE;
@@ -283,7 +284,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
             !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))
             found = GS_MEMORY_HOLE;
     }
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return found;
 }
 
@@ -296,7 +297,7 @@ static unsigned collect(CUcontext context, struct gs_range **batch)
     struct gs_device *device;
     unsigned count = 0;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         for (struct gs_range *range = device->ranges; range != NULL && count < BATCH;
              range = range->next) {
@@ -308,13 +309,13 @@ static unsigned collect(CUcontext context, struct gs_range **batch)
             range->life = GS_RANGE_DISPOSING;
             batch[count++] = range;
         }
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return count;
 }
 
 static void forget_late_pieces(CUcontext context)
 {
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (struct late_piece **at = &late_pieces, *piece; (piece = *at) != NULL;) {
         if (piece->range->context == context) {
             *at = piece->next;
@@ -323,7 +324,7 @@ static void forget_late_pieces(CUcontext context)
             at = &piece->next;
         }
     }
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 void gs_memory_context_ended(CUcontext context)
@@ -374,10 +375,10 @@ static bool put_late_pieces(bool moving)
 {
     struct late_piece *piece, *next;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     piece = late_pieces;
     late_pieces = NULL;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (; piece != NULL; piece = next) {
         next = piece->next;
         if (!moving && (gs_capture_active() || is_captured(synchronize(piece->range->context))))
@@ -386,9 +387,9 @@ static bool put_late_pieces(bool moving)
             put_piece(piece->range, piece->address);
         free(piece);
     }
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     piece = late_pieces;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return piece != NULL;
 }
 
@@ -405,9 +406,9 @@ bool gs_memory_dispose_dead(bool moving)
             gs_range_dispose(batch[i]);
             continue;
         }
-        pthread_mutex_lock(&gs_memory_lock);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         batch[i]->life = GS_RANGE_DEAD;
-        pthread_mutex_unlock(&gs_memory_lock);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         waits = true;
     }
     return waits;

@@ -17,6 +17,7 @@
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/host.h"
+#include "runtime/lock.h"
 #include "runtime/slab.h"
 #include "runtime/virtual.h"
 #include "runtime/vmm.h"
@@ -84,7 +85,7 @@ bool gs_range_account(struct gs_device *device, uint64_t bytes)
     struct gs_range *spare;
     bool fits;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     /* slabs that were kept for the next small request are given back before anything is refused
      */
     while (bytes <= capacity && device->demand > capacity - bytes &&
@@ -93,15 +94,15 @@ bool gs_range_account(struct gs_device *device, uint64_t bytes)
     fits = bytes <= capacity && device->demand <= capacity - bytes;
     if (fits)
         device->demand += bytes;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return fits;
 }
 
 void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
 {
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     device->demand -= bytes;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 void gs_range_take_back(struct gs_range *range)
@@ -119,10 +120,10 @@ void gs_range_take_back(struct gs_range *range)
         gs_host_put(chunk->host);
         chunk->host = NULL;
     }
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!range->pinned)
         range->device->resident -= unmapped;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 static uint64_t absent_bytes(const struct gs_range *range)
@@ -145,12 +146,12 @@ bool gs_range_place(struct gs_range *range)
     for (uint32_t i = 0; i < range->chunk_count; i++)
         if (range->chunks[i].state == GS_CHUNK_HOST)
             return false; /* copying is the client thread's */
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     claimed = device->resident + wanted <=
               atomic_load_explicit(&device->budget, memory_order_relaxed);
     if (claimed)
         device->resident += wanted;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!claimed)
         return false;
     for (uint32_t i = 0; i < range->chunk_count; i++) {
@@ -163,9 +164,9 @@ bool gs_range_place(struct gs_range *range)
     }
     if (placed == wanted)
         return true;
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     device->resident -= wanted - placed;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return false;
 }
 
@@ -241,12 +242,12 @@ void gs_range_dispose(struct gs_range *range)
         gs_driver.cuEventDestroy_v2(range->after);
     if (pushed)
         gs_driver.cuCtxPopCurrent_v2(&current);
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     *range->link = range->next;
     if (range->next != NULL)
         range->next->link = range->link;
     gs_slab_free(range->slab);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     free(range->own);
     free(range);
 }
@@ -255,10 +256,10 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
 {
     struct gs_accounts accounts;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     accounts = (struct gs_accounts){device->demand, device->missing, device->resident,
                                     gs_slab_spare_bytes(device)};
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return accounts;
 }
 
@@ -266,10 +267,10 @@ void gs_memory_mend(void)
 {
     struct gs_device *device;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         device->broken = false;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 bool gs_memory_if_complete(void (*then)(void))
@@ -277,12 +278,12 @@ bool gs_memory_if_complete(void (*then)(void))
     struct gs_device *device;
     bool complete = true;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         complete &= device->missing == 0 || device->broken;
     if (complete)
         then();
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return complete;
 }
 

@@ -12,15 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Lock ranks: a thread that holds one may take only those below it in this list. No lock is
- * held across a driver call. */
-enum gs_lock_rank {
-    GS_LOCK_CLIENT,  /* client.c: wishes, devices, targets */
-    GS_LOCK_MEMORY,  /* memory.c: the address tree, slabs, accounts */
-    GS_LOCK_THREADS, /* gate.c: the list of threads */
-    GS_LOCK_STATS,   /* stats.c: names and objects seen */
-};
-
 struct gs_config {
     bool disabled;      /* GPUSHARE_DISABLE=1: doors substitute nothing */
     bool strict;        /* GPUSHARE_STRICT=1: an ABI we do not know is refused instead of passed

@@ -17,6 +17,7 @@
 
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/lock.h"
 #include "runtime/runtime.h"
 
 #define MAX_OBJECTS 256
@@ -42,18 +43,18 @@ static void remember_object(void *caller)
 
     if (dladdr(caller, &info) == 0)
         return;
-    pthread_mutex_lock(&stats.lock);
+    gs_lock(&stats.lock, GS_LOCK_STATS);
     for (unsigned i = 0; i < stats.object_count; i++)
         if (stats.objects[i] == info.dli_fbase) {
             stats.object_names[i]++;
-            pthread_mutex_unlock(&stats.lock);
+            gs_unlock(&stats.lock, GS_LOCK_STATS);
             return;
         }
     if (stats.object_count < MAX_OBJECTS) {
         stats.object_names[stats.object_count] = 1;
         stats.objects[stats.object_count++] = info.dli_fbase;
     }
-    pthread_mutex_unlock(&stats.lock);
+    gs_unlock(&stats.lock, GS_LOCK_STATS);
 }
 
 void gs_stats_routed(const char *name, void *caller, bool substituted)
@@ -69,9 +70,9 @@ void gs_stats_routed(const char *name, void *caller, bool substituted)
     remember_object(caller);
     row = gs_row_by_symbol(name);
     if (row != NULL) {
-        pthread_mutex_lock(&stats.lock);
+        gs_lock(&stats.lock, GS_LOCK_STATS);
         stats.seen[row - gs_rows] = true;
-        pthread_mutex_unlock(&stats.lock);
+        gs_unlock(&stats.lock, GS_LOCK_STATS);
     }
 }
 
@@ -113,11 +114,12 @@ static void write_objects(FILE *file)
 int gs_stats_write(const char *path)
 {
     FILE *file = fopen(path, "we");
+    const uint64_t calls = gs_gate_calls();
     unsigned names = 0;
 
     if (file == NULL)
         return -errno;
-    pthread_mutex_lock(&stats.lock);
+    gs_lock(&stats.lock, GS_LOCK_STATS);
     for (int i = 0; i < GS_ROW_COUNT; i++)
         names += stats.seen[i];
     fprintf(file,
@@ -130,14 +132,14 @@ int gs_stats_write(const char *path)
             (unsigned long long)atomic_load(&stats.dlsyms),
             (unsigned long long)atomic_load(&stats.substituted),
             (unsigned long long)atomic_load(&stats.escaped), names,
-            (unsigned long long)gs_gate_calls(),
+            (unsigned long long)calls,
             (unsigned long long)atomic_load(&gs_runtime.moved_out),
             (unsigned long long)atomic_load(&gs_runtime.moved_in),
             (unsigned long long)atomic_load(&gs_runtime.switches),
             (unsigned long long)atomic_load(&gs_runtime.uncovered));
     write_objects(file);
     fprintf(file, "}\n");
-    pthread_mutex_unlock(&stats.lock);
+    gs_unlock(&stats.lock, GS_LOCK_STATS);
     return fclose(file) != 0 ? -errno : 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "runtime/driver.h"
 #include "runtime/host.h"
+#include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
@@ -32,7 +33,7 @@ static unsigned collect(struct gs_device *device, bool out, uint64_t limit, stru
     uint64_t sum = 0;
     unsigned count = 0;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (int pass = out ? 0 : 1; pass < 2; pass++)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next) {
             if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
@@ -54,7 +55,7 @@ static unsigned collect(struct gs_device *device, bool out, uint64_t limit, stru
                 sum += bytes;
             }
         }
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return count;
 }
 
@@ -113,9 +114,9 @@ static bool context_is_broken(struct gs_device *device, CUresult result)
     for (unsigned i = 0; i < 3; i++)
         if (gs_driver.cuCtxSynchronize() == CUDA_SUCCESS)
             return false;
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     device->broken = true; /* the gate may open: every call will say what happened */
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return true;
 }
 
@@ -169,10 +170,10 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
         moved += jobs[i].bytes;
     }
     leave_context();
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; i < started; i++)
         settle(&jobs[i], broken ? GS_CHUNK_ABSENT : GS_CHUNK_HOST);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     atomic_fetch_add_explicit(&gs_runtime.moved_out, moved, memory_order_relaxed);
     if (result != CUDA_SUCCESS)
         gs_log("copying out: CUresult %d", result);
@@ -222,9 +223,9 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
             gs_vmm_remove(jobs[i].range, jobs[i].index); /* the host copy is still good */
             continue;
         }
-        pthread_mutex_lock(&gs_memory_lock);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         settle(&jobs[i], GS_CHUNK_RESIDENT);
-        pthread_mutex_unlock(&gs_memory_lock);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         moved += jobs[i].bytes;
         copied += jobs[i].copied ? jobs[i].bytes : 0;
     }

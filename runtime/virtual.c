@@ -16,6 +16,7 @@
 #include "runtime/client.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 #include "runtime/vmm.h"
@@ -82,10 +83,10 @@ static CUresult give_memory(struct gs_range *range)
             result = gs_vmm_map(range, i);
         if (result != CUDA_SUCCESS)
             break;
-        pthread_mutex_lock(&gs_memory_lock);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         chunk->state = GS_CHUNK_RESIDENT;
         range->device->resident += bytes;
-        pthread_mutex_unlock(&gs_memory_lock);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
     return result;
 }
@@ -101,9 +102,9 @@ static CUresult ask_driver(const struct gs_device *device, const CUmemAllocation
     CUresult result;
     bool known;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     known = any && memcmp(&good, prop, sizeof good) == 0;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (known)
         return CUDA_SUCCESS;
     result = gs_driver.cuMemCreate(&handle, device->granule, prop, 0);
@@ -112,10 +113,10 @@ static CUresult ask_driver(const struct gs_device *device, const CUmemAllocation
     if (result != CUDA_SUCCESS)
         return result;
     gs_driver.cuMemRelease(handle);
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     good = *prop;
     any = true;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return CUDA_SUCCESS;
 }
 
@@ -151,12 +152,12 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     own->range = range;
     own->by_handle.size = 1;
     range->own = own;
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     own->by_handle.base = *handle = next_handle;
     next_handle += 16;
     gs_tree_insert(&handles, &own->by_handle);
     gs_range_link(range);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (gs_client_is_alone()) { /* nobody will make room later: what is there is there now */
         const CUresult result = give_memory(range);
 
@@ -184,14 +185,14 @@ CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours)
     struct gs_range *range;
     bool last = false;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = usable(handle);
     *ours = is_ours(handle);
     if (range != NULL) {
         range->own->references--;
         last = ends(range);
     }
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (last) {
         gs_range_dispose(range);
         gs_client_wake();
@@ -205,7 +206,7 @@ CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *ha
     CUresult result = CUDA_ERROR_INVALID_VALUE; /* of cuMemAlloc's memory there is none */
     struct gs_range *range;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
     *ours = range != NULL;
     if (range != NULL && range->own != NULL) {
@@ -213,7 +214,7 @@ CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *ha
         *handle = range->own->by_handle.base;
         result = CUDA_SUCCESS;
     }
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return result;
 }
 
@@ -222,12 +223,12 @@ CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocat
 {
     struct gs_range *range;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = usable(handle);
     *ours = is_ours(handle);
     if (range != NULL)
         *prop = range->own->prop;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -243,9 +244,9 @@ void gs_reserved_add(CUdeviceptr address, uint64_t bytes)
         return; /* mapping there will be refused; better than a mapping nobody can undo */
     node->base = address;
     node->size = bytes;
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_tree_insert(&reservations, node);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 bool gs_reserved_remove(CUdeviceptr address)
@@ -253,12 +254,12 @@ bool gs_reserved_remove(CUdeviceptr address)
     struct gs_tree_node *node;
     bool mapped;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     node = gs_tree_find(&reservations, address);
     mapped = node != NULL && gs_range_overlaps(node->base, node->size);
     if (node != NULL && !mapped)
         gs_tree_remove(&reservations, node->base);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!mapped)
         free(node);
     return !mapped;
@@ -318,7 +319,7 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     struct gs_range *range;
     bool alias = false;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = usable(handle);
     *ours = is_ours(handle);
     if (range != NULL) {
@@ -332,17 +333,17 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
             range->own->mapped = true;
         }
     }
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (result != CUDA_SUCCESS)
         return result;
     if (alias)
         return map_alias(address, handle, range);
     result = map_resident(range);
     if (result != CUDA_SUCCESS) {
-        pthread_mutex_lock(&gs_memory_lock);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_range_clear_address(range);
         range->own->mapped = false;
-        pthread_mutex_unlock(&gs_memory_lock);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
     return result;
 }
@@ -371,21 +372,21 @@ static void unmap_one(CUdeviceptr address)
     struct gs_range *range;
     bool last;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
     if (gs_range_is_needed(range) && !range->pinned)
         gs_range_unneed(range);
     range->own->accessible = false;
     range->own->access_count = 0;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (uint32_t i = 0; i < range->chunk_count; i++)
         if (range->chunks[i].state == GS_CHUNK_RESIDENT)
             gs_vmm_unmap(range, i);
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_range_clear_address(range);
     range->own->mapped = false;
     last = ends(range);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (last)
         gs_range_dispose(range);
 }
@@ -397,10 +398,10 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     unsigned pass;
     int count;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     *ours = gs_range_at(address) != NULL;
     count = mappings_in(address, bytes);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!*ours || count <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     entered = gs_gate_try_enter(&pass);
@@ -409,9 +410,9 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     while (address < end) {
         uint64_t step;
 
-        pthread_mutex_lock(&gs_memory_lock);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         step = gs_range_at(address)->reserved;
-        pthread_mutex_unlock(&gs_memory_lock);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         unmap_one(address);
         address += step;
     }
@@ -448,11 +449,11 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
     unsigned pass;
     bool entered;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     result = note_access(range->own, access, count);
     if (result != CUDA_SUCCESS)
         range->own->access_count = 0;
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
         if (range->chunks[i].state == GS_CHUNK_RESIDENT)
             result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
@@ -463,11 +464,11 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
     entered = gs_gate_try_enter(&pass);
     if (entered)
         gs_range_place(range);
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range->own->accessible = true;
     if (!range->pinned)
         gs_range_miss(range);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (entered)
         gs_gate_leave(pass);
     gs_client_wake();
@@ -483,9 +484,9 @@ static CUresult change_access(struct gs_range *range, const CUmemAccessDesc *acc
 
     if (pass == GS_PASS_REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     result = note_access(range->own, access, count);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
         if (range->chunks[i].state == GS_CHUNK_RESIDENT)
             result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
@@ -501,20 +502,20 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
     CUresult result = CUDA_SUCCESS;
     int mappings;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     *ours = gs_range_at(address) != NULL;
     mappings = mappings_in(address, bytes);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!*ours || mappings <= 0 || access == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
     while (address < end && result == CUDA_SUCCESS) {
         struct gs_range *range;
         bool needed;
 
-        pthread_mutex_lock(&gs_memory_lock);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         range = gs_range_at(address);
         needed = gs_range_is_needed(range);
-        pthread_mutex_unlock(&gs_memory_lock);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         address += range->reserved;
         result =
             needed ? change_access(range, access, count) : make_needed(range, access, count);
@@ -527,7 +528,7 @@ CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *locatio
 {
     struct gs_range *range;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
     *ours = range != NULL && range->own != NULL && flags != NULL && location != NULL;
     if (*ours) {
@@ -536,7 +537,7 @@ CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *locatio
             if (memcmp(&range->own->access[i].location, location, sizeof *location) == 0)
                 *flags = range->own->access[i].flags;
     }
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return CUDA_SUCCESS;
 }
 
@@ -547,10 +548,10 @@ CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocat
     CUresult result;
     unsigned pass;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = usable(handle);
     *ours = is_ours(handle);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (range == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     pass = gs_gate_enter(); /* what is needed is in place inside */
@@ -558,9 +559,9 @@ CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocat
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = give_memory(range);
     if (result == CUDA_SUCCESS) {
-        pthread_mutex_lock(&gs_memory_lock);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_range_pin(range);
-        pthread_mutex_unlock(&gs_memory_lock);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         *real = range->chunks[0].handle;
         gs_log("%llu bytes of the program's own are shared: pinned",
                (unsigned long long)range->reserved);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "runtime/driver.h"
+#include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/virtual.h"
 
@@ -22,10 +23,10 @@ static size_t plain_access(const struct gs_device *device, CUmemAccessDesc *acce
     size_t count = 1;
 
     access[0] = access_from(device->ordinal);
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; i < device->peer_count; i++)
         access[count++] = access_from(device->peers[i]);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return count;
 }
 
@@ -57,12 +58,12 @@ CUresult gs_vmm_share(struct gs_device *device, CUdevice peer)
     struct placed *list = NULL;
     size_t count;
 
-    pthread_mutex_lock(&gs_memory_lock);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     count = list_placed(device, NULL);
     list = calloc(count + 1, sizeof *list);
     if (list != NULL)
         list_placed(device, list);
-    pthread_mutex_unlock(&gs_memory_lock);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (list == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < count; i++) { /* one that was freed meanwhile fails alone */

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lock.h: the library's mutexes with their order. In debug builds a thread that takes a lock
+ * out of order traps; in release builds these are the plain calls. No lock is held across a
+ * driver call.
+ */
+#ifndef GS_RUNTIME_LOCK_H
+#define GS_RUNTIME_LOCK_H
+
+#include <pthread.h>
+
+/* A thread that holds one may take only those below it in this list. */
+enum gs_lock_rank {
+    GS_LOCK_CLIENT,  /* client.c: parking */
+    GS_LOCK_DEVICES, /* device.c: devices and contexts */
+    GS_LOCK_DRAIN,   /* drain.c */
+    GS_LOCK_MEMORY,  /* range.c: the address tree, slabs, accounts */
+    GS_LOCK_THREADS, /* gate.c: the list of threads */
+    GS_LOCK_STATS,   /* stats.c: names and objects seen */
+};
+
+#ifndef NDEBUG
+/* A bit for each rank. Weak: every file defines it, the linker keeps one. */
+__attribute__((weak)) _Thread_local unsigned gs_locks_held;
+#endif
+
+static inline void gs_lock(pthread_mutex_t *mutex, enum gs_lock_rank rank)
+{
+#ifndef NDEBUG
+    if ((gs_locks_held >> rank) != 0)
+        __builtin_trap();
+    gs_locks_held |= 1u << rank;
+#else
+    (void)rank;
+#endif
+    pthread_mutex_lock(mutex);
+}
+
+static inline void gs_unlock(pthread_mutex_t *mutex, enum gs_lock_rank rank)
+{
+#ifndef NDEBUG
+    gs_locks_held &= ~(1u << rank);
+#else
+    (void)rank;
+#endif
+    pthread_mutex_unlock(mutex);
+}
+
+#endif
