@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK     (1u << 20) /* bytes read at a time */
+#define CHUNK     (1u << 17) /* bytes read at a time; stays in the cache */
 #define OVERLAP   128u       /* bytes kept between chunks, more than the longest name */
 #define MAX_FOUND (1u << 20) /* imports; the table has about 500 names */
 
@@ -175,14 +175,14 @@ static bool is_read_only_data(const struct elf_image *image, size_t i)
             strncmp(name, ".lrodata", 8) == 0);
 }
 
-static int search_all(struct elf_facts *facts, const struct elf_image *image, uint8_t *buffer,
-                      struct gs_err *err)
+static int search_all(struct elf_facts *facts, const struct elf_image *image, bool all,
+                      uint8_t *buffer, struct gs_err *err)
 {
     int ret = 0;
 
     if (image->section_count > 0) {
         for (size_t i = 1; ret == 0 && i < image->section_count; i++)
-            if (is_read_only_data(image, i))
+            if (is_read_only_data(image, i) && (all || !elf_facts_cuda(facts)))
                 ret = search(facts, image, image->sections[i].sh_offset,
                              image->sections[i].sh_size, buffer, err);
         return ret;
@@ -190,13 +190,14 @@ static int search_all(struct elf_facts *facts, const struct elf_image *image, ui
     for (size_t i = 0; ret == 0 && i < image->header.e_phnum; i++) {
         const Elf64_Phdr *p = &image->segments[i];
 
-        if (p->p_type == PT_LOAD && !(p->p_flags & PF_W))
+        if (p->p_type == PT_LOAD && !(p->p_flags & PF_W) && (all || !elf_facts_cuda(facts)))
             ret = search(facts, image, p->p_offset, p->p_filesz, buffer, err);
     }
     return ret;
 }
 
-int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, struct gs_err *err)
+int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool all,
+                   struct gs_err *err)
 {
     uint8_t *buffer = NULL;
     int ret;
@@ -208,7 +209,7 @@ int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, struc
         facts->device_code = elf_image_section(image, ".nv_fatbin") != ELF_NO_SECTION ||
                              elf_image_section(image, ".nvFatBinSegment") != ELF_NO_SECTION;
         buffer = malloc(CHUNK + OVERLAP);
-        ret = buffer != NULL ? search_all(facts, image, buffer, err)
+        ret = buffer != NULL ? search_all(facts, image, all, buffer, err)
                              : gs_err_set(err, -ENOMEM, "%s: no memory", image->source.name);
         free(buffer);
     }

@@ -33,9 +33,11 @@ struct elf_facts {
     bool names_libcuda; /* holds the string libcuda.so */
 };
 
-/* Reads symbols and read-only data of the image. 0, or a negative errno with err filled; after
- * an error facts holds nothing. Strings point into the image. */
-int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, struct gs_err *err);
+/* Reads symbols and read-only data of the image; unless `all` is set, only until it is certain
+ * that the file uses CUDA (fields that a search fills may then be unset). 0, or a negative
+ * errno with err filled; after an error facts holds nothing. Strings point into the image. */
+int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool all,
+                   struct gs_err *err);
 void elf_facts_deinit(struct elf_facts *facts);
 
 /* Whether any of it shows that the file uses CUDA. */

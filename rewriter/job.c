@@ -73,7 +73,7 @@ int elf_job_read(struct elf_job *job, struct gs_err *err)
         source.undo_count = job->note.undo_count;
     }
     ret = elf_image_read(&job->image, &source, err);
-    ret = ret ?: elf_facts_read(&job->facts, &job->image, err);
+    ret = ret ?: elf_facts_read(&job->facts, &job->image, job->options->print, err);
     if (ret == 0)
         job->scope = job->options->scope != ELF_SCOPE_AUTO ? job->options->scope
                                                            : natural_scope(&job->image);

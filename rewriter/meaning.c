@@ -10,6 +10,7 @@
 #include "rewriter/verify.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,18 @@ static int wrong(const struct elf_plan *plan, const char *what, uint64_t which,
         err, -EIO,
         "%s: the new file's %s %llu is wrong; the old file is left alone. Please report this",
         plan->image->source.name, what, (unsigned long long)which);
+}
+
+static int same_load(const struct elf_plan *plan, size_t index, const Elf64_Phdr *old,
+                     const Elf64_Phdr *new)
+{
+    Elf64_Phdr grown = *old;
+
+    if (plan->slot_way == ELF_SLOT_PADDING && index == plan->new_segment) {
+        grown.p_filesz = plan->marker_at.offset + plan->marker_at.size - old->p_offset;
+        grown.p_memsz = grown.p_filesz;
+    }
+    return memcmp(&grown, new, sizeof grown) == 0;
 }
 
 /* Every PT_LOAD of the original is there, unchanged, in order; one more follows. */
@@ -35,12 +48,14 @@ static int check_loads(const struct elf_plan *plan, const struct elf_image *new,
         while (j < new->header.e_phnum &&new->segments[j].p_type != PT_LOAD)
             j++;
         if (j == new->header.e_phnum ||
-            memcmp(&old->segments[i], &new->segments[j], sizeof(Elf64_Phdr)) != 0)
+            !same_load(plan, i, &old->segments[i], &new->segments[j]))
             return wrong(plan, "program header", j, err);
         j++;
     }
     while (j < new->header.e_phnum &&new->segments[j].p_type != PT_LOAD)
         j++;
+    if (plan->slot_way == ELF_SLOT_PADDING)
+        return j == new->header.e_phnum ? 0 : wrong(plan, "program header", j, err);
     if (j == new->header.e_phnum || new->segments[j].p_vaddr < old->highest)
         return wrong(plan, "program header", j, err);
     for (j++; j < new->header.e_phnum; j++)
@@ -151,7 +166,8 @@ static int check_imports(const struct elf_plan *plan, const struct elf_image *ne
     for (size_t i = 0; i < plan->facts->import_count; i++) {
         const struct elf_import *import = &plan->facts->imports[i];
         const char *old_name = elf_image_string(plan->image, import->name), *name;
-        size_t prefix = import->has_address ? 0 : strlen(ELF_WRAP_PREFIX);
+        bool renamed = plan->slot_way != ELF_SLOT_PADDING;
+        size_t prefix = import->has_address || !renamed ? 0 : strlen(ELF_WRAP_PREFIX);
         Elf64_Sym symbol;
         uint16_t version = VER_NDX_GLOBAL;
 
@@ -159,7 +175,7 @@ static int check_imports(const struct elf_plan *plan, const struct elf_image *ne
         if (name == NULL || strncmp(name, ELF_WRAP_PREFIX, prefix) != 0 ||
             strcmp(name + prefix, old_name) != 0 || symbol.st_shndx != SHN_UNDEF)
             return wrong(plan, "symbol", import->index, err);
-        if (new->versions.address != 0 &&
+        if (renamed && new->versions.address != 0 &&
             (elf_source_read(&new->source, new->versions.offset + 2 * (uint64_t)import->index,
                              &version, sizeof version, err) != 0 ||
              version != VER_NDX_GLOBAL))
@@ -177,6 +193,13 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
     size_t marker = elf_image_section(new, ELF_MARKER_SECTION);
     size_t undo = elf_image_section(new, ELF_UNDO_SECTION);
 
+    if (plan->slot_way == ELF_SLOT_PADDING) /* the very same headers */
+        return new->section_count == old->section_count &&
+                       (old->section_count == 0 ||
+                        memcmp(old->sections, new->sections,
+                               old->section_count * sizeof *old->sections) == 0)
+                   ? 0
+                   : wrong(plan, "section", 0, err);
     if (old->section_count == 0)
         return new->section_count == 0 ? 0 : wrong(plan, "section", 0, err);
     if (new->section_count <= old->section_count || marker == ELF_NO_SECTION ||

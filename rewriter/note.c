@@ -10,35 +10,42 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_UNDO     (512ull << 20) /* bytes */
 #define MAX_SEGMENTS 512
 
-/* The file offset where the last PT_LOAD's file part ends; 0 when the file has none or is no
- * ELF file that we know. */
-static uint64_t last_load_end(const struct elf_source *source)
+static const uint8_t zeros[ELF_UNDO_ZEROS_MAX];
+
+/* Finds the marker's trailer, which ends a PT_LOAD's file part: the last one's, or with a file
+ * that could not grow another one's. `end` gets the offset of the trailer. */
+static bool find_trailer(const struct elf_source *source, struct elf_marker_trailer *trailer,
+                         uint64_t *end)
 {
     Elf64_Ehdr header;
-    uint64_t end = 0;
 
     if (elf_source_read(source, 0, &header, sizeof header, NULL) != 0 ||
         memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
         header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
         header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > MAX_SEGMENTS)
-        return 0;
-    for (size_t i = 0; i < header.e_phnum; i++) {
+        return false;
+    for (size_t i = header.e_phnum; i-- > 0;) {
         Elf64_Phdr p;
 
         if (header.e_phoff > source->size ||
             elf_source_read(source, header.e_phoff + i * sizeof p, &p, sizeof p, NULL) != 0)
-            return 0;
-        if (p.p_type == PT_LOAD && p.p_filesz <= source->size &&
-            p.p_offset <= source->size - p.p_filesz)
-            end = p.p_offset + p.p_filesz;
+            return false;
+        if (p.p_type != PT_LOAD || p.p_filesz > source->size ||
+            p.p_offset > source->size - p.p_filesz || p.p_offset + p.p_filesz < sizeof *trailer)
+            continue;
+        *end = p.p_offset + p.p_filesz - sizeof *trailer;
+        if (elf_source_read(source, *end, trailer, sizeof *trailer, NULL) == 0 &&
+            memcmp(trailer->magic, ELF_MARKER_MAGIC, sizeof trailer->magic) == 0)
+            return true;
     }
-    return end;
+    return false;
 }
 
 static int lost(const struct elf_source *source, const char *why, struct gs_err *err)
@@ -64,13 +71,17 @@ static int decode_changes(struct elf_note *note, const struct elf_source *source
     for (uint32_t i = 0; i < count; i++) {
         struct elf_change *change = &note->undo[i];
         uint64_t padded;
+        uint32_t flags;
 
         if (size - at < 16)
             return lost(source, "cut off", err);
         memcpy(&change->offset, note->undo_bytes + at, 8);
         memcpy(&change->length, note->undo_bytes + at + 8, 4);
-        change->bytes = note->undo_bytes + at + 16;
-        padded = ((uint64_t)change->length + 7) / 8 * 8;
+        memcpy(&flags, note->undo_bytes + at + 12, 4);
+        if (flags > ELF_UNDO_ZEROS || (flags != 0 && change->length > sizeof zeros))
+            return lost(source, "damaged (flags)", err);
+        change->bytes = flags != 0 ? zeros : note->undo_bytes + at + 16;
+        padded = flags != 0 ? 0 : ((uint64_t)change->length + 7) / 8 * 8;
         if (padded > size - at - 16 || change->offset < last ||
             change->offset > note->original_size ||
             change->length > note->original_size - change->offset)
@@ -95,7 +106,7 @@ static int read_undo(struct elf_note *note, const struct elf_source *source,
         elf_source_read(source, trailer->undo_offset, &head, sizeof head, NULL) != 0 ||
         memcmp(head.magic, ELF_UNDO_MAGIC, sizeof head.magic) != 0)
         return lost(source, "gone", err);
-    if (head.original_size > trailer->undo_offset)
+    if (head.original_size > trailer->undo_offset && head.original_size != source->size)
         return lost(source, "damaged (size)", err);
     rest = trailer->undo_size - sizeof head;
     note->original_size = head.original_size;
@@ -109,14 +120,13 @@ static int read_undo(struct elf_note *note, const struct elf_source *source,
 enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source)
 {
     struct elf_marker_trailer trailer;
-    uint64_t end = last_load_end(source);
+    uint64_t end;
 
     memset(note, 0, sizeof *note);
-    if (end < sizeof trailer ||
-        elf_source_read(source, end - sizeof trailer, &trailer, sizeof trailer, NULL) != 0 ||
-        memcmp(trailer.magic, ELF_MARKER_MAGIC, sizeof trailer.magic) != 0)
+    if (!find_trailer(source, &trailer, &end))
         return ELF_NOTE_NONE;
-    end -= sizeof trailer;
+    if (trailer.undo_offset < end && trailer.undo_size == end - trailer.undo_offset)
+        end = trailer.undo_offset; /* the undo note lies between text and trailer */
     if (trailer.text_size >= sizeof note->text || trailer.text_size > end)
         lost(source, "damaged (marker)", &note->lost);
     else if (elf_source_read(source, end - trailer.text_size, note->text,
@@ -158,6 +168,11 @@ void elf_note_value(const char *text, const char *key, char *buffer, size_t size
     }
 }
 
+static size_t stored(const struct elf_change *change)
+{
+    return change->bytes != NULL ? ((size_t)change->length + 7) / 8 * 8 : 0;
+}
+
 uint8_t *elf_undo_encode(uint64_t original_size, const struct elf_change *changes, size_t count,
                          uint64_t *size)
 {
@@ -166,7 +181,7 @@ uint8_t *elf_undo_encode(uint64_t original_size, const struct elf_change *change
 
     *size = sizeof head;
     for (size_t i = 0; i < count; i++)
-        *size += 16 + ((uint64_t)changes[i].length + 7) / 8 * 8;
+        *size += 16 + stored(&changes[i]);
     bytes = calloc(1, (size_t)*size);
     if (bytes == NULL)
         return NULL;
@@ -176,8 +191,11 @@ uint8_t *elf_undo_encode(uint64_t original_size, const struct elf_change *change
     for (size_t i = 0; i < count; i++) {
         memcpy(at, &changes[i].offset, 8);
         memcpy(at + 8, &changes[i].length, 4);
-        memcpy(at + 16, changes[i].bytes, changes[i].length);
-        at += 16 + ((size_t)changes[i].length + 7) / 8 * 8;
+        if (changes[i].bytes != NULL)
+            memcpy(at + 16, changes[i].bytes, changes[i].length);
+        else
+            memcpy(at + 12, &(uint32_t){ELF_UNDO_ZEROS}, 4);
+        at += 16 + stored(&changes[i]);
     }
     return bytes;
 }

@@ -8,7 +8,7 @@
  *     trailer  struct elf_marker_trailer
  * Undo note, the content of section .gpushare.undo, not loaded:
  *     head     struct elf_undo_head
- *     count ×  { u64 offset, u32 length, u32 zero, bytes padded to a multiple of 8 },
+ *     count ×  { u64 offset, u32 length, u32 flags, bytes padded to a multiple of 8 },
  * ascending, not overlapping All numbers are little-endian, as in the files that we patch.
  */
 #ifndef REWRITER_NOTE_H
@@ -26,6 +26,9 @@
 #define ELF_OLD_SECTION    ".gpushare.dynamic" /* keeps the bytes of a .dynamic that moved */
 #define ELF_MARKER_MAGIC   "gpushare-marker"   /* 16 bytes with its NUL */
 #define ELF_UNDO_MAGIC     "gpushare-undo-2"
+
+#define ELF_UNDO_ZEROS     1u /* flag of an undo entry: the bytes were zeros and are not stored */
+#define ELF_UNDO_ZEROS_MAX 65536 /* bytes of such an entry */
 
 struct elf_marker_trailer {
     char magic[16];
@@ -70,7 +73,8 @@ void elf_note_deinit(struct elf_note *note);
  * there. */
 void elf_note_value(const char *text, const char *key, char *buffer, size_t size);
 
-/* The bytes of an undo note for these changes, whose `bytes` are the original ones; checksum
+/* The bytes of an undo note for these changes, whose `bytes` are the original ones (NULL:
+ * zeros); checksum
  * zero. NULL: no memory. */
 uint8_t *elf_undo_encode(uint64_t original_size, const struct elf_change *changes, size_t count,
                          uint64_t *size);

@@ -122,6 +122,20 @@ static int lay_out_segment(struct elf_plan *plan, struct gs_err *err)
     return 0;
 }
 
+/* Everything new goes behind the end of the file. */
+static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err *err)
+{
+    int ret = elf_plan_names(plan, runtime, err);
+
+    ret = ret ?: elf_plan_needed(plan, err);
+    ret = ret ?: elf_plan_slot(plan, err);
+    ret = ret ?: lay_out_segment(plan, err);
+    ret = ret ?: elf_plan_sections(plan, err);
+    ret = ret ?: elf_plan_needed_finish(plan, err);
+    ret = ret ?: elf_plan_slot_finish(plan, err);
+    return ret ?: elf_plan_tail(plan, err);
+}
+
 int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
                   const struct elf_facts *facts, const char *runtime, const char *marker,
                   struct gs_err *err)
@@ -131,25 +145,14 @@ int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
     memset(plan, 0, sizeof *plan);
     plan->image = image;
     plan->facts = facts;
-    if (image->source.size > image->data_end)
-        return gs_err_set(
-            err, -ENOEXEC,
-            "%s: %llu bytes are appended behind the program (an archive that it reads "
-            "from its own end?) and would be lost to it; relink it with gpushare-cc, or "
-            "patch the program before the archive is appended",
-            image->source.name, (unsigned long long)(image->source.size - image->data_end));
     if (strlen(marker) >= sizeof plan->marker)
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path of the runtime library is too long",
                           image->source.name);
     memcpy(plan->marker, marker, strlen(marker) + 1);
-    ret = elf_plan_names(plan, runtime, err);
-    ret = ret ?: elf_plan_needed(plan, err);
-    ret = ret ?: elf_plan_slot(plan, err);
-    ret = ret ?: lay_out_segment(plan, err);
-    ret = ret ?: elf_plan_sections(plan, err);
-    ret = ret ?: elf_plan_needed_finish(plan, err);
-    ret = ret ?: elf_plan_slot_finish(plan, err);
-    ret = ret ?: elf_plan_tail(plan, err);
+    if (image->source.size > image->data_end) /* a payload that must stay where it is */
+        ret = elf_plan_padding(plan, runtime, err);
+    else
+        ret = plan_growth(plan, runtime, err);
     if (ret != 0) {
         gs_err_set(err, ret, "%s: no memory",
                    image->source.name); /* if nothing else was said */
@@ -189,6 +192,7 @@ const char *elf_slot_way_text(enum elf_slot_way way)
         [ELF_SLOT_NULL] = "spare PT_NULL",
         [ELF_SLOT_PROPERTY] = "in place of the PT_NOTE that repeats PT_GNU_PROPERTY",
         [ELF_SLOT_GROW] = "table grows in place",
+        [ELF_SLOT_PADDING] = "none: the file does not grow, the name goes into padding",
         [ELF_SLOT_END] = "table moves to the end of the file (strip would break the file)",
     };
 

@@ -30,6 +30,7 @@ enum elf_slot_way {
     ELF_SLOT_PROPERTY, /* the PT_NOTE that says the same as PT_GNU_PROPERTY */
     ELF_SLOT_GROW,     /* the table grows, and the block behind it moves to the new segment */
     ELF_SLOT_END,      /* the table moves to the new segment */
+    ELF_SLOT_PADDING,  /* none: the file does not grow, a segment does, over its padding */
 };
 
 /* An extent of the file, and where it is loaded. */
@@ -53,9 +54,9 @@ struct elf_plan {
 
     Elf64_Dyn *dynamic; /* the new table, DT_NULL included */
     size_t dynamic_count;
-    Elf64_Phdr *segments; /* the new table */
-    size_t segment_count, new_segment;
-    Elf64_Shdr *sections; /* the new table; NULL when the file has none */
+    Elf64_Phdr *segments;              /* the new table */
+    size_t segment_count, new_segment; /* ELF_SLOT_PADDING: the one that grows */
+    Elf64_Shdr *sections;              /* the new table; NULL when the file has none */
     size_t section_count;
     size_t old_dynamic; /* with ELF_DYNAMIC_MOVE: number of the section that keeps the old
                            table; else 0 */
@@ -96,6 +97,8 @@ int elf_plan_slot(struct elf_plan *plan, struct gs_err *err);          /* slot.c
 int elf_plan_slot_finish(struct elf_plan *plan, struct gs_err *err);   /* slot.c */
 int elf_plan_block(struct elf_plan *plan, struct gs_err *err);         /* block.c */
 int elf_plan_sections(struct elf_plan *plan, struct gs_err *err);      /* sections.c */
-int elf_plan_tail(struct elf_plan *plan, struct gs_err *err);          /* tail.c */
+int elf_plan_padding(struct elf_plan *plan, const char *runtime,
+                     struct gs_err *err); /* padding.c, instead of all the others */
+int elf_plan_tail(struct elf_plan *plan, struct gs_err *err); /* tail.c */
 
 #endif

@@ -73,6 +73,10 @@ static void print_plan(FILE *to, const struct elf_plan *plan)
     fprintf(to, "            program header: %s", elf_slot_way_text(plan->slot_way));
     if (plan->block.size > 0)
         fprintf(to, ", %llu bytes behind it move", (unsigned long long)plan->block.size);
+    if (plan->slot_way == ELF_SLOT_PADDING) {
+        fputs("\n            the payload behind the program stays where it is\n", to);
+        return;
+    }
     fprintf(to, "\n            new segment at 0x%llx; the file grows by %llu bytes\n",
             (unsigned long long)plan->segment.address,
             (unsigned long long)(plan->end - plan->image->source.size));
@@ -149,7 +153,7 @@ static void json_pair(FILE *to, const char *key, const char *value)
 static void json_plan(FILE *to, const struct elf_plan *plan)
 {
     static const char *const dynamic[] = {"spare", "relacount", "bind_now", "move"};
-    static const char *const slot[] = {"null", "property_note", "grow", "end"};
+    static const char *const slot[] = {"null", "property_note", "grow", "end", "padding"};
 
     fprintf(to,
             ",\"plan\":{\"dynamic\":\"%s\",\"program_header\":\"%s\",\"moved_bytes\":%llu,"

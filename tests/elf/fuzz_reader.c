@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         elf_note_deinit(&note);
     if (elf_image_read(&image, &source, NULL) != 0)
         return 0;
-    if (elf_facts_read(&facts, &image, NULL) == 0) {
+    if (elf_facts_read(&facts, &image, true, NULL) == 0) {
         if (elf_plan_make(&plan, &image, &facts, "/r/libgpushare.so.1", "tool=fuzz\n", NULL) ==
             0) {
             carry_out(&plan, &source);

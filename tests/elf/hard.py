@@ -156,7 +156,11 @@ def cases(b):
     yield "aarch64, x86-64 runtime", lambda: b_aarch64(b), "is for aarch64"
     yield "static", lambda: b.cc("-static", "-DNO_DYNAMIC"), "statically linked"
     yield "static pie", lambda: b.cc("-static-pie"), "statically linked"
-    yield "overlay", lambda: b.appended(b.cc()), "are appended behind the program"
+    yield "overlay", lambda: b.appended(b.cc()), "right", ["overlay"]
+    yield "overlay, no pie, now", lambda: b.appended(b.cc("-no-pie", *ld("-z,now"))), "right", ["overlay"]
+    yield "overlay, stripped", lambda: b.appended(b.stripped(b.cc())), "right", ["overlay"]
+    yield "overlay, lld", lambda: b.appended(b.cc(lld)), "are appended behind the program"
+    yield "overlay, library", lambda: b.appended(b.cc("-shared", "-fPIC", "-DLIBRARY", suffix=".so")), "are appended behind the program"
     yield "musl", lambda: b.cc(*ld("--dynamic-linker=/lib/ld-musl-x86_64.so.1")), "not glibc's"
     yield "setuid", lambda: b.mode(b.cc(), 0o4755), "setuid"
     yield "object file", lambda: b.cc("-c", suffix=".o"), "an object file"
@@ -247,7 +251,9 @@ def check_right(b, path, flags, tool):
     if problem:
         return problem
     headers = int.from_bytes(patched[60:62], "little")
-    if headers and "note: do not run strip" not in out:
+    if "overlay" in flags and (len(patched) != len(original) or patched[-7000:] != b"PAYLOAD" * 1000):
+        return "the payload moved"
+    if headers and "note: do not run strip" not in out and "overlay" not in flags:  # strip drops any payload
         copy = path + ".stripped" + (".so" if "library" in flags else "")
         if "aarch64" not in flags:
             if sh(["strip", "-o", copy, path])[0] != 0:

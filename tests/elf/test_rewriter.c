@@ -241,7 +241,7 @@ static void image_of_a_small_library_is_read(void **state)
     assert_int_equal(image.dynamic_room, 9);
     assert_string_equal(image.soname, "libx.so");
     assert_int_equal(image.hash.size, sizeof s.hash);
-    assert_int_equal(elf_facts_read(&facts, &image, &err), 0);
+    assert_int_equal(elf_facts_read(&facts, &image, true, &err), 0);
     assert_int_equal(facts.import_count, elf_name_is_wrapped("cuInit") ? 2 : 1);
     assert_string_equal(facts.driver_import, "cuInit");
     elf_facts_deinit(&facts);
@@ -284,7 +284,7 @@ static void plan_small(const struct small *s, struct elf_image *image, struct el
     struct gs_err err;
 
     assert_int_equal(read_small(s, image, &err), 0);
-    assert_int_equal(elf_facts_read(facts, image, &err), 0);
+    assert_int_equal(elf_facts_read(facts, image, true, &err), 0);
     if (elf_plan_make(plan, image, facts, "/r/libgpushare.so.1", "tool=test\n", &err) != 0)
         fail_msg("%s", err.text);
 }
@@ -415,7 +415,7 @@ static void plan_keeps_an_appended_payload(void **state)
 
     (void)state;
     assert_int_equal(elf_image_read(&image, &source, &err), 0);
-    assert_int_equal(elf_facts_read(&facts, &image, &err), 0);
+    assert_int_equal(elf_facts_read(&facts, &image, true, &err), 0);
     assert_int_equal(elf_plan_make(&plan, &image, &facts, "/r", "t\n", &err), -ENOEXEC);
     assert_non_null(strstr(err.text, "appended behind the program"));
     elf_facts_deinit(&facts);
