@@ -19,6 +19,8 @@ struct soak_block {
     CUdeviceptr device; /* 0: free */
     size_t bytes;
     uint8_t *shadow;
+    size_t mapped;                       /* bytes of its own VMM mapping; 0: cuMemAlloc's */
+    CUmemGenericAllocationHandle handle; /* of that; 0: released already */
 };
 
 struct soak_graph {
@@ -60,5 +62,11 @@ void soak_give(size_t bytes);
 
 /* A CUDA call in a faulty run may fail; in others it ends the process. True: it succeeded. */
 bool soak_ok(struct soak_thread *thread, CUresult result, const char *what);
+
+/* Blocks of the program's own VMM memory (soak_vmm.c). The stream is waited for where it must
+ * be. */
+bool soak_vmm_allocate(struct soak_thread *thread, struct soak_block *block, size_t bytes);
+void soak_vmm_free(struct soak_thread *thread, struct soak_block *block);
+void soak_vmm_move(struct soak_thread *thread, struct soak_block *block);
 
 #endif

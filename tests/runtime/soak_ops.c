@@ -112,7 +112,9 @@ static void op_allocate(struct soak_thread *thread)
 
     if (block->device != 0 || !soak_take(bytes))
         return;
-    if (!soak_ok(thread, cuMemAlloc(&block->device, bytes), "cuMemAlloc")) {
+    if (!thread->config->faulty && below(thread, 4) == 0) {
+        soak_vmm_allocate(thread, block, bytes);
+    } else if (!soak_ok(thread, cuMemAlloc(&block->device, bytes), "cuMemAlloc")) {
         block->device = 0;
         soak_give(bytes);
         return;
@@ -131,7 +133,7 @@ static void op_allocate(struct soak_thread *thread)
         }
     if (soak_ok(thread, cuMemGetAddressRange(&base, &size, block->device + bytes / 2),
                 "cuMemGetAddressRange") &&
-        (base != block->device || size != bytes)) {
+        (base != block->device || size != (block->mapped != 0 ? block->mapped : bytes))) {
         fprintf(stderr, "soak: cuMemGetAddressRange says %#llx %zu of %#llx %zu\n",
                 (unsigned long long)base, size, (unsigned long long)block->device, bytes);
         _exit(1);
@@ -150,6 +152,13 @@ static void op_free(struct soak_thread *thread)
         drop_graph(thread);
     if (below(thread, 2) == 0)
         check_span(thread, &(struct span){block, 0, block->bytes});
+    if (block->mapped != 0) {
+        soak_vmm_free(thread, block);
+        soak_give(block->bytes);
+        free(block->shadow);
+        *block = (struct soak_block){0};
+        return;
+    }
     result = in_stream_order ? cuMemFreeAsync(block->device, thread->stream)
                              : cuMemFree(block->device);
     soak_ok(thread, result, in_stream_order ? "cuMemFreeAsync" : "cuMemFree");
@@ -283,6 +292,18 @@ static void op_check(struct soak_thread *thread)
         check_span(thread, &span);
 }
 
+static void op_move(struct soak_thread *thread)
+{
+    struct soak_block *block = pick(thread);
+
+    if (block == NULL || block->mapped == 0)
+        return;
+    if (block == &thread->blocks[thread->graph.block])
+        drop_graph(thread);
+    soak_vmm_move(thread, block);
+    check_span(thread, &(struct span){block, 0, block->bytes});
+}
+
 static void op_pause(struct soak_thread *thread)
 {
     const struct timespec pause = {0, (long)below(thread, 3000000)};
@@ -293,14 +314,18 @@ static void op_pause(struct soak_thread *thread)
 void soak_run(struct soak_thread *thread, uint64_t until_ns)
 {
     static void (*const operations[])(struct soak_thread *) = {
-        op_allocate, op_allocate, op_free,   op_set,   op_set,   op_write, op_write, op_copy,
-        op_copy,     op_launch,   op_launch, op_graph, op_check, op_check, op_check, op_pause};
+        op_allocate, op_allocate, op_free,  op_set,    op_set,    op_write,
+        op_write,    op_copy,     op_copy,  op_launch, op_launch, op_graph,
+        op_check,    op_check,    op_check, op_move,   op_pause};
 
     thread->scratch = malloc(thread->config->largest);
-    if (thread->scratch == NULL || cuCtxSetCurrent(thread->context) != CUDA_SUCCESS ||
-        (!soak_ok(thread, cuStreamCreate(&thread->stream, CU_STREAM_NON_BLOCKING),
-                  "cuStreamCreate") &&
-         cuStreamCreate(&thread->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS))
+    if (thread->scratch == NULL || cuCtxSetCurrent(thread->context) != CUDA_SUCCESS)
+        _exit(3);
+    for (unsigned i = 0; thread->stream == NULL && i < 50; i++) /* faults come and go */
+        if (!soak_ok(thread, cuStreamCreate(&thread->stream, CU_STREAM_NON_BLOCKING),
+                     "cuStreamCreate"))
+            thread->stream = NULL;
+    if (thread->stream == NULL)
         _exit(3);
     while (soak_now() < until_ns) {
         thread->operations++;
