@@ -99,12 +99,40 @@ static void device_free_unused(struct lockd_device *device)
     free(device);
 }
 
+/* A rise must be seen twice, because another client may have allocated and not yet said so.
+ * What all clients together may hold explains a rise for much longer than a moment: one may
+ * be in the middle of a large allocation. */
+static void device_rise(struct lockd_device *device, uint64_t external, uint64_t now)
+{
+    uint64_t unsaid = 0, wait;
+
+    lockd_list_each (at, &device->members) {
+        const struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
+
+        unsaid += lockd_less(lockd_member_hold(member), member->resident);
+    }
+    wait = lockd_less(external, device->external) > unsaid ? EXTERNAL_CONFIRM : EXTERNAL_UNSAID;
+    if (device->candidate_at == 0) {
+        device->candidate = external;
+        device->candidate_at = now;
+        return;
+    }
+    device->candidate = lockd_min(device->candidate, external);
+    if (now - device->candidate_at < wait)
+        return;
+    device->external = device->candidate;
+    device->candidate_at = 0;
+}
+
 /* What is on the card and is no client's movable memory: contexts, pinned memory, programs
- * without gpushare. It can be told only while nothing moves; a rise must be seen twice, because
- * another client may have allocated and not yet said so. */
+ * without gpushare. It can be told only while nothing moves, and after a restart only when all
+ * that held something from an earlier daemon have come back. */
 static void device_measure(struct lockd_device *device, uint64_t device_free, uint64_t now)
 {
     uint64_t resident = 0, external;
+
+    if (device->restarted && now - device->lock->created < RESTART_WINDOW)
+        return;
 
     lockd_list_each (at, &device->members) {
         struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
@@ -116,18 +144,11 @@ static void device_measure(struct lockd_device *device, uint64_t device_free, ui
     external = lockd_less(device->total, lockd_min(device_free, device->total));
     external = lockd_less(external, resident);
     external = lockd_min((external + SHARE_STEP - 1) / SHARE_STEP * SHARE_STEP, device->total);
-    if (external <= device->external || !device->measured || device->member_count == 1) {
+    if (external <= device->external || !device->measured) {
         device->external = external;
         device->candidate_at = 0;
-    } else if (device->candidate_at == 0) {
-        device->candidate = external;
-        device->candidate_at = now;
     } else {
-        device->candidate = lockd_min(device->candidate, external);
-        if (now - device->candidate_at >= EXTERNAL_CONFIRM) {
-            device->external = device->candidate;
-            device->candidate_at = 0;
-        }
+        device_rise(device, external, now);
     }
     device->measured = true;
 }
@@ -155,6 +176,17 @@ static struct lockd_member *member_find(struct lockd_client *client, const uint8
             return member;
     }
     return NULL;
+}
+
+/* A client of an earlier daemon comes back: what it holds may have been measured before it said
+ * so, and more may follow. */
+static void device_restarted(struct lockd_device *device, uint64_t resident, uint64_t now)
+{
+    device->restarted = true;
+    device->external = lockd_less(device->external, resident);
+    device->candidate_at = 0;
+    if (device->settle_until == 0)
+        device->settle_until = now + RESTART_SETTLE;
 }
 
 /* A client that comes with the number of a target of an earlier connection goes on counting
@@ -190,9 +222,8 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     }
     member->outstanding_count = 1;
     member->outstanding[0] = (struct lockd_outstanding){member->seq, member->budget};
-    if (state->target_seq != 0 && device->settle_until == 0 &&
-        now - device->lock->created < RESTART_WINDOW)
-        device->settle_until = now + RESTART_SETTLE;
+    if (state->target_seq != 0 && now - device->lock->created < RESTART_WINDOW)
+        device_restarted(device, state->resident, now);
     return member;
 }
 

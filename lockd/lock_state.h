@@ -27,6 +27,7 @@
 #define RESTART_WINDOW    (2000 * NS_PER_MS)
 #define RESTART_SETTLE    (300 * NS_PER_MS)
 #define EXTERNAL_CONFIRM  (20 * NS_PER_MS)
+#define EXTERNAL_UNSAID   (1000 * NS_PER_MS)
 #define SHARE_STEP        (2 * MIB)
 #define CREDIT_STEP       (16 * MIB)
 #define TARGETS_IN_FLIGHT 4
@@ -89,7 +90,7 @@ struct lockd_device {
     uint64_t deadline;
     uint64_t demand; /* sum over members */
     uint32_t member_count, holder_count, queue_count;
-    bool measured, leases;
+    bool measured, leases, restarted;
 };
 
 struct lockd_client {

@@ -24,6 +24,7 @@
 #define CONNECTIONS_PER_USER 2048
 #define FDS_OF_OUR_OWN       16u
 #define EVENTS               64
+#define FIRST_PROGRAM_NS     1000000000u
 #define GROUPS_MAX           1024
 
 uint64_t lockd_now(void)
@@ -212,11 +213,16 @@ static void bury(struct lockd_server *server)
     }
 }
 
+/* Whoever started us has yet to connect. */
 static uint64_t idle_deadline(const struct lockd_server *server)
 {
-    if (server->options.idle_exit_ns == LOCKD_NEVER || server->program_count != 0)
+    uint64_t wait = server->options.idle_exit_ns;
+
+    if (wait == LOCKD_NEVER || server->program_count != 0)
         return LOCKD_NEVER;
-    return server->programs_gone + server->options.idle_exit_ns;
+    if (server->programs_gone == server->started && wait < FIRST_PROGRAM_NS)
+        wait = FIRST_PROGRAM_NS;
+    return server->programs_gone + wait;
 }
 
 static int wait_ms(const struct lockd_server *server)

@@ -37,12 +37,67 @@ static void lock_external_rise_must_be_seen_twice(void **state)
     h->free_bytes = 8 * GIB;
     say(h, 1, 0, 0, 0);
     assert_true(device_of(h)->external == 0);
-    later(h, EXTERNAL_CONFIRM);
+    later(h, EXTERNAL_UNSAID);
     say(h, 1, 0, 0, 0);
     assert_true(device_of(h)->external == 2 * GIB);
     h->free_bytes = 9 * GIB;
     say(h, 1, 0, 0, 0);
     assert_true(device_of(h)->external == GIB); /* a fall counts at once */
+}
+
+/* One client places what its budget allows and has not said so yet; the other one measures. */
+static void lock_allocation_under_way_is_not_external(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say(h, 0, R, 0, 0);
+    assert_true(h->client[0].target.budget >= 4 * GIB);
+    h->free_bytes = 6 * GIB;
+    for (int i = 0; i < 10; i++) {
+        say(h, 1, W, 0, 0);
+        later(h, EXTERNAL_CONFIRM);
+    }
+    assert_true(device_of(h)->external == 0);
+    say(h, 0, R, 4 * GIB, 4 * GIB);
+    assert_true(device_of(h)->external == 0);
+}
+
+/* More than all clients may hold is somebody else's: no need to look for long. */
+static void lock_rise_beyond_budgets_is_believed_soon(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    runs(h, 0, 9 * GIB);
+    h->free_bytes = 0;
+    say(h, 0, R, 9 * GIB, 9 * GIB);
+    later(h, EXTERNAL_CONFIRM);
+    say(h, 0, R, 9 * GIB, 9 * GIB);
+    assert_true(device_of(h)->external == GIB);
+}
+
+/* A newcomer measures before those that an earlier daemon knew have come back. */
+static void lock_new_daemon_takes_no_client_for_external(void **state)
+{
+    struct harness *h = *state;
+
+    h->client[1].state.target_seq = 31;
+    h->client[2].state.target_seq = 7;
+    h->free_bytes = 2 * GIB;
+    say(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->external == 8 * GIB);
+    say(h, 1, R, 5 * GIB, 5 * GIB);
+    say(h, 2, R, 3 * GIB, 3 * GIB);
+    assert_true(device_of(h)->external == 0);
+    later(h, RESTART_WINDOW);
+    assert_true(h->client[0].target.capacity >= 9 * GIB);
+    h->free_bytes = GIB;
+    say(h, 1, R, 5 * GIB, 5 * GIB);
+    say(h, 2, R, 3 * GIB, 3 * GIB);
+    later(h, EXTERNAL_UNSAID);
+    say(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->external == GIB);
 }
 
 static void lock_moving_client_external_not_measured(void **state)
@@ -262,6 +317,9 @@ int main(void)
         scenario(lock_measured_device_external_and_reserve_counted),
         scenario(lock_limit_in_force_all_of_it_is_given),
         scenario(lock_external_rise_must_be_seen_twice),
+        scenario(lock_allocation_under_way_is_not_external),
+        scenario(lock_rise_beyond_budgets_is_believed_soon),
+        scenario(lock_new_daemon_takes_no_client_for_external),
         scenario(lock_moving_client_external_not_measured),
         scenario(lock_runner_grows_idle_memory_makes_room),
         scenario(lock_runner_grows_beside_another_runner_it_queues),
