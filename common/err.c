@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int fill(struct gs_err *err, int code, const char *format, va_list ap)
+__attribute__((format(printf, 3, 0))) static int fill(struct gs_err *err, int code,
+                                                      const char *format, va_list ap)
 {
     if (err == NULL || err->code != 0)
         return 0;

@@ -12,9 +12,9 @@
 
 #include <elf.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 gs_dlsym_fn *gs_libc_dlsym;
 gs_dlvsym_fn *gs_libc_dlvsym;
@@ -60,6 +60,36 @@ static int read_dynamic(const struct dl_phdr_info *info, struct dynamic_tables *
     return tables->symbols != NULL && tables->strings != NULL && tables->gnu_hash != NULL;
 }
 
+/* Not strcmp() and its like: a sanitizer's runtime replaces those, and asks our dlsym for
+ * libc's own before its replacements work. */
+static bool begins(const char *text, const char *start)
+{
+    while (*start != '\0' && *text == *start) {
+        text++;
+        start++;
+    }
+    return *start == '\0';
+}
+
+static bool is(const char *text, const char *name)
+{
+    while (*name != '\0' && *text == *name) {
+        text++;
+        name++;
+    }
+    return *text == *name;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *base = path;
+
+    for (; *path != '\0'; path++)
+        if (*path == '/')
+            base = path + 1;
+    return base;
+}
+
 static const ElfW(Sym) * find(const struct dynamic_tables *tables, const char *name)
 {
     const uint32_t bucket_count = tables->gnu_hash[0], first = tables->gnu_hash[1];
@@ -75,7 +105,7 @@ static const ElfW(Sym) * find(const struct dynamic_tables *tables, const char *n
         const ElfW(Sym) *symbol = &tables->symbols[index];
 
         if ((chain[index - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
-            strcmp(tables->strings + symbol->st_name, name) == 0)
+            is(tables->strings + symbol->st_name, name))
             return symbol;
         if ((chain[index - first] & 1) != 0)
             break;
@@ -85,14 +115,13 @@ static const ElfW(Sym) * find(const struct dynamic_tables *tables, const char *n
 
 static int visit(struct dl_phdr_info *info, size_t size, void *unused)
 {
-    const char *slash = strrchr(info->dlpi_name, '/');
-    const char *base = slash != NULL ? slash + 1 : info->dlpi_name;
+    const char *base = base_name(info->dlpi_name);
     struct dynamic_tables tables;
     const ElfW(Sym) * symbol;
 
     (void)size;
     (void)unused;
-    if (strncmp(base, "libc.so", 7) != 0 && strncmp(base, "libdl.so", 8) != 0)
+    if (!begins(base, "libc.so") && !begins(base, "libdl.so"))
         return 0;
     if (!read_dynamic(info, &tables))
         return 0;
