@@ -128,7 +128,7 @@ __attribute__((destructor)) static void end(void)
 
     if (gs_runtime.config.disabled)
         return;
-    if (!gs_stats_any() && gs_driver_was_used()) {
+    if (!gs_stats_any() && (gs_stats_any_escaped() || gs_driver_was_used())) {
         static const char text[] = "CUDA was used, but nothing of it reached gpushare: this "
                                    "program did not share the GPU";
 

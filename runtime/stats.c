@@ -88,6 +88,11 @@ void gs_stats_called(void)
     atomic_store_explicit(&stats.called, true, memory_order_relaxed);
 }
 
+bool gs_stats_any_escaped(void)
+{
+    return atomic_load_explicit(&stats.escaped, memory_order_relaxed) != 0;
+}
+
 bool gs_stats_any(void)
 {
     return atomic_load_explicit(&stats.called, memory_order_relaxed) ||

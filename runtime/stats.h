@@ -23,6 +23,9 @@ void gs_stats_escaped(const char *name);
 /* A wrapper was reached that is not there by look-up (linked or patched imports). */
 void gs_stats_called(void);
 
+/* True if a driver function was found that is in another libcuda than the one we know. */
+bool gs_stats_any_escaped(void);
+
 /* True if anything at all reached us. */
 bool gs_stats_any(void);
 
