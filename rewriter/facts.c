@@ -48,8 +48,8 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
         facts->driver_import = name;
     if (facts->runtime_import == NULL && elf_name_is_runtime_api(name))
         facts->runtime_import = name;
-    if (strcmp(name, "dlopen") == 0 || strcmp(name, "dlmopen") == 0)
-        facts->imports_dlopen = true;
+    facts->imports_dlopen |= strcmp(name, "dlopen") == 0;
+    facts->imports_dlmopen |= strcmp(name, "dlmopen") == 0;
     if (!elf_name_is_wrapped(name))
         return 0;
     return add_import(facts, room,

@@ -23,7 +23,8 @@ struct elf_facts {
     size_t import_count;
     const char *driver_import;  /* first cu* function it imports, or NULL */
     const char *runtime_import; /* first cuda* function it imports, or NULL */
-    bool imports_dlopen;
+    bool imports_dlopen;       /* may load with RTLD_DEEPBIND: flags cannot be seen in a file */
+    bool imports_dlmopen;      /* may load into another namespace */
     const char *needed;        /* first CUDA library in DT_NEEDED, or NULL */
     const char *cudart_shared; /* libcudart.so.N in DT_NEEDED, or NULL */
     bool is_cudart;            /* it is libcudart itself */

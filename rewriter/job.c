@@ -141,6 +141,9 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
 {
     const struct elf_facts *facts = &job->facts;
 
+    if (job->options->programs_only && job->scope == ELF_SCOPE_OBJECT)
+        return gs_err_set(err, -ENODATA, "%s: nothing to do: the program routes for it",
+                          job->name);
     if (job->scope == ELF_SCOPE_OBJECT && facts->import_count == 0) {
         if (facts->needed != NULL)
             return gs_err_set(

@@ -8,7 +8,9 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct option_row {
     const char *name;
@@ -38,6 +40,13 @@ static const struct option_row rows[] = {
     {"force", 'f', NULL, FIELD(force),
      "also setuid programs, and a runtime library that is not there yet"},
     {"json", 0, NULL, FIELD(json), "with --print or --check: one JSON object per line"},
+    {"tree", 0, "DIR", FIELD(tree),
+     "all programs and libraries below DIR that reach CUDA, instead of FILEs"},
+    {"venv", 0, "DIR", FIELD(venv), "the interpreter and the programs of a Python environment"},
+    {"exclude", 0, "GLOB", FIELD(excludes),
+     "with --tree or --venv: leave these out (name or path below DIR); repeatable"},
+    {"jobs", 'j', "N", FIELD(jobs_text),
+     "with --tree or --venv: so many files at a time; default: the processors"},
     {"no-sync", 0, NULL, FIELD(no_sync),
      "do not wait for the disk (a power failure may then damage the file)"},
     {"quiet", 'q', NULL, FIELD(quiet), "say nothing when all is well"},
@@ -54,6 +63,7 @@ static const struct option_row rows[] = {
 void elf_options_help(FILE *to)
 {
     fputs("Usage: gpushare-patch [OPTION]... FILE...\n"
+          "       gpushare-patch [OPTION]... --tree DIR | --venv DIR\n"
           "Prepares programs and libraries so that several CUDA processes can share a GPU.\n\n",
           to);
     for (size_t i = 0; i < ROW_COUNT; i++) {
@@ -92,14 +102,42 @@ static void fill_getopt(struct option longs[ROW_COUNT + 1], char *shorts)
     longs[ROW_COUNT] = (struct option){0};
 }
 
-static void set(struct elf_options *options, const struct option_row *row, const char *value)
+static int set(struct elf_options *options, const struct option_row *row, const char *value)
 {
     char *field = (char *)options + row->field;
 
-    if (row->argument == NULL)
+    if (row->argument == NULL) {
         *(bool *)(void *)field = true;
-    else
+    } else if (row->field == FIELD(excludes)) {
+        if (options->exclude_count == ELF_EXCLUDES_MAX)
+            return -EINVAL;
+        options->excludes[options->exclude_count++] = value;
+    } else {
         *(const char **)(void *)field = value;
+    }
+    return 0;
+}
+
+static int check_tree(struct elf_options *options, struct gs_err *err)
+{
+    long jobs = sysconf(_SC_NPROCESSORS_ONLN);
+    char *end = NULL;
+
+    if (options->tree != NULL && options->venv != NULL)
+        return gs_err_set(err, -EINVAL, "--tree and --venv exclude each other");
+    if (options->file_count > 0 || options->output != NULL)
+        return gs_err_set(err, -EINVAL, "--tree and --venv go without FILE and --output");
+    if (options->json && !options->print && !options->check)
+        return gs_err_set(err, -EINVAL, "--json goes with --print or --check");
+    if (options->jobs_text != NULL) {
+        jobs = strtol(options->jobs_text, &end, 10);
+        if (end == options->jobs_text || *end != '\0' || jobs < 1 || jobs > 256)
+            return gs_err_set(err, -EINVAL, "--jobs %s: is no number from 1 to 256",
+                              options->jobs_text);
+    }
+    options->jobs = jobs < 1 ? 1 : jobs > 256 ? 256 : (unsigned)jobs;
+    options->programs_only = options->venv != NULL;
+    return 0;
 }
 
 static int check_combination(struct elf_options *options, struct gs_err *err)
@@ -113,10 +151,14 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
                           options->scope_text);
     if (options->help || options->version)
         return 0;
-    if (options->file_count == 0)
-        return gs_err_set(err, -EINVAL, "no FILE given");
     if (options->print + options->check + options->restore > 1)
         return gs_err_set(err, -EINVAL, "--print, --check and --restore exclude each other");
+    if (options->tree != NULL || options->venv != NULL)
+        return check_tree(options, err);
+    if (options->exclude_count > 0 || options->jobs_text != NULL)
+        return gs_err_set(err, -EINVAL, "--exclude and --jobs go with --tree or --venv");
+    if (options->file_count == 0)
+        return gs_err_set(err, -EINVAL, "no FILE given");
     if (options->output != NULL &&
         (options->print || options->check || options->file_count != 1))
         return gs_err_set(err, -EINVAL,
@@ -145,7 +187,8 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
             return gs_err_set(err, -EINVAL, "%s: needs a value", argv[optind - 1]);
         if (row == NULL)
             return gs_err_set(err, -EINVAL, "%s: no such option", argv[optind - 1]);
-        set(options, row, optarg);
+        if (set(options, row, optarg) != 0)
+            return gs_err_set(err, -EINVAL, "--%s: given too often", row->name);
     }
     options->files = argv + optind;
     options->file_count = argc - optind;

@@ -10,12 +10,20 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#define ELF_EXCLUDES_MAX 64
+
 struct elf_options {
     bool print, check, restore, dry_run, json, force, any, quiet, no_sync, help, version;
     const char *output;  /* -o, or NULL */
     const char *runtime; /* --runtime, or NULL */
     const char *scope_text;
-    const char *fault_text; /* test build only */
+    const char *fault_text;  /* test build only */
+    const char *tree, *venv; /* folder, or NULL */
+    const char *excludes[ELF_EXCLUDES_MAX];
+    size_t exclude_count;
+    const char *jobs_text;
+    unsigned jobs;      /* threads for --tree and --venv */
+    bool programs_only; /* set by --venv: the interpreter routes for its libraries */
     enum elf_scope scope;
     char **files;
     int file_count;

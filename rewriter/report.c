@@ -7,8 +7,11 @@
 #include "rewriter/report.h"
 #include "rewriter/names.h"
 
+#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static const char *kind_text(const struct elf_image *image)
@@ -45,8 +48,8 @@ static void print_cuda(FILE *to, const struct elf_job *job)
     if (facts->cudart_shared != NULL)
         fprintf(to, " (%s)", facts->cudart_shared);
     if (facts->cudart_static && facts->newest_api > 0)
-        fprintf(to, " (newest driver function it names: CUDA %d.%d)", facts->newest_api / 1000,
-                facts->newest_api % 1000 / 10);
+        fprintf(to, " of CUDA %d.%d or later (by the newest driver function it names)",
+                facts->newest_api / 1000, facts->newest_api % 1000 / 10);
     fputs(facts->device_code ? "; device code inside\n" : "\n", to);
     if (facts->needed != NULL)
         fprintf(to, "  needs     %s\n", facts->needed);
@@ -65,6 +68,21 @@ static void print_imports(FILE *to, const struct elf_job *job)
     if (job->facts.import_count == 0)
         fputs("nothing of its own", to);
     fputs(job->scope == ELF_SCOPE_PROCESS ? "; and what its libraries look up\n" : "\n", to);
+}
+
+/* What routing does not reach. Which flags a call is given cannot be seen in a file. */
+static void print_escapes(FILE *to, const struct elf_facts *facts)
+{
+    if (!facts->imports_dlmopen && !facts->imports_dlopen)
+        return;
+    fputs("  escapes   may be: what it loads", to);
+    if (facts->imports_dlmopen)
+        fputs(" by dlmopen into another namespace", to);
+    if (facts->imports_dlmopen && facts->imports_dlopen)
+        fputs(", or", to);
+    if (facts->imports_dlopen)
+        fputs(" by dlopen with RTLD_DEEPBIND", to);
+    fputs(" is not routed\n", to);
 }
 
 static void print_plan(FILE *to, const struct elf_plan *plan)
@@ -100,6 +118,7 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
         fprintf(to, "  scope     %s\n", scope_text(job->scope));
         print_cuda(to, job);
         print_imports(to, job);
+        print_escapes(to, &job->facts);
     }
     if (job->runtime[0] != '\0')
         fprintf(to, "  runtime   %s%s\n", job->runtime,
@@ -177,6 +196,9 @@ void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_
         fprintf(to, ",\"newest_driver_api\":%d,\"device_code\":%s,\"cuda\":%s",
                 job->facts.newest_api, job->facts.device_code ? "true" : "false",
                 elf_facts_cuda(&job->facts) ? "true" : "false");
+        fprintf(to, ",\"may_dlmopen\":%s,\"may_deepbind\":%s",
+                job->facts.imports_dlmopen ? "true" : "false",
+                job->facts.imports_dlopen ? "true" : "false");
         json_pair(to, "needs", job->facts.needed);
         fputs(",\"routes\":[", to);
         for (size_t i = 0; i < job->facts.import_count; i++) {
@@ -234,6 +256,22 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present)
                       : ELF_EXIT_FAILED);
 }
 
+/* What vouches for the old bytes cannot vouch for the new ones. */
+static void warn_signed(FILE *to, const struct elf_job *job)
+{
+    const char *lost = NULL;
+    unsigned flags = 0;
+
+    if (fgetxattr(job->fd, "security.ima", NULL, 0) > 0 ||
+        fgetxattr(job->fd, "security.evm", NULL, 0) > 0)
+        lost = "its IMA or EVM signature";
+    else if (ioctl(job->fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_VERITY_FL))
+        lost = "its fs-verity seal";
+    if (lost != NULL)
+        fprintf(to, "%s: note: %s holds for the old content only; sign the new file anew\n",
+                job->name, lost);
+}
+
 void elf_report_done(FILE *to, const struct elf_job *job)
 {
     const struct elf_options *options = job->options;
@@ -251,6 +289,7 @@ void elf_report_done(FILE *to, const struct elf_job *job)
         fprintf(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
     if (job->plan.slot_way == ELF_SLOT_END)
         fprintf(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
+    warn_signed(to, job);
     if (job->stat.st_nlink > 1 && options->output == NULL)
         fprintf(to, "%s: note: it had %lu names (hard links); the others stay as they were\n",
                 job->name, (unsigned long)job->stat.st_nlink);

@@ -10,6 +10,7 @@ import argparse
 import collections
 import concurrent.futures
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -19,11 +20,12 @@ import sys
 import tempfile
 import time
 
+ALL_FOLDERS = ["/usr/bin", "/usr/lib", "/usr/local/cuda/"]
 DEFAULT_FOLDERS = ["/usr/bin", "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/lib64", "/usr/local/cuda/bin"]
 # programs that act instead of answering --version, or whose answer is about the machine's state
 LEFT_OUT = re.compile(r"^(reboot|poweroff|halt|shutdown|kill.*|pkill|pgrep|systemctl|init|su|login|sudo|newgrp|sg|"
                       r"passwd|chsh|chfn|gpasswd|mount|umount|fusermount.*|dbus-.*|ssh-agent|gpg-agent|dirmngr|"
-                      r"tmux|screen|systemd-.*|loginctl|busctl|run|start.*|X.*|x.*|w|who|uptime|top|watch|script.*|"
+                      r"tmux|screen|systemd-.*|loginctl|busctl|run|systemd|start.*|X.*|x.*|w|who|uptime|top|watch|script.*|"
                       r"write|wall|mesg|perf.*|ps|free|vmstat|slabtop|ipcs|lsns|rxstack|wdctl|setterm)$")
 
 
@@ -44,16 +46,20 @@ def elf_kind(path):
     return "library" if 3 not in types or ".so" in os.path.basename(path) else "program"
 
 
-def find_files(folders, limit, largest):
+def find_files(folders, limit, largest, recursive=False):
     seen, found = set(), []
     for folder in folders:
-        for name in sorted(os.listdir(folder)):
-            path = os.path.realpath(os.path.join(folder, name))
+        if recursive:
+            names = sorted(os.path.join(at, f) for at, _, here in os.walk(folder) for f in here)
+        else:
+            names = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+        for name in names:
+            path = os.path.realpath(name)
             if path in seen or not os.path.isfile(path) or os.path.getsize(path) > largest:
                 continue
             seen.add(path)
             kind = elf_kind(path)
-            if kind and not LEFT_OUT.match(os.path.basename(path)):
+            if kind and not path.endswith(".debug") and not LEFT_OUT.match(os.path.basename(path)):
                 found.append((path, kind))
     if limit and len(found) > limit:  # the same choice every time
         found.sort(key=lambda f: hashlib.sha256(os.path.basename(f[0]).encode()).digest())
@@ -64,8 +70,12 @@ def find_files(folders, limit, largest):
 def run(command, cwd, timeout=20):
     """(exit status, output) of a command that cannot reach the terminal; its whole session ends with it."""
     env = {"PATH": "/usr/bin:/bin", "HOME": cwd, "LC_ALL": "C", "TMPDIR": cwd, "TERM": "dumb"}
-    with subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, start_new_session=True) as child:
+    try:
+        started = subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+    except OSError as e:  # a file that the kernel does not run
+        return e.errno, b""
+    with started as child:
         try:
             out = child.communicate(timeout=timeout)[0]
         except subprocess.TimeoutExpired:
@@ -206,6 +216,7 @@ def main():
     parser.add_argument("--largest", type=int, default=None, help="leave out larger files (MB)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--scratch", default=None)
+    parser.add_argument("--table", default=None, help="write the result as JSON to this file")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("folders", nargs="*")
     options = parser.parse_args()
@@ -217,8 +228,8 @@ def main():
             print(f"skipped: {tool} is not installed")
             return 77
     largest = options.largest if options.largest is not None else (4096 if options.all else 16)
-    folders = [f for f in options.folders or DEFAULT_FOLDERS if os.path.isdir(f)]
-    files = find_files(folders, None if options.all else options.count, largest << 20)
+    folders = [f for f in options.folders or (ALL_FOLDERS if options.all else DEFAULT_FOLDERS) if os.path.isdir(f)]
+    files = find_files(folders, None if options.all else options.count, largest << 20, options.all)
     if not files:
         print("no ELF file found in", *folders)
         return 1
@@ -243,6 +254,17 @@ def main():
     for what in ("patch", "start", "strip", "lint", "second run", "restore"):
         print(f"{what:<12} {ours[what]:>15} {peer[what] if what not in ('second run', 'restore') else '-':>10}")
     print(f"{'seconds':<12} {sum(r[4] for r in done):>15.2f} {sum(r[5] for r in done):>10.2f}")
+    if options.table:
+        with open(options.table, "w") as out:
+            json.dump({"folders": folders, "recursive": options.all, "files": len(results), "patched": len(done),
+                       "start_with_status_0_unpatched": runs,
+                       "broken": {w: {"gpushare-patch": ours[w], "patchelf": peer[w]}
+                                  for w in ("patch", "start", "strip", "lint", "second run", "restore")},
+                       "broken_files": {r[0]: r[2] for r in done if r[2]},
+                       "patchelf_broken_files": {r[0]: r[3] for r in done if r[3]},
+                       "seconds": {"gpushare-patch": round(sum(r[4] for r in done), 2),
+                                   "patchelf": round(sum(r[5] for r in done), 2)},
+                       "refused": {r[0]: r[1][9:] for r in refused}}, out, indent=1)
     return 1 if ours or len(done) == 0 else 0
 
 

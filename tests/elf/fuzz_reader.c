@@ -59,6 +59,19 @@ static void carry_out(const struct elf_plan *plan, const struct elf_source *old)
     free(bytes);
 }
 
+static void read_undone(struct elf_note *note, const struct elf_source *source)
+{
+    struct elf_source original = *source;
+    struct elf_image image;
+
+    original.size = note->original_size;
+    original.undo = note->undo;
+    original.undo_count = note->undo_count;
+    if (note->lost.code == 0 && elf_image_read(&image, &original, NULL) == 0)
+        elf_image_deinit(&image);
+    elf_note_deinit(note);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct elf_source source = {.name = "fuzz", .fd = -1, .memory = data, .size = size};
@@ -69,8 +82,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    if (elf_note_find(&note, &source) == ELF_NOTE_FOUND)
-        elf_note_deinit(&note);
+    if (elf_note_find(&note, &source) == ELF_NOTE_FOUND) {
+        read_undone(&note, &source); /* never planned for as if it were an original */
+        return 0;
+    }
     if (elf_image_read(&image, &source, NULL) != 0)
         return 0;
     if (elf_facts_read(&facts, &image, true, NULL) == 0) {

@@ -154,6 +154,14 @@ def cases(b):
     yield "nvcc, shared cudart", lambda: b_nvcc(b, "shared"), "right", ["cuda"]
     yield "aarch64 library", lambda: b_aarch64(b), "right", ["aarch64"]
     yield "aarch64, x86-64 runtime", lambda: b_aarch64(b), "is for aarch64"
+    arm = lambda *f, **k: b_qemu(b, *f, **k)
+    yield "aarch64 under qemu", lambda: arm(), "right", ["qemu"]
+    yield "aarch64 under qemu, no pie", lambda: arm("-no-pie"), "right", ["qemu"]
+    yield "aarch64 under qemu, now, no plt", lambda: arm("-fno-plt", *ld("-z,now")), "right", ["qemu"]
+    yield "aarch64 under qemu, no spare tags", lambda: arm(*ld("--spare-dynamic-tags=0")), "right", ["qemu"]
+    yield "aarch64 under qemu, 4K pages", lambda: arm(*ld("-z,max-page-size=0x1000")), "right", ["qemu"]
+    yield "aarch64 under qemu, no section headers", lambda: b.sstrip(arm()), "right", ["qemu"]
+    yield "aarch64 under qemu, overlay", lambda: b.appended(arm()), "right", ["qemu", "overlay"]
     yield "static", lambda: b.cc("-static", "-DNO_DYNAMIC"), "statically linked"
     yield "static pie", lambda: b.cc("-static-pie"), "statically linked"
     yield "overlay", lambda: b.appended(b.cc()), "right", ["overlay"]
@@ -217,6 +225,25 @@ def b_aarch64(b):
     return out
 
 
+CROSS, SYSROOT = "aarch64-linux-gnu-", "/usr/aarch64-linux-gnu"
+
+
+def b_qemu(b, *flags):
+    """hard.c for aarch64; and once a stand-in runtime library."""
+    gcc = b.need(CROSS + "gcc")
+    b.need("qemu-aarch64")
+    if not os.path.exists(SYSROOT + "/lib/libc.so.6"):
+        raise NotHere("libc6-dev-arm64-cross")
+    if not os.path.exists(b.other_runtime):
+        os.makedirs(os.path.dirname(b.other_runtime), exist_ok=True)
+        status, _, err = sh([gcc, "-w", "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC", "-I", os.path.join(HERE, "../.."),
+                             os.path.join(HERE, "standin.c"), os.path.join(HERE, "standin.S"), "-o", b.other_runtime,
+                             "-Wl,-soname,libgpushare.so.1,-z,initfirst,-z,nodelete,-z,now", "-ldl"])
+        if status != 0:
+            raise RuntimeError(err)
+    return b.cc(*flags, compiler=CROSS + "gcc")
+
+
 def b_upx(b):
     path = b.cc("-static", "-DNO_DYNAMIC")
     return b.edit(path, 0x200, b"UPX!")
@@ -226,6 +253,8 @@ def behaviour(b, path, flags):
     env = {"STANDIN_REPORT": "1", "LD_LIBRARY_PATH": b.libcuda + ":/usr/local/cuda/lib64"}
     if "aarch64" in flags:
         return 0, "right\n", "standin: dlsym 1 driver 0"
+    if "qemu" in flags:
+        return sh(["qemu-aarch64", "-L", SYSROOT, path], b.folder, env)
     return sh([b.user, path] if "library" in flags else [path], b.folder, env)
 
 
@@ -256,7 +285,7 @@ def check_right(b, path, flags, tool):
     if headers and "note: do not run strip" not in out and "overlay" not in flags:  # strip drops any payload
         copy = path + ".stripped" + (".so" if "library" in flags else "")
         if "aarch64" not in flags:
-            if sh(["strip", "-o", copy, path])[0] != 0:
+            if sh([(CROSS if "qemu" in flags else "") + "strip", "-o", copy, path])[0] != 0:
                 return "strip fails"
             problem = check_run(b, copy, flags)
             if problem:
@@ -322,6 +351,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="gpushare-hard.") as folder:
         b = Bench(options, folder)
         b.user = b.cc(source=USER)
+        b.other_runtime = os.path.join(folder, "aarch64", "libgpushare.so.1")
         b.libcuda = os.path.join(folder, "driver")
         os.mkdir(b.libcuda)
         os.rename(b.cc("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source=os.path.join(HERE, "hard_libcuda.c")),
@@ -330,7 +360,8 @@ def main():
             if options.only and options.only not in name:
                 continue
             flags = flags[0] if flags else []
-            tool = [options.patch, "--any", "--runtime", options.runtime] + (["--force"] if "aarch64" in flags else [])
+            runtime = b.other_runtime if "qemu" in flags else options.runtime
+            tool = [options.patch, "--any", "--runtime", runtime] + (["--force"] if "aarch64" in flags else [])
             try:
                 path = build()
                 problem = check_right(b, path, flags, tool) if expect == "right" else check_refused(path, expect, tool)

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * venv.c: replaces interpreter links by patched copies, and puts them back.
+ *
+ * Each step is one rename: at every moment there is the link or the complete copy. No state;
+ * called by one thread.
+ */
+#include "rewriter/venv.h"
+#include "rewriter/act.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_python_name(const char *name)
+{
+    return strncmp(name, "python", 6) == 0 &&
+           strspn(name + 6, "0123456789.") == strlen(name + 6);
+}
+
+static int add_link(const char *folder, const char *name, struct elf_manifest *manifest)
+{
+    char path[PATH_MAX], below[PATH_MAX], target[PATH_MAX];
+    ssize_t n;
+
+    if (snprintf(below, sizeof below, "bin/%s", name) >= (int)sizeof below ||
+        snprintf(path, sizeof path, "%s/%s", folder, below) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    n = readlink(path, target, sizeof target - 1);
+    if (n < 0) /* no link: the walk saw it */
+        return 0;
+    target[n] = '\0';
+    if (strchr(target, '/') == NULL) /* python -> python3 */
+        return 0;
+    return elf_manifest_add(manifest, below, target);
+}
+
+int elf_venv_links(const char *folder, struct elf_manifest *manifest, size_t *count,
+                   const struct elf_options *options, struct gs_err *err)
+{
+    char path[PATH_MAX];
+    struct dirent *entry;
+    DIR *bin;
+    int ret = 0;
+
+    (void)options;
+    *count = 0;
+    if (snprintf(path, sizeof path, "%s/bin", folder) >= (int)sizeof path)
+        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", folder);
+    bin = opendir(path);
+    if (bin == NULL)
+        return gs_err_errno(err, -errno, "%s: cannot open", path);
+    while (ret == 0 && (entry = readdir(bin)) != NULL)
+        if (is_python_name(entry->d_name))
+            ret = add_link(folder, entry->d_name, manifest);
+    closedir(bin);
+    if (ret != 0)
+        return gs_err_errno(err, ret, "%s: cannot list the interpreters", path);
+    for (size_t i = 0; i < manifest->count; i++)
+        *count += manifest->entries[i].target != NULL;
+    return 0;
+}
+
+/* Full paths of the link and of what it leads to. */
+static int resolve(const char *folder, const struct elf_manifest_entry *entry,
+                   char link[PATH_MAX], char target[PATH_MAX], struct gs_err *err)
+{
+    char joined[PATH_MAX];
+    int n;
+
+    if (snprintf(link, PATH_MAX, "%s/%s", folder, entry->path) >= PATH_MAX)
+        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
+    if (*entry->target == '/')
+        n = snprintf(joined, sizeof joined, "%s", entry->target);
+    else
+        n = snprintf(joined, sizeof joined, "%.*s/%s", (int)(strrchr(link, '/') - link), link,
+                     entry->target);
+    if (n >= (int)sizeof joined)
+        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->target);
+    if (realpath(joined, target) == NULL)
+        return gs_err_errno(err, -errno, "%s: its interpreter %s cannot be opened", link,
+                            entry->target);
+    return 0;
+}
+
+enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *manifest,
+                             const struct elf_options *options)
+{
+    enum elf_exit result = ELF_EXIT_DONE;
+
+    for (size_t i = 0; i < manifest->count; i++) {
+        const struct elf_manifest_entry *entry = &manifest->entries[i];
+        char link[PATH_MAX], target[PATH_MAX];
+        struct elf_options copy = *options;
+        struct gs_err err = {0};
+
+        if (entry->target == NULL)
+            continue;
+        if (resolve(folder, entry, link, target, &err) != 0) {
+            fprintf(stderr, "gpushare-patch: %s\n", err.text);
+            result = elf_exit_graver(result, ELF_EXIT_FAILED);
+            continue;
+        }
+        copy.output = options->print ? NULL : link; /* renamed over the link itself */
+        copy.any = true;
+        result = elf_exit_graver(result, elf_act(target, &copy, stdout, stderr, NULL));
+    }
+    return result;
+}
+
+static int put_back(const char *link, const char *target, struct gs_err *err)
+{
+    char temporary[PATH_MAX];
+
+    if (snprintf(temporary, sizeof temporary, "%.*s/.gpushare-link.%d",
+                 (int)(strrchr(link, '/') - link), link,
+                 (int)getpid()) >= (int)sizeof temporary)
+        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", link);
+    if (symlink(target, temporary) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot make the link", link);
+    if (rename(temporary, link) == 0)
+        return 0;
+    gs_err_errno(err, -errno, "%s: cannot put the link back", link);
+    unlink(temporary);
+    return err->code;
+}
+
+int elf_venv_restore(const char *folder, const struct elf_manifest *manifest,
+                     const struct elf_options *options, struct gs_err *err)
+{
+    int ret = 0;
+
+    for (size_t i = 0; ret == 0 && i < manifest->count; i++) {
+        const struct elf_manifest_entry *entry = &manifest->entries[i];
+        char link[PATH_MAX];
+        struct stat st;
+
+        if (entry->target == NULL)
+            continue;
+        if (snprintf(link, sizeof link, "%s/%s", folder, entry->path) >= (int)sizeof link)
+            return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
+        if (lstat(link, &st) != 0 || !S_ISREG(st.st_mode))
+            continue; /* a link again: somebody made the environment anew */
+        ret = put_back(link, entry->target, err);
+        if (ret == 0 && !options->quiet)
+            printf("%s: links to %s again\n", link, entry->target);
+    }
+    return ret;
+}
+
+/* Whether the patched copy was made from the interpreter as it is now. */
+static bool is_current(const char *copy, const char *target)
+{
+    static const struct elf_options none = {0};
+    struct elf_job a, b;
+    struct elf_checksum sum;
+    uint8_t digest[ELF_CHECKSUM_SIZE], buffer[1 << 16];
+    bool same = elf_job_open(&a, copy, &none, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
+    ssize_t n = 0;
+
+    same = elf_job_open(&b, target, &none, NULL) == 0 && same &&
+           (uint64_t)b.stat.st_size == a.note.original_size;
+    elf_checksum_init(&sum);
+    while (same && (n = read(b.fd, buffer, sizeof buffer)) > 0)
+        elf_checksum_update(&sum, buffer, (size_t)n);
+    elf_checksum_final(&sum, digest);
+    same = same && n == 0 && memcmp(digest, a.note.original_checksum, sizeof digest) == 0;
+    elf_job_deinit(&a);
+    elf_job_deinit(&b);
+    return same;
+}
+
+bool elf_venv_check(const char *folder, const struct elf_manifest *manifest)
+{
+    bool good = true;
+
+    for (size_t i = 0; i < manifest->count; i++) {
+        const struct elf_manifest_entry *entry = &manifest->entries[i];
+        char link[PATH_MAX], target[PATH_MAX];
+        struct gs_err err = {0};
+
+        if (entry->target == NULL)
+            continue;
+        if (resolve(folder, entry, link, target, &err) != 0) {
+            fprintf(stderr, "gpushare-patch: %s\n", err.text);
+        } else if (!is_current(link, target)) {
+            fprintf(stderr,
+                    "gpushare-patch: %s: is no patched copy of %s as that is now (an "
+                    "upgrade?); patch the environment again\n",
+                    link, target);
+        } else {
+            continue;
+        }
+        good = false;
+    }
+    return good;
+}

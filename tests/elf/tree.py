@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpushare-patch --tree and --venv: what they choose, patch, list, check and give back, byte for byte."""
+import argparse
+import base64
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+OPTIONS = None
+LOADS = '#include <dlfcn.h>\nint %s(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
+PLAIN = '#include <dlfcn.h>\nint %s(void) { return dlsym(RTLD_DEFAULT, "puts") == 0; }'
+
+
+def run(*args):
+    done = subprocess.run([OPTIONS.patch, "--runtime", OPTIONS.runtime, *args], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def record_line(root, path):
+    data = open(os.path.join(root, path), "rb").read()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+    name = f'"{path}"' if "," in path else path
+    return f"{name},sha256={digest},{len(data)}\n"
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-tree.")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def build(self, name, source, *flags):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", path, *flags],
+                       input=(source % ("f" if "-shared" in flags else "main")).encode(), check=True)
+        return path
+
+    def snapshot(self):
+        """Every path with what it is."""
+        found = {}
+        for at, folders, files in os.walk(self.folder):
+            for name in folders + files:
+                path = os.path.join(at, name)
+                found[path] = ("link " + os.readlink(path) if os.path.islink(path) else
+                               "folder" if os.path.isdir(path) else open(path, "rb").read())
+        return found
+
+    def changed(self, before):
+        now = self.snapshot()
+        return sorted(os.path.relpath(p, self.folder) for p in set(now) | set(before) if now.get(p) != before.get(p))
+
+
+class Tree(Case):
+    def setUp(self):
+        super().setUp()
+        self.build("bin/uses", LOADS)
+        self.build("bin/plain", PLAIN)
+        self.build("lib/cuda, too.so", LOADS, "-shared", "-fPIC")
+        self.build("lib/plain.so", PLAIN, "-shared", "-fPIC")
+        self.build("old/uses", LOADS)
+        open(self.path("lib/text"), "w").write("libcuda.so.1" * 99)
+        os.symlink("bin/uses", self.path("link"))
+        os.makedirs(self.path("lib/x-1.dist-info"))
+        root = self.path("lib")
+        with open(self.path("lib/x-1.dist-info/RECORD"), "w", newline="") as out:
+            out.write(record_line(root, "cuda, too.so") + record_line(root, "text") + record_line(root, "plain.so") +
+                      record_line(root, "../bin/uses") + "x-1.dist-info/RECORD,,\n")
+
+    def test_patches_what_reaches_cuda_and_gives_it_back(self):
+        before = self.snapshot()
+        status, out, err = run("--tree", self.folder, "--exclude", "old", "--jobs", "3")
+        self.assertEqual((status, err), (0, ""), out)
+        self.assertEqual(self.changed(before), [".gpushare-manifest", "bin/uses", "lib/cuda, too.so",
+                                                "lib/x-1.dist-info/RECORD"])
+        root = self.path("lib")
+        record = open(self.path("lib/x-1.dist-info/RECORD"), newline="").read()
+        self.assertEqual(record, record_line(root, "cuda, too.so") + record_line(root, "text") +
+                         record_line(root, "plain.so") + record_line(root, "../bin/uses") + "x-1.dist-info/RECORD,,\n")
+        patched = self.snapshot()
+        self.assertEqual(run("--tree", self.folder, "--exclude", "old")[0], 0)
+        self.assertEqual(self.snapshot(), patched)
+        self.assertEqual(run("--tree", self.folder, "--check", "--exclude", "old")[0], 0)
+        status, out, err = run("--tree", self.folder, "--restore")
+        self.assertEqual((status, err), (0, ""), out)
+        self.assertEqual(self.changed(before), [])
+
+    def test_check_names_what_an_upgrade_overwrote(self):
+        original = open(self.path("bin/uses"), "rb").read()
+        self.assertEqual(run("--tree", self.folder)[0], 0)
+        self.assertEqual(run("--tree", self.folder, "--check")[0], 0)
+        open(self.path("bin/uses"), "wb").write(original)
+        self.build("bin/more", LOADS)
+        status, _, err = run("--tree", self.folder, "--check")
+        self.assertEqual(status, 1)
+        self.assertIn(self.path("bin/uses") + ": was patched and is not any more", err)
+        self.assertIn(self.path("bin/more") + ": reaches CUDA and is not listed", err)
+        self.assertNotIn("plain", err)
+        self.assertEqual(run("--tree", self.folder)[0], 0)
+        self.assertEqual(run("--tree", self.folder, "--check")[0], 0)
+
+    def test_dry_run_and_print_touch_nothing(self):
+        before = self.snapshot()
+        status, out, _ = run("--tree", self.folder, "--dry-run")
+        self.assertEqual((status, out.count("would be patched")), (0, 3), out)
+        self.assertEqual(run("--tree", self.folder, "--print")[0], 0)
+        self.assertEqual(self.changed(before), [])
+
+    def test_refused_file_is_named_and_others_are_patched(self):
+        self.build("lib/libcuda.so.1", LOADS, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
+        status, _, err = run("--tree", self.folder)
+        self.assertEqual((status, "libcuda.so.1 itself" in err), (3, True), err)
+        self.assertEqual(run("--check", self.path("bin/uses"))[0], 0)
+
+    def test_nothing_there(self):
+        os.makedirs(self.path("empty"))
+        self.assertEqual(run("--tree", self.path("empty"))[0], 4)
+        self.assertEqual(run("--tree", self.path("empty"), "--restore")[0], 4)
+        self.assertEqual(run("--tree", self.path("missing"))[0], 1)
+
+    def test_manifest_that_leads_out_is_refused(self):
+        for line in ("file ../outside", "file /etc/passwd", "link bin/python3", "file a%0", "nonsense x"):
+            with open(self.path(".gpushare-manifest"), "w") as out:
+                out.write("gpushare-manifest 1\n" + line + "\n")
+            status, _, err = run("--tree", self.folder, "--restore")
+            self.assertEqual((status, "line 2 is not understood" in err), (1, True), (line, err))
+
+    def test_usage(self):
+        for args in (["--tree", "a", "b"], ["--tree", "a", "--venv", "b"], ["--jobs", "2", "b"], ["--exclude", "x", "b"],
+                     ["--tree", "a", "--jobs", "0"], ["--tree", "a", "-o", "b"], ["--tree", "a", "--json"]):
+            self.assertEqual(run(*args)[0], 2, args)
+
+
+class Venv(Case):
+    def setUp(self):
+        super().setUp()
+        self.env = self.path("env")
+        if subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", self.env], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("the system has no python3 with venv")
+
+    def test_link_becomes_a_patched_copy_and_a_link_again(self):
+        before, python = self.snapshot(), os.path.join(self.env, "bin", "python3")
+        self.assertTrue(os.path.islink(python))
+        status, out, err = run("--venv", self.env)
+        self.assertEqual((status, err), (0, ""), out)
+        self.assertFalse(os.path.islink(python))
+        self.assertEqual(run("--check", python)[0], 0)
+        got = subprocess.run([os.path.join(self.env, "bin", "python"), "-c", "import sys; print(sys.prefix)"],
+                             stdout=subprocess.PIPE, check=True).stdout.decode().strip()
+        self.assertEqual(got, self.env)
+        self.assertEqual(run("--venv", self.env, "--check")[0], 0)
+        patched = self.snapshot()
+        self.assertEqual(run("--venv", self.env)[0], 0)
+        self.assertEqual(self.snapshot(), patched)
+        self.assertEqual(run("--venv", self.env, "--restore")[0], 0)
+        self.assertEqual(self.changed(before), [])
+
+    def test_check_sees_another_interpreter(self):
+        python = os.path.join(self.env, "bin", "python3")
+        self.assertEqual(run("--venv", self.env)[0], 0)
+        os.unlink(python)
+        shutil.copy("/usr/bin/python3", python)
+        status, _, err = run("--venv", self.env, "--check")
+        self.assertEqual((status, "is no patched copy of" in err), (1, True), err)
+
+    def test_not_a_venv(self):
+        status, _, err = run("--venv", self.folder)
+        self.assertEqual((status, "no pyvenv.cfg" in err), (1, True))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--patch", required=True)
+    parser.add_argument("--runtime", required=True)
+    OPTIONS, rest = parser.parse_known_args()
+    OPTIONS.patch, OPTIONS.runtime = os.path.abspath(OPTIONS.patch), os.path.abspath(OPTIONS.runtime)
+    if not shutil.which("gcc"):
+        print("skipped: gcc is not installed")
+        sys.exit(77)
+    warnings.simplefilter("ignore", ResourceWarning)
+    unittest.main(warnings="ignore", argv=[sys.argv[0], *rest])
