@@ -45,7 +45,7 @@ static int read_dynamic(const struct dl_phdr_info *info, struct dynamic_tables *
 {
     const ElfW(Dyn) *entry = NULL;
 
-    memset(tables, 0, sizeof *tables);
+    *tables = (struct dynamic_tables){0};
     for (int i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
             entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
