@@ -8,6 +8,7 @@
 #include "rewriter/plan.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,6 +123,22 @@ static int lay_out_segment(struct elf_plan *plan, struct gs_err *err)
     return 0;
 }
 
+/* Whether something lies behind all that the headers describe that must stay at the end of the
+ * file. A few zeros, which some tools leave there for alignment, are nothing. */
+static bool has_payload(const struct elf_image *image)
+{
+    uint64_t size = image->source.size - image->data_end;
+    uint8_t bytes[64];
+    bool zero = size <= sizeof bytes;
+
+    if (zero &&
+        elf_source_read(&image->source, image->data_end, bytes, (size_t)size, NULL) != 0)
+        return true;
+    for (size_t i = 0; zero && i < size; i++)
+        zero = bytes[i] == 0;
+    return !zero;
+}
+
 /* Everything new goes behind the end of the file. */
 static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err *err)
 {
@@ -149,7 +166,7 @@ int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path of the runtime library is too long",
                           image->source.name);
     memcpy(plan->marker, marker, strlen(marker) + 1);
-    if (image->source.size > image->data_end) /* a payload that must stay where it is */
+    if (has_payload(image))
         ret = elf_plan_padding(plan, runtime, err);
     else
         ret = plan_growth(plan, runtime, err);

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -266,6 +267,30 @@ class Patching(Case):
                 self.assertIsNone(child.poll())
             finally:
                 child.kill()
+
+    def test_file_changed_meanwhile_is_left_alone(self):
+        path, big = self.build("a"), self.path("big")
+        with open(big, "wb") as out:
+            out.truncate(100 << 20)
+        subprocess.run(["objcopy", "--add-section", ".big=" + big, path], check=True)
+        os.unlink(big)
+        child = subprocess.Popen([OPTIONS.patch, *self.runtime, path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        fds, stopped = f"/proc/{child.pid}/fd", False
+        while child.poll() is None and not stopped:  # stop it while it copies
+            try:
+                stopped = any("(deleted)" in os.readlink(f"{fds}/{n}") or ".gpushare-patch" in os.readlink(f"{fds}/{n}")
+                              for n in os.listdir(fds))
+            except OSError:
+                pass
+        child.send_signal(signal.SIGSTOP)
+        os.utime(path, ns=(1, 1))
+        before = os.stat(path)
+        child.send_signal(signal.SIGCONT)
+        err = child.communicate()[1].decode()
+        self.assertTrue(stopped)
+        self.assertEqual((child.returncode, "changed it meanwhile" in err), (1, True), err)
+        now = os.stat(path)
+        self.assertEqual((now.st_ino, now.st_size, now.st_mtime_ns), (before.st_ino, before.st_size, 1))
 
     def test_read_only_folder_fails(self):
         if os.geteuid() == 0:

@@ -81,9 +81,9 @@ class Bench:
             raise RuntimeError("strip of the unpatched file")
         return path
 
-    def appended(self, path):
+    def appended(self, path, what=b"PAYLOAD" * 1000):
         with open(path, "ab") as f:
-            f.write(b"PAYLOAD" * 1000)
+            f.write(what)
         return path
 
     def mode(self, path, bits):
@@ -135,6 +135,7 @@ def cases(b):
     yield "lld, rosegment off", lambda: b.cc(lld, *ld("--no-rosegment")), "right"
     yield "lld, no build id", lambda: b.cc(lld, *ld("--build-id=none")), "right"
     yield "lld, no section headers", lambda: b.sstrip(b.cc(lld)), "right"
+    yield "lld, run path before needed", lambda: b.cc(lld, *ld("-rpath,/nowhere")), "right"
     yield "clang", lambda: b.cc(compiler="clang"), "right"
     yield "driver functions", lambda: b.cc(*driver), "right", ["driver"]
     yield "driver functions, no pie", lambda: b.cc(*driver, "-no-pie"), "right", ["driver"]
@@ -165,6 +166,8 @@ def cases(b):
     yield "static", lambda: b.cc("-static", "-DNO_DYNAMIC"), "statically linked"
     yield "static pie", lambda: b.cc("-static-pie"), "statically linked"
     yield "overlay", lambda: b.appended(b.cc()), "right", ["overlay"]
+    yield "zeros behind it", lambda: b.appended(b.cc(), b"\0" * 5), "right"
+    yield "zeros behind it, library", lambda: b.appended(b.cc("-shared", "-fPIC", "-DLIBRARY", suffix=".so"), b"\0"), "right", ["library"]
     yield "overlay, no pie, now", lambda: b.appended(b.cc("-no-pie", *ld("-z,now"))), "right", ["overlay"]
     yield "overlay, stripped", lambda: b.appended(b.stripped(b.cc())), "right", ["overlay"]
     yield "overlay, lld", lambda: b.appended(b.cc(lld)), "are appended behind the program"
@@ -267,6 +270,44 @@ def counted(err):
     return 0, 0
 
 
+def sections(data):
+    """[(name, type, flags, address, size)] of the section headers; [] without headers."""
+    off, (n, names) = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<HH", data, 60)
+    if not n:
+        return []
+    rows = [struct.unpack_from("<IIQQQQ", data, off + 64 * i) for i in range(n)]
+    start = rows[names][4]
+    return [(data[start + r[0]:data.index(b"\0", start + r[0])].decode(), *r[1:4], r[5]) for r in rows]
+
+
+def dynamic_tags(data):
+    phoff, n = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    for i in range(n):
+        kind, _, off, _, _, size = struct.unpack_from("<IIQQQQ", data, phoff + 56 * i)
+        if kind == 2:
+            tags = [struct.unpack_from("<Q", data, off + at)[0] for at in range(0, size - 15, 16)]
+            return tags[:tags.index(0)] if 0 in tags else tags
+    return []
+
+
+def check_tables(old, new):
+    """Every section header is still there, in its place, and the one new dynamic entry precedes the first DT_NEEDED."""
+    before, after = sections(old), sections(new)
+    if len(after) < len(before):
+        return f"{len(before)} section headers became {len(after)}"
+    for a, b in zip(before, after):
+        moved = b[0] == ".gpushare.dynamic" or a[0] in (".dynstr", ".shstrtab")
+        if not moved and (a[:3], a[4]) != (b[:3], b[4]):
+            return f"section {a} became {b}"
+    given_up = [0x6ffffff9, 24]  # DT_RELACOUNT, DT_BIND_NOW
+    tags, now = dynamic_tags(old), dynamic_tags(new)
+    first = tags.index(1) if 1 in tags else 0
+    wanted = tags[:first] + [1] + tags[first:]
+    if now != wanted and not any(now == wanted[:i] + wanted[i + 1:] for i, t in enumerate(wanted) if t in given_up):
+        return f"dynamic tags {tags} became {now}"
+    return None
+
+
 def check_right(b, path, flags, tool):
     original = open(path, "rb").read()
     before = behaviour(b, path, flags)
@@ -276,7 +317,7 @@ def check_right(b, path, flags, tool):
     if status != 0:
         return f"patch: exit {status}: {err.strip()}"
     patched = open(path, "rb").read()
-    problem = check_run(b, path, flags)
+    problem = check_run(b, path, flags) or check_tables(original, patched)
     if problem:
         return problem
     headers = int.from_bytes(patched[60:62], "little")
