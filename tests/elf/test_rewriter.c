@@ -102,6 +102,50 @@ static void sha256_portable_equals_update(void **state)
     assert_memory_equal(portable, sha.state, sizeof portable);
 }
 
+static void sum_of(const uint8_t *bytes, size_t length, size_t piece,
+                   uint8_t digest[ELF_CHECKSUM_SIZE])
+{
+    struct elf_checksum sum;
+
+    elf_checksum_init(&sum);
+    for (size_t at = 0; at < length; at += piece)
+        elf_checksum_update(&sum, bytes + at, length - at < piece ? length - at : piece);
+    elf_checksum_final(&sum, digest);
+}
+
+static void checksum_does_not_depend_on_pieces(void **state)
+{
+    uint8_t bytes[1000], whole[ELF_CHECKSUM_SIZE], parts[ELF_CHECKSUM_SIZE];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 37 + (i >> 5));
+    sum_of(bytes, sizeof bytes, sizeof bytes, whole);
+    for (size_t piece = 1; piece < 200; piece += 7) {
+        sum_of(bytes, sizeof bytes, piece, parts);
+        assert_memory_equal(whole, parts, sizeof whole);
+    }
+}
+
+static void checksum_sees_every_bit_and_the_length(void **state)
+{
+    uint8_t bytes[200] = {0}, before[ELF_CHECKSUM_SIZE], after[ELF_CHECKSUM_SIZE];
+
+    (void)state;
+    sum_of(bytes, sizeof bytes, sizeof bytes, before);
+    sum_of(bytes, sizeof bytes - 1, sizeof bytes, after); /* zeros less */
+    assert_memory_not_equal(before, after, sizeof before);
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        sum_of(bytes, sizeof bytes, sizeof bytes, after);
+        assert_memory_not_equal(before, after, sizeof before);
+        bytes[(bit / 8 + 64) % sizeof bytes] ^= (uint8_t)(1u << bit % 8); /* the same lane */
+        sum_of(bytes, sizeof bytes, sizeof bytes, after);
+        assert_memory_not_equal(before, after, sizeof before);
+        memset(bytes, 0, sizeof bytes);
+    }
+}
+
 static void source_read_outside_is_refused(void **state)
 {
     static const uint8_t bytes[16] = "0123456789abcdef";
@@ -473,6 +517,8 @@ int main(void)
         cmocka_unit_test(names_of_the_driver_and_the_runtime),
         cmocka_unit_test(sha256_known_vectors),
         cmocka_unit_test(sha256_portable_equals_update),
+        cmocka_unit_test(checksum_does_not_depend_on_pieces),
+        cmocka_unit_test(checksum_sees_every_bit_and_the_length),
         cmocka_unit_test(source_read_outside_is_refused),
         cmocka_unit_test(source_undo_is_seen_through),
         cmocka_unit_test(note_value_finds_whole_keys),
