@@ -67,6 +67,19 @@ CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocat
 void gs_reserved_add(CUdeviceptr address, uint64_t bytes);
 bool gs_reserved_remove(CUdeviceptr address);
 
+void gs_reserved_after_fork(void);
+
+/* Between virtual.c and mapping.c, under gs_memory_lock. */
+
+/* Also a handle that is no more: the driver would take it for a pointer of its own. */
+bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle);
+
+/* The range behind a handle that the program still may use; NULL: none. */
+struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle);
+
+/* Nobody can reach the range any more: it leaves the books. True: the caller disposes of it. */
+bool gs_virtual_ends(struct gs_range *range);
+
 void gs_virtual_after_fork(void);
 
 #endif
