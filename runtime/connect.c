@@ -25,6 +25,10 @@
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 
+#define PAUSE_NS        10000000
+#define TRIES           100 /* to reach a daemon that was started */
+#define TRIES_PER_START 20  /* then another one: the one that served may have been leaving */
+
 static void header(struct gs_wire_header *out, uint16_t type, uint32_t length)
 {
     *out = (struct gs_wire_header){
@@ -132,7 +136,7 @@ static int hello(int fd)
 
 int gs_connect(bool start)
 {
-    const struct timespec pause = {0, 10000000};
+    const struct timespec pause = {0, PAUSE_NS};
     char path[128];
     int fd, error = gs_socket_path(path, sizeof path);
 
@@ -141,15 +145,20 @@ int gs_connect(bool start)
     if (error != 0)
         return error;
     fd = open_socket(path);
-    if (fd < 0 && start) {
-        error = start_daemon(path);
-        for (int i = 0; i < 100 && fd < 0 && error == 0; i++) {
-            nanosleep(&pause, NULL);
-            fd = open_socket(path);
-        }
+    for (int i = 0; i < TRIES && fd < 0 && start; i++) {
+        if (i % TRIES_PER_START == 0)
+            error = start_daemon(path);
+        if (error != 0)
+            break;
+        nanosleep(&pause, NULL);
+        fd = open_socket(path);
     }
     if (fd < 0) {
-        gs_log("no daemon at %s: %s", path, strerror(error != 0 ? -error : -fd));
+        if (error != 0)
+            fd = error;
+        else if (start)
+            fd = -EAGAIN; /* there are daemons, but each had left when we came */
+        gs_log("no daemon at %s: %s", path, strerror(-fd));
         return fd;
     }
     error = hello(fd);

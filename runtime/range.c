@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/client.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/host.h"
@@ -154,6 +155,7 @@ bool gs_range_place(struct gs_range *range)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!claimed)
         return false;
+    gs_client_wake(); /* said before it is done: else others measure it as nobody's */
     for (uint32_t i = 0; i < range->chunk_count; i++) {
         if (range->chunks[i].state == GS_CHUNK_RESIDENT)
             continue;

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that start the daemon on demand while an earlier one is leaving. Every program must find a daemon, in short time
+and without a word on stderr. starts.py --build DIR [--seconds S]"""
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from card import Card  # noqa: E402
+
+AT_ONCE = 3
+LONGEST = 10  # seconds: half a second of work, and the worst of several attempts on a busy machine
+failures = 0
+
+
+def daemon_script(card, idle_exit):
+    """The daemon that programs start, with its --idle-exit replaced: the last one counts."""
+    path = os.path.join(card.folder, "lockd.sh")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f'#!/bin/sh\nexec "{card.lockd}" "$@" --idle-exit {idle_exit}\n')
+    os.chmod(path, 0o755)
+    return path
+
+
+def check_end(child, began, title):
+    global failures
+    out, err = child.communicate(timeout=60)
+    took = time.monotonic() - began
+    if child.returncode != 0 or err != "" or took > LONGEST:
+        failures += 1
+        print(f"FAILED: {title}: exit {child.returncode} after {took:.1f} s: {out}{err}", flush=True)
+
+
+def storm(build, idle_exit, kill, seconds):
+    """Starts programs all the time; kill: now and then ends the daemon by force."""
+    title = f"--idle-exit {idle_exit}{' with kills' if kill else ''}"
+    dice = random.Random(7)
+    count = 0
+    with Card(build, memory="256MiB", daemon=False) as card:
+        command = [os.path.join(build, "tests", "runtime", "soak"), "--seconds", "0.05", "--threads", "1", "--memory", "10MiB",
+                   "--seed", "1"]
+        script = daemon_script(card, idle_exit)
+        until = time.monotonic() + seconds
+        live = []
+        while live or time.monotonic() < until:
+            if len(live) < AT_ONCE and time.monotonic() < until:
+                live.append((card.start(command, GPUSHARE_LOCKD=script), time.monotonic()))
+                time.sleep(dice.choice([0, 0, 0.02, 0.1, 0.3]))
+            if kill and dice.random() < 0.05:
+                for pid in card.daemon_pids():
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+            for pair in [pair for pair in live if pair[0].poll() is not None]:
+                live.remove(pair)
+                check_end(*pair, title)
+                count += 1
+            time.sleep(0.005)
+    print(f"{title}: {count} programs", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--seconds", type=float, default=5)
+    words = parser.parse_args()
+    for idle_exit, kill in ((0, False), (1, False), (0, True)):
+        storm(words.build, idle_exit, kill, words.seconds)
+    sys.exit(1 if failures else 0)
+
+
+main()
