@@ -141,7 +141,7 @@ static int write_fill(struct elf_plan *plan, uint64_t start, uint64_t size, cons
                                          .text_size = align8(strlen(plan->marker) + 1),
                                          .undo_offset = plan->undo_at,
                                          .undo_size = plan->undo_size};
-    uint8_t *fill = calloc(1, (size_t)size);
+    uint8_t *fill = size > sizeof trailer ? calloc(1, (size_t)size) : NULL;
     int ret;
 
     if (fill == NULL)

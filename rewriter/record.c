@@ -109,7 +109,7 @@ static int write_line(FILE *to, const char *line, size_t length, const char *roo
 {
     char listed[PATH_MAX], real[PATH_MAX], text[44];
     size_t comma = line_path(line, length, listed, sizeof listed);
-    uint8_t digest[ELF_SHA256_SIZE];
+    uint8_t digest[ELF_SHA256_SIZE] = {0};
     uint64_t size = 0;
     int ret;
 
