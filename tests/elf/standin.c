@@ -56,7 +56,7 @@ static void *find_in(struct link_map *map, const char *name)
     }
     if (symbols == NULL || strings == NULL || hash == NULL)
         return NULL;
-    const unsigned *buckets = hash + 4 + hash[2] * 2, *chains = buckets + hash[0];
+    const unsigned *buckets = hash + 4 + (size_t)hash[2] * 2, *chains = buckets + hash[0];
     for (unsigned b = 0; b < hash[0]; b++)
         for (unsigned i = buckets[b]; i >= hash[1]; i++) {
             if (strcmp(strings + symbols[i].st_name, name) == 0 &&

@@ -35,7 +35,8 @@ uint64_t model_resident(const struct model *model, uint32_t device)
 void model_check_target(struct model *model, const struct model_side *side,
                         const struct gs_wire_target *target)
 {
-    const uint32_t known = GS_TARGET_RUN | GS_TARGET_WAITERS | GS_TARGET_SOLE | GS_TARGET_PAUSED;
+    const uint32_t known =
+        GS_TARGET_RUN | GS_TARGET_WAITERS | GS_TARGET_SOLE | GS_TARGET_PAUSED;
 
     if (target->seq != side->seq + 1)
         fail(model, "number of a target", target->uuid[0], target->seq, side->seq + 1);

@@ -159,6 +159,7 @@ static void row_by_base_every_lookup_of_cudart_has_a_row(void **state)
             absent++;
             continue;
         }
+        /* NOLINTNEXTLINE(cert-err34-c): a file of ours, small numbers */
         assert_int_equal(sscanf(line, "%127s %d %d", name, &version, &flags), 3);
         if (gs_row_by_base(name, version, (flags & 2) != 0) == NULL) {
             if (!is_graphics_interop(name)) /* a compute-only driver exports none of those, nor

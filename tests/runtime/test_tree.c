@@ -88,7 +88,7 @@ static void run_sequence(uint64_t seed, unsigned steps)
     memset(&model, 0, sizeof model);
     for (unsigned i = 0; i < steps; i++) {
         const unsigned slot = (unsigned)random_below(&seed, SLOTS);
-        const uint64_t address = BASE + random_below(&seed, SLOTS * SLOT_BYTES);
+        const uint64_t address = BASE + random_below(&seed, (uint64_t)SLOTS * SLOT_BYTES);
 
         if (!model.present[slot]) {
             insert_at(&model, slot, &seed);

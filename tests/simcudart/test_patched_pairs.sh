@@ -10,7 +10,7 @@ for file in "$patch" "$lockd" "$library" "$build/tests/simcuda/libcuda.so.1"; do
     [ -e "$file" ] || { echo "skipped: there is no $file"; exit 77; }
 done
 work=$(mktemp -d) || exit 1
-daemon= first=
+daemon='' first=''
 cleanup() {
     for process in $first $daemon; do kill "$process" 2>/dev/null; done
     wait 2>/dev/null
