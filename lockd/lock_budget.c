@@ -46,6 +46,13 @@ static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
     return lockd_less(a, b) > tolerance || lockd_less(b, a) > tolerance;
 }
 
+/* The most that any one program can ever get. A shortage that the driver reported passes: it
+ * makes programs wait, and is no reason to refuse them memory. */
+static uint64_t most_of(const struct lockd_device *device)
+{
+    return lockd_less(lockd_less(device->total, device->external), lockd_device_reserve(device));
+}
+
 /* Puts out a target if it would differ from the newest in something that matters. */
 static void member_send(struct lockd_member *member, uint64_t now)
 {
@@ -62,7 +69,7 @@ static void member_send(struct lockd_member *member, uint64_t now)
     if (member->seq != member->first_seq && flags == member->sent_flags &&
         member->next == member->budget && !again &&
         !differs(idle, member->sent_idle, idle / 2) &&
-        !differs(device->capacity, member->sent_capacity, device->total / 64))
+        !differs(most_of(device), member->sent_capacity, device->total / 64))
         return;
     if (lockd_list_empty(&member->unsent)) {
         if (member->seq - member->echoed >= TARGETS_IN_FLIGHT)
@@ -75,7 +82,7 @@ static void member_send(struct lockd_member *member, uint64_t now)
     outstanding_push(member, member->seq, member->next);
     member->sent_flags = flags;
     member->budget = member->next;
-    member->sent_capacity = device->capacity;
+    member->sent_capacity = most_of(device);
     member->sent_idle = idle;
     member->sent_at = now;
 }

@@ -176,6 +176,15 @@ static void turns_overflow(struct lockd_device *device, uint64_t now)
     }
 }
 
+/* How long a holder may get nowhere. Short when the driver itself has no memory for it and the
+ * books agree: then something that cannot be moved is in the way. */
+static uint64_t patience(const struct lockd_member *member)
+{
+    const bool lacks = (member->flags & GS_STATE_SHORT) != 0;
+
+    return lacks && member->demand > member->device->capacity ? GRACE_SHORT : GRACE;
+}
+
 /* While others wait: an idle holder gives back at once, and one that does not get ahead is
  * passed over. */
 static void turns_grace(struct lockd_device *device, uint64_t now)
@@ -188,11 +197,11 @@ static void turns_grace(struct lockd_device *device, uint64_t now)
         if (!lockd_member_wants(member)) {
             stop(member, now);
         } else if ((member->flags & GS_STATE_RUNNING) == 0) {
-            if (now - member->progress >= GRACE) {
+            if (now - member->progress >= patience(member)) {
                 member->skipped = true;
                 stop(member, now);
             } else {
-                look_again(device, member->progress + GRACE);
+                look_again(device, member->progress + patience(member));
             }
         }
     }

@@ -77,6 +77,47 @@ static void lock_rise_beyond_budgets_is_believed_soon(void **state)
     assert_true(device_of(h)->external == GIB);
 }
 
+/* The driver had no memory for a turn: others make room and wait, but nobody is told that there
+ * is less to be had. */
+static void lock_shortage_refuses_nobody(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 5 * GIB);
+    runs(h, 1, 3 * GIB);
+    h->client[1].state.short_bytes = 3 * GIB;
+    say(h, 1, R | GS_STATE_SHORT, 3 * GIB, 3 * GIB);
+    assert_true(device_of(h)->capacity == 7 * GIB);
+    assert_true(h->client[0].target.capacity == 10 * GIB);
+    assert_true(h->client[1].target.capacity == 10 * GIB);
+}
+
+/* Needs more than the card has beside what cannot be moved: passed over after a second, not ten.
+ */
+static void lock_short_holder_that_does_not_fit_is_passed_over_soon(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 6 * GIB;
+    say(h, 0, 0, 0, 0);
+    h->free_bytes = h->client[0].state.device_free = UINT64_MAX;
+    runs(h, 0, 4 * GIB);
+    say(h, 1, W, 8 * GIB, 0);
+    say(h, 0, GS_STATE_RUNNING, 4 * GIB, 4 * GIB); /* idle: gives back */
+    say(h, 0, 0, 4 * GIB, 4 * GIB);
+    say(h, 0, W, 4 * GIB, 0);
+    assert_true(has_run(h, 1));
+    h->client[1].state.short_bytes = GIB;
+    say(h, 1, W | GS_STATE_SHORT, 8 * GIB, 5 * GIB);
+    later(h, GRACE_SHORT / 2);
+    assert_false(has_run(h, 0));
+    later(h, GRACE_SHORT);
+    assert_false(has_run(h, 1));
+    h->client[1].state.short_bytes = 0;
+    say(h, 1, W, 8 * GIB, 0);
+    assert_true(has_run(h, 0));
+}
+
 /* A newcomer measures before those that an earlier daemon knew have come back. */
 static void lock_new_daemon_takes_no_client_for_external(void **state)
 {
@@ -320,6 +361,8 @@ int main(void)
         scenario(lock_allocation_under_way_is_not_external),
         scenario(lock_rise_beyond_budgets_is_believed_soon),
         scenario(lock_new_daemon_takes_no_client_for_external),
+        scenario(lock_shortage_refuses_nobody),
+        scenario(lock_short_holder_that_does_not_fit_is_passed_over_soon),
         scenario(lock_moving_client_external_not_measured),
         scenario(lock_runner_grows_idle_memory_makes_room),
         scenario(lock_runner_grows_beside_another_runner_it_queues),
