@@ -50,7 +50,8 @@ static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
  * makes programs wait, and is no reason to refuse them memory. */
 static uint64_t most_of(const struct lockd_device *device)
 {
-    return lockd_less(lockd_less(device->total, device->external), lockd_device_reserve(device));
+    return lockd_less(lockd_less(device->total, device->external),
+                      lockd_device_reserve(device));
 }
 
 /* Puts out a target if it would differ from the newest in something that matters. */

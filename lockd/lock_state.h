@@ -21,7 +21,7 @@
 #define IDLE_MIN          (5 * NS_PER_MS)
 #define IDLE_MAX          (500 * NS_PER_MS)
 #define GRACE             (10000 * NS_PER_MS) /* a turn without progress, a stop without an answer */
-#define GRACE_SHORT       (1000 * NS_PER_MS)  /* ... that the driver has no memory for */
+#define GRACE_SHORT       (1000 * NS_PER_MS) /* ... that the driver has no memory for */
 #define ASK_AGAIN         (2000 * NS_PER_MS) /* a stuck holder */
 #define SHORT_DECAY       (10000 * NS_PER_MS)
 #define SHORT_REPEAT      (1000 * NS_PER_MS)

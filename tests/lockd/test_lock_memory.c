@@ -92,7 +92,8 @@ static void lock_shortage_refuses_nobody(void **state)
     assert_true(h->client[1].target.capacity == 10 * GIB);
 }
 
-/* Needs more than the card has beside what cannot be moved: passed over after a second, not ten.
+/* Needs more than the card has beside what cannot be moved: passed over after a second, not
+ * ten.
  */
 static void lock_short_holder_that_does_not_fit_is_passed_over_soon(void **state)
 {
