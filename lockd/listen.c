@@ -38,11 +38,13 @@ static void address_of(const char *path, struct sockaddr_un *address)
 
 static bool somebody_serves(const char *path)
 {
-    GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_un address;
 
     address_of(path, &address);
-    return fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    /* EAGAIN: one listens, with more callers than it has answered */
+    return fd >= 0 &&
+           (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN);
 }
 
 static int socket_option(int fd, int option)

@@ -155,7 +155,9 @@ static void reconnect(uint64_t now)
         char why[160];
 
         snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)",
-                 strerror(-fd));
+                 fd == -ECHILD   ? "it ended at once; run it by hand to see why"
+                 : fd == -ENOENT ? "the program was not found; see GPUSHARE_LOCKD"
+                                 : strerror(-fd));
         gs_converge_give_up(why);
     }
 }

@@ -58,6 +58,14 @@ static uint64_t measure_free(const struct gs_device *device)
     return result == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
 }
 
+/* Only if nothing came or went meanwhile: the daemon subtracts resident from it. */
+static uint64_t measure_settled(const struct gs_device *device, uint64_t resident)
+{
+    const uint64_t free_bytes = measure_free(device);
+
+    return gs_memory_accounts(device).resident == resident ? free_bytes : UINT64_MAX;
+}
+
 static void fill(struct gs_wire_state *state, struct gs_device *device,
                  const struct gs_report *report)
 {
@@ -135,7 +143,7 @@ int gs_report_send(int fd, struct gs_device *device, const struct gs_report *rep
     }
     state.device_free = UINT64_MAX;
     if ((state.flags & GS_STATE_MOVING) == 0)
-        state.device_free = measure_free(device);
+        state.device_free = measure_settled(device, state.resident);
     state.calls = gs_gate_calls();
     error = gs_connect_send(fd, &state, sizeof state);
     if (error == -EAGAIN)
