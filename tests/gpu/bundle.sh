@@ -15,12 +15,14 @@ cp -L "$build/runtime/libgpushare.so.1" "$out/runtime/"
 cp "$build/lockd/gpushare-lockd" "$build/lockd/gpusharectl" "$out/lockd/"
 cp "$build/rewriter/gpushare-patch" "$out/rewriter/"
 cp -d "$build"/wrap/gpushare-{cc,c++,nvcc} "$build/wrap/wrap.rsp" "$out/wrap/"
-for program in "$build"/samples/*.nv "$build"/samples/{driver_api,dlopen_driver}; do
+for program in "$build"/samples/*.nv "$build"/samples/{driver_api,dlopen_driver,vmm}; do
     [ ! -x "$program" ] || cp "$program" "$out/samples/"
 done
 for program in "$build"/bench/*_bench; do
     [ ! -x "$program" ] || cp "$program" "$out/bench/"
 done
+mkdir -p "$out/tests/gpu"
+[ ! -x "$build/tests/gpu/driver_facts" ] || cp "$build/tests/gpu/driver_facts" "$out/tests/gpu/"
 find "$out" -type f -size +4k -exec sh -c 'strip -g "$1" 2>/dev/null || true' sh {} \;
 # libraries that are not the C library's
 for program in "$out"/lockd/* "$out"/rewriter/* "$out"/wrap/gpushare-cc; do

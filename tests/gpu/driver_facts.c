@@ -117,7 +117,7 @@ static void allocations(void)
             show("free inside", m_free(p + 1));
         show("free", m_free(p));
         show("free again", m_free(p));
-        show("memset after free", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, sizes[i]));
+        show("~memset after free", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, sizes[i]));
     }
     show("pitch", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 1000, 100, 4));
     printf("pitch %zu\n", pitch);
@@ -144,7 +144,7 @@ static void streams(void)
     show("alloc", m_alloc(&p, 4 << 20));
     show("free async of cuMemAlloc memory",
          FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
-    show("free async again", FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
+    show("~free async again", FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
     show("alloc async", FN(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020)(&p, 1 << 20, stream));
     show("free of async memory", m_free(p));
     show("end capture, none",

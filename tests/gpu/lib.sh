@@ -127,6 +127,8 @@ except (OSError, ValueError):
     print(0)' "$work/$1.stats" "$2"
 }
 
+size_of() { numfmt --from=auto "${1%B}"; } # 16GiB: bytes
+
 gib() { awk -v n="$1" 'BEGIN { printf "%.1f", n / 2^30 }'; }
 
 # Two copies of this machine's python3 with the same packages: one as it is, one patched. Copied, never changed in place.

@@ -56,6 +56,36 @@ case_same_alloc_churn() { same_when_patched alloc_churn.nv --rounds 200; }
 case_same_hog() { same_when_patched hog.nv --share 0.05 --rounds 3; }
 case_same_driver_api() { same_when_patched driver_api --rounds 3; }
 case_same_dlopen_driver() { same_when_patched dlopen_driver --rounds 3; }
+case_same_vmm() { same_when_patched vmm --rounds 5; }
+case_same_vmm_exported() { same_when_patched vmm --rounds 5 --exportable; }
+
+case_two_vmm_beyond_limit() { # the program's own virtual memory is moved as well
+    local moved words=(--bytes "$(($(size_of "$limit") * 7 / 10))" --rounds 20 --cpu-ms 100)
+    patched vmm vmm || return
+    start_job one env GPUSHARE_DEVICE_LIMIT="$limit" "$work/vmm" "${words[@]}" --seed 1
+    start_job two env GPUSHARE_DEVICE_LIMIT="$limit" "$work/vmm" "${words[@]}" --seed 2
+    end_job one && end_job two || return
+    moved=$(($(stat_of one moved_out) + $(stat_of two moved_out)))
+    [ $moved -gt 0 ] || { fail "both were right, but nothing was moved: were they not beyond the limit?"; return; }
+    pass "both right; $(gib $moved) GiB moved out"
+}
+
+case_driver_facts() { # the driver's answers in corner cases, without and with us in front
+    local lines
+    [ -x "$bundle/tests/gpu/driver_facts" ] || { skip "driver_facts was not built"; return; }
+    cp "$bundle/tests/gpu/driver_facts" "$work/driver_facts"
+    patch_tool "$work/driver_facts" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return; }
+    "$bundle/tests/gpu/driver_facts" >"$work/facts.plain" 2>&1 || { fail "unpatched: $(tail -1 "$work/facts.plain")"; return; }
+    "$work/driver_facts" >"$work/facts.mine" 2>&1 || { fail "patched: $(tail -1 "$work/facts.mine")"; return; }
+    if ! diff <(grep -v '^~' "$work/facts.plain") <(grep -v '^~' "$work/facts.mine") >"$work/facts.diff"; then
+        sed 's/^/    /' "$work/facts.diff"
+        fail "$(grep -c '^[<>]' "$work/facts.diff") lines differ between unpatched and patched"
+        return
+    fi
+    lines=$(grep -vc '^~' "$work/facts.mine")
+    [ "$lines" -gt 150 ] || { fail "only $lines answers"; return; }
+    pass "$lines answers are the same"
+}
 
 two_hogs() { # PROGRAM: two beyond the limit; both right
     local program=$1 want moved
@@ -102,7 +132,8 @@ case_killed_holder_frees_the_other() {
     start_job other env GPUSHARE_DEVICE_LIMIT="$limit" "$work/hog" --share 0.7 --rounds 6 --cpu-ms 50
     wait_until 60 grep -q 'round 1' "$work/victim.out" || { fail "victim: $(tail -1 "$work/victim.out")"; return; }
     before=$(grep -c round "$work/other.out")
-    kill -9 "${job_pid[victim]}" && wait "${job_wait[victim]}" 2>/dev/null
+    # in a group with its errors away: the shell would tell of the kill
+    { kill -9 "${job_pid[victim]}" && wait "${job_wait[victim]}"; } 2>/dev/null
     unset 'job_pid[victim]'
     end_job other || return
     pass "the other had done $before rounds and finished: $(result_of other)"
@@ -149,9 +180,10 @@ framework() {
 # The job stops in the middle (it polls for a file), a hog takes the card from it, and it goes on.
 moved_in_the_middle() { # JOB WANT
     local job=$1 want=$2 name=$1-moved
+    shift 2 # what is left: words for env
     patched hog.nv hog || return
     rm -f "$work/ready" "$work/go"
-    start_job "$name" env GPUSHARE_DEVICE_LIMIT="$limit" "$python_patched" "tests/gpu/job_$job.py" \
+    start_job "$name" env GPUSHARE_DEVICE_LIMIT="$limit" "$@" "$python_patched" "tests/gpu/job_$job.py" \
         --ballast-gib "$ballast" --ready "$work/ready" --go "$work/go"
     wait_until 90 test -e "$work/ready" || { fail "$job did not come to its middle: $(tail -1 "$work/$name.out")"; return; }
     start_job "$name-hog" env GPUSHARE_DEVICE_LIMIT="$limit" "$work/hog" --share 0.7 --rounds 40 --cpu-ms 200
@@ -172,6 +204,15 @@ moved_in_the_middle() { # JOB WANT
 }
 
 case_pytorch_train_and_graph() { framework torch torch; }
+
+case_pytorch_expandable_segments() { # PyTorch's own virtual memory: its cuMemCreate and cuMemMap are moved too
+    local segments=PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+    make_pythons || return
+    "$python_plain" -c "import torch" 2>/dev/null || { skip "no torch here"; return; }
+    run_job torch-segments env $segments "$python_plain" tests/gpu/job_torch.py || return
+    moved_in_the_middle torch "$(result_of torch-segments)" $segments
+}
+
 case_jax_jit() { framework jax jax; }
 case_cupy() { framework cupy cupy; }
 case_triton() { framework triton triton; }
@@ -212,8 +253,9 @@ case_status_while_running() {
 }
 
 cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog same_driver_api same_dlopen_driver
-    restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_linked_beyond_limit
-    killed_holder_frees_the_other unpatched_second_dies pytorch_train_and_graph pytorch_counts jax_jit cupy triton)
+    same_vmm same_vmm_exported driver_facts restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_linked_beyond_limit two_vmm_beyond_limit
+    killed_holder_frees_the_other unpatched_second_dies pytorch_train_and_graph pytorch_counts
+    pytorch_expandable_segments jax_jit cupy triton)
 
 [ -z "$list" ] || { printf '%s\n' "${cases[@]}"; exit 0; }
 gpu_setup || exit 1

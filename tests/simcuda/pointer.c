@@ -98,7 +98,8 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         return put(data, &id, sizeof id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        return put_bool(data, managed);
+        return put_number(data,
+                          managed); /* four bytes, as on a card (tests/gpu/driver_facts.c) */
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         return put_number(data, device_of(subject));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -110,7 +111,7 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         return put(data, &range->size, sizeof range->size);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        return put_bool(data, true);
+        return put_number(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         return put(data,
                    &(uint64_t){subject->mapping
