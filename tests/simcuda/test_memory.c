@@ -230,7 +230,7 @@ static void host_memory(void)
 static void managed_memory(void)
 {
     CUdeviceptr pointer = 0;
-    unsigned char managed = 0;
+    unsigned managed = 0;
 
     kit_context();
     const size_t before = memory_left();
