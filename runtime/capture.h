@@ -12,6 +12,11 @@
  * counts. */
 bool gs_capture_active(void);
 
+/* Around a synchronising call of ours: false, and nothing is held, while a capture is under
+ * way; true: captures that want to begin wait until gs_capture_release(). Any thread; nests. */
+bool gs_capture_hold_off(void);
+void gs_capture_release(void);
+
 void gs_capture_after_fork(void);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "runtime/driver.h"
 #include "runtime/gate.h"
@@ -18,7 +19,9 @@
 
 #define FORGOTTEN_NS 60000000000ull
 
-static _Atomic(int) captures;
+#define HELD_OFF_NS 10000000000ull
+
+static _Atomic(int) captures, synchronizing;
 static _Atomic(uint64_t) last_activity, last_seen;
 
 bool gs_capture_active(void)
@@ -41,8 +44,13 @@ bool gs_capture_active(void)
  * would otherwise meet one */
 static void begins(void)
 {
+    const struct timespec pause = {0, 20000};
+    const uint64_t until = gs_now() + HELD_OFF_NS;
+
     atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
     atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
+    while (atomic_load_explicit(&synchronizing, memory_order_seq_cst) > 0 && gs_now() < until)
+        nanosleep(&pause, NULL);
 }
 
 static void ended(void)
@@ -126,7 +134,22 @@ END(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz)
 DESTROY(cuStreamDestroy)
 DESTROY(cuStreamDestroy_v2)
 
+bool gs_capture_hold_off(void)
+{
+    atomic_fetch_add_explicit(&synchronizing, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&captures, memory_order_seq_cst) <= 0)
+        return true;
+    gs_capture_release();
+    return false;
+}
+
+void gs_capture_release(void)
+{
+    atomic_fetch_sub_explicit(&synchronizing, 1, memory_order_seq_cst);
+}
+
 void gs_capture_after_fork(void)
 {
+    atomic_store(&synchronizing, 0);
     atomic_store(&captures, 0);
 }

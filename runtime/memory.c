@@ -128,6 +128,8 @@ static CUresult synchronize(CUcontext context)
     CUcontext current = NULL, popped;
     CUresult result = CUDA_SUCCESS;
 
+    if (!gs_capture_hold_off()) /* it would invalidate the capture */
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     gs_driver.cuCtxGetCurrent(&current);
     for (unsigned attempt = 0; attempt < 4; attempt++) {
         const bool other = current != context && context != NULL;
@@ -141,6 +143,7 @@ static CUresult synchronize(CUcontext context)
         if (result == CUDA_SUCCESS || is_captured(result))
             break;
     }
+    gs_capture_release();
     return result;
 }
 
