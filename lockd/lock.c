@@ -49,7 +49,7 @@ static void device_recount(struct lockd_device *device)
     device->capacity = lockd_less(device->capacity, device->short_bytes);
 }
 
-static void device_plan(struct lockd_device *device, uint64_t now)
+void lockd_device_plan(struct lockd_device *device, uint64_t now)
 {
     device->deadline = LOCKD_NEVER;
     if (device->short_bytes != 0 && now >= device->short_until) {
@@ -325,7 +325,7 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
     }
     member_report(member, state, now_ns);
     device_report(member->device, state, now_ns);
-    device_plan(member->device, now_ns);
+    lockd_device_plan(member->device, now_ns);
     return 0;
 }
 
@@ -336,6 +336,8 @@ struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner)
     if (client == NULL)
         return NULL;
     client->owner = owner;
+    client->weight = GS_WEIGHT_DEFAULT;
+    client->limit = UINT64_MAX;
     lockd_list_init(&client->members);
     lockd_list_append(&lock->clients, &client->link);
     return client;
@@ -352,7 +354,7 @@ void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client
         member_free(member);
         device_progress(device, now_ns);
         if (device->member_count != 0)
-            device_plan(device, now_ns);
+            lockd_device_plan(device, now_ns);
         device_free_unused(device);
     }
     lockd_list_remove(&client->link);
@@ -369,15 +371,7 @@ void lockd_lock_pause(struct lockd_lock *lock, struct lockd_client *client, bool
             each->paused = paused;
     }
     lockd_list_each (device, &lock->devices)
-        device_plan(lockd_entry(device, struct lockd_device, link), now_ns);
-}
-
-void lockd_lock_set(struct lockd_lock *lock, const struct lockd_settings *settings,
-                    uint64_t now_ns)
-{
-    lock->settings = *settings;
-    lockd_list_each (at, &lock->devices)
-        device_plan(lockd_entry(at, struct lockd_device, link), now_ns);
+        lockd_device_plan(lockd_entry(device, struct lockd_device, link), now_ns);
 }
 
 void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns)
@@ -386,7 +380,7 @@ void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns)
         struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
 
         if (now_ns >= device->deadline)
-            device_plan(device, now_ns);
+            lockd_device_plan(device, now_ns);
     }
 }
 
@@ -415,6 +409,7 @@ bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send)
     send->target.budget = member->budget;
     send->target.capacity = member->sent_capacity;
     send->target.idle_ns = member->sent_idle;
+    send->target.host_budget = UINT64_MAX;
     return true;
 }
 
@@ -426,6 +421,7 @@ struct lockd_lock *lockd_lock_new(const struct lockd_settings *settings, uint64_
         return NULL;
     lock->settings = *settings;
     lock->created = now_ns;
+    lock->host_available = lock->host_total = UINT64_MAX;
     lockd_list_init(&lock->clients);
     lockd_list_init(&lock->devices);
     lockd_list_init(&lock->unsent);

@@ -30,6 +30,14 @@ struct lockd_settings {
                             switch */
     uint64_t reserve; /* bytes of each device that nobody gets; LOCKD_AUTO: 1/64 of it, 2 MiB to
                          1 GiB */
+    /* 0 in any of these: as a new daemon has it */
+    enum gs_policy policy;
+    bool exclusive;          /* turns also when everything fits */
+    uint64_t quantum_min_ns; /* bounds of the automatic quantum */
+    uint64_t quantum_max_ns;
+    uint64_t host; /* bytes of host memory for all clients; 0 or LOCKD_AUTO: a share of what
+                      lockd_lock_host() said */
+    uint32_t share_ppm; /* what switches may cost of the time, in millionths */
 };
 
 /* A target to be sent. Everything but its header is filled in. */
@@ -46,7 +54,9 @@ struct lockd_device_info {
     uint64_t demand, resident; /* sums over the clients */
     uint64_t quantum_ns, switch_ns;
     uint32_t clients, waiting;
-    bool leases; /* not everything fits: turns are taken */
+    bool leases;    /* turns are taken: not everything fits, or exclusive */
+    bool exclusive; /* everything fits, and turns are taken all the same */
+    uint64_t switches, gpu_ns, pinned;
 };
 
 enum lockd_member_condition {
@@ -65,6 +75,17 @@ struct lockd_member_info {
     enum lockd_member_condition condition;
     uint64_t demand, resident, budget, moved_out, moved_in, calls, switch_ns, turns;
     bool run, skipped, partial;
+    uint64_t pinned, limit, host_used, host_budget;
+    uint64_t gpu_ns, wait_ns, wait_longest_ns;
+    uint32_t weight;
+    int32_t priority;
+    const char *group; /* "": none; valid until the next event */
+};
+
+/* Host memory of all clients, bytes. */
+struct lockd_host_info {
+    uint64_t total; /* what they may have altogether; UINT64_MAX: not limited */
+    uint64_t used;  /* what they say they have */
 };
 
 /* NULL without memory. */
@@ -80,6 +101,23 @@ void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client
                             uint64_t now_ns);
 void lockd_lock_pause(struct lockd_lock *lock, struct lockd_client *client, bool paused,
                       uint64_t now_ns);
+/* What the client said in its HELLO. Groups of one name are one gang if `user` is the same. To
+ * be called before its first state. */
+void lockd_lock_describe(struct lockd_lock *lock, struct lockd_client *client,
+                         const struct gs_wire_hello *hello, uint32_t user);
+void lockd_lock_weight(struct lockd_lock *lock, struct lockd_client *client, uint32_t weight,
+                       uint64_t now_ns);
+void lockd_lock_priority(struct lockd_lock *lock, struct lockd_client *client, int32_t priority,
+                         uint64_t now_ns);
+/* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
+void lockd_lock_limit(struct lockd_lock *lock, struct lockd_client *client, uint64_t bytes,
+                      uint64_t now_ns);
+/* Stops it and moves all its memory out; then it waits for its turn like the others, unless it
+ * is paused. */
+void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint64_t now_ns);
+/* How much host memory the machine has left for whatever comes, bytes. To be called at the
+ * start and every few seconds; never called: no limit, but settings.host. */
+void lockd_lock_host(struct lockd_lock *lock, uint64_t available, uint64_t now_ns);
 void lockd_lock_set(struct lockd_lock *lock, const struct lockd_settings *settings,
                     uint64_t now_ns);
 void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns);
@@ -90,6 +128,15 @@ bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send);
 uint64_t lockd_lock_deadline(const struct lockd_lock *lock);
 
 const struct lockd_settings *lockd_lock_settings(const struct lockd_lock *lock);
+struct lockd_host_info lockd_lock_host_info(const struct lockd_lock *lock);
+/* The settings that are in force: no 0 and no LOCKD_AUTO where there is a fixed value. */
+uint64_t lockd_settings_quantum_min(const struct lockd_settings *settings);
+uint64_t lockd_settings_quantum_max(const struct lockd_settings *settings);
+uint32_t lockd_settings_share(const struct lockd_settings *settings);
+/* "fair", "fifo", "rr", "priority"; NULL for other numbers. */
+const char *lockd_policy_name(uint32_t policy);
+/* enum gs_policy, or -1. */
+int lockd_policy_find(const char *name);
 bool lockd_client_paused(const struct lockd_client *client);
 bool lockd_client_unused(const struct lockd_client *client); /* it has not named a device */
 /* Calls visit for each device, then for each client on it. */

@@ -76,6 +76,12 @@ static void member_info(const struct lockd_member *member, uint64_t now,
         .run = member->run,
         .skipped = member->skipped,
         .partial = (member->flags & GS_STATE_PARTIAL) != 0,
+        .limit = member->client->limit,
+        .host_used = member->client->host_used,
+        .host_budget = UINT64_MAX,
+        .weight = member->client->weight,
+        .priority = member->client->priority,
+        .group = member->client->group,
     };
 }
 

@@ -17,6 +17,7 @@
 #define QUANTUM_MIN       (200 * NS_PER_MS)
 #define QUANTUM_MAX       (30000 * NS_PER_MS)
 #define QUANTUM_PER_COST  20 /* a switch may cost 5 % of the quantum */
+#define SHARE_PPM         50000
 #define IDLE_DEFAULT      (20 * NS_PER_MS)
 #define IDLE_MIN          (5 * NS_PER_MS)
 #define IDLE_MAX          (500 * NS_PER_MS)
@@ -97,13 +98,18 @@ struct lockd_device {
 struct lockd_client {
     struct lockd_list link, members;
     void *owner;
-    uint32_t member_count;
-    bool paused;
+    uint32_t member_count, weight, user;
+    int32_t priority;
+    uint64_t limit; /* on one device, bytes; UINT64_MAX: none */
+    uint64_t host_used, host_wanted;
+    char group[32];
+    bool paused, evict;
 };
 
 struct lockd_lock {
     struct lockd_settings settings;
     uint64_t created;
+    uint64_t host_available, host_total, host_used;
     struct lockd_list clients, devices, unsent;
 };
 
@@ -157,6 +163,9 @@ bool lockd_member_stuck(const struct lockd_member *member, uint64_t now);
 uint64_t lockd_device_quantum(const struct lockd_device *device);
 uint64_t lockd_device_idle(const struct lockd_device *device);
 uint64_t lockd_device_reserve(const struct lockd_device *device);
+
+/* Decides everything about a device anew. */
+void lockd_device_plan(struct lockd_device *device, uint64_t now);
 
 /* Does anybody wait who can ever be served? */
 bool lockd_device_waiters(const struct lockd_device *device);

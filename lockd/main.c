@@ -84,7 +84,9 @@ static int serve(const struct arguments *arguments, struct lockd_place *place,
                  struct gs_err *err)
 {
     const struct lockd_server_options options = {
-        .settings = {arguments->quantum_ns, arguments->idle_ns, arguments->reserve},
+        .settings = {.quantum_ns = arguments->quantum_ns,
+                     .idle_ns = arguments->idle_ns,
+                     .reserve = arguments->reserve},
         .idle_exit_ns = arguments->idle_exit_ns,
     };
     struct lockd_server server;

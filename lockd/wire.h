@@ -34,7 +34,12 @@
 #include <stdint.h>
 
 #define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
-#define GS_WIRE_VERSION 1
+#define GS_WIRE_VERSION 2
+
+/* Bounds of what a program or gpusharectl may ask for. */
+#define GS_WEIGHT_DEFAULT 100
+#define GS_WEIGHT_MAX     10000
+#define GS_PRIORITY_MAX   100 /* and as far below 0 */
 
 enum gs_wire_type {
     GS_WIRE_HELLO = 1, /* client -> daemon, first message of a program */
@@ -52,6 +57,9 @@ enum gs_wire_type {
     GS_WIRE_CLIENT = 20,
     GS_WIRE_REMARK = 21,
     GS_WIRE_END = 22,
+    GS_WIRE_TRACE = 23, /* gpusharectl -> daemon: what happens from now on; answered by EVENTs
+                           until the time is over, then END */
+    GS_WIRE_EVENT = 24, /* daemon -> gpusharectl */
 };
 
 struct gs_wire_header {
@@ -64,10 +72,14 @@ struct gs_wire_header {
 
 struct gs_wire_hello {
     struct gs_wire_header header;
-    int32_t pid; /* as the program sees itself; the daemon trusts SO_PEERCRED first */
+    int32_t pid;      /* as the program sees itself; the daemon trusts SO_PEERCRED first */
+    uint32_t weight;  /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
+    int32_t priority; /* with the policy `priority`; higher goes first, 0 is ordinary */
     uint32_t reserved;
     char name[32];    /* program_invocation_short_name */
     char version[16]; /* of the runtime library */
+    char group[32]; /* gang: programs of one user that name the same one get their turns on all
+                       their devices together; "": none */
 };
 
 /* flags of gs_wire_state */
@@ -101,6 +113,9 @@ struct gs_wire_state {
     uint64_t moved_in;    /* bytes copied back */
     uint64_t calls;       /* gated calls since it started (approximate) */
     uint64_t switch_ns;   /* duration of its last switch (out, or in), 0 before the first */
+    uint64_t pinned; /* bytes it is known to have there that cannot be moved; not in demand */
+    uint64_t host_used; /* bytes of host memory the process has for what moves (all devices) */
+    uint64_t host_wanted; /* ... that it would have if it were not limited; >= host_used */
     char device_name[64];
 };
 
@@ -137,15 +152,40 @@ struct gs_wire_target {
                           out-of-memory's truth */
     uint64_t idle_ns; /* with WAITERS: report WANT off after this long without a gated call or a
                          waiting sync; 0 never */
+    uint64_t host_budget; /* bytes of host memory that the process may have for what moves, all
+                             devices together; UINT64_MAX: no limit. Below host_used: drop
+                             copies of what is on a device as well */
 };
 
 enum gs_control_op {
-    GS_CONTROL_QUANTUM = 1, /* value: ns, UINT64_MAX: automatic */
-    GS_CONTROL_IDLE = 2,    /* value: ns, UINT64_MAX: automatic */
-    GS_CONTROL_RESERVE = 3, /* value: bytes, UINT64_MAX: automatic */
-    GS_CONTROL_PAUSE = 4,   /* pid; 0: all programs */
-    GS_CONTROL_RESUME = 5,  /* pid; 0: all programs */
+    GS_CONTROL_QUANTUM = 1,   /* value: ns, UINT64_MAX: automatic */
+    GS_CONTROL_IDLE = 2,      /* value: ns, UINT64_MAX: automatic */
+    GS_CONTROL_RESERVE = 3,   /* value: bytes, UINT64_MAX: automatic */
+    GS_CONTROL_PAUSE = 4,     /* pid; 0: all programs */
+    GS_CONTROL_RESUME = 5,    /* pid; 0: all programs */
+    GS_CONTROL_POLICY = 6,    /* value: enum gs_policy */
+    GS_CONTROL_EXCLUSIVE = 7, /* value: 1: turns also when everything fits, 0: not */
+    GS_CONTROL_WEIGHT = 8,    /* pid; value: 1 to GS_WEIGHT_MAX */
+    GS_CONTROL_PRIORITY = 9,  /* pid; value: an int64_t, -GS_PRIORITY_MAX to GS_PRIORITY_MAX */
+    GS_CONTROL_LIMIT = 10, /* pid; value: the most it may hold on one device, bytes; UINT64_MAX:
+                              none */
+    GS_CONTROL_QUANTUM_MIN = 11, /* value: ns, of the automatic quantum; UINT64_MAX: default */
+    GS_CONTROL_QUANTUM_MAX = 12, /* value: ns, of the automatic quantum; UINT64_MAX: default */
+    GS_CONTROL_SHARE = 13,       /* value: what switches may cost, in millionths of the time;
+                                    UINT64_MAX: default */
+    GS_CONTROL_HOST = 14,  /* value: bytes of host memory for all programs together; UINT64_MAX:
+                              automatic */
+    GS_CONTROL_EVICT = 15, /* pid: stop it and move all its memory out now */
+    GS_CONTROL_SUSPEND = 16, /* pid: pause, and move all its memory out */
 };
+
+enum gs_policy {                         /* who comes next */
+                 GS_POLICY_FAIR = 0,     /* who had least of the device for its weight */
+                 GS_POLICY_FIFO = 1,     /* who came first, for as long as it has work */
+                 GS_POLICY_RR = 2,       /* in turn */
+                 GS_POLICY_PRIORITY = 3, /* the highest priority, in turn among equals */
+};
+#define GS_POLICY_COUNT 4
 
 struct gs_wire_control {
     struct gs_wire_header header;
@@ -159,8 +199,16 @@ struct gs_wire_daemon {
     int32_t pid;
     uint32_t programs;
     uint64_t uptime_ns;
-    uint64_t quantum_ns, idle_ns, reserve; /* as set; UINT64_MAX: automatic */
-    uint64_t idle_exit_ns;                 /* UINT64_MAX: never */
+    uint64_t quantum_ns, idle_ns, reserve;   /* as set; UINT64_MAX: automatic */
+    uint64_t idle_exit_ns;                   /* UINT64_MAX: never */
+    uint64_t quantum_min_ns, quantum_max_ns; /* of the automatic quantum */
+    uint64_t host_limit;                     /* as set; UINT64_MAX: automatic */
+    uint64_t host_total; /* bytes that programs may have altogether; UINT64_MAX: not limited */
+    uint64_t host_used;  /* bytes they say they have */
+    uint32_t policy;     /* enum gs_policy */
+    uint32_t exclusive;  /* 0 or 1 */
+    uint32_t share_ppm;  /* what switches may cost */
+    uint32_t zero;
     char version[16];
 };
 
@@ -171,8 +219,11 @@ struct gs_wire_device {
     uint64_t demand, resident;                                /* bytes, sums over the clients */
     uint64_t quantum_ns, switch_ns;
     uint32_t clients, waiting;
-    uint32_t leases; /* 1: not everything fits, turns are taken; 0: open */
-    uint32_t zero;
+    uint32_t leases;    /* 1: turns are taken; 0: open */
+    uint32_t exclusive; /* 1: turns are taken although everything fits */
+    uint64_t switches;  /* turns begun since the device is known */
+    uint64_t gpu_ns;    /* time that programs ran, each counted by itself */
+    uint64_t pinned;    /* bytes, sum over the clients */
     char name[64];
 };
 
@@ -206,8 +257,16 @@ struct gs_wire_client { /* one program on one device */
     uint32_t flags;                                         /* GS_CLIENT_* */
     uint64_t demand, resident, budget, moved_out, moved_in; /* bytes */
     uint64_t calls, turns, switch_ns;
+    uint64_t pinned, limit;            /* bytes; limit: UINT64_MAX: none */
+    uint64_t host_used, host_budget;   /* bytes, of the process; UINT64_MAX: no limit */
+    uint64_t gpu_ns;                   /* it ran, altogether */
+    uint64_t wait_ns, wait_longest_ns; /* it waited, altogether and at most; what goes on now
+                                          included */
+    uint32_t weight;
+    int32_t priority;
     char name[32];
     char version[16];
+    char group[32];
 };
 
 struct gs_wire_remark { /* a note that some program left */
@@ -221,6 +280,23 @@ struct gs_wire_remark { /* a note that some program left */
     char text[192];
 };
 
+struct gs_wire_trace {
+    struct gs_wire_header header;
+    uint64_t duration_ns; /* 1 ns to 1 h */
+};
+
+struct gs_wire_event { /* a program on a device began to be in a condition, or moved memory */
+    struct gs_wire_header header;
+    uint8_t uuid[16];
+    int32_t pid;
+    uint32_t condition; /* enum gs_condition; with `ended`: the one it had */
+    uint64_t at_ns;     /* CLOCK_MONOTONIC */
+    uint64_t demand, resident, moved_out, moved_in; /* bytes */
+    uint32_t ended;                                 /* 1: it is gone */
+    uint32_t lost; /* events that were dropped before this one, the reader being too slow */
+    char name[32];
+};
+
 struct gs_wire_end {
     struct gs_wire_header header;
     int32_t code;   /* 0, or a negative errno */
@@ -229,15 +305,17 @@ struct gs_wire_end {
 };
 
 _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
-_Static_assert(sizeof(struct gs_wire_hello) == 72, "wire");
-_Static_assert(sizeof(struct gs_wire_state) == 176, "wire");
+_Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
+_Static_assert(sizeof(struct gs_wire_state) == 200, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
-_Static_assert(sizeof(struct gs_wire_target) == 64, "wire");
+_Static_assert(sizeof(struct gs_wire_target) == 72, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
-_Static_assert(sizeof(struct gs_wire_daemon) == 80, "wire");
-_Static_assert(sizeof(struct gs_wire_device) == 184, "wire");
-_Static_assert(sizeof(struct gs_wire_client) == 160, "wire");
+_Static_assert(sizeof(struct gs_wire_daemon) == 136, "wire");
+_Static_assert(sizeof(struct gs_wire_device) == 208, "wire");
+_Static_assert(sizeof(struct gs_wire_client) == 256, "wire");
 _Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
+_Static_assert(sizeof(struct gs_wire_trace) == 24, "wire");
+_Static_assert(sizeof(struct gs_wire_event) == 120, "wire");
 _Static_assert(sizeof(struct gs_wire_end) == 216, "wire");
 
 #endif

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 
+#define TRACE_MAX_NS (3600ull * 1000000000)
+
 size_t lockd_wire_size(unsigned type)
 {
     switch (type) {
@@ -32,6 +34,10 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_remark);
     case GS_WIRE_END:
         return sizeof(struct gs_wire_end);
+    case GS_WIRE_TRACE:
+        return sizeof(struct gs_wire_trace);
+    case GS_WIRE_EVENT:
+        return sizeof(struct gs_wire_event);
     default:
         return 0;
     }
@@ -75,12 +81,34 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
     if (state->resident > LOCKD_BYTES_MAX)
         return gs_err_set(err, -EBADMSG, "state: %llu bytes resident",
                           (unsigned long long)state->resident);
+    if (state->pinned > LOCKD_BYTES_MAX || state->host_used > LOCKD_BYTES_MAX ||
+        state->host_wanted > LOCKD_BYTES_MAX)
+        return gs_err_set(
+            err, -EBADMSG, "state: %llu bytes pinned, %llu on the host, %llu wanted",
+            (unsigned long long)state->pinned, (unsigned long long)state->host_used,
+            (unsigned long long)state->host_wanted);
+    return 0;
+}
+
+static int check_hello(struct gs_wire_hello *hello, struct gs_err *err)
+{
+    CLEAN(hello->name);
+    CLEAN(hello->version);
+    CLEAN(hello->group);
+    if (hello->pid < 0)
+        return gs_err_set(err, -EBADMSG, "hello: process %d", hello->pid);
+    if (hello->weight > GS_WEIGHT_MAX)
+        return gs_err_set(err, -EBADMSG, "hello: weight %u, at most %d", hello->weight,
+                          GS_WEIGHT_MAX);
+    if (hello->priority < -GS_PRIORITY_MAX || hello->priority > GS_PRIORITY_MAX)
+        return gs_err_set(err, -EBADMSG, "hello: priority %d, must be %d to %d",
+                          hello->priority, -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
     return 0;
 }
 
 static int check_control(const struct gs_wire_control *control, struct gs_err *err)
 {
-    if (control->op < GS_CONTROL_QUANTUM || control->op > GS_CONTROL_RESUME)
+    if (control->op < GS_CONTROL_QUANTUM || control->op > GS_CONTROL_SUSPEND)
         return gs_err_set(err, -EBADMSG, "control: unknown operation %u", control->op);
     if (control->pid < 0)
         return gs_err_set(err, -EBADMSG, "control: process %d", control->pid);
@@ -91,11 +119,7 @@ static int check_body(union lockd_message *message, struct gs_err *err)
 {
     switch (message->header.type) {
     case GS_WIRE_HELLO:
-        CLEAN(message->hello.name);
-        CLEAN(message->hello.version);
-        if (message->hello.pid < 0)
-            return gs_err_set(err, -EBADMSG, "hello: process %d", message->hello.pid);
-        return 0;
+        return check_hello(&message->hello, err);
     case GS_WIRE_STATE:
         return check_state(&message->state, err);
     case GS_WIRE_NOTE:
@@ -113,10 +137,19 @@ static int check_body(union lockd_message *message, struct gs_err *err)
     case GS_WIRE_CLIENT:
         CLEAN(message->client.name);
         CLEAN(message->client.version);
+        CLEAN(message->client.group);
         return 0;
     case GS_WIRE_REMARK:
         CLEAN(message->remark.name);
         CLEAN(message->remark.text);
+        return 0;
+    case GS_WIRE_TRACE:
+        if (message->trace.duration_ns == 0 || message->trace.duration_ns > TRACE_MAX_NS)
+            return gs_err_set(err, -EBADMSG, "trace: %llu ns, must be 1 ns to 1 h",
+                              (unsigned long long)message->trace.duration_ns);
+        return 0;
+    case GS_WIRE_EVENT:
+        CLEAN(message->event.name);
         return 0;
     case GS_WIRE_END:
         CLEAN(message->end.text);

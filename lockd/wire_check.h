@@ -26,6 +26,8 @@ union lockd_message {
     struct gs_wire_client client;
     struct gs_wire_remark remark;
     struct gs_wire_end end;
+    struct gs_wire_trace trace;
+    struct gs_wire_event event;
 };
 
 /* Size of a message of that type, 0 for an unknown type. */

@@ -124,13 +124,37 @@ static int start_daemon(const char *socket_path)
     return pid < 0 ? -errno : status == 0 ? 0 : -ECHILD;
 }
 
+/* A number that the user gave; 0 without one, and where it is none (said once): then the
+ * program is an ordinary one. */
+static int32_t number(const char *name, long low, long high)
+{
+    static bool said;
+    const char *text = secure_getenv(name);
+    char *end;
+    long value;
+
+    if (text == NULL || *text == '\0')
+        return 0;
+    errno = 0;
+    value = strtol(text, &end, 10);
+    if (*end == '\0' && errno == 0 && value >= low && value <= high)
+        return (int32_t)value;
+    gs_say_once(&said, "%s=%s is ignored: it must be a number from %ld to %ld", name, text, low,
+                high);
+    return 0;
+}
+
 static int hello(int fd)
 {
+    const char *group = secure_getenv("GPUSHARE_GROUP");
     struct gs_wire_hello message = {.pid = (int32_t)getpid()};
 
     header(&message.header, GS_WIRE_HELLO, sizeof message);
     snprintf(message.name, sizeof message.name, "%s", program_invocation_short_name);
     snprintf(message.version, sizeof message.version, "%s", GS_VERSION);
+    snprintf(message.group, sizeof message.group, "%s", group != NULL ? group : "");
+    message.weight = (uint32_t)number("GPUSHARE_WEIGHT", 1, GS_WEIGHT_MAX);
+    message.priority = number("GPUSHARE_PRIORITY", -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
     return gs_connect_send(fd, &message, sizeof message);
 }
 

@@ -23,6 +23,7 @@
 #include "runtime/drain.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/host.h"
 #include "runtime/log.h"
 #include "runtime/memory.h"
 #include "runtime/report.h"
@@ -95,6 +96,7 @@ static void apply(const struct gs_wire_target *target, uint64_t now)
             atomic_store_explicit(&device->capacity, target->capacity, memory_order_relaxed);
         atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
         atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
+        gs_host_set_budget(target->host_budget);
         atomic_store_explicit(&device->target_seq, target->seq, memory_order_release);
         gs_log("target %u: %s%s budget %llu MiB", target->seq,
                (target->flags & GS_TARGET_RUN) != 0 ? "run" : "wait",
@@ -170,6 +172,7 @@ static void allow_everything(void)
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         atomic_store_explicit(&device->target_flags, GS_TARGET_RUN, memory_order_relaxed);
         atomic_store_explicit(&device->budget, UINT64_MAX / 2, memory_order_relaxed);
+        gs_host_set_budget(UINT64_MAX);
         atomic_store_explicit(&device->capacity, device->total, memory_order_relaxed);
     }
 }

@@ -3,12 +3,13 @@
  * host.c: host blocks: huge-page friendly anonymous memory, touched by several threads,
  * registered with the driver.
  *
- * No state. Client thread only (and the one that disposes of a range, while the client thread
- * does not move memory).
+ * State: how many bytes there are, were last refused, and may be. Client thread only (and the
+ * one that disposes of a range, while the client thread does not move memory).
  */
 #include "runtime/host.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,11 +75,43 @@ static void touch_all(char *memory, uint64_t bytes)
             pthread_join(ids[i], NULL);
 }
 
+/* relaxed: plain counters, nothing else is published with them */
+static _Atomic(uint64_t) used, refused, budget = UINT64_MAX;
+
+uint64_t gs_host_used(void)
+{
+    return atomic_load_explicit(&used, memory_order_relaxed);
+}
+
+uint64_t gs_host_wanted(void)
+{
+    return gs_host_used() + atomic_load_explicit(&refused, memory_order_relaxed);
+}
+
+void gs_host_set_budget(uint64_t bytes)
+{
+    atomic_store_explicit(&budget, bytes, memory_order_relaxed);
+}
+
+void gs_host_after_fork(void)
+{
+    atomic_store(&used, 0);
+    atomic_store(&refused, 0);
+    atomic_store(&budget, UINT64_MAX);
+}
+
 struct gs_host_block *gs_host_get(uint64_t bytes)
 {
+    const uint64_t most = atomic_load_explicit(&budget, memory_order_relaxed);
     struct gs_host_block *block;
     void *memory;
 
+    if (gs_host_used() + bytes > most) {
+        atomic_store_explicit(&refused, bytes, memory_order_relaxed);
+        gs_log("host memory is short: %llu bytes more would exceed the %llu of this process",
+               (unsigned long long)bytes, (unsigned long long)most);
+        return NULL;
+    }
     if (available_bytes() < bytes + FLOOR_BYTES) {
         gs_log("host memory is short: %llu bytes would leave less than %llu",
                (unsigned long long)bytes, (unsigned long long)FLOOR_BYTES);
@@ -100,6 +133,8 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
     block->bytes = bytes;
     block->registered = gs_driver.cuMemHostRegister_v2(
                             memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+    atomic_fetch_add_explicit(&used, bytes, memory_order_relaxed);
+    atomic_store_explicit(&refused, 0, memory_order_relaxed);
     return block;
 }
 
@@ -110,5 +145,6 @@ void gs_host_put(struct gs_host_block *block)
     if (block->registered)
         gs_driver.cuMemHostUnregister(block->memory);
     munmap(block->memory, block->bytes);
+    atomic_fetch_sub_explicit(&used, block->bytes, memory_order_relaxed);
     free(block);
 }

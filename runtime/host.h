@@ -20,6 +20,17 @@ struct gs_host_block {
  * thread. */
 struct gs_host_block *gs_host_get(uint64_t bytes);
 
+/* Bytes of host memory that this process has from gs_host_get(); any thread. */
+uint64_t gs_host_used(void);
+/* ... that it would have if it had got all it asked for since it last got something; any
+ * thread. */
+uint64_t gs_host_wanted(void);
+/* The most it may have from now on, bytes; UINT64_MAX: no limit. What it has already is not
+ * taken away. Any thread. */
+void gs_host_set_budget(uint64_t bytes);
+
+void gs_host_after_fork(void);
+
 /* Takes NULL. */
 void gs_host_put(struct gs_host_block *block);
 

@@ -13,6 +13,7 @@
 #include "runtime/connect.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/host.h"
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
 
@@ -95,6 +96,8 @@ static void fill(struct gs_wire_state *state, struct gs_device *device,
     state->moved_out = atomic_load_explicit(&gs_runtime.moved_out, memory_order_relaxed);
     state->moved_in = atomic_load_explicit(&gs_runtime.moved_in, memory_order_relaxed);
     state->switch_ns = device->switch_ns;
+    state->host_used = gs_host_used();
+    state->host_wanted = gs_host_wanted();
     snprintf(state->device_name, sizeof state->device_name, "%s", device->name);
 }
 
@@ -114,7 +117,9 @@ static enum worth worth_sending(const struct gs_wire_state *state,
         state->short_bytes != 0)
         return NOW;
     if (state->demand == sent->demand && state->resident == sent->resident)
-        return NOTHING_NEW;
+        return state->host_used == sent->host_used && state->host_wanted == sent->host_wanted
+                   ? NOTHING_NEW
+                   : LATER;
     if (state->demand > budget || difference(state->resident, sent->resident) >= STEP_BYTES)
         return NOW;
     if (moving && (state->flags & GS_STATE_RUNNING) == 0 && state->resident <= budget)
@@ -160,4 +165,5 @@ int gs_report_send(int fd, struct gs_device *device, const struct gs_report *rep
 void gs_report_after_fork(void)
 {
     memset(last, 0, sizeof last);
+    gs_host_after_fork();
 }

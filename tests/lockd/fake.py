@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-MAGIC, VERSION = 0x48535047, 1
+MAGIC, VERSION = 0x48535047, 2
 HELLO, STATE, NOTE, TARGET = 1, 2, 3, 4
 STATUS, CONTROL, END = 16, 17, 22
 RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32
@@ -18,7 +18,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 CARD = bytes(range(16))
 
-TARGET_FORMAT = "<IHHII16sIIQQQ"
+TARGET_FORMAT = "<IHHII16sIIQQQQ"
 
 
 def header(kind, length):
@@ -29,14 +29,15 @@ def message(kind, body):
     return header(kind, 16 + len(body)) + body
 
 
-def hello(name="fake", pid=None):
-    return message(HELLO, struct.pack("<iI32s16s", pid or os.getpid(), 0, name.encode(), b"test"))
+def hello(name="fake", pid=None, weight=0, priority=0, group=""):
+    return message(HELLO, struct.pack("<iIiI32s16s32s", pid or os.getpid(), weight, priority, 0, name.encode(), b"test",
+                                      group.encode()))
 
 
 def state(seq=0, flags=0, total=16 * GIB, free=2**64 - 1, demand=0, resident=0, short=0, out=0, moved_in=0,
-          calls=0, switch_ns=0, uuid=CARD, name=b"Test card"):
-    return message(STATE, struct.pack("<16sIIQQQQQQQQQ64s", uuid, seq, flags, total, free, demand, resident, short,
-                                      out, moved_in, calls, switch_ns, name))
+          calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, uuid=CARD, name=b"Test card"):
+    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQ64s", uuid, seq, flags, total, free, demand, resident, short,
+                                      out, moved_in, calls, switch_ns, pinned, host_used, host_wanted, name))
 
 
 def note(kind, text, name="fake", pid=None):
@@ -45,7 +46,8 @@ def note(kind, text, name="fake", pid=None):
 
 class Target:
     def __init__(self, data):
-        (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns) = struct.unpack(
+        (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
+         self.host_budget) = struct.unpack(
             TARGET_FORMAT, data)
         assert kind == TARGET, f"message type {kind} where a target was expected"
 

@@ -36,7 +36,8 @@ struct harness {
 
 static inline int harness_setup(void **state)
 {
-    const struct lockd_settings settings = {LOCKD_AUTO, LOCKD_AUTO, LOCKD_AUTO};
+    const struct lockd_settings settings = {
+        .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = LOCKD_AUTO};
     struct harness *h = calloc(1, sizeof *h);
 
     assert_non_null(h);

@@ -28,7 +28,8 @@ static void die(struct model *model, struct model_program *program)
 
 static void new_lock(struct model *model)
 {
-    const struct lockd_settings settings = {model->options.quantum_ns, LOCKD_AUTO, LOCKD_AUTO};
+    const struct lockd_settings settings = {
+        .quantum_ns = model->options.quantum_ns, .idle_ns = LOCKD_AUTO, .reserve = LOCKD_AUTO};
 
     model->lock = lockd_lock_new(&settings, model->now);
     if (model->lock == NULL)

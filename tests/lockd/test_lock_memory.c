@@ -240,7 +240,8 @@ static void lock_victim_has_not_stopped_keeps_its_memory(void **state)
 static void lock_needs_more_than_capacity_runs_alone(void **state)
 {
     struct harness *h = *state;
-    const struct lockd_settings reserve = {LOCKD_AUTO, LOCKD_AUTO, 2 * GIB};
+    const struct lockd_settings reserve = {
+        .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = 2 * GIB};
 
     lockd_lock_set(h->lock, &reserve, h->now);
     runs(h, 0, 3 * GIB);

@@ -220,7 +220,8 @@ static void lock_stuck_holder_others_that_fit_go_on(void **state)
 static void lock_silent_program_gets_few_targets(void **state)
 {
     struct harness *h = *state;
-    const struct lockd_settings other = {LOCKD_AUTO, LOCKD_AUTO, 5 * GIB};
+    const struct lockd_settings other = {
+        .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = 5 * GIB};
 
     runs(h, 0, 1 * GIB);
     runs(h, 1, 1 * GIB);
