@@ -26,6 +26,7 @@ static void add_blocks(uint64_t lanes[ELF_CHECKSUM_LANES], const uint8_t *bytes,
 
     memcpy(now, lanes, sizeof now);
     for (; blocks > 0; blocks--, bytes += BLOCK)
+#pragma GCC unroll 8 /* else the lanes live in memory, not in registers */
         for (size_t i = 0; i < ELF_CHECKSUM_LANES; i++) {
             uint64_t word;
 

@@ -1,248 +1,247 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy.c: one pass over the file: copied in the kernel, changed, and checked right behind.
+ * copy.c: one pass over the file: read, summed up, changed, written, and checked right behind.
  *
- * Two threads. The writer (the caller) copies a stretch, puts the changes over it and raises
- * the mark; the follower reads what lies below the mark and checks it. Nothing below the mark
- * is written again. So checking costs hardly any time beside copying, and a file of any size
- * needs three small buffers.
+ * Two threads, one behind the other, or three. The reader fills the chunks of a small ring from
+ * the original, sums them up and puts the changes over them; the writer (the caller) writes
+ * them; the checker, if the disk is waited for anyway, reads the new file back. So a file of
+ * any size needs a few MiB, and each byte is touched while the cache still holds it. Chunks of
+ * 1 MiB: large writes get large pages in the page cache, which makes this cheaper than
+ * copy_file_range() within one file system (bench/patch_bench.py). Where extents can be shared
+ * (reflink), nothing but changes is written.
  */
 #include "rewriter/copy.h"
 #include "rewriter/fault.h"
+#include "rewriter/readback.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#define STRETCH ((uint64_t)4 << 20)  /* bytes copied at a time */
-#define CHUNK   ((size_t)256 * 1024) /* bytes checked at a time; three stay in the cache */
+#define CHUNK ((uint64_t)1 << 20) /* bytes */
+#define RING  4                   /* chunks between reader and writer */
+#define PAGE  4096                /* copying to and from aligned memory is faster */
 
-struct follower {
-    const struct elf_source *original;
-    const struct elf_plan *plan; /* NULL: the original alone, and the new file is hashed */
-    struct elf_source new;
-    bool private; /* the new file has no name: nobody else can cut it, so it can be mapped */
-    uint8_t *buffers; /* 2 * CHUNK */
-    struct elf_checksum sum;
-    struct gs_err err; /* the follower's until it is joined */
-    int ret;           /* likewise */
+struct pipe {
+    const struct elf_copy *copy;
+    const struct elf_plan *plan; /* NULL: the original alone */
+    uint64_t size;               /* of the original */
+    bool shared;                 /* the new file has the old one's extents already */
+    uint8_t *ring;               /* RING * CHUNK */
     pthread_mutex_t lock;
-    pthread_cond_t raised;
-    uint64_t mark; /* under lock: bytes of the new file that are final */
-    bool stopped;  /* under lock: no more will come */
+    pthread_cond_t moved;
+    uint64_t read, written;  /* under lock: bytes that the reader, the writer is done with */
+    bool stopped;            /* under lock: one of them failed */
+    struct elf_checksum sum; /* the reader's until it is joined */
+    struct gs_err read_err;
+    int read_ret;
+    struct elf_readback back; /* the checker's until it is joined */
+    struct gs_err check_err;
+    int check_ret;
 };
 
-static void raise_mark(struct follower *f, uint64_t mark, bool stop)
+static uint64_t chunk_end(const struct pipe *p, uint64_t at)
 {
-    pthread_mutex_lock(&f->lock);
-    f->mark = mark;
-    f->stopped = stop;
-    pthread_cond_signal(&f->raised);
-    pthread_mutex_unlock(&f->lock);
+    return p->size - at < CHUNK ? p->size : at + CHUNK;
 }
 
-/* Waits until bytes from `at` on can be read; how far, or `at` when no more will come. */
-static uint64_t await_mark(struct follower *f, uint64_t at)
+static uint8_t *slot(const struct pipe *p, uint64_t at)
 {
-    uint64_t mark;
-
-    pthread_mutex_lock(&f->lock);
-    while (f->mark <= at && !f->stopped)
-        pthread_cond_wait(&f->raised, &f->lock);
-    mark = f->mark;
-    pthread_mutex_unlock(&f->lock);
-    return mark;
+    return p->ring + at / CHUNK % RING * CHUNK;
 }
 
-static int differs(const struct follower *f, uint64_t offset, struct gs_err *err)
+static void advance(struct pipe *p, uint64_t *counter, uint64_t to, int ret)
 {
-    return gs_err_set(
-        err, -EIO,
-        "%s: the new file is not what was planned (near offset 0x%llx); the old one is "
-        "left alone. Please report this",
-        f->original->name, (unsigned long long)offset);
+    pthread_mutex_lock(&p->lock);
+    if (ret == 0)
+        *counter = to;
+    else
+        p->stopped = true;
+    pthread_cond_broadcast(&p->moved);
+    pthread_mutex_unlock(&p->lock);
 }
 
-/* Reads n bytes of original and new file and compares them. mapped: those of the new file, or
- * NULL when they must be read. */
-static int check_chunk(struct follower *f, uint64_t at, size_t n, const uint8_t *mapped,
-                       struct gs_err *err)
+/* Waits until *counter has reached `until`; false when it never will. */
+static bool await(struct pipe *p, const uint64_t *counter, uint64_t until)
 {
-    uint8_t *expected = f->buffers;
-    const uint8_t *found = mapped != NULL ? mapped : f->buffers + CHUNK;
-    int ret = elf_source_read(f->original, at, expected, n, err);
+    bool reached;
 
-    if (mapped == NULL)
-        ret = ret ?: elf_source_read(&f->new, at, f->buffers + CHUNK, n, err);
-    if (ret != 0)
-        return ret;
-    elf_checksum_update(&f->sum, f->plan != NULL ? expected : found, n);
-    if (f->plan != NULL)
-        elf_changes_apply(f->plan->changes, f->plan->change_count, at, expected, n);
-    return memcmp(expected, found, n) == 0 ? 0 : differs(f, at, err);
+    pthread_mutex_lock(&p->lock);
+    while (*counter < until && !p->stopped)
+        pthread_cond_wait(&p->moved, &p->lock);
+    reached = *counter >= until && !p->stopped;
+    pthread_mutex_unlock(&p->lock);
+    return reached;
 }
 
-static int check_stretch(struct follower *f, uint64_t from, uint64_t to)
+static void *read_all(void *argument)
 {
-    size_t length = (size_t)(to - from);
-    uint8_t *mapped = MAP_FAILED;
-    int ret = 0;
+    struct pipe *p = argument;
 
-    if (f->private && from % STRETCH == 0)
-        mapped =
-            mmap(NULL, length, PROT_READ, MAP_SHARED | MAP_POPULATE, f->new.fd, (off_t)from);
-    for (uint64_t at = from; ret == 0 && at < to;) {
-        size_t n = to - at < CHUNK ? (size_t)(to - at) : CHUNK;
+    for (uint64_t at = 0; at < p->size && p->read_ret == 0;) {
+        uint64_t end = chunk_end(p, at);
+        size_t n = (size_t)(end - at);
+        uint8_t *bytes = slot(p, at);
 
-        ret =
-            check_chunk(f, at, n, mapped != MAP_FAILED ? mapped + (at - from) : NULL, &f->err);
-        at += n;
-    }
-    if (mapped != MAP_FAILED)
-        munmap(mapped, length);
-    return ret;
-}
-
-static void *follow(void *argument)
-{
-    struct follower *f = argument;
-    uint64_t size = f->original->size;
-
-    for (uint64_t at = 0; f->ret == 0 && at < size;) {
-        uint64_t mark = await_mark(f, at), end = at + STRETCH < mark ? at + STRETCH : mark;
-
-        if (mark <= at)
-            break; /* the writer gave up and has the reason */
-        f->ret = check_stretch(f, at, end);
+        if (!await(p, &p->written, end > RING * CHUNK ? end - RING * CHUNK : 0))
+            break;
+        p->read_ret = elf_source_read(p->copy->original, at, bytes, n, &p->read_err);
+        if (p->read_ret == 0) {
+            elf_checksum_update(&p->sum, bytes, n);
+            if (p->plan != NULL)
+                elf_changes_apply(p->plan->changes, p->plan->change_count, at, bytes, n);
+        }
+        advance(p, &p->read, end, p->read_ret);
         at = end;
     }
     return NULL;
 }
 
-/* Puts the parts of the changes that fall into [from, to) over the new file. */
-static int write_changes(struct elf_output *output, const struct elf_change *changes,
-                         size_t count, uint64_t from, uint64_t to, struct gs_err *err)
+static void *check_all(void *argument)
+{
+    struct pipe *p = argument;
+
+    for (uint64_t at = 0; at < p->size && p->check_ret == 0;) {
+        uint64_t end = chunk_end(p, at);
+
+        if (!await(p, &p->written, end))
+            break;
+        p->check_ret = elf_readback_check(&p->back, at, end, &p->check_err);
+        if (p->check_ret != 0)
+            advance(p, &p->written, end, p->check_ret);
+        at = end;
+    }
+    return NULL;
+}
+
+/* Writes those parts of [at, end) that one of the changes touches; bytes: those of the range.
+ */
+static int write_touched(const struct pipe *p, const struct elf_change *changes, size_t count,
+                         uint64_t at, uint64_t end, struct gs_err *err)
 {
     int ret = 0;
 
     for (size_t i = 0; ret == 0 && i < count; i++) {
-        uint64_t start = changes[i].offset > from ? changes[i].offset : from;
-        uint64_t end = changes[i].offset + changes[i].length;
+        uint64_t from = changes[i].offset > at ? changes[i].offset : at;
+        uint64_t to = changes[i].offset + changes[i].length;
 
-        if (end > to)
-            end = to;
-        if (start >= end)
-            continue;
-        ret = elf_output_write(output, start, changes[i].bytes + (start - changes[i].offset),
-                               (size_t)(end - start), err);
+        if (to > end)
+            to = end;
+        if (from < to)
+            ret = elf_output_write(p->copy->output, from, slot(p, at) + (from - at),
+                                   (size_t)(to - from), err);
         elf_fault();
     }
     return ret;
 }
 
-static int write_stretches(const struct elf_copy *copy, struct follower *f, struct gs_err *err)
+static int write_chunk(const struct pipe *p, uint64_t at, uint64_t end, struct gs_err *err)
 {
-    const struct elf_source *original = copy->original;
-    uint64_t size = original->size;
-    int ret = elf_output_share(copy->output, original->fd, size, err);
-    bool shared = ret > 0;
+    const struct elf_source *original = p->copy->original;
+    int ret;
 
-    for (uint64_t at = 0; ret >= 0 && at < size;) {
-        uint64_t end = size - at < STRETCH ? size : at + STRETCH;
+    if (!p->shared)
+        return elf_output_write(p->copy->output, at, slot(p, at), (size_t)(end - at), err);
+    ret = write_touched(p, original->undo, original->undo_count, at, end, err);
+    if (p->plan != NULL)
+        ret = ret ?: write_touched(p, p->plan->changes, p->plan->change_count, at, end, err);
+    return ret;
+}
 
-        ret = shared ? 0 : elf_output_copy(copy->output, original->fd, at, end, err);
+static int write_all(struct pipe *p, struct gs_err *err)
+{
+    struct elf_output *output = p->copy->output;
+    int ret = 0;
+
+    for (uint64_t at = 0; ret == 0 && at < p->size;) {
+        uint64_t end = chunk_end(p, at);
+
+        if (!await(p, &p->read, end))
+            break;
+        ret = write_chunk(p, at, end, err);
         elf_fault();
-        ret = ret
-                  ?: write_changes(copy->output, original->undo, original->undo_count, at, end,
-                                   err);
-        if (f->plan != NULL)
-            ret = ret
-                      ?: write_changes(copy->output, f->plan->changes, f->plan->change_count,
-                                       at, end, err);
-        if (ret == 0 && copy->background) /* only a hint: fsync decides */
-            (void)sync_file_range(copy->output->fd, (off_t)at, (off_t)(end - at),
+        if (ret == 0 && p->copy->sync) /* only a hint: fsync decides */
+            (void)sync_file_range(output->fd, (off_t)at, (off_t)(end - at),
                                   SYNC_FILE_RANGE_WRITE);
-        if (ret == 0)
-            raise_mark(f, end, end == size);
+        advance(p, &p->written, end, ret);
         at = end;
     }
-    return ret < 0 ? ret : 0;
-}
-
-/* The tail is written last and is small: it is read back here. */
-static int write_tail(const struct elf_copy *copy, struct follower *f, struct gs_err *err)
-{
-    const struct elf_plan *plan = f->plan;
-    uint64_t size = plan->end - plan->segment.offset;
-    int ret =
-        elf_output_write(copy->output, plan->segment.offset, plan->tail, (size_t)size, err);
-
-    elf_fault();
-    for (uint64_t at = 0; ret == 0 && at < size;) {
-        size_t n = size - at < CHUNK ? (size_t)(size - at) : CHUNK;
-
-        ret = elf_source_read(&f->new, plan->segment.offset + at, f->buffers, n, err);
-        if (ret == 0 && memcmp(plan->tail + at, f->buffers, n) != 0)
-            ret = differs(f, plan->segment.offset + at, err);
-        at += n;
-    }
     return ret;
 }
 
-static int check_size(const struct follower *f, struct gs_err *err)
+/* Reads, writes, and checks on the way if there is so much to be checked. */
+static int run_threads(struct pipe *p, struct gs_err *err)
 {
-    struct stat st;
-
-    if (fstat(f->new.fd, &st) != 0 || (uint64_t)st.st_size != f->new.size)
-        return differs(f, f->new.size, err);
-    return 0;
-}
-
-static int run(const struct elf_copy *copy, struct follower *f, struct gs_err *err)
-{
-    pthread_t thread;
-    int ret = pthread_create(&thread, NULL, follow, f);
+    pthread_t reader, checker;
+    int ret = -pthread_create(&reader, NULL, read_all, p);
 
     if (ret != 0)
-        return gs_err_errno(err, -ret, "%s: cannot start a thread", f->original->name);
-    ret = write_stretches(copy, f, err);
-    raise_mark(f, ret == 0 ? f->original->size : 0, true);
-    pthread_join(thread, NULL);
-    if (ret == 0 && f->ret != 0)
-        ret = gs_err_set(err, f->ret, "%s", f->err.text);
-    if (ret == 0 && f->plan != NULL && f->plan->end > f->original->size)
-        ret = write_tail(copy, f, err);
-    return ret ?: check_size(f, err);
+        return gs_err_errno(err, ret, "%s: cannot start a thread", p->copy->original->name);
+    if (p->back.whole)
+        ret = -pthread_create(&checker, NULL, check_all, p);
+    if (ret != 0) {
+        advance(p, &p->written, 0, ret);
+        pthread_join(reader, NULL);
+        return gs_err_errno(err, ret, "%s: cannot start a thread", p->copy->original->name);
+    }
+    ret = write_all(p, err);
+    pthread_join(reader, NULL);
+    if (p->back.whole)
+        pthread_join(checker, NULL);
+    else if (ret == 0 && p->read_ret == 0)
+        check_all(p);
+    if (ret == 0 && p->read_ret != 0)
+        ret = gs_err_set(err, p->read_ret, "%s", p->read_err.text);
+    if (ret == 0 && p->check_ret != 0)
+        ret = gs_err_set(err, p->check_ret, "%s", p->check_err.text);
+    return ret;
+}
+
+static int run(struct pipe *p, uint8_t digest[ELF_CHECKSUM_SIZE], struct gs_err *err)
+{
+    const struct elf_plan *plan = p->plan;
+    int ret = elf_output_share(p->copy->output, p->copy->original->fd, p->size, err);
+
+    p->shared = ret > 0;
+    p->back.whole = p->copy->sync && !p->shared;
+    ret = ret < 0 ? ret : run_threads(p, err);
+    if (ret == 0 && plan != NULL && plan->end > p->size)
+        ret = elf_output_write(p->copy->output, plan->segment.offset, plan->tail,
+                               (size_t)(plan->end - plan->segment.offset), err);
+    elf_fault();
+    elf_checksum_final(&p->sum, digest);
+    return ret ?: elf_readback_finish(&p->back, digest, err);
 }
 
 static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan,
                         uint8_t digest[ELF_CHECKSUM_SIZE], struct gs_err *err)
 {
-    struct follower f = {
-        .original = copy->original,
+    uint64_t size = copy->original->size;
+    struct pipe p = {
+        .copy = copy,
         .plan = plan,
-        .new = {.name = copy->original->name,
-                .fd = copy->output->fd,
-                .size = plan != NULL ? plan->end : copy->original->size},
-        .private = copy->output->temporary[0] == '\0',
+        .size = size,
         .lock = PTHREAD_MUTEX_INITIALIZER,
-        .raised = PTHREAD_COND_INITIALIZER,
+        .moved = PTHREAD_COND_INITIALIZER,
+        .back = {.original = copy->original,
+                 .plan = plan,
+                 .new = {.name = copy->original->name,
+                         .fd = copy->output->fd,
+                         .size = plan != NULL ? plan->end : size}},
     };
-    int ret;
+    int ret = elf_readback_init(&p.back, err);
 
-    f.buffers = malloc(2 * CHUNK);
-    if (f.buffers == NULL)
-        return gs_err_set(err, -ENOMEM, "%s: no memory", copy->original->name);
-    elf_checksum_init(&f.sum);
-    ret = run(copy, &f, err);
-    elf_checksum_final(&f.sum, digest);
-    free(f.buffers);
-    pthread_cond_destroy(&f.raised);
-    pthread_mutex_destroy(&f.lock);
+    p.ring = aligned_alloc(PAGE, RING * CHUNK);
+    if (ret == 0 && p.ring == NULL)
+        ret = gs_err_set(err, -ENOMEM, "%s: no memory", copy->original->name);
+    elf_checksum_init(&p.sum);
+    ret = ret ?: run(&p, digest, err);
+    free(p.ring);
+    elf_readback_deinit(&p.back);
+    pthread_cond_destroy(&p.moved);
+    pthread_mutex_destroy(&p.lock);
     return ret;
 }
 

@@ -12,18 +12,17 @@
 struct elf_copy {
     struct elf_output *output;
     const struct elf_source *original; /* undone, if it was patched before */
-    bool background;                   /* let the disk begin to write while we go on copying */
+    bool sync; /* the disk will be waited for: let it begin early, and use the time to read
+                  every byte back; else only what is changed is read back */
 };
 
-/* Writes the original with the plan's changes, then the tail. A second thread follows: it reads
- * the original again, sums it up, reads every byte of the new file back and compares it with
- * what was planned. digest gets the checksum of the original. 0; -EIO naming the
- * first wrong offset; or what reading and writing gave. */
+/* Writes the original with the plan's changes, then the tail, and reads back what readback.h
+ * says. digest gets the checksum of the original. 0; -EIO when the new file is not what was
+ * planned; or what reading and writing gave. */
 int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
                      uint8_t digest[ELF_CHECKSUM_SIZE], struct gs_err *err);
 
-/* Writes the original alone; the second thread reads the new file back and sums it up. digest
- * gets the checksum of the new file. */
+/* Writes the original alone. digest gets its checksum. */
 int elf_copy_original(const struct elf_copy *copy, uint8_t digest[ELF_CHECKSUM_SIZE],
                       struct gs_err *err);
 

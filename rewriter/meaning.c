@@ -158,8 +158,8 @@ static const char *name_at(const struct elf_image *image, size_t index, Elf64_Sy
     return elf_image_string(image, symbol->st_name);
 }
 
-/* The routed imports have their new names; nothing else than these changed is known from
- * elf_copy_patched(). */
+/* The routed imports have their new names; that nothing else changed is known from
+ * readback.c. */
 static int check_imports(const struct elf_plan *plan, const struct elf_image *new,
                          struct gs_err *err)
 {
@@ -215,7 +215,7 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
     return 0;
 }
 
-/* Going back gives the original: elf_copy_patched() compared everything outside the changes;
+/* Going back gives the original: readback.c compared everything outside the changes;
  * these are the changes. */
 static int check_undo(const struct elf_plan *plan, const struct elf_source *source,
                       struct gs_err *err)

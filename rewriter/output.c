@@ -12,13 +12,10 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <unistd.h>
-
-#define COPY_CHUNK (1u << 20)
 
 static void make_name(char name[NAME_MAX + 1])
 {
@@ -107,24 +104,6 @@ int elf_output_write(struct elf_output *output, uint64_t offset, const void *byt
     return 0;
 }
 
-static int copy_by_hand(struct elf_output *output, int from, uint64_t at, uint64_t size,
-                        struct gs_err *err)
-{
-    struct elf_source source = {.name = output->target, .fd = from, .size = size};
-    uint8_t *buffer = malloc(COPY_CHUNK);
-    int ret = buffer != NULL ? 0 : gs_err_set(err, -ENOMEM, "%s: no memory", output->target);
-
-    while (ret == 0 && at < size) {
-        size_t n = size - at < COPY_CHUNK ? (size_t)(size - at) : COPY_CHUNK;
-
-        ret = elf_source_read(&source, at, buffer, n, err);
-        ret = ret ?: elf_output_write(output, at, buffer, n, err);
-        at += n;
-    }
-    free(buffer);
-    return ret;
-}
-
 int elf_output_share(struct elf_output *output, int from, uint64_t size, struct gs_err *err)
 {
     if (ioctl(output->fd, FICLONE, from) != 0)
@@ -132,22 +111,6 @@ int elf_output_share(struct elf_output *output, int from, uint64_t size, struct 
     if (ftruncate(output->fd, (off_t)size) != 0)
         return gs_err_errno(err, -errno, "%s: cannot cut the new file", output->target);
     return 1;
-}
-
-int elf_output_copy(struct elf_output *output, int from, uint64_t at, uint64_t end,
-                    struct gs_err *err)
-{
-    while (at < end) {
-        off_t in = (off_t)at, out = (off_t)at;
-        ssize_t n = copy_file_range(from, &in, output->fd, &out, (size_t)(end - at), 0);
-
-        if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO))
-            return gs_err_errno(err, -errno, "%s: cannot write the new file", output->target);
-        if (n <= 0) /* not between these file systems */
-            return copy_by_hand(output, from, at, end, err);
-        at += (uint64_t)n;
-    }
-    return 0;
 }
 
 static int name_it(struct elf_output *output, struct gs_err *err)

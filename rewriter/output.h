@@ -32,10 +32,6 @@ void elf_output_deinit(struct elf_output *output);
  * system cannot do that; or -errno. */
 int elf_output_share(struct elf_output *output, int from, uint64_t size, struct gs_err *err);
 
-/* Copies bytes [at, end) of from to the same place, in the kernel where that is possible. */
-int elf_output_copy(struct elf_output *output, int from, uint64_t at, uint64_t end,
-                    struct gs_err *err);
-
 int elf_output_write(struct elf_output *output, uint64_t offset, const void *bytes,
                      size_t length, struct gs_err *err);
 

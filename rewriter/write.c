@@ -30,7 +30,7 @@ static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *e
 {
     struct elf_plan *plan = &job->plan;
     struct elf_copy copy = {
-        .output = output, .original = &job->image.source, .background = !job->options->no_sync};
+        .output = output, .original = &job->image.source, .sync = !job->options->no_sync};
     uint8_t digest[ELF_CHECKSUM_SIZE];
     int ret = elf_copy_patched(&copy, plan, digest, err);
 
@@ -43,7 +43,7 @@ static int fill_original(struct elf_job *job, struct elf_output *output, struct 
 {
     struct elf_source original = original_source(job);
     struct elf_copy copy = {
-        .output = output, .original = &original, .background = !job->options->no_sync};
+        .output = output, .original = &original, .sync = !job->options->no_sync};
     uint8_t digest[ELF_CHECKSUM_SIZE];
     int ret = elf_copy_original(&copy, digest, err);
 

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_copy.c: copying with changes over several chunks, and that reading back finds whatever
+ * is not as planned.
+ */
+#include "rewriter/copy.h"
+#include "rewriter/readback.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+/* cmocka.h wants the four above */
+#include <cmocka.h>
+
+#define SIZE ((size_t)5 * 1024 * 1024 + 12345) /* several chunks and a part of one */
+#define TAIL 3000                              /* bytes, behind a gap */
+#define GAP  51
+
+struct files {
+    char folder[64], path[96];
+    struct elf_source original;
+    struct elf_output output;
+    struct elf_change changes[4];
+    struct elf_plan plan;
+    uint8_t *bytes, *expected; /* SIZE; SIZE + GAP + TAIL */
+};
+
+static const uint8_t word[] = "changed, and across the border of two chunks";
+
+static void make_plan(struct files *f)
+{
+    static const uint64_t at[] = {0, ((uint64_t)1 << 20) - 10, ((uint64_t)3 << 20) + 77,
+                                  SIZE - sizeof word};
+
+    for (size_t i = 0; i < 4; i++)
+        f->changes[i] =
+            (struct elf_change){.offset = at[i], .length = sizeof word, .bytes = word};
+    f->plan.changes = f->changes;
+    f->plan.change_count = 4;
+    f->plan.segment.offset = SIZE + GAP;
+    f->plan.end = SIZE + GAP + TAIL;
+    f->plan.tail = malloc(TAIL);
+    f->expected = calloc(1, f->plan.end);
+    assert_non_null(f->plan.tail);
+    assert_non_null(f->expected);
+    memset(f->plan.tail, 0x5a, TAIL);
+    memcpy(f->expected, f->bytes, SIZE);
+    for (size_t i = 0; i < 4; i++)
+        memcpy(f->expected + at[i], word, sizeof word);
+    memcpy(f->expected + SIZE + GAP, f->plan.tail, TAIL);
+}
+
+static int set_up(void **state)
+{
+    struct files *f = calloc(1, sizeof *f);
+    uint32_t x = 1;
+    int fd;
+
+    assert_non_null(f);
+    *state = f;
+    strcpy(f->folder, "/tmp/gpushare-copy.XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->path, sizeof f->path, "%s/new", f->folder);
+    f->bytes = malloc(SIZE);
+    assert_non_null(f->bytes);
+    for (size_t i = 0; i < SIZE; i++) {
+        x = x * 1664525u + 1013904223u;
+        f->bytes[i] = (uint8_t)(x >> 24);
+    }
+    fd = open(f->folder, O_TMPFILE | O_RDWR, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, f->bytes, SIZE), SIZE);
+    f->original = (struct elf_source){.name = "original", .fd = fd, .size = SIZE};
+    assert_int_equal(elf_output_open(&f->output, f->path, NULL), 0);
+    make_plan(f);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct files *f = *state;
+
+    elf_output_deinit(&f->output);
+    close(f->original.fd);
+    assert_int_equal(rmdir(f->folder), 0);
+    free(f->plan.tail);
+    free(f->expected);
+    free(f->bytes);
+    free(f);
+    return 0;
+}
+
+static void expect_content(const struct files *f, const uint8_t *expected, size_t size)
+{
+    uint8_t *found = malloc(size + 1);
+
+    assert_non_null(found);
+    assert_int_equal(pread(f->output.fd, found, size + 1, 0), size); /* and not one more */
+    assert_memory_equal(found, expected, size);
+    free(found);
+}
+
+static void expect_sum(const struct files *f, const uint8_t digest[ELF_CHECKSUM_SIZE])
+{
+    uint8_t sum[ELF_CHECKSUM_SIZE];
+    struct elf_checksum checksum;
+
+    elf_checksum_init(&checksum);
+    elf_checksum_update(&checksum, f->bytes, SIZE);
+    elf_checksum_final(&checksum, sum);
+    assert_memory_equal(sum, digest, sizeof sum);
+}
+
+static void copy_patched_writes_changes_and_tail(void **state)
+{
+    struct files *f = *state;
+    uint8_t digest[ELF_CHECKSUM_SIZE];
+
+    for (int sync = 0; sync < 2; sync++) {
+        struct elf_copy copy = {.output = &f->output, .original = &f->original, .sync = sync};
+
+        assert_int_equal(ftruncate(f->output.fd, 0), 0);
+        assert_int_equal(elf_copy_patched(&copy, &f->plan, digest, NULL), 0);
+        expect_content(f, f->expected, f->plan.end);
+        expect_sum(f, digest);
+    }
+}
+
+/* what is patched, seen through its undo note, is copied back to what it was */
+static void copy_original_undoes(void **state)
+{
+    struct files *f = *state;
+    uint8_t digest[ELF_CHECKSUM_SIZE];
+    struct elf_change undo[4];
+    struct elf_source patched = f->original;
+
+    memcpy(undo, f->changes, sizeof undo);
+    for (size_t i = 0; i < 4; i++)
+        undo[i].bytes = f->bytes + undo[i].offset;
+    assert_int_equal(pwrite(patched.fd, f->expected, f->plan.end, 0), f->plan.end);
+    patched.undo = undo;
+    patched.undo_count = 4;
+    for (int sync = 0; sync < 2; sync++) {
+        struct elf_copy copy = {.output = &f->output, .original = &patched, .sync = sync};
+
+        assert_int_equal(ftruncate(f->output.fd, 0), 0);
+        assert_int_equal(elf_copy_original(&copy, digest, NULL), 0);
+        expect_content(f, f->bytes, SIZE);
+        expect_sum(f, digest);
+    }
+}
+
+static void copy_of_a_file_cut_meanwhile_fails(void **state)
+{
+    struct files *f = *state;
+    uint8_t digest[ELF_CHECKSUM_SIZE];
+    struct gs_err err = {0};
+    struct elf_copy copy = {.output = &f->output, .original = &f->original, .sync = true};
+
+    assert_int_equal(ftruncate(f->original.fd, SIZE - ((off_t)2 << 20)), 0);
+    assert_int_equal(elf_copy_patched(&copy, &f->plan, digest, &err), -EIO);
+    assert_non_null(strstr(err.text, "became shorter"));
+}
+
+static void copy_that_cannot_be_written_fails(void **state)
+{
+    struct files *f = *state;
+    uint8_t digest[ELF_CHECKSUM_SIZE];
+    struct elf_output full = f->output;
+    struct elf_copy copy = {.output = &full, .original = &f->original, .sync = true};
+
+    full.fd = open("/dev/full", O_RDWR | O_CLOEXEC);
+    assert_true(full.fd >= 0);
+    assert_int_equal(elf_copy_patched(&copy, &f->plan, digest, NULL), -ENOSPC);
+    close(full.fd);
+}
+
+/* Checks the new file as it is now. */
+static int read_back(struct files *f, bool whole)
+{
+    struct elf_readback back = {
+        .original = &f->original,
+        .plan = &f->plan,
+        .new = {.name = "new", .fd = f->output.fd, .size = f->plan.end},
+        .whole = whole,
+    };
+    uint8_t digest[ELF_CHECKSUM_SIZE];
+    struct elf_checksum sum;
+    int ret = elf_readback_init(&back, NULL);
+
+    elf_checksum_init(&sum);
+    elf_checksum_update(&sum, f->bytes, SIZE);
+    elf_checksum_final(&sum, digest);
+    ret = ret ?: elf_readback_check(&back, 0, (uint64_t)2 << 20, NULL);
+    ret = ret ?: elf_readback_check(&back, (uint64_t)2 << 20, SIZE, NULL);
+    ret = ret ?: elf_readback_finish(&back, digest, NULL);
+    elf_readback_deinit(&back);
+    return ret;
+}
+
+/* `what` is expected when one bit at `at` of the new file is wrong */
+static void flip(struct files *f, size_t at, bool whole, int what)
+{
+    uint8_t byte = f->expected[at] ^ 0x10;
+
+    assert_int_equal(pwrite(f->output.fd, &byte, 1, (off_t)at), 1);
+    if (read_back(f, whole) != what)
+        fail_msg("byte %zu, whole %d: not %d", at, whole, what);
+    assert_int_equal(pwrite(f->output.fd, &f->expected[at], 1, (off_t)at), 1);
+    assert_int_equal(read_back(f, whole), 0);
+}
+
+static void readback_finds_what_was_not_planned(void **state)
+{
+    struct files *f = *state;
+
+    assert_int_equal(pwrite(f->output.fd, f->expected, f->plan.end, 0), f->plan.end);
+    for (int whole = 0; whole < 2; whole++) {
+        flip(f, 3, whole, -EIO);                      /* in a change */
+        flip(f, sizeof word, whole, -EIO);            /* right behind one */
+        flip(f, ((size_t)1 << 20) + 20, whole, -EIO); /* in one, behind the border */
+        flip(f, SIZE - 1, whole, -EIO);               /* last byte of the original */
+        flip(f, SIZE + GAP, whole, -EIO);             /* in the tail */
+        flip(f, SIZE + GAP + TAIL - 1, whole, -EIO);
+        flip(f, ((size_t)2 << 20) + 5, whole, whole ? -EIO : 0); /* far from any change */
+    }
+    assert_int_equal(ftruncate(f->output.fd, (off_t)f->plan.end + 1), 0);
+    assert_int_equal(read_back(f, false), -EIO);
+    assert_int_equal(ftruncate(f->output.fd, (off_t)f->plan.end - 1), 0);
+    assert_int_equal(read_back(f, false), -EIO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(copy_patched_writes_changes_and_tail, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(copy_original_undoes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(copy_of_a_file_cut_meanwhile_fails, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(copy_that_cannot_be_written_fails, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(readback_finds_what_was_not_planned, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
