@@ -177,6 +177,7 @@ enum gs_control_op {
                               automatic */
     GS_CONTROL_EVICT = 15, /* pid: stop it and move all its memory out now */
     GS_CONTROL_SUSPEND = 16, /* pid: pause, and move all its memory out */
+    GS_CONTROL_RELOAD = 17,  /* read the configuration files again */
 };
 
 enum gs_policy {                         /* who comes next */
@@ -285,12 +286,25 @@ struct gs_wire_trace {
     uint64_t duration_ns; /* 1 ns to 1 h */
 };
 
-struct gs_wire_event { /* a program on a device began to be in a condition, or moved memory */
+enum gs_phase {                    /* what a program does on a device, as a timeline shows it */
+                GS_PHASE_IDLE = 0, /* it has nothing to run */
+                GS_PHASE_COMPUTE = 1,  /* its gate is open */
+                GS_PHASE_STOP = 2,     /* asked to stop, submitted work is finishing */
+                GS_PHASE_COPY_OUT = 3, /* its memory is on the way to the host */
+                GS_PHASE_COPY_IN = 4,  /* ... and back */
+                GS_PHASE_WAIT =
+                    5, /* it has work, and it is not its turn or there is no room yet */
+                GS_PHASE_PAUSED = 6, /* by gpusharectl */
+};
+#define GS_PHASE_COUNT 7
+
+struct gs_wire_event { /* a program on a device began a phase, or moved memory in it */
     struct gs_wire_header header;
     uint8_t uuid[16];
     int32_t pid;
-    uint32_t condition; /* enum gs_condition; with `ended`: the one it had */
-    uint64_t at_ns;     /* CLOCK_MONOTONIC */
+    uint32_t phase;   /* enum gs_phase */
+    uint64_t program; /* a number of its own for each connection */
+    uint64_t at_ns;   /* CLOCK_MONOTONIC */
     uint64_t demand, resident, moved_out, moved_in; /* bytes */
     uint32_t ended;                                 /* 1: it is gone */
     uint32_t lost; /* events that were dropped before this one, the reader being too slow */
@@ -315,7 +329,7 @@ _Static_assert(sizeof(struct gs_wire_device) == 208, "wire");
 _Static_assert(sizeof(struct gs_wire_client) == 256, "wire");
 _Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
 _Static_assert(sizeof(struct gs_wire_trace) == 24, "wire");
-_Static_assert(sizeof(struct gs_wire_event) == 120, "wire");
+_Static_assert(sizeof(struct gs_wire_event) == 128, "wire");
 _Static_assert(sizeof(struct gs_wire_end) == 216, "wire");
 
 #endif

@@ -108,7 +108,7 @@ static int check_hello(struct gs_wire_hello *hello, struct gs_err *err)
 
 static int check_control(const struct gs_wire_control *control, struct gs_err *err)
 {
-    if (control->op < GS_CONTROL_QUANTUM || control->op > GS_CONTROL_SUSPEND)
+    if (control->op < GS_CONTROL_QUANTUM || control->op > GS_CONTROL_RELOAD)
         return gs_err_set(err, -EBADMSG, "control: unknown operation %u", control->op);
     if (control->pid < 0)
         return gs_err_set(err, -EBADMSG, "control: process %d", control->pid);
