@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connection.c: one connection: takes messages in, checks them, hands them to the lock or to
- * control.c, and queues what is sent back.
+ * connection.c: what a connection says: takes messages in, checks them, hands them to the lock
+ * or to those who answer gpusharectl.
  *
- * Whoever sends something wrong loses his connection and nobody else notices. The queue is
- * bounded by what is put into it: a program gets few targets before it must answer
- * (lock_budget.c), and gpusharectl may ask again only when it has read the last answer.
+ * Whoever sends something wrong loses his connection and nobody else notices. Whoever sends too
+ * much is read more slowly: a connection that is over its rate (or whose user is) is not looked
+ * at until its time has come, and the kernel makes the sender wait.
  */
 #include "lockd/log.h"
 #include "lockd/server.h"
@@ -19,10 +19,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MESSAGES_PER_TURN 16 /* then the others have theirs */
-#define OUT_LIMIT         (4u << 20)
+#define MESSAGES_PER_TURN   16 /* then the others have theirs */
+#define USER_RATE           25 /* a user's rate is that of so many connections */
+#define PROGRAMS_PER_TICKET 8  /* what an answer of that many programs costs: one message */
 
-struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd)
+struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
+                                              struct lockd_user *user, pid_t pid)
 {
     struct lockd_connection *connection = calloc(1, sizeof *connection);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
@@ -32,12 +34,21 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
     connection->server = server;
     connection->fd = fd;
     connection->id = ++server->next_id;
+    connection->since = lockd_now();
+    connection->user = user;
+    connection->uid = user->uid;
+    connection->pid = pid;
+    connection->limit = connection->user_limit = connection->limit_told = UINT64_MAX;
+    connection->watched = event.events;
     if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         free(connection);
         return NULL;
     }
     lockd_list_append(&server->connections, &connection->link);
+    lockd_list_append(&server->silent, &connection->silent);
+    lockd_list_init(&connection->throttle);
     server->connection_count++;
+    user->connections++;
     return connection;
 }
 
@@ -46,8 +57,15 @@ void lockd_connection_free(struct lockd_connection *connection)
     if (connection == NULL)
         return;
     lockd_list_remove(&connection->link);
+    lockd_list_remove(&connection->silent);
+    lockd_list_remove(&connection->throttle);
     close(connection->fd);
-    free(connection->out);
+    lockd_outbox_deinit(connection);
+    free(connection->tracks.track);
+    connection->server->trace.listeners -= connection->listener.listens;
+    connection->server->connection_count--;
+    connection->user->connections--;
+    lockd_user_put(connection->user);
     free(connection);
 }
 
@@ -72,90 +90,21 @@ void lockd_connection_kill(struct lockd_connection *connection, const char *form
               (unsigned)connection->uid, why);
 }
 
-static void want_writable(struct lockd_connection *connection, bool wanted)
+/* Ends a connection whose user can do something about it: he is told. */
+static void reject(struct lockd_connection *connection, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void reject(struct lockd_connection *connection, int code, const char *format, ...)
 {
-    struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0),
-                                .data.ptr = connection};
+    struct gs_wire_end end = {.code = code};
+    va_list ap;
 
-    if (wanted == connection->writable_wanted)
-        return;
-    connection->writable_wanted = wanted;
-    if (epoll_ctl(connection->server->epoll, EPOLL_CTL_MOD, connection->fd, &event) != 0)
-        lockd_connection_kill(connection, "epoll_ctl: %s", strerror(errno));
-}
-
-/* 1: sent, 0: the socket is full, -1: the connection is gone. */
-static int send_now(struct lockd_connection *connection, const void *message, size_t size)
-{
-    ssize_t sent;
-
-    do
-        sent = send(connection->fd, message, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    if (sent == (ssize_t)size)
-        return 1;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS))
-        return 0;
-    lockd_connection_kill(connection, NULL); /* its end was closed; the EOF says the same */
-    return -1;
-}
-
-static int out_reserve(struct lockd_connection *connection, size_t size)
-{
-    size_t room = connection->out_room == 0 ? 4096 : connection->out_room;
-    unsigned char *out;
-
-    if (connection->out_size + size > OUT_LIMIT)
-        return -ENOBUFS;
-    while (room < connection->out_size + size)
-        room *= 2;
-    if (room == connection->out_room)
-        return 0;
-    out = realloc(connection->out, room);
-    if (out == NULL)
-        return -ENOMEM;
-    connection->out = out;
-    connection->out_room = room;
-    return 0;
-}
-
-void lockd_connection_send(struct lockd_connection *connection, const void *message,
-                           size_t size)
-{
-    if (connection->dead)
-        return;
-    if (connection->out_size == 0 && send_now(connection, message, size) != 0)
-        return;
-    if (out_reserve(connection, size) != 0) {
-        lockd_connection_kill(connection, "it does not read what it is sent");
-        return;
-    }
-    memcpy(connection->out + connection->out_size, message, size);
-    connection->out_size += size;
-    want_writable(connection, true);
-}
-
-void lockd_connection_writable(struct lockd_connection *connection)
-{
-    struct gs_wire_header header;
-    size_t done = 0;
-
-    while (!connection->dead && done < connection->out_size) {
-        memcpy(&header, connection->out + done, sizeof header);
-        if (send_now(connection, connection->out + done, header.length) != 1)
-            break;
-        done += header.length;
-    }
-    if (connection->dead)
-        return;
-    connection->out_size -= done;
-    memmove(connection->out, connection->out + done, connection->out_size);
-    if (connection->out_size != 0)
-        return;
-    free(connection->out);
-    connection->out = NULL;
-    connection->out_room = 0;
-    want_writable(connection, false);
+    lockd_wire_header(&end.header, GS_WIRE_END);
+    va_start(ap, format);
+    vsnprintf(end.text, sizeof end.text, format, ap);
+    va_end(ap);
+    lockd_connection_send(connection, &end, sizeof end);
+    lockd_connection_kill(connection, "%s", end.text);
 }
 
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
@@ -166,21 +115,69 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         lockd_connection_kill(connection, "a second hello");
         return;
     }
-    connection->client = lockd_lock_client_add(server->lock, connection);
-    if (connection->client == NULL) {
-        lockd_connection_kill(connection, "no memory");
+    if (connection->user->programs >= server->config.limits.programs) {
+        reject(connection, -EDQUOT,
+               "user %u has %u programs here already: end some, or raise "
+               "max-programs",
+               (unsigned)connection->uid, connection->user->programs);
         return;
     }
+    connection->client = lockd_lock_client_add(server->lock, connection);
+    if (connection->client == NULL) {
+        reject(connection, -ENOMEM, "gpushare-lockd has no memory for another program");
+        return;
+    }
+    lockd_lock_describe(server->lock, connection->client, hello, (uint32_t)connection->uid);
     memcpy(connection->name, hello->name, sizeof connection->name);
     memcpy(connection->version, hello->version, sizeof connection->version);
+    memcpy(connection->group, hello->group, sizeof connection->group);
     if (connection->pid <= 0) { /* it lives in a pid namespace that we cannot see into */
         connection->pid = hello->pid;
         connection->foreign = true;
     }
     server->program_count++;
+    connection->user->programs++;
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
               connection->name, (int)connection->pid, (unsigned)connection->uid,
               connection->version);
+}
+
+/* What the other programs of this user have on that device. */
+static uint64_t others_demand(const struct lockd_connection *connection, const uint8_t *uuid)
+{
+    uint64_t sum = 0;
+
+    lockd_list_each (at, &connection->server->connections) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each == connection || each->user != connection->user)
+            continue;
+        for (size_t i = 0; i < each->tracks.count; i++) {
+            const struct lockd_track *track = &each->tracks.track[i];
+
+            sum += memcmp(track->uuid, uuid, sizeof track->uuid) == 0 ? track->demand : 0;
+        }
+    }
+    return sum;
+}
+
+/* max-memory: what is left of it bounds this program from now on. A program that has more
+ * already (it came before the limit did, or two grew at once) keeps it. */
+static void bound_user(struct lockd_connection *connection, const struct gs_wire_state *state)
+{
+    const uint64_t most = connection->server->config.limits.memory;
+    uint64_t limit = UINT64_MAX, others;
+
+    if (most == UINT64_MAX && connection->user_limit == UINT64_MAX)
+        return;
+    if (most != UINT64_MAX) {
+        others = others_demand(connection, state->uuid);
+        limit = most > others ? most - others : 0;
+        if (limit < state->demand)
+            limit = state->demand;
+    }
+    connection->user_limit = limit;
+    lockd_control_limit(connection);
 }
 
 static void take_state(struct lockd_connection *connection, const struct gs_wire_state *state)
@@ -191,9 +188,33 @@ static void take_state(struct lockd_connection *connection, const struct gs_wire
         lockd_connection_kill(connection, "a state before its hello");
         return;
     }
+    bound_user(connection, state);
+    lockd_trace_state(connection, state);
     code = lockd_lock_state(connection->server->lock, connection->client, state, lockd_now());
     if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
+}
+
+static void take_request(struct lockd_connection *connection,
+                         const union lockd_message *message)
+{
+    struct lockd_server *server = connection->server;
+
+    if (connection->out.size != 0) {
+        lockd_connection_kill(connection, "it asks again and has not read the last answer");
+        return;
+    }
+    if (message->header.type == GS_WIRE_CONTROL) {
+        lockd_control_operate(connection, &message->control);
+        return;
+    }
+    /* an answer of a thousand programs costs as much as many messages */
+    lockd_bucket_take(&connection->user->bucket, server->config.limits.messages,
+                      1 + server->program_count / PROGRAMS_PER_TICKET, lockd_now());
+    if (message->header.type == GS_WIRE_TRACE)
+        lockd_trace_listen(connection, &message->trace);
+    else
+        lockd_status_send(connection);
 }
 
 static void take(struct lockd_connection *connection, const union lockd_message *message)
@@ -210,12 +231,8 @@ static void take(struct lockd_connection *connection, const union lockd_message 
         break;
     case GS_WIRE_STATUS:
     case GS_WIRE_CONTROL:
-        if (connection->out_size != 0)
-            lockd_connection_kill(connection, "it asks again and has not read the last answer");
-        else if (message->header.type == GS_WIRE_STATUS)
-            lockd_control_status(connection);
-        else
-            lockd_control_operate(connection, &message->control);
+    case GS_WIRE_TRACE:
+        take_request(connection, message);
         break;
     default:
         lockd_connection_kill(connection, "message type %u is not for the daemon",
@@ -223,24 +240,93 @@ static void take(struct lockd_connection *connection, const union lockd_message 
     }
 }
 
+/* A program of another release: gpusharectl says so from now on, and the program is told with
+ * the only message whose layout no version changes. */
+static void note_version(struct lockd_connection *connection, const struct gs_err *err)
+{
+    struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
+
+    snprintf(note.name, sizeof note.name, "other release");
+    snprintf(note.text, sizeof note.text, "%.150s", err->text);
+    lockd_notes_add(&connection->server->notes, connection, &note, lockd_now());
+    reject(connection, -EPROTONOSUPPORT, "%.180s", err->text);
+}
+
+void lockd_connection_take(struct lockd_connection *connection, union lockd_message *message,
+                           size_t size)
+{
+    struct gs_err err = {0};
+    const int code = lockd_wire_check(message, size, &err);
+
+    lockd_list_remove(&connection->silent);
+    if (code == -EPROTONOSUPPORT)
+        note_version(connection, &err);
+    else if (code != 0)
+        lockd_connection_kill(connection, "%s", err.text);
+    else
+        take(connection, message);
+    lockd_server_flush(connection->server);
+}
+
+/* Over its rate, or its user's: it is read again when its time has come. */
+static bool over_rate(struct lockd_connection *connection, uint64_t now)
+{
+    const bool own = lockd_bucket_over(connection->bucket, now);
+
+    if (!own && !lockd_bucket_over(connection->user->bucket, now))
+        return false;
+    connection->throttled = true;
+    connection->resume_at =
+        lockd_bucket_ready(own ? connection->bucket : connection->user->bucket);
+    lockd_list_append(&connection->server->throttled, &connection->throttle);
+    lockd_connection_watch(connection);
+    return true;
+}
+
+static void pay(struct lockd_connection *connection, uint64_t now)
+{
+    const uint64_t rate = connection->server->config.limits.messages;
+
+    lockd_bucket_take(&connection->bucket, rate, 1, now);
+    lockd_bucket_take(&connection->user->bucket, rate * USER_RATE, 1, now);
+}
+
+uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now)
+{
+    uint64_t next = LOCKD_NEVER;
+
+    lockd_list_each (at, &server->throttled) {
+        struct lockd_connection *connection =
+            lockd_entry(at, struct lockd_connection, throttle);
+
+        if (now < connection->resume_at) {
+            next = connection->resume_at < next ? connection->resume_at : next;
+            continue;
+        }
+        lockd_list_remove(&connection->throttle);
+        connection->throttled = false;
+        lockd_connection_watch(connection);
+    }
+    return next;
+}
+
 void lockd_connection_readable(struct lockd_connection *connection)
 {
     for (int i = 0; i < MESSAGES_PER_TURN && !connection->dead; i++) {
+        const uint64_t now = lockd_now();
         union lockd_message message;
-        struct gs_err err = {0};
-        const ssize_t size =
-            recv(connection->fd, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
+        ssize_t size;
 
+        if (connection->throttled || over_rate(connection, now))
+            return;
+        size = recv(connection->fd, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
         if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             return;
         if (size <= 0) {
             lockd_connection_kill(connection, NULL);
             return;
         }
-        if (lockd_wire_check(&message, (size_t)size, &err) != 0)
-            lockd_connection_kill(connection, "%s", err.text);
-        else
-            take(connection, &message);
-        lockd_server_flush(connection->server);
+        pay(connection, now);
+        lockd_connection_take(connection, &message, (size_t)size);
     }
 }

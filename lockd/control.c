@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control.c: answers gpusharectl: the state of everything, and settings and pauses by those who
- * may. Whoever may connect may look; settings belong to the daemon's owner and root, a
- * program's pause also to the program's owner.
+ * control.c: what gpusharectl changes: settings, and what is done with one program. Settings
+ * belong to root, the daemon's user and the control group; one program's pause, resume, evict
+ * and suspend also to the program's user. What is done is in the log with who did it.
  */
 #include "lockd/log.h"
 #include "lockd/server.h"
@@ -15,200 +15,198 @@
 
 #define SETTING_MIN_NS 1000000ull             /* 1 ms */
 #define SETTING_MAX_NS (3600ull * 1000000000) /* 1 h */
+#define SHARE_MIN_PPM  1000                   /* 0.1 % */
+#define SHARE_MAX_PPM  500000                 /* 50 % */
 
-struct status {
-    struct lockd_connection *to;
-    uint32_t count;
-};
-
-static void send_one(struct status *status, void *message, enum gs_wire_type type)
+static const char *operation_name(uint32_t op)
 {
-    lockd_wire_header(message, type);
-    lockd_connection_send(status->to, message, lockd_wire_size(type));
-    status->count++;
+    static const char *const names[] = {
+        [GS_CONTROL_QUANTUM] = "quantum",
+        [GS_CONTROL_IDLE] = "idle",
+        [GS_CONTROL_RESERVE] = "reserve",
+        [GS_CONTROL_PAUSE] = "pause",
+        [GS_CONTROL_RESUME] = "resume",
+        [GS_CONTROL_POLICY] = "policy",
+        [GS_CONTROL_EXCLUSIVE] = "exclusive",
+        [GS_CONTROL_WEIGHT] = "weight",
+        [GS_CONTROL_PRIORITY] = "priority",
+        [GS_CONTROL_LIMIT] = "limit",
+        [GS_CONTROL_QUANTUM_MIN] = "quantum-min",
+        [GS_CONTROL_QUANTUM_MAX] = "quantum-max",
+        [GS_CONTROL_SHARE] = "switch-share",
+        [GS_CONTROL_HOST] = "host",
+        [GS_CONTROL_EVICT] = "evict",
+        [GS_CONTROL_SUSPEND] = "suspend",
+        [GS_CONTROL_RELOAD] = "reload",
+    };
+
+    return op < sizeof names / sizeof names[0] && names[op] != NULL ? names[op] : "unknown";
 }
 
-static void send_end(struct status *status, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static void answer(struct lockd_connection *connection, int code, uint32_t count,
+                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-static void send_end(struct status *status, int code, const char *format, ...)
+static void answer(struct lockd_connection *connection, int code, uint32_t count,
+                   const char *format, ...)
 {
-    struct gs_wire_end end = {.code = code, .count = status->count};
+    struct gs_wire_end end = {.code = code, .count = count};
     va_list ap;
 
     va_start(ap, format);
     vsnprintf(end.text, sizeof end.text, format, ap);
     va_end(ap);
-    send_one(status, &end, GS_WIRE_END);
+    lockd_wire_header(&end.header, GS_WIRE_END);
+    lockd_connection_send(connection, &end, sizeof end);
 }
 
-static void send_daemon(struct status *status, const struct lockd_server *server)
+void lockd_control_limit(struct lockd_connection *connection)
 {
-    const struct lockd_settings *settings = lockd_lock_settings(server->lock);
-    struct gs_wire_daemon daemon = {
-        .pid = (int32_t)getpid(),
-        .programs = server->program_count,
-        .uptime_ns = lockd_now() - server->started,
-        .quantum_ns = settings->quantum_ns,
-        .idle_ns = settings->idle_ns,
-        .reserve = settings->reserve,
-        .idle_exit_ns = server->options.idle_exit_ns,
-        .version = GS_VERSION,
-    };
+    const uint64_t limit =
+        connection->limit < connection->user_limit ? connection->limit : connection->user_limit;
 
-    send_one(status, &daemon, GS_WIRE_DAEMON);
+    if (limit == connection->limit_told)
+        return;
+    connection->limit_told = limit;
+    lockd_lock_limit(connection->server->lock, connection->client, limit, lockd_now());
 }
 
-static void visit_device(void *context, const struct lockd_device_info *info)
-{
-    struct gs_wire_device device = {
-        .total = info->total,
-        .capacity = info->capacity,
-        .external = info->external,
-        .reserve = info->reserve,
-        .short_bytes = info->short_bytes,
-        .demand = info->demand,
-        .resident = info->resident,
-        .quantum_ns = info->quantum_ns,
-        .switch_ns = info->switch_ns,
-        .clients = info->clients,
-        .waiting = info->waiting,
-        .leases = info->leases,
-    };
+/* --- one program --- */
 
-    memcpy(device.uuid, info->uuid, sizeof device.uuid);
-    memcpy(device.name, info->name, sizeof device.name);
-    send_one(context, &device, GS_WIRE_DEVICE);
+/* What its own user may do with it; the rest would let him take from others. */
+static bool for_owner(uint32_t op)
+{
+    return op == GS_CONTROL_PAUSE || op == GS_CONTROL_RESUME || op == GS_CONTROL_EVICT ||
+           op == GS_CONTROL_SUSPEND;
 }
 
-static void program(struct gs_wire_client *client, const struct lockd_connection *connection)
+static int check_program_value(const struct gs_wire_control *control)
 {
-    client->flags |= lockd_client_paused(connection->client) ? GS_CLIENT_PAUSED : 0;
-    client->pid = (int32_t)connection->pid;
-    client->uid = connection->uid;
-    client->flags |= connection->foreign ? GS_CLIENT_FOREIGN : 0;
-    memcpy(client->name, connection->name, sizeof client->name);
-    memcpy(client->version, connection->version, sizeof client->version);
-}
+    const int64_t priority = (int64_t)control->value;
 
-/* The order of both enums is the same; the wire's may not change, the lock's may grow. */
-static uint32_t wire_condition(enum lockd_member_condition condition)
-{
-    static const uint32_t table[] = {
-        [LOCKD_RUNS] = GS_CONDITION_RUNS,
-        [LOCKD_WAITS] = GS_CONDITION_WAITS,
-        [LOCKD_IDLE] = GS_CONDITION_IDLE,
-        [LOCKD_MOVING] = GS_CONDITION_MOVING,
-        [LOCKD_STOPPING] = GS_CONDITION_STOPPING,
-        [LOCKD_STUCK] = GS_CONDITION_STUCK,
-        [LOCKD_PAUSED] = GS_CONDITION_PAUSED,
-        [LOCKD_DOES_NOT_FIT] = GS_CONDITION_DOES_NOT_FIT,
-    };
-
-    return table[condition];
-}
-
-static void visit_member(void *context, const struct lockd_device_info *device,
-                         const struct lockd_member_info *info)
-{
-    struct gs_wire_client client = {
-        .condition = wire_condition(info->condition),
-        .flags = (info->run ? GS_CLIENT_LEASE : 0) | (info->skipped ? GS_CLIENT_SKIPPED : 0) |
-                 (info->partial ? GS_CLIENT_PARTIAL : 0),
-        .demand = info->demand,
-        .resident = info->resident,
-        .budget = info->budget,
-        .moved_out = info->moved_out,
-        .moved_in = info->moved_in,
-        .calls = info->calls,
-        .turns = info->turns,
-        .switch_ns = info->switch_ns,
-    };
-
-    memcpy(client.uuid, device->uuid, sizeof client.uuid);
-    program(&client, info->owner);
-    send_one(context, &client, GS_WIRE_CLIENT);
-}
-
-static bool note_ended(const struct lockd_server *server, const struct lockd_note *note)
-{
-    for (const struct lockd_list *at = server->connections.next; at != &server->connections;
-         at = at->next) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
-        if (each->client != NULL && (each->id == note->owner || each->pid == note->pid))
-            return false;
-    }
-    return true;
-}
-
-static void send_notes(struct status *status, const struct lockd_server *server)
-{
-    for (int i = 0; i < LOCKD_NOTES; i++) {
-        const struct lockd_note *note = &server->notes.slot[i];
-        struct gs_wire_remark remark = {
-            .pid = note->pid, .kind = note->kind, .count = note->count};
-
-        if (note->at == 0)
-            continue;
-        remark.age_ns = lockd_now() - note->at;
-        remark.ended = note_ended(server, note);
-        memcpy(remark.name, note->name, sizeof remark.name);
-        memcpy(remark.text, note->text, sizeof remark.text);
-        send_one(status, &remark, GS_WIRE_REMARK);
+    switch (control->op) {
+    case GS_CONTROL_WEIGHT:
+        return control->value >= 1 && control->value <= GS_WEIGHT_MAX ? 0 : -ERANGE;
+    case GS_CONTROL_PRIORITY:
+        return priority >= -GS_PRIORITY_MAX && priority <= GS_PRIORITY_MAX ? 0 : -ERANGE;
+    case GS_CONTROL_LIMIT:
+        return control->value == UINT64_MAX || control->value <= LOCKD_BYTES_MAX ? 0 : -ERANGE;
+    default:
+        return 0;
     }
 }
 
-void lockd_control_status(struct lockd_connection *connection)
+static void do_with(struct lockd_connection *program, const struct gs_wire_control *control)
+{
+    struct lockd_lock *lock = program->server->lock;
+    const uint64_t now = lockd_now();
+
+    switch (control->op) {
+    case GS_CONTROL_PAUSE:
+        lockd_lock_pause(lock, program->client, true, now);
+        break;
+    case GS_CONTROL_RESUME:
+        lockd_lock_pause(lock, program->client, false, now);
+        break;
+    case GS_CONTROL_SUSPEND:
+        lockd_lock_pause(lock, program->client, true, now);
+        lockd_lock_evict(lock, program->client, now);
+        break;
+    case GS_CONTROL_EVICT:
+        lockd_lock_evict(lock, program->client, now);
+        break;
+    case GS_CONTROL_WEIGHT:
+        lockd_lock_weight(lock, program->client, (uint32_t)control->value, now);
+        break;
+    case GS_CONTROL_PRIORITY:
+        lockd_lock_priority(lock, program->client, (int32_t)(int64_t)control->value, now);
+        break;
+    default:
+        program->limit = control->value;
+        lockd_control_limit(program);
+    }
+}
+
+/* Programs with that process id that the caller may steer; a program in another pid namespace
+ * may name any process id, so those of other users are passed over, not refused. */
+static int operate_program(struct lockd_connection *connection,
+                           const struct gs_wire_control *control)
 {
     struct lockd_server *server = connection->server;
-    struct status status = {.to = connection};
+    int code = check_program_value(control), count = 0;
+    bool others = false;
 
-    send_daemon(&status, server);
-    lockd_lock_visit(server->lock, visit_device, visit_member, &status, lockd_now());
-    lockd_list_each (at, &server->connections) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-        struct gs_wire_client client = {.condition = GS_CONDITION_NO_DEVICE};
-
-        if (connection->dead)
-            return;
-        if (each->client == NULL || !lockd_client_unused(each->client))
-            continue;
-        program(&client, each);
-        send_one(&status, &client, GS_WIRE_CLIENT);
-    }
-    send_notes(&status, server);
-    send_end(&status, 0, "%s", "");
-}
-
-static bool owner_or_root(const struct lockd_connection *connection)
-{
-    return connection->uid == 0 || connection->uid == geteuid();
-}
-
-/* Pauses or resumes one program, or all. Returns how many, or a negative errno. */
-static int pause_programs(struct lockd_connection *connection, int32_t pid, bool paused)
-{
-    struct lockd_server *server = connection->server;
-    int count = 0;
-
-    if (pid == 0) {
-        if (!owner_or_root(connection))
-            return -EPERM;
-        lockd_lock_pause(server->lock, NULL, paused, lockd_now());
-        return (int)server->program_count;
-    }
+    if (code != 0)
+        return code;
+    if (control->pid == 0 && !connection->controls)
+        return -EPERM;
+    if (control->pid == 0 && control->op != GS_CONTROL_PAUSE &&
+        control->op != GS_CONTROL_RESUME && control->op != GS_CONTROL_EVICT)
+        return -EINVAL;
     lockd_list_each (at, &server->connections) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (each->client == NULL || each->pid != pid)
+        if (each->client == NULL || (control->pid != 0 && each->pid != control->pid))
             continue;
-        if (!owner_or_root(connection) && connection->uid != each->uid)
-            return -EPERM;
-        lockd_lock_pause(server->lock, each->client, paused, lockd_now());
+        if (!connection->controls &&
+            (connection->uid != each->uid || !for_owner(control->op))) {
+            others = true;
+            continue;
+        }
+        do_with(each, control);
         count++;
     }
-    return count > 0 ? count : -ESRCH;
+    return count > 0 || control->pid == 0 ? count : others ? -EPERM : -ESRCH;
+}
+
+/* --- settings --- */
+
+static int set_time(uint64_t *setting, uint64_t value, uint64_t unset)
+{
+    if (value != LOCKD_AUTO && (value < SETTING_MIN_NS || value > SETTING_MAX_NS))
+        return -ERANGE;
+    *setting = value == LOCKD_AUTO ? unset : value;
+    return 0;
+}
+
+static int set_bytes(uint64_t *setting, uint64_t value)
+{
+    if (value != LOCKD_AUTO && value > LOCKD_BYTES_MAX)
+        return -ERANGE;
+    *setting = value;
+    return 0;
+}
+
+static int set_one(struct lockd_settings *settings, uint32_t op, uint64_t value)
+{
+    switch (op) {
+    case GS_CONTROL_QUANTUM:
+        return set_time(&settings->quantum_ns, value, LOCKD_AUTO);
+    case GS_CONTROL_IDLE:
+        return set_time(&settings->idle_ns, value, LOCKD_AUTO);
+    case GS_CONTROL_QUANTUM_MIN:
+        return set_time(&settings->quantum_min_ns, value, 0);
+    case GS_CONTROL_QUANTUM_MAX:
+        return set_time(&settings->quantum_max_ns, value, 0);
+    case GS_CONTROL_RESERVE:
+        return set_bytes(&settings->reserve, value);
+    case GS_CONTROL_HOST:
+        return set_bytes(&settings->host, value);
+    case GS_CONTROL_POLICY:
+        if (value >= GS_POLICY_COUNT)
+            return -ERANGE;
+        settings->policy = (enum gs_policy)value;
+        return 0;
+    case GS_CONTROL_EXCLUSIVE:
+        if (value > 1)
+            return -ERANGE;
+        settings->exclusive = value == 1;
+        return 0;
+    default: /* GS_CONTROL_SHARE */
+        if (value != LOCKD_AUTO && (value < SHARE_MIN_PPM || value > SHARE_MAX_PPM))
+            return -ERANGE;
+        settings->share_ppm = value == LOCKD_AUTO ? 0 : (uint32_t)value;
+        return 0;
+    }
 }
 
 static int change_setting(struct lockd_connection *connection,
@@ -216,48 +214,75 @@ static int change_setting(struct lockd_connection *connection,
 {
     struct lockd_lock *lock = connection->server->lock;
     struct lockd_settings settings = *lockd_lock_settings(lock);
-    const bool automatic = control->value == LOCKD_AUTO;
+    int code;
 
-    if (!owner_or_root(connection))
+    if (!connection->controls)
         return -EPERM;
-    if (control->op == GS_CONTROL_RESERVE) {
-        if (!automatic && control->value > LOCKD_BYTES_MAX)
-            return -ERANGE;
-        settings.reserve = control->value;
-    } else if (!automatic &&
-               (control->value < SETTING_MIN_NS || control->value > SETTING_MAX_NS)) {
-        return -ERANGE;
-    } else if (control->op == GS_CONTROL_QUANTUM) {
-        settings.quantum_ns = control->value;
-    } else {
-        settings.idle_ns = control->value;
+    code = set_one(&settings, control->op, control->value);
+    if (code == 0 &&
+        lockd_settings_quantum_min(&settings) > lockd_settings_quantum_max(&settings))
+        code = -EDOM;
+    if (code == 0)
+        lockd_lock_set(lock, &settings, lockd_now());
+    return code;
+}
+
+static bool of_program(uint32_t op)
+{
+    return for_owner(op) || op == GS_CONTROL_WEIGHT || op == GS_CONTROL_PRIORITY ||
+           op == GS_CONTROL_LIMIT;
+}
+
+static void explain(struct lockd_connection *connection, const struct gs_wire_control *control,
+                    int code)
+{
+    const bool owner = control->pid != 0 && for_owner(control->op);
+
+    switch (code) {
+    case -ESRCH:
+        answer(connection, code, 0, "no program with process id %d is connected", control->pid);
+        break;
+    case -EPERM:
+        answer(connection, code, 0,
+               "only root, user %u (who runs gpushare-lockd)%s%s%s may do that",
+               (unsigned)geteuid(),
+               connection->server->config.control_group[0] != '\0' ? ", group " : "",
+               connection->server->config.control_group,
+               owner ? " and the program's owner" : "");
+        break;
+    case -EINVAL:
+        answer(connection, code, 0, "a process id is needed");
+        break;
+    case -EDOM:
+        answer(connection, code, 0, "quantum-min would be above quantum-max");
+        break;
+    default:
+        answer(connection, code, 0,
+               "the value is out of range (times: 1 ms to 1 h; weight: 1 to %d; priority: -%d "
+               "to %d; share: 0.1 to 50 %%)",
+               GS_WEIGHT_MAX, GS_PRIORITY_MAX, GS_PRIORITY_MAX);
     }
-    lockd_lock_set(lock, &settings, lockd_now());
-    return 0;
 }
 
 void lockd_control_operate(struct lockd_connection *connection,
                            const struct gs_wire_control *control)
 {
-    struct status status = {.to = connection};
+    struct gs_err err = {0};
     int code;
 
-    if (control->op == GS_CONTROL_PAUSE || control->op == GS_CONTROL_RESUME)
-        code = pause_programs(connection, control->pid, control->op == GS_CONTROL_PAUSE);
+    if (control->op == GS_CONTROL_RELOAD)
+        code = connection->controls ? lockd_server_reload(connection->server, &err) : -EPERM;
+    else if (of_program(control->op))
+        code = operate_program(connection, control);
     else
         code = change_setting(connection, control);
-    if (code >= 0) {
-        status.count = (uint32_t)code;
-        send_end(&status, 0, "%s", "");
-        return;
-    }
-    if (code == -ESRCH)
-        send_end(&status, code, "no program with process id %d is connected", control->pid);
-    else if (code == -EPERM)
-        send_end(&status, code, "only root, user %u (who runs gpushare-lockd)%s may do that",
-                 (unsigned)geteuid(), control->pid != 0 ? " and the program's owner" : "");
+    lockd_log(LOCKD_LOG_INFO, "user %u (process %d): %s, process %d, value %lld: %s",
+              (unsigned)connection->uid, (int)connection->pid, operation_name(control->op),
+              control->pid, (long long)control->value, code >= 0 ? "done" : strerror(-code));
+    if (code >= 0)
+        answer(connection, 0, (uint32_t)code, "%s", "");
+    else if (err.code != 0)
+        answer(connection, code, 0, "%.190s", err.text);
     else
-        send_end(&status, code, "the value is out of range (times: 1 ms to 1 h)");
-    lockd_log(LOCKD_LOG_INFO, "user %u: operation %u on process %d refused: %s",
-              (unsigned)connection->uid, control->op, control->pid, strerror(-code));
+        explain(connection, control, code);
 }

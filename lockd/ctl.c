@@ -47,6 +47,7 @@ static void print_help(const struct lockd_option *table)
     puts("\nexit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running");
 }
 
+/* What the user wrote about the socket; wrong: 2 with a message. */
 static int take_path(struct ctl *ctl, const char *path)
 {
     if (path == NULL)
@@ -56,6 +57,8 @@ static int take_path(struct ctl *ctl, const char *path)
                          &ctl->err, -ENAMETOOLONG,
                          "the socket's path is longer than 107 bytes: set GPUSHARE_SOCKET to "
                          "a shorter one");
+    if (path[0] != '/')
+        return gs_err_set(&ctl->err, -EINVAL, "--socket %s: give the full path", path);
     if ((size_t)snprintf(ctl->path, sizeof ctl->path, "%s", path) >= sizeof ctl->path)
         return gs_err_set(&ctl->err, -ENAMETOOLONG, "--socket %s: longer than 107 bytes", path);
     return 0;
@@ -66,9 +69,9 @@ int main(int argc, char **argv)
     struct ctl_arguments arguments = {0};
     const struct lockd_option table[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments.socket, 0, 0,
-         "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)"},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments.help, 0, 0, "this text"},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments.version, 0, 0, "the release"},
+         "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)", NULL},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments.help, 0, 0, "this text", NULL},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments.version, 0, 0, "the release", NULL},
         {0},
     };
     struct ctl ctl = {0};
@@ -90,8 +93,10 @@ int main(int argc, char **argv)
         fputs("gpusharectl: no command (--help lists them)\n", stderr);
         return CTL_USAGE;
     }
-    if (take_path(&ctl, arguments.socket) != 0)
-        return (int)ctl_fail(&ctl);
+    if (take_path(&ctl, arguments.socket) != 0) {
+        ctl_fail(&ctl);
+        return CTL_USAGE;
+    }
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(argv[index], commands[i]->name) == 0)
             return (int)commands[i]->run(&ctl, argc - index, argv + index);

@@ -42,6 +42,10 @@ struct ctl_answer {
     struct gs_wire_end end;
 };
 
+/* A connection to the daemon; -ENOENT: there is none. What is wrong is in ctl->err. */
+int ctl_connect(struct ctl *ctl);
+/* The next message, checked. 0 or -errno. */
+int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message);
 /* Sends one request and takes the answer to its END. 0; -ENOENT: no daemon (in ctl->err);
  * -errno. */
 int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer);

@@ -10,13 +10,48 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #define ANSWER_SECONDS 10
 #define ANSWER_MAX     65536 /* messages of one kind */
 
-static int open_socket(struct ctl *ctl)
+/* Why there is no connection, in words that help. */
+static int explain(struct ctl *ctl, int code)
+{
+    struct stat st;
+
+    if (stat(ctl->path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        return gs_err_set(&ctl->err, -ENOTSOCK,
+                          "%s is a %s, not the socket of a gpushare-lockd", ctl->path,
+                          S_ISDIR(st.st_mode)   ? "folder"
+                          : S_ISREG(st.st_mode) ? "file"
+                                                : "device or pipe");
+    switch (code) {
+    case -ENOENT:
+    case -ECONNREFUSED:
+        return gs_err_set(&ctl->err, -ENOENT,
+                          "no gpushare-lockd is running (socket %s); it starts with the first "
+                          "patched program",
+                          ctl->path);
+    case -EPROTOTYPE:
+        return gs_err_set(&ctl->err, code, "%s is the socket of another program", ctl->path);
+    case -EAGAIN:
+        return gs_err_set(&ctl->err, code,
+                          "%s: gpushare-lockd does not answer (is it stopped, or hung?)",
+                          ctl->path);
+    case -EACCES:
+        return gs_err_set(&ctl->err, code,
+                          "%s: user %u may not connect: a member of the folder's group may",
+                          ctl->path, (unsigned)geteuid());
+    default:
+        return gs_err_errno(&ctl->err, code, "%s: cannot connect", ctl->path);
+    }
+}
+
+int ctl_connect(struct ctl *ctl)
 {
     const struct timeval patience = {.tv_sec = ANSWER_SECONDS};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -32,13 +67,24 @@ static int open_socket(struct ctl *ctl)
         return fd;
     code = -errno;
     close(fd);
-    if (code == -ENOENT || code == -ECONNREFUSED)
-        return gs_err_set(&ctl->err, -ENOENT,
-                          "no gpushare-lockd is running (socket %s); it starts with the first "
-                          "patched program",
-                          ctl->path);
-    return gs_err_errno(&ctl->err, code == -ENOENT ? -EIO : code, "%s: cannot connect",
-                        ctl->path);
+    return explain(ctl, code);
+}
+
+int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
+{
+    ssize_t got;
+
+    do
+        got = recv(fd, message, sizeof *message, MSG_TRUNC);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return gs_err_set(&ctl->err, -ETIMEDOUT, "%s: no answer within %d s", ctl->path,
+                          ANSWER_SECONDS);
+    if (got <= 0)
+        return gs_err_set(&ctl->err, -EPIPE,
+                          "%s: gpushare-lockd hung up (may user %u connect?)", ctl->path,
+                          (unsigned)geteuid());
+    return lockd_wire_check(message, (size_t)got, &ctl->err);
 }
 
 /* Appends a copy of a message to an array of them. */
@@ -85,30 +131,23 @@ static int take(struct ctl *ctl, struct ctl_answer *answer, const union lockd_me
 
 int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer)
 {
-    GS_CLOSE_FD int fd = open_socket(ctl);
+    GS_CLOSE_FD int fd = ctl_connect(ctl);
     int code = fd < 0 ? fd : 0;
 
     memset(answer, 0, sizeof *answer);
-    if (code == 0 && send(fd, request, size, MSG_NOSIGNAL) != (ssize_t)size)
-        code =
-            gs_err_errno(&ctl->err, -EPIPE, "%s: gpushare-lockd hung up (may user %u connect?)",
-                         ctl->path, (unsigned)geteuid());
+    /* who is refused finds the connection closed and the reason waiting */
+    if (code == 0 && send(fd, request, size, MSG_NOSIGNAL) != (ssize_t)size && errno != EPIPE)
+        code = gs_err_errno(&ctl->err, -errno, "%s: cannot ask", ctl->path);
     while (code == 0) {
         union lockd_message message;
-        const ssize_t got = recv(fd, &message, sizeof message, MSG_TRUNC);
 
-        if (got <= 0)
-            code = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)
-                       ? gs_err_set(&ctl->err, -ETIMEDOUT, "%s: no answer within %d s",
-                                    ctl->path, ANSWER_SECONDS)
-                       : gs_err_set(&ctl->err, -EPIPE,
-                                    "%s: gpushare-lockd hung up (may user %u connect?)",
-                                    ctl->path, (unsigned)geteuid());
-        else
-            code = lockd_wire_check(&message, (size_t)got, &ctl->err);
+        code = ctl_receive(ctl, fd, &message);
         code = code == 0 ? take(ctl, answer, &message) : code;
     }
     answer->running = code == 1;
+    if (code == 1 && answer->end.code != 0 && answer->daemon.pid == 0 &&
+        ((const struct gs_wire_header *)request)->type == GS_WIRE_STATUS)
+        code = gs_err_set(&ctl->err, -EACCES, "%s: refused: %s", ctl->path, answer->end.text);
     if (code != 1)
         ctl_answer_deinit(answer);
     return code == 1 ? 0 : code;

@@ -11,8 +11,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#define LOCKD_PATH_SIZE 108 /* of sun_path */
+
 struct lockd_place {
-    char path[108];
+    char path[LOCKD_PATH_SIZE];
     int listener, lock_fd;
     gid_t group;    /* members of it may connect; (gid_t)-1: nobody */
     bool activated; /* systemd's socket: not ours to remove */

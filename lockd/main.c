@@ -5,6 +5,7 @@
  * Exit codes: 0 ended as asked, or (on demand) another daemon serves already; 1 failed; 2
  * usage.
  */
+#include "lockd/config.h"
 #include "lockd/listen.h"
 #include "lockd/log.h"
 #include "lockd/options.h"
@@ -15,10 +16,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#define OWN_OPTIONS 7
+
 struct arguments {
-    const char *socket;
-    uint64_t idle_exit_ns, quantum_ns, idle_ns, reserve, level;
-    bool detach, foreground, help, version;
+    int argc;
+    char **argv;
+    const char *socket, *config;
+    bool detach, foreground, check, help, version;
 };
 
 static const char usage[] =
@@ -26,44 +30,70 @@ static const char usage[] =
     "Decides which programs may use a GPU, and how much of its memory, when they do not fit\n"
     "together. Programs start it when they need it; it also runs as a service.\n\n";
 
-static int read_arguments(struct arguments *arguments, int argc, char **argv,
+/* Options of the command line alone; what can be set in the file follows in --help. */
+static void own_table(struct arguments *arguments, struct lockd_option table[])
+{
+    const struct lockd_option own[] = {
+        {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
+         "where programs connect (default: as GPUSHARE_SOCKET or the standard place)", NULL},
+        {"config", "FILE", LOCKD_OPTION_TEXT, &arguments->config, 0, 0,
+         "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL},
+        {"check", NULL, LOCKD_OPTION_FLAG, &arguments->check, 0, 0,
+         "read the configuration, say what is wrong with it, and end", NULL},
+        {"detach", NULL, LOCKD_OPTION_FLAG, &arguments->detach, 0, 0,
+         "go to the background once the socket listens", NULL},
+        {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
+         "stay in the foreground (the default)", NULL},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "this text", NULL},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "the release", NULL},
+    };
+
+    _Static_assert(sizeof own / sizeof own[0] == OWN_OPTIONS, "count them");
+    memcpy(table, own, sizeof own);
+}
+
+static int read_arguments(struct arguments *arguments, struct lockd_config *config,
                           struct gs_err *err)
 {
-    const struct lockd_option table[] = {
-        {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
-         "where programs connect (default: as GPUSHARE_SOCKET or the standard place)"},
-        {"idle-exit", "SECONDS", LOCKD_OPTION_SECONDS, &arguments->idle_exit_ns, 0, 86400,
-         "end when no program has been connected for so long (default: never)"},
-        {"detach", NULL, LOCKD_OPTION_FLAG, &arguments->detach, 0, 0,
-         "go to the background once the socket listens"},
-        {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
-         "stay in the foreground (the default)"},
-        {"quantum", "MS|auto", LOCKD_OPTION_MS, &arguments->quantum_ns, 1, 3600000,
-         "length of a turn (default auto: 20 times the measured cost of a switch)"},
-        {"idle", "MS|auto", LOCKD_OPTION_MS, &arguments->idle_ns, 1, 3600000,
-         "how long a holder may idle while others wait (default auto)"},
-        {"reserve", "SIZE|auto", LOCKD_OPTION_SIZE, &arguments->reserve, 0, LOCKD_BYTES_MAX,
-         "device memory that nobody gets (default auto: 1/64 of the device, 2 MiB to 1 GiB)"},
-        {"log-level", "LEVEL", LOCKD_OPTION_LEVEL, &arguments->level, 0, 0,
-         "error, warning, info or debug (default info)"},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "this text"},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "the release"},
-        {0},
-    };
-    int index = 1;
-    int code = lockd_options_parse(table, argc, argv, &index, err);
+    struct lockd_option table[OWN_OPTIONS + LOCKD_CONFIG_KEYS + 1];
+    int index = 1, code;
 
+    own_table(arguments, table);
+    lockd_config_table(config, table + OWN_OPTIONS);
+    code = lockd_options_parse(table, arguments->argc, arguments->argv, &index, err);
     if (code != 0)
         return code;
     if (arguments->help) {
         fputs(usage, stdout);
+        table[OWN_OPTIONS].name = NULL;
+        lockd_options_help(table, stdout);
+        puts("\nalso keys of the configuration file, without the dashes");
+        lockd_config_table(config, table);
         lockd_options_help(table, stdout);
     }
-    if (index != argc)
-        return gs_err_set(err, -EINVAL, "unexpected argument '%s'", argv[index]);
+    if (index != arguments->argc)
+        return gs_err_set(err, -EINVAL, "unexpected argument '%s'", arguments->argv[index]);
     if (arguments->detach && arguments->foreground)
         return gs_err_set(err, -EINVAL, "--detach and --foreground exclude each other");
     return 0;
+}
+
+/* Defaults, then the files, then the command line: at the start and at every reload. */
+static int read_config(void *context, struct lockd_config *config, struct gs_err *err)
+{
+    struct arguments *arguments = context;
+    struct lockd_config fresh;
+    int code;
+
+    lockd_config_default(&fresh);
+    code = lockd_config_files(&fresh,
+                              arguments->config != NULL ? arguments->config : LOCKD_CONFIG_PATH,
+                              arguments->config != NULL, err);
+    code = code != 0 ? code : read_arguments(arguments, &fresh, err);
+    code = code != 0 ? code : lockd_config_finish(&fresh, err);
+    if (code == 0)
+        *config = fresh;
+    return code;
 }
 
 /* A program may start us with 0, 1 or 2 closed; a socket must never get such a number. */
@@ -80,19 +110,15 @@ static int open_standard(void)
     return 0;
 }
 
-static int serve(const struct arguments *arguments, struct lockd_place *place,
-                 struct gs_err *err)
+static int serve(struct arguments *arguments, const struct lockd_config *config,
+                 struct lockd_place *place, struct gs_err *err)
 {
-    const struct lockd_server_options options = {
-        .settings = {.quantum_ns = arguments->quantum_ns,
-                     .idle_ns = arguments->idle_ns,
-                     .reserve = arguments->reserve},
-        .idle_exit_ns = arguments->idle_exit_ns,
-    };
     struct lockd_server server;
-    int code = lockd_server_init(&server, &options, place->listener, place->group, err);
+    int code = lockd_server_init(&server, config, place->listener, place->group, err);
 
     if (code == 0) {
+        server.reload = read_config;
+        server.reload_context = arguments;
         lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, place->path);
         lockd_notify("READY=1");
         code = lockd_server_run(&server, err);
@@ -103,9 +129,10 @@ static int serve(const struct arguments *arguments, struct lockd_place *place,
     return code;
 }
 
-static int run(const struct arguments *arguments, struct gs_err *err)
+static int run(struct arguments *arguments, const struct lockd_config *config,
+               struct gs_err *err)
 {
-    const bool on_demand = arguments->detach || arguments->idle_exit_ns != LOCKD_NEVER;
+    const bool on_demand = arguments->detach || config->idle_exit_ns != LOCKD_NEVER;
     struct lockd_place place;
     int code = lockd_place_take(&place, arguments->socket, err);
 
@@ -116,34 +143,44 @@ static int run(const struct arguments *arguments, struct gs_err *err)
                           place.path);
     if (code == 0 && arguments->detach)
         code = lockd_detach(&place, err);
-    return code != 0 ? code : serve(arguments, &place, err);
+    return code != 0 ? code : serve(arguments, config, &place, err);
+}
+
+/* What is wrong with what the user wrote ends with 2, what fails later with 1. */
+static int prepare(struct arguments *arguments, struct lockd_config *config, struct gs_err *err)
+{
+    int code;
+
+    lockd_config_default(config);
+    code = read_arguments(arguments, config, err); /* finds --config, --help */
+    if (code != 0 || arguments->help || arguments->version)
+        return code;
+    if (arguments->socket != NULL && arguments->socket[0] != '/')
+        return gs_err_set(err, -EINVAL, "--socket %s: give the full path", arguments->socket);
+    if (arguments->socket != NULL && strlen(arguments->socket) >= LOCKD_PATH_SIZE)
+        return gs_err_set(err, -EINVAL, "--socket %s: longer than %d bytes", arguments->socket,
+                          LOCKD_PATH_SIZE - 1);
+    return read_config(arguments, config, err);
 }
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {
-        .idle_exit_ns = LOCKD_NEVER,
-        .quantum_ns = LOCKD_AUTO,
-        .idle_ns = LOCKD_AUTO,
-        .reserve = LOCKD_AUTO,
-        .level = LOCKD_LOG_INFO,
-    };
+    struct arguments arguments = {.argc = argc, .argv = argv};
+    struct lockd_config config;
     struct gs_err err = {0};
 
     if (open_standard() != 0)
         return 1;
-    if (read_arguments(&arguments, argc, argv, &err) != 0) {
+    if (prepare(&arguments, &config, &err) != 0) {
         fprintf(stderr, "gpushare-lockd: %s\n", err.text);
         return 2;
     }
-    if (arguments.help)
-        return 0;
-    if (arguments.version) {
+    if (arguments.version)
         puts("gpushare-lockd " GS_VERSION);
-        return 0;
-    }
-    lockd_log_open((enum lockd_log_level)arguments.level);
-    if (run(&arguments, &err) != 0) {
+    if (arguments.help || arguments.version || arguments.check)
+        return fflush(stdout) == 0 ? 0 : 1;
+    lockd_log_open((enum lockd_log_level)config.log_level);
+    if (run(&arguments, &config, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);
         return 1;
     }

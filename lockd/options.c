@@ -10,9 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int read_number(const struct lockd_option *option, const char *text, double unit_ns,
+static int read_number(const struct lockd_option *option, const char *text, double factor,
                        struct gs_err *err)
 {
+    const char *unit = option->kind == LOCKD_OPTION_MS        ? "milliseconds"
+                       : option->kind == LOCKD_OPTION_SECONDS ? "seconds"
+                                                              : "percent";
     char *end;
     double number;
 
@@ -20,11 +23,11 @@ static int read_number(const struct lockd_option *option, const char *text, doub
     number = strtod(text, &end);
     if (end == text || *end != '\0' || errno != 0 || !isfinite(number))
         return gs_err_set(err, -EINVAL, "%s: '%s' is not a number of %s", option->name, text,
-                          option->kind == LOCKD_OPTION_MS ? "milliseconds" : "seconds");
+                          unit);
     if (number < (double)option->low || number > (double)option->high)
         return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu", option->name, text,
                           (unsigned long long)option->low, (unsigned long long)option->high);
-    *(uint64_t *)option->value = (uint64_t)(number * unit_ns);
+    *(uint64_t *)option->value = (uint64_t)(number * factor);
     return 0;
 }
 
@@ -60,8 +63,68 @@ static int read_level(const struct lockd_option *option, const char *text, struc
                       option->name, text);
 }
 
+static int read_count(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    unsigned long long number;
+    char *end;
+
+    errno = 0;
+    number = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || errno != 0)
+        return gs_err_set(err, -EINVAL, "%s: '%s' is not a whole number", option->name, text);
+    if (number < option->low || number > option->high)
+        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu", option->name, text,
+                          (unsigned long long)option->low, (unsigned long long)option->high);
+    *(uint64_t *)option->value = number;
+    return 0;
+}
+
+static int read_choice(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    char all[256] = "";
+    size_t at = 0;
+
+    for (uint64_t i = 0; option->choices[i] != NULL; i++) {
+        if (strcmp(text, option->choices[i]) == 0) {
+            *(uint64_t *)option->value = i;
+            return 0;
+        }
+        if (at < sizeof all)
+            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i == 0 ? "" : ", ",
+                                   option->choices[i]);
+    }
+    return gs_err_set(err, -EINVAL, "%s: '%s' is none of: %s", option->name, text, all);
+}
+
+static int read_name(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    if (strlen(text) >= LOCKD_NAME_SIZE)
+        return gs_err_set(err, -EINVAL, "%s: longer than %d bytes", option->name,
+                          LOCKD_NAME_SIZE - 1);
+    snprintf(option->value, LOCKD_NAME_SIZE, "%s", text);
+    return 0;
+}
+
+/* "auto", "never" and "none" all mean UINT64_MAX, each where it reads well and the argument's
+ * description offers it. */
+static bool is_word(const struct lockd_option *option, const char *text)
+{
+    const char *word = option->kind == LOCKD_OPTION_SECONDS ? "never"
+                       : option->kind == LOCKD_OPTION_COUNT ? "none"
+                                                            : "auto";
+
+    if (strcmp(text, word) != 0 ||
+        (option->argument != NULL && strstr(option->argument, word) == NULL))
+        return false;
+    *(uint64_t *)option->value = UINT64_MAX;
+    return true;
+}
+
 int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err)
 {
+    static const char *const yes_no[] = {"no", "yes", NULL};
+    struct lockd_option choice = *option;
+
     switch (option->kind) {
     case LOCKD_OPTION_FLAG:
         *(bool *)option->value = true;
@@ -69,20 +132,25 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
     case LOCKD_OPTION_TEXT:
         *(const char **)option->value = text;
         return 0;
+    case LOCKD_OPTION_NAME:
+        return read_name(option, text, err);
     case LOCKD_OPTION_SECONDS:
-        return read_number(option, text, 1e9, err);
+        return is_word(option, text) ? 0 : read_number(option, text, 1e9, err);
     case LOCKD_OPTION_MS:
-        if (strcmp(text, "auto") != 0)
-            return read_number(option, text, 1e6, err);
-        *(uint64_t *)option->value = UINT64_MAX;
-        return 0;
+        return is_word(option, text) ? 0 : read_number(option, text, 1e6, err);
+    case LOCKD_OPTION_PERCENT:
+        return is_word(option, text) ? 0 : read_number(option, text, 1e4, err);
     case LOCKD_OPTION_SIZE:
-        if (strcmp(text, "auto") != 0)
-            return read_size(option, text, err);
-        *(uint64_t *)option->value = UINT64_MAX;
-        return 0;
+        return is_word(option, text) ? 0 : read_size(option, text, err);
+    case LOCKD_OPTION_COUNT:
+        return is_word(option, text) ? 0 : read_count(option, text, err);
     case LOCKD_OPTION_LEVEL:
         return read_level(option, text, err);
+    case LOCKD_OPTION_YES:
+        choice.choices = yes_no;
+        return read_choice(&choice, text, err);
+    case LOCKD_OPTION_CHOICE:
+        return read_choice(option, text, err);
     }
     return -EINVAL;
 }
@@ -95,6 +163,12 @@ static const struct lockd_option *find(const struct lockd_option *table, const c
             return table;
     }
     return NULL;
+}
+
+const struct lockd_option *lockd_options_find(const struct lockd_option *table,
+                                              const char *name)
+{
+    return find(table, name, strlen(name));
 }
 
 int lockd_options_parse(const struct lockd_option *table, int argc, char **argv, int *index,

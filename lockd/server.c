@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server.c: the daemon's event loop: accepts connections of those who may connect, wakes the
- * lock when it asked for it, frees connections that ended, and leaves when told to or when
- * nobody has needed it for a while. One thread, nothing blocks.
+ * server.c: the daemon's event loop: hands events to who handles them, wakes the lock and
+ * everything else that asked for a time, frees connections that ended, takes over a new
+ * configuration, and leaves when told to or when nobody has needed it for a while. One thread,
+ * nothing blocks.
  *
  * A connection is only marked dead while events are handled and freed after them, so no event
  * can meet a freed one.
  */
 #include "lockd/server.h"
+#include "lockd/hostmem.h"
+#include "lockd/listen.h"
 #include "lockd/log.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define CONNECTIONS_PER_USER 2048
-#define FDS_OF_OUR_OWN       16u
-#define EVENTS               64
-#define FIRST_PROGRAM_NS     1000000000u
-#define GROUPS_MAX           1024
+#define EVENTS           64
+#define FIRST_PROGRAM_NS 1000000000u
+#define HOST_EVERY_NS    2000000000u /* while programs are connected */
 
 uint64_t lockd_now(void)
 {
@@ -33,20 +34,6 @@ uint64_t lockd_now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* As many descriptors as the system allows; the rest of them is what clients may use. */
-static uint32_t raise_fd_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return 256;
-    limit.rlim_cur = limit.rlim_max < 65536 ? limit.rlim_max : 65536;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return 256;
-    return limit.rlim_cur > 2ul * FDS_OF_OUR_OWN ? (uint32_t)limit.rlim_cur - FDS_OF_OUR_OWN
-                                                 : FDS_OF_OUR_OWN;
 }
 
 static int watch(struct lockd_server *server, int fd, void *tag)
@@ -63,122 +50,97 @@ static int open_signals(void)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
         return -errno;
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int lockd_server_init(struct lockd_server *server, const struct lockd_server_options *options,
+/* systemd expects a sign of life in every half of this time. */
+static uint64_t watchdog_interval(void)
+{
+    const char *text = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    unsigned long long usec;
+    char *end;
+
+    if (text == NULL || (pid != NULL && strtol(pid, NULL, 10) != (long)getpid()))
+        return 0;
+    errno = 0;
+    usec = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0' && usec >= 1000 && usec < 1ull << 40 ? usec * 500 : 0;
+}
+
+static int find_group(const char *name, gid_t *gid, struct gs_err *err)
+{
+    const struct group *group;
+
+    *gid = (gid_t)-1;
+    if (name[0] == '\0')
+        return 0;
+    errno = 0;
+    group = getgrnam(name); /* one thread, at the start and at a reload only */
+    if (group == NULL)
+        return gs_err_set(err, -ENOENT, "control-group: there is no group '%s'", name);
+    *gid = group->gr_gid;
+    return 0;
+}
+
+int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,
                       int listener, gid_t group, struct gs_err *err)
 {
     int code = 0;
 
     memset(server, 0, sizeof *server);
-    server->options = *options;
+    server->config = *config;
     server->listener = listener;
     server->group = group;
+    server->spare = -1;
     server->started = server->programs_gone = lockd_now();
-    server->connection_limit = raise_fd_limit();
+    server->watchdog_ns = watchdog_interval();
+    server->watchdog_at = server->started;
     lockd_list_init(&server->connections);
     lockd_list_init(&server->dead);
+    lockd_list_init(&server->silent);
+    lockd_list_init(&server->throttled);
+    lockd_list_init(&server->users);
     server->signals = open_signals();
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
-    server->lock = lockd_lock_new(&options->settings, server->started);
+    server->lock = lockd_lock_new(&config->settings, server->started);
     if (server->signals < 0 || server->epoll < 0)
         code = -errno;
     else if (server->lock == NULL)
         code = -ENOMEM;
     code = code != 0 ? code : watch(server, server->signals, &server->signals);
     code = code != 0 ? code : watch(server, listener, &server->listener);
-    server->listening = code == 0;
-    return code == 0 ? 0 : gs_err_errno(err, code, "cannot set up the event loop");
+    if (code != 0)
+        return gs_err_errno(err, code, "cannot set up the event loop");
+    server->listening = true;
+    code = lockd_admit_init(server, err);
+    return code != 0 ? code : find_group(config->control_group, &server->control_group, err);
 }
 
-static bool in_group(int fd, const struct ucred *peer, gid_t group)
+int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
 {
-    gid_t groups[GROUPS_MAX];
-    socklen_t size = sizeof groups;
+    struct lockd_config config = server->config;
+    gid_t control_group;
+    int code;
 
-    if (group == (gid_t)-1)
-        return false;
-    if (peer->gid == group)
-        return true;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size) != 0)
-        return false;
-    for (size_t i = 0; i < size / sizeof groups[0]; i++) {
-        if (groups[i] == group)
-            return true;
+    if (server->reload == NULL)
+        return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration to read");
+    lockd_notify("RELOADING=1");
+    code = server->reload(server->reload_context, &config, err);
+    code = code != 0 ? code : find_group(config.control_group, &control_group, err);
+    if (code == 0) {
+        server->config = config;
+        server->control_group = control_group;
+        lockd_log_open((enum lockd_log_level)config.log_level);
+        lockd_lock_set(server->lock, &config.settings, lockd_now());
+        lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
+    } else {
+        lockd_log(LOCKD_LOG_ERROR, "the configuration stays as it was: %s", err->text);
     }
-    return false;
-}
-
-static uint32_t connections_of(const struct lockd_server *server, uid_t uid)
-{
-    uint32_t count = 0;
-
-    for (const struct lockd_list *at = server->connections.next; at != &server->connections;
-         at = at->next)
-        count += lockd_entry(at, struct lockd_connection, link)->uid == uid;
-    return count;
-}
-
-/* Decides whether a new connection is let in; says why not in the log. */
-static bool admitted(struct lockd_server *server, int fd, struct ucred *peer)
-{
-    socklen_t size = sizeof *peer;
-
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &size) != 0)
-        return false;
-    if (peer->uid != geteuid() && peer->uid != 0 && !in_group(fd, peer, server->group)) {
-        lockd_log(LOCKD_LOG_WARNING, "process %d of user %u may not connect", (int)peer->pid,
-                  (unsigned)peer->uid);
-        return false;
-    }
-    if (connections_of(server, peer->uid) >= CONNECTIONS_PER_USER) {
-        lockd_log(LOCKD_LOG_WARNING, "user %u has %d connections: no more are accepted",
-                  (unsigned)peer->uid, CONNECTIONS_PER_USER);
-        return false;
-    }
-    return true;
-}
-
-static void listen_again(struct lockd_server *server, bool listening)
-{
-    struct epoll_event event = {.events = listening ? EPOLLIN : 0,
-                                .data.ptr = &server->listener};
-
-    if (server->listening == listening)
-        return;
-    if (epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->listener, &event) == 0)
-        server->listening = listening;
-}
-
-static void accept_one(struct lockd_server *server)
-{
-    struct lockd_connection *connection;
-    struct ucred peer;
-    const int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-    if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-            lockd_log(LOCKD_LOG_WARNING, "cannot accept a connection: %s", strerror(errno));
-            listen_again(server, false); /* until one ends */
-        }
-        return;
-    }
-    if (!admitted(server, fd, &peer)) {
-        close(fd);
-        return;
-    }
-    connection = lockd_connection_new(server, fd);
-    if (connection == NULL) {
-        close(fd);
-        return;
-    }
-    connection->uid = peer.uid;
-    connection->pid = peer.pid;
-    if (server->connection_count >= server->connection_limit)
-        listen_again(server, false);
+    lockd_notify("READY=1");
+    return code;
 }
 
 void lockd_server_flush(struct lockd_server *server)
@@ -187,11 +149,12 @@ void lockd_server_flush(struct lockd_server *server)
 
     while (lockd_lock_next_send(server->lock, &send)) {
         lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
+        lockd_trace_target(send.owner, &send.target);
         lockd_connection_send(send.owner, &send.target, sizeof send.target);
     }
 }
 
-static void bury(struct lockd_server *server)
+void lockd_server_bury(struct lockd_server *server)
 {
     while (!lockd_list_empty(&server->dead)) {
         struct lockd_connection *connection =
@@ -202,13 +165,14 @@ static void bury(struct lockd_server *server)
         if (client != NULL) {
             lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) is gone", connection->name,
                       (int)connection->pid);
+            lockd_trace_gone(connection);
             lockd_lock_client_gone(server->lock, client, lockd_now());
+            connection->user->programs--;
             if (--server->program_count == 0)
                 server->programs_gone = lockd_now();
         }
         lockd_connection_free(connection);
-        server->connection_count--;
-        listen_again(server, true);
+        lockd_admit_again(server);
         lockd_server_flush(server);
     }
 }
@@ -216,7 +180,7 @@ static void bury(struct lockd_server *server)
 /* Whoever started us has yet to connect. */
 static uint64_t idle_deadline(const struct lockd_server *server)
 {
-    uint64_t wait = server->options.idle_exit_ns;
+    uint64_t wait = server->config.idle_exit_ns;
 
     if (wait == LOCKD_NEVER || server->program_count != 0)
         return LOCKD_NEVER;
@@ -225,10 +189,64 @@ static uint64_t idle_deadline(const struct lockd_server *server)
     return server->programs_gone + wait;
 }
 
-static int wait_ms(const struct lockd_server *server)
+static uint64_t sooner(uint64_t a, uint64_t b)
 {
-    const uint64_t now = lockd_now(), lock = lockd_lock_deadline(server->lock);
-    const uint64_t idle = idle_deadline(server), deadline = lock < idle ? lock : idle;
+    return a < b ? a : b;
+}
+
+/* Nobody needs it while no program is connected. */
+static uint64_t tell_host(struct lockd_server *server, uint64_t now)
+{
+    if (server->program_count == 0)
+        return LOCKD_NEVER;
+    if (now >= server->host_at) {
+        const uint64_t available = lockd_host_available();
+
+        if (available != UINT64_MAX)
+            lockd_lock_host(server->lock, available, now);
+        server->host_at = now + HOST_EVERY_NS;
+    }
+    return server->host_at;
+}
+
+static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
+{
+    if (server->watchdog_ns == 0)
+        return LOCKD_NEVER;
+    if (now >= server->watchdog_at) {
+        lockd_notify("WATCHDOG=1");
+        server->watchdog_at = now + server->watchdog_ns;
+    }
+    return server->watchdog_at;
+}
+
+/* Does what is due by now. Returns when something will be due again. */
+static uint64_t tend(struct lockd_server *server)
+{
+    const uint64_t now = lockd_now();
+    uint64_t next;
+
+    next = tell_host(server, now);
+    if (now >= lockd_lock_deadline(server->lock))
+        lockd_lock_tick(server->lock, now);
+    lockd_server_flush(server);
+    next = sooner(next, lockd_connection_resume(server, now));
+    next = sooner(next, lockd_admit_silent(server, now));
+    lockd_server_bury(server);
+    next = sooner(next, lockd_trace_flush(server, now));
+    lockd_server_bury(server); /* listeners that ended */
+    next = sooner(next, feed_watchdog(server, now));
+    if (now >= idle_deadline(server)) {
+        lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
+        server->stop = true;
+    }
+    next = sooner(next, idle_deadline(server));
+    return sooner(next, lockd_lock_deadline(server->lock));
+}
+
+static int milliseconds_until(uint64_t deadline)
+{
+    const uint64_t now = lockd_now();
     uint64_t ms;
 
     if (deadline == LOCKD_NEVER)
@@ -239,16 +257,33 @@ static int wait_ms(const struct lockd_server *server)
     return ms > 3600000 ? 3600000 : (int)ms;
 }
 
+static void take_signals(struct lockd_server *server)
+{
+    struct signalfd_siginfo info;
+    struct gs_err err = {0};
+
+    while (read(server->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGHUP) {
+            lockd_server_reload(server, &err); /* which says what was wrong */
+            continue;
+        }
+        server->stop = true;
+        lockd_log(LOCKD_LOG_INFO, "asked to end; programs keep what they hold");
+    }
+}
+
 static void handle(struct lockd_server *server, const struct epoll_event *event)
 {
     struct lockd_connection *connection = event->data.ptr;
 
     if (event->data.ptr == &server->signals) {
-        server->stop = true;
-        lockd_log(LOCKD_LOG_INFO, "asked to end; programs keep what they hold");
+        take_signals(server);
     } else if (event->data.ptr == &server->listener) {
-        accept_one(server);
+        lockd_admit_one(server);
     } else {
+        /* one that is read later but has left already: what it said last is lost with it */
+        if (connection->throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
+            lockd_connection_kill(connection, NULL);
         if (!connection->dead && (event->events & EPOLLOUT) != 0)
             lockd_connection_writable(connection);
         if (!connection->dead && (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
@@ -259,22 +294,17 @@ static void handle(struct lockd_server *server, const struct epoll_event *event)
 int lockd_server_run(struct lockd_server *server, struct gs_err *err)
 {
     struct epoll_event events[EVENTS];
+    uint64_t deadline = tend(server);
 
     while (!server->stop) {
-        const int count = epoll_wait(server->epoll, events, EVENTS, wait_ms(server));
+        const int count =
+            epoll_wait(server->epoll, events, EVENTS, milliseconds_until(deadline));
 
         if (count < 0 && errno != EINTR)
             return gs_err_errno(err, -errno, "epoll_wait");
         for (int i = 0; i < count; i++)
             handle(server, &events[i]);
-        if (lockd_now() >= lockd_lock_deadline(server->lock))
-            lockd_lock_tick(server->lock, lockd_now());
-        lockd_server_flush(server);
-        bury(server);
-        if (lockd_now() >= idle_deadline(server)) {
-            lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
-            server->stop = true;
-        }
+        deadline = tend(server);
     }
     return 0;
 }
@@ -286,9 +316,12 @@ void lockd_server_deinit(struct lockd_server *server)
     lockd_list_each (dead, &server->dead)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
     lockd_lock_free(server->lock);
+    lockd_trace_deinit(&server->trace);
     close(server->listener);
     if (server->epoll >= 0)
         close(server->epoll);
     if (server->signals >= 0)
         close(server->signals);
+    if (server->spare >= 0)
+        close(server->spare);
 }

@@ -2,15 +2,19 @@
  *
  * server.h: the daemon around the lock: connections, programs, gpusharectl.
  *
- * server.c owns the event loop, connection.c one connection's bytes, control.c what gpusharectl
- * asks, notes.c what programs said. One thread.
+ * server.c owns the event loop, admit.c who may connect, connection.c what a connection says,
+ * outbox.c what it is sent, status.c and control.c what gpusharectl asks, trace.c what happened
+ * when, notes.c what programs remarked, users.c what each user has. One thread.
  */
 #ifndef GS_LOCKD_SERVER_H
 #define GS_LOCKD_SERVER_H
 
 #include "common/err.h"
+#include "lockd/config.h"
 #include "lockd/list.h"
 #include "lockd/lock.h"
+#include "lockd/trace.h"
+#include "lockd/users.h"
 #include "lockd/wire_check.h"
 
 #include <stdbool.h>
@@ -20,15 +24,11 @@
 
 #define LOCKD_NOTES 16
 
-struct lockd_server_options {
-    struct lockd_settings settings;
-    uint64_t idle_exit_ns; /* LOCKD_NEVER: a service */
-};
-
 /* A note, the newest of its kind and process. */
 struct lockd_note {
     uint64_t owner; /* id of the connection that said it */
     uint64_t at;    /* when; 0: the slot is free */
+    uid_t uid;
     int32_t pid;
     uint32_t kind, count;
     char name[32], text[192];
@@ -38,62 +38,116 @@ struct lockd_notes {
     struct lockd_note slot[LOCKD_NOTES];
 };
 
+/* Reads the configuration anew; for SIGHUP and `gpusharectl reload`. config: in: the present
+ * one, out: the new one. 0, or -errno with config untouched. */
+typedef int lockd_reload(void *context, struct lockd_config *config, struct gs_err *err);
+
 struct lockd_server {
-    struct lockd_server_options options;
+    struct lockd_config config;
+    lockd_reload *reload; /* may be NULL */
+    void *reload_context;
     struct lockd_lock *lock;
     struct lockd_list connections, dead;
+    struct lockd_list silent;    /* connections that have said nothing yet, oldest first */
+    struct lockd_list throttled; /* those that are not read for a moment */
+    struct lockd_list users;
     uint64_t next_id;
     uint64_t started, programs_gone; /* since when no program is connected */
     uint32_t connection_count, program_count, connection_limit;
-    gid_t group; /* members may connect; (gid_t)-1: nobody but owner and root */
+    gid_t group;         /* members may connect; (gid_t)-1: nobody but owner and root */
+    gid_t control_group; /* members may change settings; (gid_t)-1: nobody but owner and root */
     int epoll, listener, signals;
+    int spare; /* given up to accept (and refuse) one when descriptors run out */
     bool listening, stop;
+    uint64_t descriptors_said; /* when the log last heard that none was left */
+    uint64_t host_at; /* when the lock must be told again how much host memory there is */
+    uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */
     struct lockd_notes notes;
+    struct lockd_trace trace;
+};
+
+/* Whole messages that the socket would not take yet. */
+struct lockd_outbox {
+    unsigned char *bytes;
+    size_t head, size, room;
 };
 
 struct lockd_connection {
-    struct lockd_list link;
+    struct lockd_list link, silent, throttle;
     struct lockd_server *server;
     struct lockd_client *client; /* after HELLO */
-    uint64_t id;
+    struct lockd_user *user;
+    uint64_t id, since;
+    uint64_t bucket, resume_at;
+    uint64_t limit, user_limit; /* bytes on a device: by gpusharectl, by max-memory */
+    uint64_t limit_told;        /* the lower of them, as the lock knows it */
     int fd;
     uid_t uid;
     pid_t pid;
-    bool foreign; /* the pid is the program's own word */
-    bool dead, writable_wanted;
-    char name[32], version[16];
-    unsigned char *out; /* whole messages that the socket would not take yet */
-    size_t out_size, out_room;
+    uint32_t watched; /* what epoll looks for */
+    bool foreign;     /* the pid is the program's own word */
+    bool controls;    /* may change settings */
+    bool dead, throttled;
+    char name[32], version[16], group[32];
+    struct lockd_outbox out;
+    struct lockd_tracks tracks;
+    struct lockd_listener listener;
 };
 
 uint64_t lockd_now(void);
 
 /* listener: a listening SOCK_SEQPACKET socket, from now on the server's. 0 or -errno. */
-int lockd_server_init(struct lockd_server *server, const struct lockd_server_options *options,
+int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,
                       int listener, gid_t group, struct gs_err *err);
 /* Serves until a signal or the idle time ends it. 0 or -errno. */
 int lockd_server_run(struct lockd_server *server, struct gs_err *err);
 void lockd_server_deinit(struct lockd_server *server);
 /* Sends the targets that the lock has put out. */
 void lockd_server_flush(struct lockd_server *server);
+/* Takes over a configuration that was read anew; 0, or -errno and nothing has changed. */
+int lockd_server_reload(struct lockd_server *server, struct gs_err *err);
+/* Frees connections that ended and what the lock knows of them. */
+void lockd_server_bury(struct lockd_server *server);
 
-/* connection.c */
-struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd);
-/* Queues a whole message; a connection that does not read what it is sent is given up. */
-void lockd_connection_send(struct lockd_connection *connection, const void *message,
-                           size_t size);
+/* admit.c: accepts one connection, or refuses it with the reason. */
+void lockd_admit_one(struct lockd_server *server);
+/* Watches the listener again after connections ended. */
+void lockd_admit_again(struct lockd_server *server);
+int lockd_admit_init(struct lockd_server *server, struct gs_err *err);
+/* Gives up connections that have said nothing for too long. Returns when to look again. */
+uint64_t lockd_admit_silent(struct lockd_server *server, uint64_t now);
+
+/* connection.c: NULL without memory; fd stays the caller's then. */
+struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
+                                              struct lockd_user *user, pid_t pid);
 /* Marks it; the server frees it after the events at hand. format: why, for the log; NULL: an
  * ordinary end. */
 void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void lockd_connection_readable(struct lockd_connection *connection);
-void lockd_connection_writable(struct lockd_connection *connection);
+/* Takes one message of `size` bytes as received. */
+void lockd_connection_take(struct lockd_connection *connection, union lockd_message *message,
+                           size_t size);
 void lockd_connection_free(struct lockd_connection *connection);
+/* Reads those again whose time has come. Returns when to look again. */
+uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now);
+
+/* outbox.c: sends or queues a whole message; a connection that does not read what it is sent is
+ * given up. */
+void lockd_connection_send(struct lockd_connection *connection, const void *message,
+                           size_t size);
+void lockd_connection_writable(struct lockd_connection *connection);
+void lockd_connection_watch(struct lockd_connection *connection);
+void lockd_outbox_deinit(struct lockd_connection *connection);
+
+/* status.c */
+void lockd_status_send(struct lockd_connection *connection);
 
 /* control.c */
-void lockd_control_status(struct lockd_connection *connection);
 void lockd_control_operate(struct lockd_connection *connection,
                            const struct gs_wire_control *control);
+/* Tells the lock of the limits in connection->limit and ->user_limit, if that is new. */
+void lockd_control_limit(struct lockd_connection *connection);
 
 /* notes.c */
 void lockd_notes_add(struct lockd_notes *notes, const struct lockd_connection *from,

@@ -44,6 +44,14 @@ def note(kind, text, name="fake", pid=None):
     return message(NOTE, struct.pack("<iI32s192s", pid or os.getpid(), kind, name.encode(), text.encode()))
 
 
+class Refused(EOFError):
+    """The daemon says why and hangs up."""
+
+    def __init__(self, code, _count, text):
+        super().__init__(text.rstrip(b"\0").decode())
+        self.code = code
+
+
 class Target:
     def __init__(self, data):
         (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
@@ -85,6 +93,8 @@ class Program:
             raise EOFError from None
         if not data:
             raise EOFError
+        if struct.unpack("<IHHII", data[:16])[2] == END:  # the reason comes before the end
+            raise Refused(*struct.unpack("<iI192s", data[16:]))
         self.target = Target(data)
         self.targets += 1
         return self.target
