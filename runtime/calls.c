@@ -22,6 +22,9 @@
 #define BOUND(...)                                  BOUND_PICK(__VA_ARGS__, true, false, 0)
 #define BOUND_PICK(stream, queues, per_thread, ...) bound(stream, queues, per_thread)
 
+#define ENTER(...)                                  ENTER_PICK(__VA_ARGS__, true, false, 0)
+#define ENTER_PICK(stream, queues, per_thread, ...) gs_gate_enter_on(stream, queues, per_thread)
+
 static void bound(CUstream stream, bool queues, bool per_thread)
 {
     if (queues && gs_gate_is_watched())
@@ -32,7 +35,7 @@ static void bound(CUstream stream, bool queues, bool per_thread)
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
         unsigned attempt = 0;                                                                  \
-        unsigned pass = gs_gate_enter();                                                       \
+        unsigned pass = ENTER(stream);                                                         \
         CUresult result;                                                                       \
                                                                                                \
         if (__builtin_expect(pass == GS_PASS_REFUSED, 0))                                      \
@@ -46,7 +49,7 @@ static void bound(CUstream stream, bool queues, bool per_thread)
             gs_gate_leave(pass);                                                               \
             if (!gs_room_make(attempt++))                                                      \
                 return result;                                                                 \
-            pass = gs_gate_enter();                                                            \
+            pass = ENTER(stream);                                                              \
             if (pass == GS_PASS_REFUSED)                                                       \
                 return result;                                                                 \
             result = gs_driver.symbol args;                                                    \

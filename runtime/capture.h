@@ -8,9 +8,14 @@
 
 #include <stdbool.h>
 
+#include <cudaTypedefs.h>
+
 /* Any thread. A capture that nobody has fed for a minute (its stream was destroyed) no longer
  * counts. */
 bool gs_capture_active(void);
+
+/* True if work queued on stream is only recorded now. Any thread. */
+bool gs_capture_records(CUstream stream, bool per_thread);
 
 /* Around a synchronising call of ours: false, and nothing is held, while a capture is under
  * way; true: captures that want to begin wait until gs_capture_release(). Any thread; nests. */

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/capture.h"
 #include "runtime/client.h"
 #include "runtime/lock.h"
 #include "runtime/runtime.h"
@@ -108,7 +109,13 @@ static void step_out(struct gs_gate_thread *self)
     atomic_store_explicit(&self->seq, (seq | 1) + 1, memory_order_release);
 }
 
-static unsigned wait_until_open(struct gs_gate_thread *self)
+/* what the waiting call would queue its work on; none: nothing that can be recorded */
+struct queue {
+    CUstream stream;
+    bool any, per_thread;
+};
+
+static unsigned wait_until_open(struct gs_gate_thread *self, const struct queue *queue)
 {
     unsigned pass = GS_PASS_REFUSED;
     uint32_t state;
@@ -122,6 +129,10 @@ static unsigned wait_until_open(struct gs_gate_thread *self)
     for (;;) {
         if (atomic_load_explicit(&refusing, memory_order_acquire))
             break;
+        if (queue->any && gs_capture_records(queue->stream, queue->per_thread)) {
+            pass = GS_PASS_NESTED;
+            break;
+        }
         state = step_in(self);
         if (state != GS_GATE_CLOSED) {
             pass = GS_PASS_WATCHED; /* a state of 3 or 0 is handled the same way: leaving is the
@@ -136,36 +147,39 @@ static unsigned wait_until_open(struct gs_gate_thread *self)
     return pass;
 }
 
-/* seq is odd and this thread is registered; looks at the gate with the fence */
-static unsigned enter(bool may_wait)
+/* seq is odd and this thread is registered; looks at the gate with the fence. queue NULL: does
+ * not wait. */
+static unsigned enter(const struct queue *queue)
 {
     struct gs_gate_thread *self = &gs_gate_self;
 
     if (step_in(self) != GS_GATE_CLOSED)
         return GS_PASS_WATCHED;
-    if (may_wait)
-        return wait_until_open(self);
+    if (queue != NULL)
+        return wait_until_open(self, queue);
     step_out(self);
     return GS_PASS_REFUSED;
 }
 
-unsigned gs_gate_enter_odd(void)
+unsigned gs_gate_enter_odd(CUstream stream, bool queues, bool per_thread)
 {
     const int saved = errno;
+    const struct queue queue = {stream, queues, per_thread};
     unsigned pass;
 
     if (gs_gate_self.registered != 0)
         return GS_PASS_NESTED;
     register_thread(&gs_gate_self);
-    pass = enter(true);
+    pass = enter(&queue);
     errno = saved;
     return pass;
 }
 
-unsigned gs_gate_enter_closed(void)
+unsigned gs_gate_enter_closed(CUstream stream, bool queues, bool per_thread)
 {
     const int saved = errno;
-    const unsigned pass = enter(true);
+    const struct queue queue = {stream, queues, per_thread};
+    const unsigned pass = enter(&queue);
 
     errno = saved;
     return pass;
@@ -180,7 +194,7 @@ bool gs_gate_try_enter(unsigned *pass)
     if ((atomic_load_explicit(&gs_gate_self.seq, memory_order_relaxed) & 1) != 0)
         *pass = GS_PASS_NESTED;
     else
-        *pass = enter(false);
+        *pass = enter(NULL);
     errno = saved;
     return *pass != GS_PASS_REFUSED;
 }

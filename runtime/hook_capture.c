@@ -40,6 +40,18 @@ bool gs_capture_active(void)
     return false;
 }
 
+bool gs_capture_records(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result;
+
+    if (!gs_capture_active())
+        return false;
+    result = per_thread ? gs_driver.cuStreamIsCapturing_ptsz(stream, &status)
+                        : gs_driver.cuStreamIsCapturing(stream, &status);
+    return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 /* counted before the driver begins: whoever sees no capture here and synchronises the context
  * would otherwise meet one */
 static void begins(void)

@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/capture.h"
 #include "runtime/client.h"
 #include "runtime/gate.h"
 #include "runtime/runtime.h"
@@ -54,6 +55,13 @@ bool gs_client_wish(void)
 
 void gs_stats_called(void)
 {
+}
+
+static _Atomic(bool) capturing;
+
+bool gs_capture_records(CUstream stream, bool per_thread)
+{
+    return atomic_load(&capturing) && stream != NULL && !per_thread;
 }
 
 /* --- helpers
@@ -390,6 +398,40 @@ static int forked_child_starts_closed_and_alone(void)
     return 0;
 }
 
+static void *enter_on(void *stream)
+{
+    const unsigned pass = gs_gate_enter_on(stream, stream != NULL, false);
+
+    if (pass != GS_PASS_REFUSED)
+        gs_gate_leave(pass);
+    return (void *)(uintptr_t)(pass + 1);
+}
+
+/* a capture keeps the program from stopping, so it must be able to go on while others wait */
+static int recorded_work_passes_a_shut_gate(void)
+{
+    pthread_t recording, working;
+    void *result = NULL;
+    int stream;
+
+    gs_gate_open(false);
+    CHECK(enter_on(&stream) != (void *)(uintptr_t)(GS_PASS_NESTED + 1));
+    gs_gate_shut();
+    atomic_store(&capturing, true);
+    pthread_create(&recording, NULL, enter_on, &stream);
+    pthread_join(recording, &result);
+    CHECK(result == (void *)(uintptr_t)(GS_PASS_NESTED + 1));
+    pthread_create(&working, NULL, enter_on, NULL);
+    while (gs_gate_waiting() == 0)
+        sleep_ns(MS);
+    sleep_ns(20 * MS);
+    CHECK(gs_gate_waiting() == 1);
+    gs_gate_open(false);
+    pthread_join(working, &result);
+    CHECK(result != (void *)(uintptr_t)(GS_PASS_NESTED + 1));
+    return 0;
+}
+
 #define ALONE(name)                                                                            \
     static void gate_##name(void **state)                                                      \
     {                                                                                          \
@@ -406,6 +448,7 @@ ALONE(opening_wakes_waiters_at_once)
 ALONE(no_context_passes_without_going_in)
 ALONE(activity_sees_passes_and_syncs)
 ALONE(errno_is_kept)
+ALONE(recorded_work_passes_a_shut_gate)
 ALONE(forked_child_starts_closed_and_alone)
 
 int main(void)
@@ -420,6 +463,7 @@ int main(void)
         cmocka_unit_test(gate_no_context_passes_without_going_in),
         cmocka_unit_test(gate_activity_sees_passes_and_syncs),
         cmocka_unit_test(gate_errno_is_kept),
+        cmocka_unit_test(gate_recorded_work_passes_a_shut_gate),
         cmocka_unit_test(gate_forked_child_starts_closed_and_alone),
     };
 
