@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim.h: the simulated world: cards, programs on them, and lockd's lock between the two. All
+ * times are nanoseconds of the virtual clock, all sizes bytes. One thread.
+ */
+#ifndef GS_BENCH_SIM_SIM_H
+#define GS_BENCH_SIM_SIM_H
+
+#include "bench/sim/clock.h"
+#include "bench/sim/scenario.h"
+#include "bench/sim/share.h"
+#include "lockd/lock.h"
+
+struct sim_world;
+struct sim_program;
+
+/* How a program comes by the card. */
+struct sim_way {
+    void (*arrive)(struct sim_program *program);
+    void (*wants)(struct sim_program *program); /* it has GPU work: program->gpu_left */
+    void (*rests)(struct sim_program *program); /* that work is done; more may follow at once */
+    void (*leave)(struct sim_program *program);
+};
+
+extern const struct sim_way sim_way_gpushare; /* client.c: lockd's lock, our swapping */
+extern const struct sim_way sim_way_unified;  /* unified.c: unified memory, FCFS lock */
+extern const struct sim_way sim_way_unlocked; /* unified.c: unified memory, no lock */
+
+struct sim_card {
+    struct sim_world *world;
+    uint32_t index;
+    struct sim_share gpu, in, out; /* jobs in ns of solo time, bytes, bytes */
+    uint64_t resident, resident_most;
+    uint32_t running, waiting;
+    /* between one program stopping and the next coming to run, with somebody waiting */
+    uint64_t gap_began;
+    struct sim_sum gap;
+    uint64_t quantum_most;        /* as the lock has it */
+    uint64_t busy_since, busy_ns; /* somebody computes */
+    /* unified.c */
+    struct sim_program *holder, *queue_first, *queue_last;
+    struct sim_timer quantum_timer, idle_timer;
+    uint32_t computing; /* programs with GPU work, without a lock */
+    double touched;     /* bytes that these touch */
+    double pass_ns;     /* sum over them */
+};
+
+enum sim_phase { SIM_CPU, SIM_GPU, SIM_REST, SIM_GONE };
+
+/* What one program got. */
+struct sim_figures {
+    double gpu_ns; /* work done, in solo time */
+    double cpu_ns;
+    uint64_t held_ns, wait_ns, wait_most_ns;
+    uint64_t turns, moved_out, moved_in, requests;
+};
+
+struct sim_program {
+    struct sim_world *world;
+    struct sim_card *card;
+    const struct sim_class *class;
+    uint32_t index;  /* in the world */
+    uint64_t random; /* its own, so that policies meet the same programs */
+    uint64_t life;   /* of its connection: messages of an earlier one are dropped */
+    uint64_t started, ended;
+
+    /* work.c: what it does */
+    enum sim_phase phase;
+    uint64_t cycles; /* done */
+    uint64_t cpu_began;
+    double gpu_left;   /* of this burst when it is not computing, ns of solo time */
+    double gpu_begun;  /* what was left when its work was last counted */
+    uint64_t gpu_next; /* of the cycle that has begun */
+    struct sim_timer phase_timer, arrival_timer;
+    struct sim_job gpu_job;
+    uint64_t *requests; /* when those not yet served were to arrive */
+    size_t request_first, request_count, request_room;
+    bool serving;        /* the first of them */
+    uint64_t ideal_free; /* when a card of its own would be done with all served so far */
+
+    /* client.c: the runtime library's side of wire.h */
+    struct lockd_client *client;
+    uint64_t demand, resident, budget, on_host, fresh, idle_ns, switch_ns;
+    uint32_t seq, flags;
+    bool running, waiting, moving_out, moving_in, was_out, idle, has_news;
+    uint64_t active_at, step_began, moving_ns;
+    uint64_t step_bytes;
+    struct sim_timer stop_timer, idle_timer, step_timer;
+    struct sim_job copy_job;
+    struct gs_wire_target news; /* read after the step that is under way */
+    struct gs_wire_state sent;
+    uint64_t to_lock_at, from_lock_at; /* messages keep their order */
+
+    /* unified.c */
+    struct sim_program *queue_next;
+    bool queued;
+    struct sim_timer fault_timer;
+    uint64_t fault_began;
+    double missing; /* of what it touches, bytes */
+
+    uint64_t wait_since, run_since;
+    struct sim_figures figures, before; /* before: at the end of the warm-up */
+};
+
+struct sim_message;
+
+struct sim_world {
+    const struct sim_scenario *scenario;
+    const struct sim_way *way;
+    struct sim_clock clock;
+    struct lockd_lock *lock;
+    struct sim_timer lock_timer, warmup_timer, look_timer;
+    bool warm;
+    struct sim_card *cards;
+    struct sim_program *programs;
+    uint32_t program_count, finished, arrived;
+    struct sim_message *spare, *all_messages;
+    uint64_t states, targets;
+    uint64_t window_began;             /* figures count from here */
+    struct sim_samples latency, ideal; /* of requests, ns */
+    char failure[256];                 /* a promise of wire.h was broken; empty: none */
+};
+
+/* world.c */
+struct sim_world *sim_world_new(const struct sim_scenario *scenario);
+void sim_world_free(struct sim_world *world);
+/* Runs to the scenario's end, or until all programs have ended. */
+void sim_world_run(struct sim_world *world);
+/* Sends one state to the lock, which gets it a message's delay later. */
+void sim_world_send(struct sim_program *program, const struct gs_wire_state *state);
+void sim_world_connect(struct sim_program *program);
+void sim_world_disconnect(struct sim_program *program);
+/* Notes that it began or ceased to run, or to wait; keeps the card's and its own figures. */
+void sim_world_running(struct sim_program *program, bool running);
+void sim_world_waiting(struct sim_program *program, bool waiting);
+void sim_world_resident(struct sim_program *program, uint64_t resident);
+void sim_world_failed(struct sim_world *world, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* work.c */
+void sim_work_init(struct sim_program *program);
+/* Its gate is open (or closes): GPU work that there is gets on (or no more). */
+void sim_work_compute(struct sim_program *program);
+void sim_work_halt(struct sim_program *program);
+/* Brings the figures of what is under way up to date. */
+void sim_work_settle(struct sim_program *program);
+
+/* client.c */
+void sim_client_init(struct sim_program *program);
+void sim_client_target(struct sim_program *program, const struct gs_wire_target *target);
+
+/* unified.c */
+void sim_unified_init(struct sim_card *card);
+void sim_unified_program(struct sim_program *program);
+/* How fast everybody computes who does; used for the way without a lock. */
+double sim_unified_speed(const struct sim_card *card, double speed);
+
+double sim_random(uint64_t *state); /* 0 <= x < 1 */
+uint64_t sim_draw(const struct sim_spread *spread, uint64_t *random);
+
+#endif

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * world.c: the cards, the programs on them, and lockd's lock, unchanged, between the two:
+ * carries messages with a delay, calls the lock's tick when it asks for it, keeps the figures
+ * of cards and programs, and watches the promise that programs never hold more than the card.
+ */
+#include "bench/sim/sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sim_message {
+    struct sim_timer timer;
+    struct sim_world *world;
+    struct sim_program *program;
+    uint64_t life;
+    bool to_lock;
+    union {
+        struct gs_wire_state state;
+        struct gs_wire_target target;
+    };
+    struct sim_message *next_spare, *next_all;
+};
+
+void sim_world_failed(struct sim_world *world, const char *format, ...)
+{
+    va_list arguments;
+    int length;
+
+    if (world->failure[0] != '\0')
+        return;
+    length = snprintf(world->failure, sizeof world->failure,
+                      "after %.3f s: ", (double)world->clock.now_ns / 1e9);
+    va_start(arguments, format);
+    vsnprintf(world->failure + length, sizeof world->failure - (size_t)length, format,
+              arguments);
+    va_end(arguments);
+}
+
+/* --- figures --- */
+
+void sim_world_running(struct sim_program *program, bool running)
+{
+    struct sim_card *card = program->card;
+    const uint64_t now = program->world->clock.now_ns;
+
+    if (program->running == running)
+        return;
+    program->running = running;
+    if (!running) {
+        program->figures.held_ns += now - program->run_since;
+        if (--card->running == 0) {
+            card->busy_ns += now - card->busy_since;
+            card->gap_began = now;
+        }
+        return;
+    }
+    program->run_since = now;
+    program->figures.turns++;
+    if (card->running++ != 0)
+        return;
+    card->busy_since = now;
+    if (now > card->gap_began && card->gap_began != 0 && card->waiting != 0) {
+        card->gap.total += now - card->gap_began;
+        card->gap.count++;
+        if (now - card->gap_began > card->gap.most)
+            card->gap.most = now - card->gap_began;
+    }
+}
+
+void sim_world_waiting(struct sim_program *program, bool waiting)
+{
+    const uint64_t now = program->world->clock.now_ns;
+    uint64_t waited;
+
+    if (program->waiting == waiting)
+        return;
+    program->waiting = waiting;
+    if (waiting) {
+        program->wait_since = now;
+        program->card->waiting++;
+        return;
+    }
+    program->card->waiting--;
+    waited = now - program->wait_since;
+    program->figures.wait_ns += waited;
+    if (waited > program->figures.wait_most_ns &&
+        program->wait_since >= program->world->window_began)
+        program->figures.wait_most_ns = waited;
+}
+
+void sim_world_resident(struct sim_program *program, uint64_t resident)
+{
+    struct sim_card *card = program->card;
+
+    card->resident = card->resident - program->resident + resident;
+    program->resident = resident;
+    if (card->resident > card->resident_most)
+        card->resident_most = card->resident;
+    if (card->resident > program->world->scenario->memory)
+        sim_world_failed(program->world, "card %u holds %llu bytes of %llu", card->index,
+                         (unsigned long long)card->resident,
+                         (unsigned long long)program->world->scenario->memory);
+}
+
+/* --- the lock --- */
+
+static void deliver(void *owner);
+
+static struct sim_message *message_new(struct sim_program *program, bool to_lock)
+{
+    struct sim_world *world = program->world;
+    struct sim_message *message = world->spare;
+    uint64_t *last = to_lock ? &program->to_lock_at : &program->from_lock_at;
+    const double delay = sim_random(&program->random) * (double)world->scenario->latency_ns;
+    uint64_t at = world->clock.now_ns + (uint64_t)delay;
+
+    if (message != NULL) {
+        world->spare = message->next_spare;
+    } else {
+        message = sim_new(1, sizeof *message);
+        message->next_all = world->all_messages;
+        world->all_messages = message;
+        sim_timer_init(&message->timer, deliver, message);
+        message->world = world;
+    }
+    message->program = program;
+    message->life = program->life;
+    message->to_lock = to_lock;
+    if (at < *last)
+        at = *last;
+    *last = at;
+    sim_clock_set(&world->clock, &message->timer, at);
+    return message;
+}
+
+static void device_seen(void *context, const struct lockd_device_info *info)
+{
+    struct sim_world *world = context;
+    uint32_t index;
+
+    memcpy(&index, info->uuid, sizeof index);
+    if (index < world->scenario->cards && info->leases &&
+        info->quantum_ns > world->cards[index].quantum_most)
+        world->cards[index].quantum_most = info->quantum_ns;
+}
+
+static void member_seen(void *context, const struct lockd_device_info *device,
+                        const struct lockd_member_info *info)
+{
+    (void)context;
+    (void)device;
+    (void)info;
+}
+
+/* Takes what the lock wants to send, and asks when it wants to look again. */
+static void flush(struct sim_world *world)
+{
+    struct lockd_send send;
+    uint64_t deadline;
+
+    while (lockd_lock_next_send(world->lock, &send)) {
+        world->targets++;
+        message_new(send.owner, false)->target = send.target;
+    }
+    deadline = lockd_lock_deadline(world->lock);
+    if (deadline == LOCKD_NEVER)
+        sim_clock_cancel(&world->clock, &world->lock_timer);
+    else
+        sim_clock_set(&world->clock, &world->lock_timer, deadline);
+}
+
+static void tick(void *owner)
+{
+    struct sim_world *world = owner;
+
+    lockd_lock_tick(world->lock, world->clock.now_ns);
+    flush(world);
+}
+
+/* What the lock takes for the quantum, now and then: seeing it visits every program. */
+static void look(void *owner)
+{
+    struct sim_world *world = owner;
+
+    lockd_lock_visit(world->lock, device_seen, member_seen, world, world->clock.now_ns);
+    sim_clock_set(&world->clock, &world->look_timer,
+                  world->clock.now_ns + world->scenario->for_ns / 200 + 1);
+}
+
+static void deliver(void *owner)
+{
+    struct sim_message *message = owner;
+    struct sim_world *world = message->world;
+    struct sim_program *program = message->program;
+    const bool valid = message->life == program->life && program->client != NULL;
+    const bool to_lock = message->to_lock;
+    const struct gs_wire_target target = message->target;
+
+    if (valid && to_lock) {
+        world->states++;
+        if (lockd_lock_state(world->lock, program->client, &message->state,
+                             world->clock.now_ns) != 0)
+            sim_world_failed(world, "the lock refused program %u", program->index);
+    }
+    message->next_spare = world->spare;
+    world->spare = message;
+    if (!valid)
+        return;
+    if (to_lock)
+        flush(world);
+    else
+        sim_client_target(program, &target);
+}
+
+void sim_world_send(struct sim_program *program, const struct gs_wire_state *state)
+{
+    message_new(program, true)->state = *state;
+}
+
+void sim_world_connect(struct sim_program *program)
+{
+    struct sim_world *world = program->world;
+    struct gs_wire_hello hello = {.pid = (int32_t)program->index + 1,
+                                  .weight = (uint32_t)program->class->weight,
+                                  .priority = (int32_t)program->class->priority};
+
+    program->client = lockd_lock_client_add(world->lock, program);
+    if (program->client == NULL) {
+        fprintf(stderr, "gpushare-sim: out of memory at program %u\n", program->index);
+        exit(1);
+    }
+    snprintf(hello.name, sizeof hello.name, "%s", program->class->name);
+    snprintf(hello.group, sizeof hello.group, "%s", program->class->group);
+    lockd_lock_describe(world->lock, program->client, &hello, 0);
+}
+
+void sim_world_disconnect(struct sim_program *program)
+{
+    struct sim_world *world = program->world;
+
+    lockd_lock_client_gone(world->lock, program->client, world->clock.now_ns);
+    program->client = NULL;
+    program->life++;
+    flush(world);
+}
+
+/* --- cards --- */
+
+/* Each gets on at full speed while together they leave gaps enough; then they share what there
+ * is, less what the driver's switching costs. */
+static double gpu_speed(const struct sim_share *share)
+{
+    const struct sim_card *card = share->owner;
+    const struct sim_scenario *scenario = card->world->scenario;
+    double speed = 1;
+
+    if (share->load > 1)
+        speed = (share->jobs.count > 1 ? 1 - scenario->slicing : 1) / share->load;
+    return card->world->way == &sim_way_unlocked ? sim_unified_speed(card, speed) : speed;
+}
+
+static double bus_speed(const struct sim_share *share)
+{
+    const struct sim_card *card = share->owner;
+    const struct sim_scenario *scenario = card->world->scenario;
+    const bool out = share == &card->out;
+    double rate = (double)(out ? scenario->bus_out : scenario->bus_in);
+    const double half = (double)scenario->bus_both / 2;
+
+    if ((out ? &card->in : &card->out)->jobs.count != 0 && rate > half)
+        rate = half;
+    return rate / 1e9 / (double)share->jobs.count;
+}
+
+static void bus_changed(struct sim_share *share)
+{
+    struct sim_card *card = share->owner;
+
+    sim_share_update(share == &card->out ? &card->in : &card->out);
+}
+
+static void card_init(struct sim_world *world, uint32_t index)
+{
+    struct sim_card *card = &world->cards[index];
+
+    card->world = world;
+    card->index = index;
+    sim_share_init(&card->gpu, &world->clock, gpu_speed, card);
+    sim_share_init(&card->in, &world->clock, bus_speed, card);
+    sim_share_init(&card->out, &world->clock, bus_speed, card);
+    card->in.changed = card->out.changed = bus_changed;
+    sim_unified_init(card);
+}
+
+/* --- the world --- */
+
+/* The figures count from here. */
+static void warmed_up(void *owner)
+{
+    struct sim_world *world = owner;
+
+    world->window_began = world->clock.now_ns;
+    for (uint32_t i = 0; i < world->program_count; i++) {
+        struct sim_program *program = &world->programs[i];
+
+        sim_work_settle(program);
+        if (program->running) {
+            program->figures.held_ns += world->clock.now_ns - program->run_since;
+            program->run_since = world->clock.now_ns;
+        }
+        program->figures.wait_most_ns = 0;
+        program->before = program->figures;
+    }
+    for (uint64_t i = 0; i < world->scenario->cards; i++) {
+        struct sim_card *card = &world->cards[i];
+
+        card->gap = (struct sim_sum){0};
+        card->quantum_most = 0;
+        card->busy_ns = 0;
+        card->busy_since = world->clock.now_ns;
+    }
+    world->warm = true;
+}
+
+static void programs_init(struct sim_world *world)
+{
+    const struct sim_scenario *scenario = world->scenario;
+    uint64_t seed = scenario->seed;
+    uint32_t at = 0;
+
+    for (size_t i = 0; i < scenario->class_count; i++) {
+        const struct sim_class *class = &scenario->classes[i];
+        uint64_t start = class->start_ns;
+
+        for (uint64_t copy = 0; copy < class->copies; copy++, at++) {
+            struct sim_program *program = &world->programs[at];
+
+            program->world = world;
+            program->card = &world->cards[class->card];
+            program->class = class;
+            program->index = at;
+            program->random = (seed << 32) + at;
+            program->started = start;
+            start += sim_draw(&class->spacing, &program->random);
+            sim_work_init(program);
+            sim_client_init(program);
+            sim_unified_program(program);
+        }
+    }
+}
+
+struct sim_world *sim_world_new(const struct sim_scenario *scenario)
+{
+    static const struct sim_way *const ways[] = {[SIM_WAY_GPUSHARE] = &sim_way_gpushare,
+                                                 [SIM_WAY_UNIFIED] = &sim_way_unified,
+                                                 [SIM_WAY_UNLOCKED] = &sim_way_unlocked};
+    const struct lockd_settings settings = {
+        .quantum_ns = scenario->quantum_ns,
+        .idle_ns = scenario->idle_ns,
+        .reserve = scenario->reserve,
+        .policy = (enum gs_policy)scenario->policy,
+        .exclusive = scenario->exclusive != 0,
+        .quantum_min_ns = scenario->quantum_min_ns,
+        .quantum_max_ns = scenario->quantum_max_ns,
+        .share_ppm = (uint32_t)(scenario->cost * 1e6),
+    };
+    struct sim_world *world = sim_new(1, sizeof *world);
+
+    world->scenario = scenario;
+    world->way = ways[scenario->way];
+    world->lock = lockd_lock_new(&settings, 0);
+    if (world->lock == NULL) {
+        fprintf(stderr, "gpushare-sim: out of memory for the lock\n");
+        exit(1);
+    }
+    for (size_t i = 0; i < scenario->class_count; i++)
+        world->program_count += (uint32_t)scenario->classes[i].copies;
+    world->cards = sim_new(scenario->cards, sizeof world->cards[0]);
+    world->programs = sim_new(world->program_count, sizeof world->programs[0]);
+    for (uint32_t i = 0; i < scenario->cards; i++)
+        card_init(world, i);
+    programs_init(world);
+    sim_timer_init(&world->lock_timer, tick, world);
+    sim_timer_init(&world->look_timer, look, world);
+    sim_clock_set(&world->clock, &world->look_timer, scenario->for_ns / 200 + 1);
+    sim_timer_init(&world->warmup_timer, warmed_up, world);
+    sim_clock_set(&world->clock, &world->warmup_timer, scenario->warmup_ns);
+    return world;
+}
+
+void sim_world_run(struct sim_world *world)
+{
+    while (world->finished < world->program_count && world->failure[0] == '\0' &&
+           sim_clock_next(&world->clock, world->scenario->for_ns))
+        ;
+    if (!world->warm)
+        sim_world_failed(world, "nothing was left to be measured after the warm-up of %.0f s",
+                         (double)world->scenario->warmup_ns / 1e9);
+    for (uint32_t i = 0; i < world->program_count; i++) {
+        struct sim_program *program = &world->programs[i];
+
+        sim_work_settle(program);
+        if (program->running)
+            program->figures.held_ns += world->clock.now_ns - program->run_since;
+        if (program->waiting)
+            sim_world_waiting(program, false);
+    }
+    for (uint64_t i = 0; i < world->scenario->cards; i++)
+        if (world->cards[i].running != 0)
+            world->cards[i].busy_ns += world->clock.now_ns - world->cards[i].busy_since;
+}
+
+void sim_world_free(struct sim_world *world)
+{
+    struct sim_message *message;
+
+    if (world == NULL)
+        return;
+    lockd_lock_free(world->lock);
+    while ((message = world->all_messages) != NULL) {
+        world->all_messages = message->next_all;
+        free(message);
+    }
+    for (uint32_t i = 0; i < world->program_count; i++)
+        free(world->programs[i].requests);
+    for (uint64_t i = 0; i < world->scenario->cards; i++) {
+        sim_share_deinit(&world->cards[i].gpu);
+        sim_share_deinit(&world->cards[i].in);
+        sim_share_deinit(&world->cards[i].out);
+    }
+    sim_samples_deinit(&world->latency);
+    sim_samples_deinit(&world->ideal);
+    sim_heap_deinit(&world->clock.timers);
+    free(world->programs);
+    free(world->cards);
+    free(world);
+}
