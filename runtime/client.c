@@ -26,11 +26,15 @@
 #include "runtime/runtime.h"
 #include "runtime/stats.h"
 
+#define SOON_NS 2000000ull
+
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    _Atomic(bool) started; /* release, after wake_fd is there */
-    _Atomic(bool) woken;   /* a wake-up is under way: one write is enough */
+    _Atomic(bool) started;   /* release, after wake_fd is there */
+    _Atomic(bool) woken;     /* a wake-up is under way: one write is enough */
+    _Atomic(bool) soon;      /* somebody wants a look */
+    _Atomic(bool) attentive; /* … and the thread will look within SOON_NS without being woken */
     int wake_fd;
     unsigned park_requests;
     bool parked;
@@ -54,6 +58,26 @@ void gs_client_wake(void)
     if (write(client.wake_fd, &one, sizeof one) < 0)
         atomic_store_explicit(&client.woken, false, memory_order_relaxed);
     errno = saved;
+}
+
+void gs_client_wake_soon(void)
+{
+    atomic_store_explicit(&client.soon, true, memory_order_seq_cst);
+    if (!atomic_load_explicit(&client.attentive, memory_order_seq_cst))
+        gs_client_wake();
+}
+
+/* Before the thread sleeps: at most so long. seq_cst: whoever sets `soon` and sees the thread
+ * attentive is seen here, or wakes it. */
+static uint64_t attend(uint64_t timeout_ns)
+{
+    if (!atomic_exchange_explicit(&client.soon, false, memory_order_seq_cst)) {
+        atomic_store_explicit(&client.attentive, false, memory_order_seq_cst);
+        if (!atomic_exchange_explicit(&client.soon, false, memory_order_seq_cst))
+            return timeout_ns;
+    }
+    atomic_store_explicit(&client.attentive, true, memory_order_seq_cst);
+    return timeout_ns < SOON_NS ? timeout_ns : SOON_NS;
 }
 
 static void rest_if_parked(void)
@@ -95,7 +119,7 @@ static void *client_main(void *unused)
         uint64_t timeout;
 
         rest_if_parked();
-        timeout = gs_converge();
+        timeout = attend(gs_converge());
         if (timeout > 0)
             rest(gs_converge_fd(), timeout);
     }
@@ -247,4 +271,6 @@ void gs_client_after_fork(void)
     client.parked = false;
     atomic_store(&client.started, false);
     atomic_store(&client.woken, false);
+    atomic_store(&client.soon, false);
+    atomic_store(&client.attentive, false);
 }

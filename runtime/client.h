@@ -43,6 +43,9 @@ bool gs_client_wish(void);
 /* Something changed that the client thread should look at. Any thread; never blocks. */
 void gs_client_wake(void);
 
+/* The same, but within a few milliseconds is soon enough, and often costs no system call. */
+void gs_client_wake_soon(void);
+
 /* The driver has no memory for something that cannot be moved: others are asked to leave the
  * current device. False: nobody can help (no daemon, or no other program). */
 bool gs_client_short(void);

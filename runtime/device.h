@@ -16,6 +16,8 @@
 #define GS_MAX_CONTEXTS                                                                        \
     64 /* tracked per process; later ones are drained through the device's others */
 
+#define GS_IDLE_SIZES 32
+
 struct gs_range;
 
 struct gs_device {
@@ -37,6 +39,8 @@ struct gs_device {
     uint64_t missing;  /* of these, not on the device */
     uint64_t resident; /* on the device, ranges that wait for their disposal included */
     struct gs_range *ranges;
+    struct gs_range *idle[GS_IDLE_SIZES]; /* idle.c: by size */
+    uint64_t idle_bytes;                  /* of resident */
     bool broken; /* a context failed for good: nothing comes back, the program must be told */
     CUdevice peers[GS_MAX_PEERS]; /* devices whose contexts were given access to this one */
     unsigned peer_count;
@@ -48,6 +52,8 @@ struct gs_device {
     uint64_t moving_ns;   /* spent on moving since it last ran */
     uint64_t switch_ns;
     bool was_out;
+    bool graphs_trimmed;      /* since it last stopped */
+    uint64_t idle_looked_at; /* ns; idle.c */
 };
 
 struct gs_context {

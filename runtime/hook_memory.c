@@ -40,7 +40,8 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     if (device != NULL && dptr != NULL)
-        return gs_memory_allocate(device, bytesize, dptr);
+        return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytesize},
+                                  dptr);
     do
         result = gs_driver.cuMemAlloc_v2(dptr, bytesize);
     while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));
@@ -67,7 +68,7 @@ CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
     pitch &= ~(size_t)(PITCH_BYTES - 1);
     if (__builtin_mul_overflow(pitch, Height, &bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gs_memory_allocate(device, bytes, dptr);
+    result = gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, dptr);
     if (result == CUDA_SUCCESS)
         *pPitch = pitch;
     return result;
@@ -81,39 +82,12 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     if (dptr != 0) {
-        result = gs_memory_free(dptr, GS_FREE_SYNC, NULL, &ours);
+        result = gs_memory_free(dptr, NULL, &ours);
         if (ours)
             return result;
     }
     return gs_driver.cuMemFree_v2(dptr);
 }
-
-/* Stream order: memory of cuMemAlloc may be freed so as well. The driver's own goes through the
- * gate like any submission. */
-#define FREE_ASYNC(symbol, when)                                                               \
-    CUresult __wrap_##symbol(CUdeviceptr dptr, CUstream hStream)                               \
-    {                                                                                          \
-        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                            \
-        unsigned pass;                                                                         \
-        bool ours = false;                                                                     \
-                                                                                               \
-        if (!gs_client_ready())                                                                \
-            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        if (dptr != 0) {                                                                       \
-            result = gs_memory_free(dptr, when, hStream, &ours);                               \
-            if (ours)                                                                          \
-                return result;                                                                 \
-        }                                                                                      \
-        pass = gs_gate_enter();                                                                \
-        if (pass != GS_PASS_REFUSED) {                                                         \
-            result = gs_driver.symbol(dptr, hStream);                                          \
-            gs_gate_leave(pass);                                                               \
-        }                                                                                      \
-        return result;                                                                         \
-    }
-
-FREE_ASYNC(cuMemFreeAsync, GS_FREE_STREAM)
-FREE_ASYNC(cuMemFreeAsync_ptsz, GS_FREE_STREAM_PTSZ)
 
 /* Legacy IPC needs memory of cuMemAlloc; the driver refuses it for VMM memory. The program gets
  * the driver's own answer, and the user a hint. */

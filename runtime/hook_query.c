@@ -18,7 +18,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     size_t real_free, real_total;
     struct gs_device *device;
     struct gs_accounts accounts;
-    uint64_t capacity, used;
+    uint64_t capacity;
     CUresult result;
 
     if (!gs_client_ready())
@@ -33,13 +33,15 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
         return CUDA_SUCCESS;
     gs_client_attach_current(device);
     *total = device->total;
-    if (gs_client_is_alone() && device->total == device->physical)
-        return CUDA_SUCCESS; /* no daemon: nobody makes room, so what is free is what is free */
+    accounts = gs_memory_accounts(device);
+    if (gs_client_is_alone() && device->total == device->physical) {
+        *free +=
+            accounts.idle; /* no daemon: nobody makes room, so what is free is what is free */
+        return CUDA_SUCCESS;
+    }
     gs_client_await_target(device);
     capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
-    accounts = gs_memory_accounts(device);
-    used = accounts.demand - accounts.spare;
-    *free = capacity > used ? capacity - used : 0;
+    *free = capacity > accounts.demand ? capacity - accounts.demand : 0;
     return CUDA_SUCCESS;
 }
 
@@ -123,6 +125,8 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
         return put(data, &allocation->base, sizeof allocation->base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         return put(data, &bytes, sizeof bytes);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        return put(data, &allocation->pool, sizeof allocation->pool);
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put_flag(data, true);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:

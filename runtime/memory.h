@@ -14,17 +14,23 @@
 #include "runtime/device.h"
 #include "runtime/range.h"
 
-/* cuMemAlloc: bytes of device memory, aligned to at least 512. Never blocks for a lease.
- * CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE for 0, CUDA_ERROR_OUT_OF_MEMORY beyond what any lease
- * could give, or the driver's own error. */
-CUresult gs_memory_allocate(struct gs_device *device, uint64_t bytes, CUdeviceptr *address);
+struct gs_position;
 
-enum gs_free_when { GS_FREE_SYNC, GS_FREE_STREAM, GS_FREE_STREAM_PTSZ };
+struct gs_request {
+    struct gs_device *device;
+    struct gs_pool *pool;               /* NULL: cuMemAlloc */
+    const struct gs_position *position; /* in stream order; NULL: cuMemAlloc */
+    uint64_t bytes;
+};
 
-/* Frees what gs_memory_allocate() gave. *ours is false when the address is nobody's here: ask
- * the driver. */
-CUresult gs_memory_free(CUdeviceptr address, enum gs_free_when when, CUstream stream,
-                        bool *ours);
+/* Device memory, aligned to at least 512. Never blocks for a lease. CUDA_SUCCESS,
+ * CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY beyond what any lease could
+ * give, or the driver's own error. */
+CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *address);
+
+/* Frees what gs_memory_allocate() gave, cuMemFree's way (position NULL) or behind what the
+ * stream has run so far. *ours is false when the address is nobody's here: ask the driver. */
+CUresult gs_memory_free(CUdeviceptr address, const struct gs_position *position, bool *ours);
 
 struct gs_allocation {
     CUdeviceptr base;
@@ -32,6 +38,7 @@ struct gs_allocation {
     CUcontext context;
     struct gs_device *device;
     uint64_t id;
+    CUmemoryPool pool; /* NULL: none */
     bool own; /* the program's own VMM memory: base and bytes are those of its mapping */
 };
 
@@ -48,9 +55,25 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
 /* A context has ended: everything allocated in it is gone. */
 void gs_memory_context_ended(CUcontext context);
 
-/* Disposes of what was freed while the gate was closed or in stream order. Client thread;
- * moving: the gate is closed. Returns true while some of it still waits for its event. */
+/* Disposes of what was freed while the gate was closed or in stream order, and of what was kept
+ * for too long. Client thread; moving: the gate is closed and the GPU at rest. Returns true
+ * while some of it still waits for its event. */
 bool gs_memory_dispose_dead(bool moving);
+
+/* Between memory.c, free.c and order.c, without gs_memory_lock. */
+
+/* Waits for everything in the context; more than once where one answer could be wrong. */
+CUresult gs_memory_synchronize(CUcontext context);
+
+/* The context has a capture under way: waiting is not allowed now (and was not done). */
+bool gs_memory_is_captured(CUresult result);
+
+/* A retired piece that nothing uses any more. */
+void gs_memory_put_piece(struct gs_range *range, CUdeviceptr address);
+
+/* A range that nothing uses any more, DISPOSING, without a copy on the host: kept for the next
+ * one, or given back. */
+void gs_memory_keep_or_drop(struct gs_range *range);
 
 void gs_memory_after_fork(void);
 

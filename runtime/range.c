@@ -6,9 +6,10 @@
  * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges that are not
  * pinned; missing = bytes of their chunks that are needed and not RESIDENT; resident = bytes of
  * RESIDENT chunks of all ranges that are not pinned, plus claims of allocations under way; the
- * tree holds exactly the live ranges that have an address; whoever makes missing grow from an
- * application thread shuts the gate under the same lock. Chunks are touched by: the allocating
- * thread before the range is in the tree; the client thread; the disposing thread.
+ * tree holds exactly the live ranges that have an address, `gone` cuMemAlloc's other ones;
+ * whoever makes missing grow from an application thread shuts the gate under the same lock.
+ * Chunks are touched by: the allocating thread before the range is in the tree; the client
+ * thread; the disposing thread.
  */
 #include "runtime/range.h"
 
@@ -26,6 +27,7 @@
 pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct gs_tree tree;
+static struct gs_tree gone; /* cuMemAlloc's that have ended and still have their address */
 static _Atomic(uint64_t) next_id = 1;
 
 uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
@@ -80,21 +82,23 @@ struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved, uint6
     return range;
 }
 
-bool gs_range_account(struct gs_device *device, uint64_t bytes)
+/* under the lock */
+static bool demand_more(struct gs_device *device, uint64_t bytes)
 {
     const uint64_t capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
-    struct gs_range *spare;
+
+    if (bytes > capacity || device->demand > capacity - bytes)
+        return false;
+    device->demand += bytes;
+    return true;
+}
+
+bool gs_range_account(struct gs_device *device, uint64_t bytes)
+{
     bool fits;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    /* slabs that were kept for the next small request are given back before anything is refused
-     */
-    while (bytes <= capacity && device->demand > capacity - bytes &&
-           (spare = gs_slab_spare(device)) != NULL)
-        gs_range_end_life(spare, GS_RANGE_DEAD);
-    fits = bytes <= capacity && device->demand <= capacity - bytes;
-    if (fits)
-        device->demand += bytes;
+    fits = demand_more(device, bytes);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return fits;
 }
@@ -199,6 +203,11 @@ void gs_range_clear_address(struct gs_range *range)
     gs_tree_remove(&tree, range->node.base);
 }
 
+bool gs_range_was_at(CUdeviceptr address)
+{
+    return gs_tree_find(&gone, address) != NULL;
+}
+
 struct gs_range *gs_range_at(CUdeviceptr address)
 {
     return (struct gs_range *)gs_tree_find(&tree, address);
@@ -217,13 +226,39 @@ void gs_range_link(struct gs_range *range)
 
 void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
 {
-    if (range->own == NULL)
-        gs_range_clear_address(range); /* the program's own mapping went before */
+    if (range->own == NULL) { /* the program's own mapping went before */
+        gs_range_clear_address(range);
+        range->node.size = range->reserved;
+        gs_tree_insert(&gone, &range->node);
+    }
     if (gs_range_is_needed(range))
         range->device->missing -= absent_bytes(range);
     if (!range->pinned)
         range->device->demand -= range->reserved;
     range->life = (uint8_t)life;
+}
+
+bool gs_range_begin_life(struct gs_range *range)
+{
+    if (!demand_more(range->device, range->reserved))
+        return false;
+    gs_tree_remove(&gone, range->node.base);
+    range->life = GS_RANGE_LIVE;
+    range->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    return true;
+}
+
+bool gs_range_is_whole(const struct gs_range *range)
+{
+    return absent_bytes(range) == 0;
+}
+
+void gs_range_forget_contents(struct gs_range *range)
+{
+    for (uint32_t i = 0; i < range->chunk_count; i++) {
+        gs_host_put(range->chunks[i].host);
+        range->chunks[i].host = NULL;
+    }
 }
 
 void gs_range_dispose(struct gs_range *range)
@@ -238,8 +273,12 @@ void gs_range_dispose(struct gs_range *range)
         context != NULL)
         pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
     gs_range_take_back(range);
-    if (range->own == NULL)
+    if (range->own == NULL) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_tree_remove(&gone, range->node.base);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_driver.cuMemAddressFree(range->node.base, range->reserved);
+    }
     if (range->after != NULL)
         gs_driver.cuEventDestroy_v2(range->after);
     if (pushed)
@@ -260,7 +299,7 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     accounts = (struct gs_accounts){device->demand, device->missing, device->resident,
-                                    gs_slab_spare_bytes(device)};
+                                    device->idle_bytes};
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return accounts;
 }
@@ -292,5 +331,6 @@ bool gs_memory_if_complete(void (*then)(void))
 void gs_ranges_after_fork(void)
 {
     pthread_mutex_init(&gs_memory_lock, NULL);
+    gone.root = NULL;
     tree.root = NULL; /* the parent's ranges mean nothing here; their books are left to it */
 }

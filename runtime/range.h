@@ -35,8 +35,11 @@ enum gs_range_life {
     GS_RANGE_LIVE,
     GS_RANGE_DEAD,      /* freed; the client thread will dispose of it */
     GS_RANGE_DISPOSING, /* freed; somebody is at it */
+    GS_RANGE_ORDERED,   /* freed in stream order, on the device (order.h) */
+    GS_RANGE_IDLE,      /* freed, on the device, kept for the next allocation (idle.h) */
 };
 
+struct gs_pool;
 struct gs_slab;
 struct gs_virtual;
 
@@ -48,11 +51,15 @@ struct gs_range {
     CUcontext context;      /* in which it was allocated; it ends with it (NULL: with none) */
     struct gs_virtual *own; /* the program's own VMM memory (virtual.h); NULL: cuMemAlloc's */
     struct gs_slab *slab;   /* the range is cut into small pieces; NULL: one allocation */
+    struct gs_pool *pool;   /* of cuMemAllocAsync (pool.h); NULL: none */
     uint64_t id;            /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     uint8_t life;           /* enum gs_range_life */
+    bool at_rest;           /* DEAD: nothing on the GPU uses it any more */
     bool pinned;            /* never moves again; not in the accounts */
     CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */
-    struct gs_range *next, **link; /* of its device */
+    struct gs_range *next, **link;           /* of its device */
+    struct gs_range *idle_next, **idle_link; /* IDLE (idle.c) */
+    uint64_t idle_since;                     /* ns */
     uint32_t chunk_count;
     struct gs_chunk chunks[];
 };
@@ -79,6 +86,10 @@ bool gs_range_place(struct gs_range *range);
 /* Releases the memory of all chunks, on the device and on the host. */
 void gs_range_take_back(struct gs_range *range);
 
+/* Its contents do not matter any more: drops what the host has of them. Inside the gate, and
+ * nobody else can reach it. */
+void gs_range_forget_contents(struct gs_range *range);
+
 /* Releases everything and frees the range, whose life somebody has made DISPOSING; nothing on
  * the GPU uses it. */
 void gs_range_dispose(struct gs_range *range);
@@ -91,6 +102,9 @@ void gs_range_clear_address(struct gs_range *range);
 /* The range that contains address, or NULL. */
 struct gs_range *gs_range_at(CUdeviceptr address);
 
+/* A range of cuMemAlloc has ended there, and its address is not given back yet. */
+bool gs_range_was_at(CUdeviceptr address);
+
 /* Into its device's list. */
 void gs_range_link(struct gs_range *range);
 
@@ -102,6 +116,13 @@ void gs_range_unneed(struct gs_range *range);
 
 /* It leaves the accounts of what the program has, and (cuMemAlloc's) the tree. */
 void gs_range_end_life(struct gs_range *range, enum gs_range_life life);
+
+/* The reverse, of one that kept its memory: false if the program may not have that much. The
+ * caller gives it an address. */
+bool gs_range_begin_life(struct gs_range *range);
+
+/* Every chunk is on the device. Nothing moves meanwhile: inside the gate, or it is not LIVE. */
+bool gs_range_is_whole(const struct gs_range *range);
 
 /* At its address in the driver's eyes, as far as it is on the device. */
 bool gs_range_is_mapped(const struct gs_range *range);
@@ -117,7 +138,7 @@ bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);
 
 struct gs_accounts {
     uint64_t demand, missing, resident; /* bytes, as in struct gs_device */
-    uint64_t spare; /* of the demand: kept for small requests, given back when it is needed */
+    uint64_t idle; /* of resident: kept for the next allocations, as good as free */
 };
 
 /* Any thread. */

@@ -67,12 +67,19 @@ static CUdeviceptr take_piece(struct gs_slab *slab, uint64_t bytes)
     return slab->range->node.base + ((uint64_t)index << slab->shift);
 }
 
-CUdeviceptr gs_slab_take(struct gs_device *device, CUcontext context, uint64_t bytes)
+uint64_t gs_slab_piece_bytes(uint64_t bytes)
+{
+    return 1ull << class_shift(bytes);
+}
+
+CUdeviceptr gs_slab_take(const struct gs_device *device, CUcontext context,
+                         const struct gs_pool *pool, uint64_t bytes)
 {
     struct gs_slab *slab = lists[class_shift(bytes) - GS_SLAB_MIN_SHIFT];
 
     for (; slab != NULL; slab = slab->next)
-        if (slab->range->device == device && slab->range->context == context)
+        if (slab->range->device == device && slab->range->context == context &&
+            slab->range->pool == pool)
             return take_piece(slab, bytes);
     return 0;
 }
@@ -125,36 +132,23 @@ bool gs_slab_put(struct gs_range *range, CUdeviceptr address)
         enlist(slab);
     if (slab->free_count < slab->count)
         return false;
-    for (struct gs_slab *other = lists[slab->shift - GS_SLAB_MIN_SHIFT]; other != NULL;
-         other = other->next)
-        if (other != slab && other->range->device == range->device &&
-            other->range->context == range->context) {
-            delist(slab);
-            return true;
-        }
-    return false; /* the last one stays for the next request */
+    delist(slab);
+    return true;
 }
 
-struct gs_range *gs_slab_spare(const struct gs_device *device)
+void gs_slab_revive(struct gs_range *range, CUdeviceptr address, uint64_t bytes)
 {
-    for (unsigned i = 0; i < CLASSES; i++)
-        for (struct gs_slab *slab = lists[i]; slab != NULL; slab = slab->next)
-            if (slab->range->device == device && slab->free_count == slab->count) {
-                delist(slab);
-                return slab->range;
-            }
-    return NULL;
+    range->slab->asked[(address - range->node.base) >> range->slab->shift] = (uint32_t)bytes;
 }
 
-uint64_t gs_slab_spare_bytes(const struct gs_device *device)
+uint64_t gs_slab_asked(const struct gs_slab *slab)
 {
-    uint64_t bytes = 0;
+    const uint32_t unit = 1u << GS_SLAB_MIN_SHIFT;
+    uint64_t sum = 0;
 
-    for (unsigned i = 0; i < CLASSES; i++)
-        for (const struct gs_slab *slab = lists[i]; slab != NULL; slab = slab->next)
-            if (slab->range->device == device && slab->free_count == slab->count)
-                bytes += slab->range->reserved;
-    return bytes;
+    for (uint32_t i = 0; i < slab->count; i++)
+        sum += (slab->asked[i] + unit - 1) / unit * unit;
+    return sum;
 }
 
 void gs_slab_free(struct gs_slab *slab)

@@ -17,8 +17,13 @@
 
 /* All under gs_memory_lock, without driver calls. */
 
-/* A free piece for bytes (1 .. GS_SLAB_MAX_BYTES) in this context; 0: there is none. */
-CUdeviceptr gs_slab_take(struct gs_device *device, CUcontext context, uint64_t bytes);
+/* What a request for so many bytes takes. */
+uint64_t gs_slab_piece_bytes(uint64_t bytes);
+
+/* A free piece for bytes (1 .. GS_SLAB_MAX_BYTES) in this context and pool (NULL: none); 0:
+ * there is none. */
+CUdeviceptr gs_slab_take(const struct gs_device *device, CUcontext context,
+                         const struct gs_pool *pool, uint64_t bytes);
 
 /* Makes the new range a slab for pieces that hold bytes. False: no memory for its bookkeeping.
  */
@@ -33,16 +38,14 @@ bool gs_slab_piece(const struct gs_range *range, CUdeviceptr address, CUdevicept
  * gs_slab_put(). False: none is live. */
 bool gs_slab_retire(struct gs_range *range, CUdeviceptr address);
 
-/* Puts a retired piece back. True: the slab is empty and not the last of its kind, and has left
- * the lists: dispose of it. */
+/* Makes a retired piece live again, for so many bytes. */
+void gs_slab_revive(struct gs_range *range, CUdeviceptr address, uint64_t bytes);
+
+/* Puts a retired piece back. True: the slab is empty and has left the lists. */
 bool gs_slab_put(struct gs_range *range, CUdeviceptr address);
 
-/* A slab of this device that has no live or retired piece, out of the lists; NULL: there is
- * none. */
-struct gs_range *gs_slab_spare(const struct gs_device *device);
-
-/* Bytes in such slabs: as good as free. */
-uint64_t gs_slab_spare_bytes(const struct gs_device *device);
+/* Sum of what was asked for, in units of GS_SLAB_MIN_SHIFT. */
+uint64_t gs_slab_asked(const struct gs_slab *slab);
 
 /* The range goes. Takes NULL. */
 void gs_slab_free(struct gs_slab *slab);

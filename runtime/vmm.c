@@ -9,6 +9,7 @@
 #include "runtime/driver.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
+#include "runtime/pool.h"
 #include "runtime/virtual.h"
 
 static CUmemAccessDesc access_from(CUdevice ordinal)
@@ -17,15 +18,27 @@ static CUmemAccessDesc access_from(CUdevice ordinal)
                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 }
 
-/* cuMemAlloc's memory: its own device, and those whose contexts were given peer access to it */
-static size_t plain_access(const struct gs_device *device, CUmemAccessDesc *access)
+static void add_access(CUmemAccessDesc *access, size_t *count, const CUmemAccessDesc *more)
 {
+    for (size_t i = 0; i < *count; i++)
+        if (access[i].location.id == more->location.id)
+            return;
+    access[(*count)++] = *more;
+}
+
+/* cuMemAlloc's memory: its own device, and those whose contexts were given peer access to it; a
+ * pool's: also those that it was opened to */
+static size_t plain_access(const struct gs_range *range, CUmemAccessDesc *access)
+{
+    const struct gs_device *device = range->device;
     size_t count = 1;
 
     access[0] = access_from(device->ordinal);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; i < device->peer_count; i++)
         access[count++] = access_from(device->peers[i]);
+    for (unsigned i = 0; range->pool != NULL && i < range->pool->peer_count; i++)
+        add_access(access, &count, &range->pool->peers[i]);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return count;
 }
@@ -79,10 +92,10 @@ CUresult gs_vmm_share(struct gs_device *device, CUdevice peer)
 
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk)
 {
-    CUmemAccessDesc plain[GS_MAX_PEERS + 1];
+    CUmemAccessDesc plain[2 * GS_MAX_PEERS + 1];
     const CUmemAccessDesc *access = range->own != NULL ? range->own->access : plain;
     const size_t count =
-        range->own != NULL ? range->own->access_count : plain_access(range->device, plain);
+        range->own != NULL ? range->own->access_count : plain_access(range, plain);
     const CUdeviceptr address = gs_range_chunk_address(range, chunk);
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
     CUresult result = gs_driver.cuMemMap(address, bytes, 0, range->chunks[chunk].handle, 0);

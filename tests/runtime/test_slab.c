@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_slab.c: pieces of slabs: no two live ones overlap, retired ones are not handed out,
- * empty slabs go but for the last. Ranges are plain memory here; no driver, one thread.
+ * test_slab.c: pieces of slabs: no two live ones overlap, retired ones are not handed out
+ * until they are revived or put back, pools do not share slabs, empty slabs go. Ranges are
+ * plain memory here; no driver, one thread.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,6 +27,7 @@ struct piece {
     uint64_t bytes;
     CUcontext context;
     struct gs_device *device;
+    struct gs_pool *pool;
 };
 
 static struct {
@@ -40,7 +42,14 @@ static CUcontext context_of(unsigned i)
     return (CUcontext)(uintptr_t)(0x1000 + i * 16);
 }
 
-static struct gs_range *new_range(struct gs_device *device, CUcontext context)
+/* no pool, or one of two: they are only told apart here */
+static struct gs_pool *pool_of(unsigned i)
+{
+    return i == 0 ? NULL : (struct gs_pool *)(uintptr_t)(0x2000 + i * 16);
+}
+
+static struct gs_range *new_range(struct gs_device *device, CUcontext context,
+                                  struct gs_pool *pool)
 {
     struct gs_range *range = calloc(1, sizeof *range + sizeof range->chunks[0]);
 
@@ -51,6 +60,7 @@ static struct gs_range *new_range(struct gs_device *device, CUcontext context)
     range->reserved = GS_SLAB_BYTES;
     range->device = device;
     range->context = context;
+    range->pool = pool;
     world.ranges[world.range_count++] = range;
     return range;
 }
@@ -60,24 +70,31 @@ static struct gs_range *range_of(CUdeviceptr address)
     return world.ranges[(address - 0x700000000000u) / GS_SLAB_BYTES];
 }
 
-static struct piece take(struct gs_device *device, CUcontext context, uint64_t bytes)
+static struct piece take_from(struct gs_device *device, CUcontext context, struct gs_pool *pool,
+                              uint64_t bytes)
 {
-    struct piece piece = {.bytes = bytes, .context = context, .device = device};
+    struct piece piece = {.bytes = bytes, .context = context, .device = device, .pool = pool};
 
-    piece.address = gs_slab_take(device, context, bytes);
+    piece.address = gs_slab_take(device, context, pool, bytes);
     if (piece.address == 0) {
-        assert_true(gs_slab_make(new_range(device, context), bytes));
-        piece.address = gs_slab_take(device, context, bytes);
+        assert_true(gs_slab_make(new_range(device, context, pool), bytes));
+        piece.address = gs_slab_take(device, context, pool, bytes);
     }
     assert_int_not_equal(piece.address, 0);
     piece.range = range_of(piece.address);
     return piece;
 }
 
+static struct piece take(uint64_t bytes)
+{
+    return take_from(&devices[0], context_of(0), NULL, bytes);
+}
+
 static void check_fresh(const struct piece *piece)
 {
     assert_ptr_equal(piece->range->device, piece->device);
     assert_ptr_equal(piece->range->context, piece->context);
+    assert_ptr_equal(piece->range->pool, piece->pool);
     assert_int_equal(piece->address % 512, 0);
     assert_true(piece->address + piece->bytes <= piece->range->node.base + GS_SLAB_BYTES);
     for (unsigned i = 0; i < world.live_count; i++) {
@@ -142,9 +159,9 @@ static void run_sequence(uint64_t seed)
             release((unsigned)random_below(&seed, world.live_count));
         } else {
             const uint64_t limit = 1ull << random_below(&seed, GS_SLAB_MAX_SHIFT + 1);
-            const struct piece piece = take(&devices[random_below(&seed, 2)],
-                                            context_of((unsigned)random_below(&seed, 2)),
-                                            1 + random_below(&seed, limit));
+            const struct piece piece = take_from(
+                &devices[random_below(&seed, 2)], context_of((unsigned)random_below(&seed, 2)),
+                pool_of((unsigned)random_below(&seed, 3)), 1 + random_below(&seed, limit));
 
             check_fresh(&piece);
             world.live[world.live_count++] = piece;
@@ -163,38 +180,48 @@ static void slab_random_sequences_never_overlap(void **state)
     }
 }
 
-static void slab_put_last_one_of_its_kind_stays(void **state)
+static void slab_put_the_last_piece_empties_it(void **state)
 {
-    struct piece first;
-    unsigned kept = 0;
+    const struct piece first = take(100), second = take(100);
 
     (void)state;
-    first = take(&devices[0], context_of(0), 100);
-    world.live[world.live_count++] = first;
-    release(0);
-    assert_non_null(first.range->slab);
-    for (unsigned i = 0; i < 2 * GS_SLAB_BYTES / 512;
-         i++) { /* two slabs full, emptied again: one stays */
-        const struct piece piece = take(&devices[0], context_of(0), 512);
+    assert_ptr_equal(first.range, second.range);
+    assert_int_equal(gs_slab_asked(first.range->slab), 1024);
+    assert_true(gs_slab_retire(first.range, first.address));
+    assert_true(gs_slab_retire(first.range, second.address));
+    assert_int_equal(gs_slab_asked(first.range->slab), 0);
+    assert_false(gs_slab_put(first.range, first.address));
+    assert_true(gs_slab_put(first.range, second.address));
+    assert_int_equal(gs_slab_take(&devices[0], context_of(0), NULL, 100),
+                     0); /* out of the list */
+    reset();
+}
 
-        assert_true(gs_slab_retire(piece.range, piece.address));
-        if (i % 2 == 0)
-            gs_slab_put(piece.range, piece.address);
-    }
-    for (unsigned i = 0; i < world.range_count; i++)
-        kept += world.ranges[i]->slab != NULL;
-    assert_in_range(kept, 1, 2);
+static void slab_revived_piece_is_live_again(void **state)
+{
+    const struct piece piece = take(700);
+    CUdeviceptr base;
+    uint64_t bytes;
+
+    (void)state;
+    assert_true(gs_slab_retire(piece.range, piece.address));
+    gs_slab_revive(piece.range, piece.address, 900);
+    assert_true(gs_slab_piece(piece.range, piece.address + 899, &base, &bytes));
+    assert_int_equal(base, piece.address);
+    assert_int_equal(bytes, 900);
+    assert_int_not_equal(take(700).address, piece.address);
+    assert_true(gs_slab_retire(piece.range, piece.address));
     reset();
 }
 
 static void slab_retired_piece_is_not_handed_out(void **state)
 {
-    struct piece first = take(&devices[0], context_of(0), GS_SLAB_MAX_BYTES), second, third;
+    struct piece first = take(GS_SLAB_MAX_BYTES), second, third;
 
     (void)state;
     assert_true(gs_slab_retire(first.range, first.address));
-    second = take(&devices[0], context_of(0), GS_SLAB_MAX_BYTES);
-    third = take(&devices[0], context_of(0), GS_SLAB_MAX_BYTES);
+    second = take(GS_SLAB_MAX_BYTES);
+    third = take(GS_SLAB_MAX_BYTES);
     assert_int_not_equal(second.address, first.address);
     assert_int_not_equal(third.address, first.address);
     assert_ptr_not_equal(third.range, first.range); /* two pieces of 1 MiB to a slab */
@@ -206,7 +233,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slab_random_sequences_never_overlap),
-        cmocka_unit_test(slab_put_last_one_of_its_kind_stays),
+        cmocka_unit_test(slab_put_the_last_piece_empties_it),
+        cmocka_unit_test(slab_revived_piece_is_live_again),
         cmocka_unit_test(slab_retired_piece_is_not_handed_out),
     };
 

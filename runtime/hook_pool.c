@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_pool.c: stream-ordered allocation and memory pools as the program calls them. What we do
+ * not serve is the driver's own: pools that can be exported, of the host or of managed memory,
+ * and everything on a stream that is being captured (it becomes a node of the graph, whose
+ * memory the driver keeps; report.c sees it in what is free on the card). No state.
+ */
+#include "runtime/client.h"
+#include "runtime/device.h"
+#include "runtime/driver.h"
+#include "runtime/gate.h"
+#include "runtime/hooks.h"
+#include "runtime/memory.h"
+#include "runtime/order.h"
+#include "runtime/pool.h"
+#include "runtime/room.h"
+#include "runtime/runtime.h"
+
+/* the driver's own: submitted inside the gate, and again when room was made */
+#define DRIVERS_OWN(call)                                                                      \
+    ({                                                                                         \
+        CUresult own_result = CUDA_ERROR_OUT_OF_MEMORY;                                        \
+        unsigned attempt = 0, pass;                                                            \
+                                                                                               \
+        do {                                                                                   \
+            pass = gs_gate_enter();                                                            \
+            if (pass == GS_PASS_REFUSED)                                                       \
+                break;                                                                         \
+            own_result = (call);                                                               \
+            gs_gate_leave(pass);                                                               \
+        } while (own_result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&           \
+                 gs_room_make(attempt++));                                                     \
+        own_result;                                                                            \
+    })
+
+/* An error is the driver's to give, so it counts as yes. */
+static bool is_captured(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result;
+
+    if ((stream == NULL && !per_thread) || stream == CU_STREAM_LEGACY)
+        return false; /* never; and to ask would disturb the captures of others */
+    result = per_thread ? gs_driver.cuStreamIsCapturing_ptsz(stream, &status)
+                        : gs_driver.cuStreamIsCapturing(stream, &status);
+    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static struct gs_device *device_of(CUcontext context)
+{
+    const struct gs_context *known;
+
+    for (unsigned i = 0; (known = gs_context_at(i)) != NULL; i++)
+        if (__atomic_load_n(&known->handle, __ATOMIC_ACQUIRE) == context)
+            return known->device;
+    return gs_device_current();
+}
+
+/* The pool that serves an allocation on this stream (handle NULL: its device's current one), if
+ * it is ours and the stream can be used so. NULL: ask the driver. */
+static struct gs_pool *serving(CUmemoryPool handle, CUstream stream, bool per_thread,
+                               struct gs_position *position)
+{
+    struct gs_device *device;
+    struct gs_pool *pool;
+
+    if (gs_runtime.config.disabled || is_captured(stream, per_thread) ||
+        gs_position_of(stream, per_thread, position) != CUDA_SUCCESS)
+        return NULL;
+    device = device_of(position->context);
+    if (device == NULL || !device->movable)
+        return NULL;
+    if (handle == NULL &&
+        gs_driver.cuDeviceGetMemPool(&handle, device->ordinal) != CUDA_SUCCESS)
+        return NULL;
+    pool = gs_pool_of(handle);
+    if (pool != NULL)
+        gs_client_attach_current(pool->device);
+    return pool;
+}
+
+#define ALLOC_ASYNC(symbol, per_thread)                                                        \
+    CUresult __wrap_##symbol(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)             \
+    {                                                                                          \
+        struct gs_position position;                                                           \
+        struct gs_pool *pool = NULL;                                                           \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        if (dptr != NULL)                                                                      \
+            pool = serving(NULL, hStream, per_thread, &position);                              \
+        return pool != NULL ? gs_pool_allocate(pool, bytesize, &position, dptr)                \
+                            : DRIVERS_OWN(gs_driver.symbol(dptr, bytesize, hStream));          \
+    }
+
+ALLOC_ASYNC(cuMemAllocAsync, false)
+ALLOC_ASYNC(cuMemAllocAsync_ptsz, true)
+
+#define ALLOC_FROM_POOL(symbol, per_thread)                                                    \
+    CUresult __wrap_##symbol(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle,          \
+                             CUstream hStream)                                                 \
+    {                                                                                          \
+        struct gs_position position;                                                           \
+        struct gs_pool *pool = NULL;                                                           \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        if (dptr != NULL && handle != NULL)                                                    \
+            pool = serving(handle, hStream, per_thread, &position);                            \
+        return pool != NULL ? gs_pool_allocate(pool, bytesize, &position, dptr)                \
+                            : DRIVERS_OWN(gs_driver.symbol(dptr, bytesize, handle, hStream));  \
+    }
+
+ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, false)
+ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true)
+
+/* Memory of cuMemAlloc may be freed so as well. *ours is false: the driver's own. */
+static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread, bool *ours)
+{
+    struct gs_allocation allocation;
+    struct gs_position position;
+    CUresult result;
+
+    *ours = address != 0 && gs_memory_find(address, &allocation) != GS_MEMORY_FOREIGN &&
+            !is_captured(stream, per_thread);
+    if (!*ours)
+        return CUDA_SUCCESS;
+    result = gs_position_of(stream, per_thread, &position);
+    return result == CUDA_SUCCESS ? gs_memory_free(address, &position, ours) : result;
+}
+
+#define FREE_ASYNC(symbol, per_thread)                                                         \
+    CUresult __wrap_##symbol(CUdeviceptr dptr, CUstream hStream)                               \
+    {                                                                                          \
+        CUresult result;                                                                       \
+        bool ours;                                                                             \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        result = free_async(dptr, hStream, per_thread, &ours);                                 \
+        return ours ? result : DRIVERS_OWN(gs_driver.symbol(dptr, hStream));                   \
+    }
+
+FREE_ASYNC(cuMemFreeAsync, false)
+FREE_ASYNC(cuMemFreeAsync_ptsz, true)
+
+/* --- pools: the driver first, which checks everything --- */
+
+CUresult __wrap_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    unsigned attempt = 0;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    do
+        result = gs_driver.cuMemPoolCreate(pool, poolProps);
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));
+    if (result == CUDA_SUCCESS)
+        gs_pool_created(*pool, poolProps);
+    return result;
+}
+
+CUresult __wrap_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemPoolDestroy(pool);
+    if (result == CUDA_SUCCESS)
+        gs_pool_destroyed(pool);
+    return result;
+}
+
+CUresult __wrap_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    struct gs_pool *served;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemPoolTrimTo(pool, minBytesToKeep);
+    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
+    if (served != NULL)
+        gs_pool_trim(served, minBytesToKeep);
+    return result;
+}
+
+CUresult __wrap_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    struct gs_pool *served;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemPoolSetAttribute(pool, attr, value);
+    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
+    if (served != NULL)
+        gs_pool_attribute_set(served, attr, value);
+    return result;
+}
+
+CUresult __wrap_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    struct gs_pool *served;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemPoolGetAttribute(pool, attr, value);
+    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
+    if (served != NULL)
+        gs_pool_attribute_get(served, attr, value);
+    return result;
+}
+
+CUresult __wrap_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+    struct gs_pool *served;
+    CUresult result;
+    unsigned pass;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemPoolSetAccess(pool, map, count);
+    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
+    if (served == NULL)
+        return result;
+    pass = gs_gate_enter(); /* nothing moves inside */
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_pool_set_access(served, map, count);
+    gs_gate_leave(pass);
+    return result;
+}
