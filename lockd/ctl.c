@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct ctl_command *const commands[] = {&ctl_status, &ctl_set, &ctl_pause,
-                                                     &ctl_resume};
+static const struct ctl_command *const commands[] = {
+    &ctl_status,  &ctl_set,    &ctl_pause, &ctl_resume,  &ctl_evict,
+    &ctl_suspend, &ctl_reload, &ctl_trace, &ctl_metrics,
+};
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
@@ -93,6 +95,7 @@ int main(int argc, char **argv)
         fputs("gpusharectl: no command (--help lists them)\n", stderr);
         return CTL_USAGE;
     }
+    ctl.path_by_user = arguments.socket != NULL;
     if (take_path(&ctl, arguments.socket) != 0) {
         ctl_fail(&ctl);
         return CTL_USAGE;

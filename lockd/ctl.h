@@ -17,7 +17,9 @@
 enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
 
 struct ctl {
-    char path[108]; /* the daemon's socket */
+    char path[108];    /* the daemon's socket */
+    bool path_by_user; /* --socket was given */
+    int patience_s;    /* how long an answer may take; 0: 10 s */
     struct gs_err err;
 };
 
@@ -29,7 +31,8 @@ struct ctl_command {
                          char **argv); /* argv[0] is the command's name */
 };
 
-extern const struct ctl_command ctl_status, ctl_set, ctl_pause, ctl_resume;
+extern const struct ctl_command ctl_status, ctl_top, ctl_set, ctl_pause, ctl_resume, ctl_evict,
+    ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_doctor;
 
 /* All that a daemon answered to GS_WIRE_STATUS, in its order. */
 struct ctl_answer {
@@ -50,9 +53,21 @@ int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message);
  * -errno. */
 int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer);
 void ctl_answer_deinit(struct ctl_answer *answer);
-/* ctl_ask() for a control operation; prints what went wrong. */
-enum ctl_exit ctl_operate(struct ctl *ctl, uint32_t op, int32_t pid, uint64_t value,
-                          struct gs_wire_end *end);
+/* One control operation: asks, prints what was done ("paused", say, and how many programs) or
+ * what went wrong, as text or as JSON. */
+struct ctl_act {
+    uint32_t op; /* enum gs_control_op */
+    int32_t pid;
+    uint64_t value;
+    bool json;
+    const char *done; /* "paused": the number of programs is printed behind it; NULL: nothing */
+};
+enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act);
+/* Asks for the state of everything. As ctl_ask(). */
+int ctl_ask_status(struct ctl *ctl, struct ctl_answer *answer);
+/* A process id from the command line; -EINVAL. */
+int ctl_pid(const char *text, int32_t *pid);
+
 /* Prints ctl->err and gives the exit code for it. */
 enum ctl_exit ctl_fail(const struct ctl *ctl);
 enum ctl_exit ctl_usage(const struct ctl_command *command, const char *wrong);
@@ -63,6 +78,13 @@ char *ctl_uuid(const uint8_t *uuid, char *buffer);
 const char *ctl_condition_name(uint32_t condition);
 const char *ctl_note_kind(uint32_t kind);
 
+const char *ctl_policy_name(uint32_t policy);
+/* "1.5 s", "3 min" */
+const char *ctl_duration(uint64_t ns, char *buffer, size_t size);
+
+struct json_t;
+/* A JSON string of whatever bytes a program chose. */
+struct json_t *ctl_json_text(const char *bytes);
 /* ctl_json.c: prints the answer as one JSON object (docs/protocol.md). 0 or -ENOMEM. */
 int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
 

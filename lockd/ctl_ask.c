@@ -18,6 +18,11 @@
 #define ANSWER_SECONDS 10
 #define ANSWER_MAX     65536 /* messages of one kind */
 
+static int patience_s(const struct ctl *ctl)
+{
+    return ctl->patience_s != 0 ? ctl->patience_s : ANSWER_SECONDS;
+}
+
 /* Why there is no connection, in words that help. */
 static int explain(struct ctl *ctl, int code)
 {
@@ -53,7 +58,7 @@ static int explain(struct ctl *ctl, int code)
 
 int ctl_connect(struct ctl *ctl)
 {
-    const struct timeval patience = {.tv_sec = ANSWER_SECONDS};
+    const struct timeval patience = {.tv_sec = patience_s(ctl)};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     int code;
@@ -79,7 +84,7 @@ int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
     while (got < 0 && errno == EINTR);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return gs_err_set(&ctl->err, -ETIMEDOUT, "%s: no answer within %d s", ctl->path,
-                          ANSWER_SECONDS);
+                          patience_s(ctl));
     if (got <= 0)
         return gs_err_set(&ctl->err, -EPIPE,
                           "%s: gpushare-lockd hung up (may user %u connect?)", ctl->path,
@@ -161,19 +166,10 @@ void ctl_answer_deinit(struct ctl_answer *answer)
     memset(answer, 0, sizeof *answer);
 }
 
-enum ctl_exit ctl_operate(struct ctl *ctl, uint32_t op, int32_t pid, uint64_t value,
-                          struct gs_wire_end *end)
+int ctl_ask_status(struct ctl *ctl, struct ctl_answer *answer)
 {
-    struct gs_wire_control control = {.op = op, .pid = pid, .value = value};
-    struct ctl_answer answer;
+    struct gs_wire_header request;
 
-    lockd_wire_header(&control.header, GS_WIRE_CONTROL);
-    if (ctl_ask(ctl, &control, sizeof control, &answer) != 0)
-        return ctl_fail(ctl);
-    *end = answer.end;
-    ctl_answer_deinit(&answer);
-    if (end->code == 0)
-        return CTL_OK;
-    fprintf(stderr, "gpusharectl: %s\n", end->text);
-    return CTL_FAILED;
+    lockd_wire_header(&request, GS_WIRE_STATUS);
+    return ctl_ask(ctl, &request, sizeof request, answer);
 }

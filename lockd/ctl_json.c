@@ -17,7 +17,7 @@ static json_t *number(uint64_t value)
 }
 
 /* A program's name is whatever bytes it chose; JSON wants UTF-8. */
-static json_t *text(const char *bytes)
+json_t *ctl_json_text(const char *bytes)
 {
     json_t *string = json_string(bytes);
     char ascii[256];
@@ -38,18 +38,23 @@ static json_t *client_json(const struct gs_wire_client *client)
 
     return json_pack(
         "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o}",
-        "pid", client->pid, "uid", (json_int_t)client->uid, "name", text(client->name),
-        "version", text(client->version), "state", ctl_condition_name(client->condition),
-        "lease", (client->flags & GS_CLIENT_LEASE) != 0, "skipped",
-        (client->flags & GS_CLIENT_SKIPPED) != 0, "paused",
+        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:o}",
+        "pid", client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
+        "version", ctl_json_text(client->version), "state",
+        ctl_condition_name(client->condition), "lease", (client->flags & GS_CLIENT_LEASE) != 0,
+        "skipped", (client->flags & GS_CLIENT_SKIPPED) != 0, "paused",
         (client->flags & GS_CLIENT_PAUSED) != 0, "partial",
         (client->flags & GS_CLIENT_PARTIAL) != 0, "foreign_pid",
         (client->flags & GS_CLIENT_FOREIGN) != 0, "demand", number(client->demand), "resident",
         number(client->resident), "on_host", number(host), "budget", number(client->budget),
         "moved_out", number(client->moved_out), "moved_in", number(client->moved_in), "calls",
         number(client->calls), "turns", number(client->turns), "switch_ns",
-        number(client->switch_ns));
+        number(client->switch_ns), "pinned", number(client->pinned), "limit",
+        number(client->limit), "host_used", number(client->host_used), "host_budget",
+        number(client->host_budget), "gpu_ns", number(client->gpu_ns), "wait_ns",
+        number(client->wait_ns), "wait_longest_ns", number(client->wait_longest_ns), "weight",
+        (json_int_t)client->weight, "priority", client->priority, "group",
+        ctl_json_text(client->group));
 }
 
 static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)
@@ -72,39 +77,48 @@ static json_t *device_json(const struct ctl_answer *answer, const struct gs_wire
     char uuid[CTL_UUID_SIZE];
 
     ctl_uuid(device->uuid, uuid);
-    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o}",
-                     "uuid", uuid, "name", text(device->name), "mode",
+    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, "
+                     "s:o, s:o, s:o, s:o}",
+                     "uuid", uuid, "name", ctl_json_text(device->name), "mode",
                      device->leases != 0 ? "leases" : "open", "total", number(device->total),
                      "capacity", number(device->capacity), "external", number(device->external),
                      "reserve", number(device->reserve), "short", number(device->short_bytes),
                      "demand", number(device->demand), "resident", number(device->resident),
                      "quantum_ns", number(device->quantum_ns), "switch_ns",
                      number(device->switch_ns), "waiting", (json_int_t)device->waiting,
+                     "exclusive", device->exclusive != 0, "switches", number(device->switches),
+                     "gpu_ns", number(device->gpu_ns), "pinned", number(device->pinned),
                      "programs", clients_json(answer, uuid));
 }
 
 static json_t *remark_json(const struct gs_wire_remark *remark)
 {
     return json_pack("{s:i, s:o, s:s, s:o, s:b, s:I, s:o}", "pid", remark->pid, "name",
-                     text(remark->name), "kind", ctl_note_kind(remark->kind), "age_ns",
+                     ctl_json_text(remark->name), "kind", ctl_note_kind(remark->kind), "age_ns",
                      number(remark->age_ns), "ended", remark->ended != 0, "count",
-                     (json_int_t)remark->count, "text", text(remark->text));
+                     (json_int_t)remark->count, "text", ctl_json_text(remark->text));
 }
 
 static json_t *daemon_json(const struct gs_wire_daemon *daemon)
 {
-    return json_pack("{s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o}", "version",
-                     text(daemon->version), "pid", daemon->pid, "programs",
-                     (json_int_t)daemon->programs, "uptime_ns", number(daemon->uptime_ns),
-                     "quantum_ns", number(daemon->quantum_ns), "idle_ns",
-                     number(daemon->idle_ns), "reserve", number(daemon->reserve),
-                     "idle_exit_ns", number(daemon->idle_exit_ns));
+    return json_pack(
+        "{s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:I, s:o, s:o, "
+        "s:o}",
+        "version", ctl_json_text(daemon->version), "pid", daemon->pid, "programs",
+        (json_int_t)daemon->programs, "uptime_ns", number(daemon->uptime_ns), "quantum_ns",
+        number(daemon->quantum_ns), "idle_ns", number(daemon->idle_ns), "reserve",
+        number(daemon->reserve), "idle_exit_ns", number(daemon->idle_exit_ns), "policy",
+        ctl_policy_name(daemon->policy), "exclusive", daemon->exclusive != 0, "quantum_min_ns",
+        number(daemon->quantum_min_ns), "quantum_max_ns", number(daemon->quantum_max_ns),
+        "switch_share_ppm", (json_int_t)daemon->share_ppm, "host_limit",
+        number(daemon->host_limit), "host_total", number(daemon->host_total), "host_used",
+        number(daemon->host_used));
 }
 
 int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
 {
     json_t *root =
-        json_pack("{s:b, s:o}", "running", answer->running, "socket", text(ctl->path));
+        json_pack("{s:b, s:o}", "running", answer->running, "socket", ctl_json_text(ctl->path));
     json_t *devices = json_array(), *remarks = json_array();
     int code;
 

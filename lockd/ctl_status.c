@@ -4,8 +4,10 @@
  */
 #include "lockd/ctl.h"
 #include "common/size.h"
+#include "lockd/lock.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -39,7 +41,14 @@ const char *ctl_note_kind(uint32_t kind)
     return kind == GS_NOTE_UNROUTED ? "unrouted" : kind == GS_NOTE_NEWER ? "newer" : "other";
 }
 
-static const char *duration(uint64_t ns, char *buffer, size_t size)
+const char *ctl_policy_name(uint32_t policy)
+{
+    const char *name = lockd_policy_name(policy);
+
+    return name != NULL ? name : "unknown";
+}
+
+const char *ctl_duration(uint64_t ns, char *buffer, size_t size)
 {
     const double seconds = (double)ns / 1e9;
 
@@ -54,11 +63,26 @@ static const char *duration(uint64_t ns, char *buffer, size_t size)
     return buffer;
 }
 
+static void add(char *buffer, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add(char *buffer, size_t size, const char *format, ...)
+{
+    size_t at = strlen(buffer);
+    va_list ap;
+
+    if (at != 0 && at + 2 < size)
+        at += (size_t)snprintf(buffer + at, size - at, ", ");
+    va_start(ap, format);
+    vsnprintf(buffer + at, size - at, format, ap);
+    va_end(ap);
+}
+
 /* What this program said, and what is odd about it, in a few words. */
 static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_client *client,
                        char *buffer, size_t size)
 {
-    size_t at = 0;
+    char limit[24];
     const struct {
         uint32_t flag;
         const char *text;
@@ -69,16 +93,22 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
 
     buffer[0] = '\0';
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
-        if ((client->flags & odd[i].flag) != 0 && at < size)
-            at += (size_t)snprintf(buffer + at, size - at, "%s%s", at != 0 ? ", " : "",
-                                   odd[i].text);
+        if ((client->flags & odd[i].flag) != 0)
+            add(buffer, size, "%s", odd[i].text);
     }
+    if (client->weight != 0 && client->weight != GS_WEIGHT_DEFAULT)
+        add(buffer, size, "weight %u", client->weight);
+    if (client->priority != 0)
+        add(buffer, size, "priority %d", client->priority);
+    if (client->group[0] != '\0')
+        add(buffer, size, "group %s", client->group);
+    if (client->limit != UINT64_MAX)
+        add(buffer, size, "limit %s", gs_size_format(client->limit, limit, sizeof limit));
     for (size_t i = 0; i < answer->remark_count; i++) {
         const struct gs_wire_remark *remark = &answer->remarks[i];
 
-        if (remark->pid == client->pid && remark->ended == 0 && at < size)
-            at += (size_t)snprintf(buffer + at, size - at, "%s%s", at != 0 ? ", " : "",
-                                   ctl_note_kind(remark->kind));
+        if (remark->pid == client->pid && remark->ended == 0)
+            add(buffer, size, "%s", ctl_note_kind(remark->kind));
     }
 }
 
@@ -86,7 +116,7 @@ static void print_client(const struct ctl_answer *answer, const struct gs_wire_c
 {
     const uint64_t host =
         client->demand > client->resident ? client->demand - client->resident : 0;
-    char demand[24], resident[24], on_host[24], out[24], in[24], remarks[128];
+    char demand[24], resident[24], on_host[24], out[24], in[24], remarks[256];
 
     remarks_of(answer, client, remarks, sizeof remarks);
     printf("  %8d  %-16.31s %-12s %10s %10s %10s %10s %10s %6llu  %s\n", client->pid,
@@ -111,13 +141,16 @@ static void print_device(const struct ctl_answer *answer, const struct gs_wire_d
 
     printf("\n%s  %s  %s\n", device->name, ctl_uuid(device->uuid, uuid),
            gs_size_format(device->total, total, sizeof total));
-    printf("  %s: capacity %s, demand %s, resident %s", device->leases != 0 ? "leases" : "open",
+    printf("  %s: capacity %s, demand %s, resident %s",
+           device->exclusive != 0 ? "exclusive"
+           : device->leases != 0  ? "leases"
+                                  : "open",
            gs_size_format(device->capacity, capacity, sizeof capacity),
            gs_size_format(device->demand, demand, sizeof demand),
            gs_size_format(device->resident, resident, sizeof resident));
     if (device->leases != 0)
         printf(", quantum %s, %u waiting",
-               duration(device->quantum_ns, quantum, sizeof quantum), device->waiting);
+               ctl_duration(device->quantum_ns, quantum, sizeof quantum), device->waiting);
     putchar('\n');
     print_heading();
     for (size_t i = 0; i < answer->client_count; i++) {
@@ -145,11 +178,17 @@ static void print_deviceless(const struct ctl_answer *answer)
 
 static void print_text(const struct ctl_answer *answer)
 {
-    char text[24];
+    char text[24], total[24];
 
     printf("gpushare-lockd %s (process %d), up %s, %u %s\n", answer->daemon.version,
-           answer->daemon.pid, duration(answer->daemon.uptime_ns, text, sizeof text),
+           answer->daemon.pid, ctl_duration(answer->daemon.uptime_ns, text, sizeof text),
            answer->daemon.programs, answer->daemon.programs == 1 ? "program" : "programs");
+    if (answer->daemon.policy != GS_POLICY_FAIR)
+        printf("  policy %s\n", ctl_policy_name(answer->daemon.policy));
+    if (answer->daemon.host_total != UINT64_MAX)
+        printf("  host memory: %s of %s in use for what is moved out\n",
+               gs_size_format(answer->daemon.host_used, text, sizeof text),
+               gs_size_format(answer->daemon.host_total, total, sizeof total));
     for (size_t i = 0; i < answer->device_count; i++)
         print_device(answer, &answer->devices[i]);
     print_deviceless(answer);
@@ -159,20 +198,17 @@ static void print_text(const struct ctl_answer *answer)
         const struct gs_wire_remark *remark = &answer->remarks[i];
 
         printf("  %s (process %d%s), %s ago: %s\n", remark->name, remark->pid,
-               remark->ended != 0 ? ", ended" : "", duration(remark->age_ns, text, sizeof text),
-               remark->text);
+               remark->ended != 0 ? ", ended" : "",
+               ctl_duration(remark->age_ns, text, sizeof text), remark->text);
     }
 }
 
 static enum ctl_exit show(struct ctl *ctl, bool json)
 {
-    struct gs_wire_header request;
     struct ctl_answer answer;
     enum ctl_exit exit_code = CTL_OK;
-    int code;
+    int code = ctl_ask_status(ctl, &answer);
 
-    lockd_wire_header(&request, GS_WIRE_STATUS);
-    code = ctl_ask(ctl, &request, sizeof request, &answer);
     if (code != 0 && !(json && code == -ENOENT))
         return ctl_fail(ctl);
     if (!json)

@@ -79,6 +79,22 @@ static int read_count(const struct lockd_option *option, const char *text, struc
     return 0;
 }
 
+static int read_signed(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    long long number;
+    char *end;
+
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0)
+        return gs_err_set(err, -EINVAL, "%s: '%s' is not a whole number", option->name, text);
+    if (number > (long long)option->high || number < -(long long)option->high)
+        return gs_err_set(err, -EINVAL, "%s: %s is outside -%llu to %llu", option->name, text,
+                          (unsigned long long)option->high, (unsigned long long)option->high);
+    *(int64_t *)option->value = number;
+    return 0;
+}
+
 static int read_choice(const struct lockd_option *option, const char *text, struct gs_err *err)
 {
     char all[256] = "";
@@ -144,6 +160,8 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
         return is_word(option, text) ? 0 : read_size(option, text, err);
     case LOCKD_OPTION_COUNT:
         return is_word(option, text) ? 0 : read_count(option, text, err);
+    case LOCKD_OPTION_SIGNED:
+        return read_signed(option, text, err);
     case LOCKD_OPTION_LEVEL:
         return read_level(option, text, err);
     case LOCKD_OPTION_YES:

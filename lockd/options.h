@@ -20,6 +20,7 @@ enum lockd_option_kind {
     LOCKD_OPTION_SIZE,    /* uint64_t *: bytes; or "auto" */
     LOCKD_OPTION_LEVEL,   /* uint64_t *: error, warning, info, debug as syslog's number */
     LOCKD_OPTION_COUNT,   /* uint64_t *: a whole number; or "none" for UINT64_MAX */
+    LOCKD_OPTION_SIGNED,  /* int64_t *: a whole number from -high to high */
     LOCKD_OPTION_PERCENT, /* uint64_t *: millionths; or "auto" */
     LOCKD_OPTION_YES,     /* uint64_t *: yes or no, as 1 or 0 */
     LOCKD_OPTION_CHOICE,  /* uint64_t *: one of choices, as its place there */

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl_trace.c: `gpusharectl trace`: records for some seconds what every program does (compute,
+ * copy out, copy in, wait, stop) and writes it as a timeline.
+ */
+#include "common/fd.h"
+#include "lockd/ctl.h"
+#include "lockd/timeline.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define SLICE_MS 200
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* 0: go on, 1: the end, -errno. */
+static int take(struct ctl *ctl, int fd, struct ctl_timeline *timeline)
+{
+    union lockd_message message;
+    int code = ctl_receive(ctl, fd, &message);
+
+    if (code != 0)
+        return code;
+    if (message.header.type == GS_WIRE_END && message.end.code != 0)
+        return gs_err_set(&ctl->err, message.end.code, "%s", message.end.text);
+    if (message.header.type == GS_WIRE_END)
+        return 1;
+    if (message.header.type != GS_WIRE_EVENT)
+        return gs_err_set(&ctl->err, -EBADMSG, "%s: unexpected message type %u", ctl->path,
+                          message.header.type);
+    if (ctl_timeline_add(timeline, &message.event) != 0)
+        return gs_err_set(&ctl->err, -ENOMEM, "no memory for the timeline");
+    return 0;
+}
+
+/* Until the daemon ends it, or the user does. */
+static int record(struct ctl *ctl, uint64_t duration_ns, struct ctl_timeline *timeline)
+{
+    GS_CLOSE_FD int fd = ctl_connect(ctl);
+    struct gs_wire_trace wish = {.duration_ns = duration_ns};
+    const uint64_t patience = now_ns() + duration_ns + 10000000000u;
+    int code = fd < 0 ? fd : 0;
+
+    lockd_wire_header(&wish.header, GS_WIRE_TRACE);
+    if (code == 0 && send(fd, &wish, sizeof wish, MSG_NOSIGNAL) < 0 && errno != EPIPE)
+        code = gs_err_errno(&ctl->err, -errno, "%s: cannot ask", ctl->path);
+    while (code == 0 && interrupted == 0) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+
+        if (poll(&ready, 1, SLICE_MS) > 0)
+            code = take(ctl, fd, timeline);
+        else if (now_ns() > patience)
+            code =
+                gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the recording does not end", ctl->path);
+    }
+    return code < 0 ? code : 0;
+}
+
+static enum ctl_exit trace(struct ctl *ctl, const char *path, uint64_t duration_ns)
+{
+    const bool to_file = path != NULL && strcmp(path, "-") != 0;
+    struct ctl_timeline timeline;
+    FILE *file = to_file ? fopen(path, "we") : stdout;
+    int code, written;
+
+    if (file == NULL) {
+        gs_err_errno(&ctl->err, -errno, "%s: cannot write it", path);
+        return ctl_fail(ctl) == CTL_OK ? CTL_OK : CTL_FAILED;
+    }
+    ctl_timeline_init(&timeline, file);
+    code = record(ctl, duration_ns, &timeline);
+    written = ctl_timeline_finish(&timeline, now_ns());
+    if (code == 0 && written != 0)
+        code = gs_err_errno(&ctl->err, written, "%s: cannot write it",
+                            to_file ? path : "standard output");
+    if (to_file)
+        fclose(file);
+    if (code == 0)
+        fprintf(stderr,
+                "gpusharectl: %llu events of %zu tracks%s; open it in "
+                "https://ui.perfetto.dev\n",
+                (unsigned long long)timeline.written, timeline.count,
+                timeline.lost != 0 ? ", some were lost (see `events lost`)" : "");
+    ctl_timeline_deinit(&timeline);
+    return code == 0 ? CTL_OK : ctl_fail(ctl);
+}
+
+static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
+{
+    const struct sigaction action = {.sa_handler = on_signal};
+    char long_form[] = "--output";
+    const char *path = NULL;
+    uint64_t duration_ns = 10000000000u;
+    bool json = false;
+    const struct lockd_option table[] = {
+        {"seconds", "N", LOCKD_OPTION_SECONDS, &duration_ns, 0, 3600, NULL, NULL},
+        {"output", "FILE", LOCKD_OPTION_TEXT, &path, 0, 0, NULL, NULL},
+        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json}, /* it always is */
+        {0},
+    };
+    int index = 1;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-o") == 0)
+            argv[i] = long_form;
+    }
+    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(&ctl_trace, ctl->err.text);
+    if (index != argc)
+        return ctl_usage(&ctl_trace, "it takes no argument but its options");
+    if (duration_ns == 0)
+        return ctl_usage(&ctl_trace, "--seconds: must be more than 0");
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    return trace(ctl, path, duration_ns);
+}
+
+const struct ctl_command ctl_trace = {"trace", "[--seconds N] [-o FILE]",
+                                      "record a timeline (Perfetto, chrome://tracing)",
+                                      trace_run};
