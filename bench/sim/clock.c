@@ -64,7 +64,7 @@ void sim_heap_put(struct sim_heap *heap, struct sim_node *node, double key)
 {
     if (heap->count == heap->room) {
         heap->room = heap->room == 0 ? 64 : 2 * heap->room;
-        heap->nodes = sim_more(heap->nodes, heap->room, sizeof heap->nodes[0]);
+        heap->nodes = sim_more(heap->nodes, heap->room, sizeof(struct sim_node *));
     }
     node->key = key;
     node->order = heap->order++;

@@ -109,7 +109,8 @@ struct sim_world {
     const struct sim_way *way;
     struct sim_clock clock;
     struct lockd_lock *lock;
-    struct sim_timer lock_timer, warmup_timer, look_timer;
+    struct sim_timer lock_timer, warmup_timer;
+    uint64_t look_at;
     bool warm;
     struct sim_card *cards;
     struct sim_program *programs;

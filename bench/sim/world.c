@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOK_EVERY 1000000000ull
+
 struct sim_message {
     struct sim_timer timer;
     struct sim_world *world;
@@ -180,14 +182,13 @@ static void tick(void *owner)
     flush(world);
 }
 
-/* What the lock takes for the quantum, now and then: seeing it visits every program. */
-static void look(void *owner)
+/* What the lock takes for the quantum: seeing it visits every program, so only now and then. */
+static void look(struct sim_world *world)
 {
-    struct sim_world *world = owner;
-
+    if (world->clock.now_ns < world->look_at)
+        return;
     lockd_lock_visit(world->lock, device_seen, member_seen, world, world->clock.now_ns);
-    sim_clock_set(&world->clock, &world->look_timer,
-                  world->clock.now_ns + world->scenario->for_ns / 200 + 1);
+    world->look_at = world->clock.now_ns + LOOK_EVERY * (world->program_count / 16 + 1);
 }
 
 static void deliver(void *owner)
@@ -209,10 +210,12 @@ static void deliver(void *owner)
     world->spare = message;
     if (!valid)
         return;
-    if (to_lock)
+    if (to_lock) {
         flush(world);
-    else
+        look(world);
+    } else {
         sim_client_target(program, &target);
+    }
 }
 
 void sim_world_send(struct sim_program *program, const struct gs_wire_state *state)
@@ -384,8 +387,6 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
         card_init(world, i);
     programs_init(world);
     sim_timer_init(&world->lock_timer, tick, world);
-    sim_timer_init(&world->look_timer, look, world);
-    sim_clock_set(&world->clock, &world->look_timer, scenario->for_ns / 200 + 1);
     sim_timer_init(&world->warmup_timer, warmed_up, world);
     sim_clock_set(&world->clock, &world->warmup_timer, scenario->warmup_ns);
     return world;
