@@ -285,6 +285,7 @@ static void wants(struct sim_program *program)
 
 static void rests(struct sim_program *program)
 {
+    program->active_at = now_of(program);
     if (sim_timer_is_set(&program->stop_timer)) /* nothing left to wait for */
         sim_clock_set(&program->world->clock, &program->stop_timer, now_of(program));
     converge(program);

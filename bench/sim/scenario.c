@@ -3,8 +3,7 @@
  * scenario.c: reads scenario files. One table says which keys there are, how each is written
  * and where it goes; parsing, bounds and --help come from it.
  */
-#include "bench/sim/scenario.h"
-#include "common/size.h"
+#include "bench/sim/scenario_value.h"
 #include "lockd/lock.h"
 
 #include <errno.h>
@@ -13,242 +12,77 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TIME, SPREAD, SIZE, RATE, COUNT, INTEGER, PART, CHOICE, WORD, POLICY };
-
-struct key {
-    const char *section, *name;
-    enum kind kind;
-    size_t offset;
-    double low, high;
-    bool or_auto; /* "auto" is LOCKD_AUTO */
-    const char *help;
-};
-
 #define RUN(field)     offsetof(struct sim_scenario, field)
 #define PROGRAM(field) offsetof(struct sim_class, field)
 #define YEAR           (366.0 * 86400)
 
-static const char *const ways[] = {"gpushare", "unified", "unlocked", NULL};
-
-static const struct key keys[] = {
-    {"run", "for", TIME, RUN(for_ns), 1e-3, 10 * YEAR, false,
+static const struct sim_key keys[] = {
+    {"run", "for", SIM_TIME, RUN(for_ns), 1e-3, 10 * YEAR, false,
      "ends after so long at the latest"},
-    {"run", "warmup", TIME, RUN(warmup_ns), 0, YEAR, false, "figures count from here"},
-    {"run", "seed", COUNT, RUN(seed), 0, 4294967295.0, false, "of everything that is random"},
-    {"run", "way", CHOICE, RUN(way), 0, 0, false,
+    {"run", "warmup", SIM_TIME, RUN(warmup_ns), 0, YEAR, false, "figures count from here"},
+    {"run", "seed", SIM_COUNT, RUN(seed), 0, 4294967295.0, false,
+     "of everything that is random"},
+    {"run", "way", SIM_CHOICE, RUN(way), 0, 0, false,
      "gpushare; or the ancestor's: unified (FCFS lock), unlocked"},
-    {"run", "latency", TIME, RUN(latency_ns), 0, 10, false, "of a message, at most"},
-    {"card", "count", COUNT, RUN(cards), 1, 1024, false, "cards that there are"},
-    {"card", "memory", SIZE, RUN(memory), 1 << 20, 1e15, false, "of each card"},
-    {"card", "bus_in", RATE, RUN(bus_in), 1e6, 1e13, false, "host to card, a second"},
-    {"card", "bus_out", RATE, RUN(bus_out), 1e6, 1e13, false, "card to host, a second"},
-    {"card", "bus_both", RATE, RUN(bus_both), 1e6, 1e13, false, "sum when both are busy"},
-    {"card", "map", TIME, RUN(map_ns), 0, 1, false, "mapping or unmapping 256 MiB"},
-    {"card", "slicing", PART, RUN(slicing), 0, 0.9, false,
+    {"run", "latency", SIM_TIME, RUN(latency_ns), 0, 10, false, "of a message, at most"},
+    {"card", "count", SIM_COUNT, RUN(cards), 1, 1024, false, "cards that there are"},
+    {"card", "memory", SIM_SIZE, RUN(memory), 1 << 20, 1e15, false, "of each card"},
+    {"card", "bus_in", SIM_RATE, RUN(bus_in), 1e6, 1e13, false, "host to card, a second"},
+    {"card", "bus_out", SIM_RATE, RUN(bus_out), 1e6, 1e13, false, "card to host, a second"},
+    {"card", "bus_both", SIM_RATE, RUN(bus_both), 1e6, 1e13, false, "sum when both are busy"},
+    {"card", "map", SIM_TIME, RUN(map_ns), 0, 1, false, "mapping or unmapping 256 MiB"},
+    {"card", "slicing", SIM_PART, RUN(slicing), 0, 0.9, false,
      "part lost when several compute at once"},
-    {"card", "fault", RATE, RUN(fault), 1e6, 1e13, false, "unified: faulted in, a second"},
-    {"card", "thrash", PART, RUN(thrash), 1e-6, 1, false,
+    {"card", "fault", SIM_RATE, RUN(fault), 1e6, 1e13, false, "unified: faulted in, a second"},
+    {"card", "thrash", SIM_PART, RUN(thrash), 1e-6, 1, false,
      "unified: part of that when programs fault against each other"},
-    {"card", "idle_release", TIME, RUN(idle_release_ns), 0, 3600, false,
+    {"card", "idle_release", SIM_TIME, RUN(idle_release_ns), 0, 3600, false,
      "unified: the lock is given back after so long without work"},
-    {"lock", "quantum", TIME, RUN(quantum_ns), 1e-3, 3600, true, "length of a turn"},
-    {"lock", "quantum_min", TIME, RUN(quantum_min_ns), 0, 3600, false, "of the automatic one"},
-    {"lock", "quantum_max", TIME, RUN(quantum_max_ns), 0, 3600, false, "of the automatic one"},
-    {"lock", "cost", PART, RUN(cost), 0, 0.5, false,
+    {"lock", "quantum", SIM_TIME, RUN(quantum_ns), 1e-3, 3600, true, "length of a turn"},
+    {"lock", "quantum_min", SIM_TIME, RUN(quantum_min_ns), 0, 3600, false,
+     "of the automatic one"},
+    {"lock", "quantum_max", SIM_TIME, RUN(quantum_max_ns), 0, 3600, false,
+     "of the automatic one"},
+    {"lock", "cost", SIM_PART, RUN(cost), 0, 0.5, false,
      "part of the time for switches; 0: as it is"},
-    {"lock", "idle", TIME, RUN(idle_ns), 1e-3, 3600, true, "what a holder may idle"},
-    {"lock", "reserve", SIZE, RUN(reserve), 0, 1e15, true, "bytes that nobody gets"},
-    {"lock", "policy", POLICY, RUN(policy), 0, 0, false, "fair, fifo, rr, priority"},
-    {"lock", "exclusive", COUNT, RUN(exclusive), 0, 1, false, "1: turns also when all fit"},
-    {"program", "copies", COUNT, PROGRAM(copies), 1, SIM_PROGRAMS_MOST, false,
+    {"lock", "idle", SIM_TIME, RUN(idle_ns), 1e-3, 3600, true, "what a holder may idle"},
+    {"lock", "reserve", SIM_SIZE, RUN(reserve), 0, 1e15, true, "bytes that nobody gets"},
+    {"lock", "policy", SIM_POLICY, RUN(policy), 0, 0, false, "fair, fifo, rr, priority"},
+    {"lock", "exclusive", SIM_COUNT, RUN(exclusive), 0, 1, false, "1: turns also when all fit"},
+    {"program", "copies", SIM_COUNT, PROGRAM(copies), 1, SIM_PROGRAMS_MOST, false,
      "how many there are"},
-    {"program", "card", COUNT, PROGRAM(card), 0, 1023, false, "which one they use, from 0"},
-    {"program", "memory", SIZE, PROGRAM(memory), 0, 1e15, false, "of each copy"},
-    {"program", "start", TIME, PROGRAM(start_ns), 0, 10 * YEAR, false, "when the first comes"},
-    {"program", "spacing", SPREAD, PROGRAM(spacing), 0, YEAR, false,
+    {"program", "card", SIM_COUNT, PROGRAM(card), 0, 1023, false, "which one they use, from 0"},
+    {"program", "memory", SIM_SIZE, PROGRAM(memory), 0, 1e15, false, "of each copy"},
+    {"program", "start", SIM_TIME, PROGRAM(start_ns), 0, 10 * YEAR, false,
+     "when the first comes"},
+    {"program", "spacing", SIM_SPREAD, PROGRAM(spacing), 0, YEAR, false,
      "until the next one comes"},
-    {"program", "cpu", SPREAD, PROGRAM(cpu), 0, YEAR, false, "a cycle's part without the card"},
-    {"program", "gpu", SPREAD, PROGRAM(gpu), 0, YEAR, false, "a cycle's part on it, solo"},
-    {"program", "cycles", COUNT, PROGRAM(cycles), 0, 1e15, false, "then it ends; 0: never"},
-    {"program", "request", SPREAD, PROGRAM(request), 0, YEAR, false,
+    {"program", "cpu", SIM_SPREAD, PROGRAM(cpu), 0, YEAR, false,
+     "a cycle's part without the card"},
+    {"program", "gpu", SIM_SPREAD, PROGRAM(gpu), 0, YEAR, false, "a cycle's part on it, solo"},
+    {"program", "cycles", SIM_COUNT, PROGRAM(cycles), 0, 1e15, false, "then it ends; 0: never"},
+    {"program", "request", SIM_SPREAD, PROGRAM(request), 0, YEAR, false,
      "between requests of one cycle each; 0: it works without them"},
-    {"program", "stop", SPREAD, PROGRAM(stop), 0, 3600, false,
+    {"program", "stop", SIM_SPREAD, PROGRAM(stop), 0, 3600, false,
      "submitted work goes on so long"},
-    {"program", "busy", PART, PROGRAM(busy), 0.01, 1, false,
+    {"program", "busy", SIM_PART, PROGRAM(busy), 0.01, 1, false,
      "of its time on the card that it keeps the card busy"},
-    {"program", "dirty", PART, PROGRAM(dirty), 0, 1, false, "of its memory changed in a turn"},
-    {"program", "zero", PART, PROGRAM(zero), 0, 1, false, "of its memory that is all zero"},
-    {"program", "hot", PART, PROGRAM(hot), 0, 1, false,
+    {"program", "dirty", SIM_PART, PROGRAM(dirty), 0, 1, false,
+     "of its memory changed in a turn"},
+    {"program", "zero", SIM_PART, PROGRAM(zero), 0, 1, false, "of its memory that is all zero"},
+    {"program", "hot", SIM_PART, PROGRAM(hot), 0, 1, false,
      "unified: of its memory that it touches"},
-    {"program", "pass", TIME, PROGRAM(pass_ns), 1e-6, 3600, false,
+    {"program", "pass", SIM_TIME, PROGRAM(pass_ns), 1e-6, 3600, false,
      "unified: it touches all of that once in so long"},
-    {"program", "weight", COUNT, PROGRAM(weight), 1, GS_WEIGHT_MAX, false, "its share"},
-    {"program", "priority", INTEGER, PROGRAM(priority), -GS_PRIORITY_MAX, GS_PRIORITY_MAX,
+    {"program", "weight", SIM_COUNT, PROGRAM(weight), 1, GS_WEIGHT_MAX, false, "its share"},
+    {"program", "priority", SIM_INTEGER, PROGRAM(priority), -GS_PRIORITY_MAX, GS_PRIORITY_MAX,
      false, "with the policy of that name"},
-    {"program", "group", WORD, PROGRAM(group), 0, 0, false, "gang"},
+    {"program", "group", SIM_WORD, PROGRAM(group), 0, 0, false, "gang"},
 };
 
 static const char *const metrics[] = {"throughput",  "jain",        "weights",   "longest_wait",
                                       "latency_p50", "latency_p99", "finished",  "seconds",
                                       "switch_cost", "busy",        "gpu_hours", NULL};
-
-static int refuse(struct gs_err *err, const struct key *key, const char *text, const char *why)
-{
-    return gs_err_set(err, -EINVAL, "[%s] %s = %s: %s", key->section, key->name, text, why);
-}
-
-/* A number of seconds with its unit: 5s, 20 ms, 1.5h; the text behind it in *end. */
-static int read_time(const char *text, const char **end, double *seconds)
-{
-    static const struct {
-        const char *unit;
-        double seconds;
-    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1},
-                 {"min", 60},  {"h", 3600},  {"d", 86400}};
-    char *behind;
-    size_t length;
-
-    *seconds = strtod(text, &behind);
-    if (behind == text || !isfinite(*seconds))
-        return -EINVAL;
-    behind += strspn(behind, " ");
-    length = strcspn(behind, " ");
-    *end = behind + length;
-    if (length == 0 && *seconds == 0)
-        return 0;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (strlen(units[i].unit) == length && memcmp(units[i].unit, behind, length) == 0) {
-            *seconds *= units[i].seconds;
-            return 0;
-        }
-    }
-    return -EINVAL;
-}
-
-static int set_time(const struct key *key, void *at, const char *text, struct gs_err *err)
-{
-    const char *end;
-    double seconds;
-
-    if (read_time(text, &end, &seconds) != 0 || *end != '\0')
-        return refuse(err, key, text, "no time; write 5s, 20ms, 1.5h (ns us ms s min h d)");
-    if (seconds < key->low || seconds > key->high)
-        return refuse(err, key, text, "out of range");
-    *(uint64_t *)at = (uint64_t)(seconds * 1e9);
-    return 0;
-}
-
-static int set_spread(const struct key *key, void *at, const char *text, struct gs_err *err)
-{
-    struct sim_spread spread = {.kind = SIM_FIXED};
-    const char *next = text;
-    double seconds[2] = {0};
-
-    if (strncmp(text, "exp ", 4) == 0) {
-        spread.kind = SIM_EXPONENTIAL;
-        next += 4;
-    } else if (strncmp(text, "uniform ", 8) == 0) {
-        spread.kind = SIM_UNIFORM;
-        next += 8;
-    }
-    for (int i = 0; i < (spread.kind == SIM_UNIFORM ? 2 : 1); i++) {
-        if (read_time(next, &next, &seconds[i]) != 0)
-            return refuse(err, key, text, "write 50ms, exp 50ms (mean), uniform 10ms 90ms");
-        if (seconds[i] < key->low || seconds[i] > key->high)
-            return refuse(err, key, text, "out of range");
-    }
-    if (*next != '\0' || (spread.kind == SIM_UNIFORM && seconds[1] < seconds[0]))
-        return refuse(err, key, text, "write 50ms, exp 50ms (mean), uniform 10ms 90ms");
-    spread.a = seconds[0] * 1e9;
-    spread.b = seconds[1] * 1e9;
-    *(struct sim_spread *)at = spread;
-    return 0;
-}
-
-static int set_size(const struct key *key, void *at, const char *text, struct gs_err *err)
-{
-    uint64_t bytes;
-
-    if (gs_size_parse(text, &bytes) != 0)
-        return refuse(err, key, text, "no size; write 15.5GiB, 12GB");
-    if ((double)bytes < key->low || (double)bytes > key->high)
-        return refuse(err, key, text, "out of range");
-    *(uint64_t *)at = bytes;
-    return 0;
-}
-
-static int set_number(const struct key *key, void *at, const char *text, struct gs_err *err)
-{
-    char *end;
-    const double number = strtod(text, &end);
-
-    if (end == text || *end != '\0' || !isfinite(number))
-        return refuse(err, key, text, "no number");
-    if (number < key->low || number > key->high)
-        return refuse(err, key, text, "out of range");
-    if (key->kind == PART)
-        *(double *)at = number;
-    else if (number != floor(number))
-        return refuse(err, key, text, "no whole number");
-    else if (key->kind == INTEGER)
-        *(int64_t *)at = (int64_t)number;
-    else
-        *(uint64_t *)at = (uint64_t)number;
-    return 0;
-}
-
-static int set_word(const struct key *key, void *at, const char *text, struct gs_err *err)
-{
-    const size_t length = strlen(text);
-
-    if (length > 31)
-        return refuse(err, key, text, "longer than 31 characters");
-    memcpy(at, text, length + 1);
-    return 0;
-}
-
-static int set_choice(const struct key *key, void *at, const char *text, struct gs_err *err)
-{
-    const int policy = key->kind == POLICY ? lockd_policy_find(text) : -1;
-
-    if (policy >= 0) {
-        *(uint64_t *)at = (uint64_t)policy;
-        return 0;
-    }
-    for (uint64_t i = 0; key->kind == CHOICE && ways[i] != NULL; i++) {
-        if (strcmp(ways[i], text) == 0) {
-            *(uint64_t *)at = i;
-            return 0;
-        }
-    }
-    return refuse(err, key, text, key->help);
-}
-
-static int set_key(const struct key *key, void *base, const char *text, struct gs_err *err)
-{
-    void *at = (char *)base + key->offset;
-
-    if (key->or_auto && strcmp(text, "auto") == 0) {
-        *(uint64_t *)at = LOCKD_AUTO;
-        return 0;
-    }
-    switch (key->kind) {
-    case TIME:
-        return set_time(key, at, text, err);
-    case SPREAD:
-        return set_spread(key, at, text, err);
-    case SIZE:
-    case RATE:
-        return set_size(key, at, text, err);
-    case CHOICE:
-    case POLICY:
-        return set_choice(key, at, text, err);
-    case WORD:
-        return set_word(key, at, text, err);
-    default:
-        return set_number(key, at, text, err);
-    }
-}
 
 /* "jain = at least 0.999" */
 static int set_expect(struct sim_scenario *scenario, const char *name, const char *text,
@@ -349,7 +183,7 @@ static int assign(struct sim_scenario *scenario, const char *section, const char
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (strcmp(keys[i].section, program ? "program" : section) == 0 &&
             strcmp(keys[i].name, name) == 0)
-            return set_key(&keys[i], program ? (void *)class : scenario, value, err);
+            return sim_value_set(&keys[i], program ? (void *)class : scenario, value, err);
     }
     return gs_err_set(err, -EINVAL, "[%s] has no '%s'; gpushare-sim --help lists what there is",
                       section, name);
@@ -419,7 +253,8 @@ int sim_scenario_check(const struct sim_scenario *scenario, struct gs_err *err)
                               (unsigned long long)scenario->cards);
         if (class->burst_count == 0 &&
             sim_spread_mean(&class->cpu) + sim_spread_mean(&class->gpu) <= 0)
-            return gs_err_set(err, -EINVAL, "%s: [program %s] does nothing: give it gpu = TIME",
+            return gs_err_set(err, -EINVAL,
+                              "%s: [program %s] does nothing: give it gpu = SIM_TIME",
                               scenario->path, class->name);
     }
     if (programs == 0)

@@ -131,12 +131,15 @@ void sim_world_run(struct sim_world *world);
 void sim_world_send(struct sim_program *program, const struct gs_wire_state *state);
 void sim_world_connect(struct sim_program *program);
 void sim_world_disconnect(struct sim_program *program);
+void sim_world_failed(struct sim_world *world, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* card.c */
+void sim_card_init(struct sim_card *card, struct sim_world *world, uint32_t index);
 /* Notes that it began or ceased to run, or to wait; keeps the card's and its own figures. */
 void sim_world_running(struct sim_program *program, bool running);
 void sim_world_waiting(struct sim_program *program, bool waiting);
 void sim_world_resident(struct sim_program *program, uint64_t resident);
-void sim_world_failed(struct sim_world *world, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 
 /* work.c */
 void sim_work_init(struct sim_program *program);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * world.c: the cards, the programs on them, and lockd's lock, unchanged, between the two:
- * carries messages with a delay, calls the lock's tick when it asks for it, keeps the figures
- * of cards and programs, and watches the promise that programs never hold more than the card.
+ * carries messages with a delay, and calls the lock's tick when it asks for it.
  */
 #include "bench/sim/sim.h"
 
@@ -39,72 +38,6 @@ void sim_world_failed(struct sim_world *world, const char *format, ...)
     vsnprintf(world->failure + length, sizeof world->failure - (size_t)length, format,
               arguments);
     va_end(arguments);
-}
-
-/* --- figures --- */
-
-void sim_world_running(struct sim_program *program, bool running)
-{
-    struct sim_card *card = program->card;
-    const uint64_t now = program->world->clock.now_ns;
-
-    if (program->running == running)
-        return;
-    program->running = running;
-    if (!running) {
-        program->figures.held_ns += now - program->run_since;
-        if (--card->running == 0) {
-            card->busy_ns += now - card->busy_since;
-            card->gap_began = now;
-        }
-        return;
-    }
-    program->run_since = now;
-    program->figures.turns++;
-    if (card->running++ != 0)
-        return;
-    card->busy_since = now;
-    if (now > card->gap_began && card->gap_began != 0 && card->waiting != 0) {
-        card->gap.total += now - card->gap_began;
-        card->gap.count++;
-        if (now - card->gap_began > card->gap.most)
-            card->gap.most = now - card->gap_began;
-    }
-}
-
-void sim_world_waiting(struct sim_program *program, bool waiting)
-{
-    const uint64_t now = program->world->clock.now_ns;
-    uint64_t waited;
-
-    if (program->waiting == waiting)
-        return;
-    program->waiting = waiting;
-    if (waiting) {
-        program->wait_since = now;
-        program->card->waiting++;
-        return;
-    }
-    program->card->waiting--;
-    waited = now - program->wait_since;
-    program->figures.wait_ns += waited;
-    if (waited > program->figures.wait_most_ns &&
-        program->wait_since >= program->world->window_began)
-        program->figures.wait_most_ns = waited;
-}
-
-void sim_world_resident(struct sim_program *program, uint64_t resident)
-{
-    struct sim_card *card = program->card;
-
-    card->resident = card->resident - program->resident + resident;
-    program->resident = resident;
-    if (card->resident > card->resident_most)
-        card->resident_most = card->resident;
-    if (card->resident > program->world->scenario->memory)
-        sim_world_failed(program->world, "card %u holds %llu bytes of %llu", card->index,
-                         (unsigned long long)card->resident,
-                         (unsigned long long)program->world->scenario->memory);
 }
 
 /* --- the lock --- */
@@ -250,54 +183,6 @@ void sim_world_disconnect(struct sim_program *program)
     flush(world);
 }
 
-/* --- cards --- */
-
-/* Each gets on at full speed while together they leave gaps enough; then they share what there
- * is, less what the driver's switching costs. */
-static double gpu_speed(const struct sim_share *share)
-{
-    const struct sim_card *card = share->owner;
-    const struct sim_scenario *scenario = card->world->scenario;
-    double speed = 1;
-
-    if (share->load > 1)
-        speed = (share->jobs.count > 1 ? 1 - scenario->slicing : 1) / share->load;
-    return card->world->way == &sim_way_unlocked ? sim_unified_speed(card, speed) : speed;
-}
-
-static double bus_speed(const struct sim_share *share)
-{
-    const struct sim_card *card = share->owner;
-    const struct sim_scenario *scenario = card->world->scenario;
-    const bool out = share == &card->out;
-    double rate = (double)(out ? scenario->bus_out : scenario->bus_in);
-    const double half = (double)scenario->bus_both / 2;
-
-    if ((out ? &card->in : &card->out)->jobs.count != 0 && rate > half)
-        rate = half;
-    return rate / 1e9 / (double)share->jobs.count;
-}
-
-static void bus_changed(struct sim_share *share)
-{
-    struct sim_card *card = share->owner;
-
-    sim_share_update(share == &card->out ? &card->in : &card->out);
-}
-
-static void card_init(struct sim_world *world, uint32_t index)
-{
-    struct sim_card *card = &world->cards[index];
-
-    card->world = world;
-    card->index = index;
-    sim_share_init(&card->gpu, &world->clock, gpu_speed, card);
-    sim_share_init(&card->in, &world->clock, bus_speed, card);
-    sim_share_init(&card->out, &world->clock, bus_speed, card);
-    card->in.changed = card->out.changed = bus_changed;
-    sim_unified_init(card);
-}
-
 /* --- the world --- */
 
 /* The figures count from here. */
@@ -384,7 +269,7 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
     world->cards = sim_new(scenario->cards, sizeof world->cards[0]);
     world->programs = sim_new(world->program_count, sizeof world->programs[0]);
     for (uint32_t i = 0; i < scenario->cards; i++)
-        card_init(world, i);
+        sim_card_init(&world->cards[i], world, i);
     programs_init(world);
     sim_timer_init(&world->lock_timer, tick, world);
     sim_timer_init(&world->warmup_timer, warmed_up, world);
