@@ -125,6 +125,33 @@ static CUresult account(struct gs_range *range, struct gs_pool *pool)
                : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* There is no room now: memory that another stream has freed and not passed, which this one is
+ * made to wait for. Inside the gate. */
+static bool behind_another(const struct gs_request *request, CUcontext context,
+                           uint64_t reserved, uint64_t slab_for, CUdeviceptr *address)
+{
+    struct gs_freed_memory freed;
+    bool good;
+
+    if (request->position == NULL || !request->pool->may_wait)
+        return false;
+    freed = gs_order_take_behind(request->position, request->device, request->pool, reserved,
+                                 false);
+    if (freed.range == NULL)
+        return false;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    good = gs_range_begin_life(freed.range);
+    if (good) {
+        freed.range->context = context;
+        *address = enter_life(freed.range, request, slab_for);
+    } else {
+        gs_pool_leave(freed.range);
+        freed.range->life = GS_RANGE_DEAD;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return good;
+}
+
 /* A new range in the tree, in place or missing. */
 static CUresult allocate_range(const struct gs_request *request, CUcontext context,
                                uint64_t reserved, uint64_t slab_for, CUdeviceptr *address)
@@ -132,7 +159,7 @@ static CUresult allocate_range(const struct gs_request *request, CUcontext conte
     struct gs_device *device = request->device;
     CUresult result;
     struct gs_range *range = range_new(device, reserved, &result);
-    bool entered, placed = false;
+    bool entered, can_wait, placed = false;
     unsigned pass;
 
     if (range == NULL)
@@ -144,12 +171,19 @@ static CUresult allocate_range(const struct gs_request *request, CUcontext conte
         return result;
     }
     entered = gs_gate_try_enter(&pass);
-    if (entered && !place(range, &placed)) {
-        gs_range_take_back(range);
-        gs_gate_leave(pass);
+    can_wait = !entered || place(range, &placed);
+    if (entered && !placed && (!can_wait || request->position != NULL)) {
+        bool found;
+
         gs_range_unaccount(device, reserved);
-        discard(range);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        found = behind_another(request, context, reserved, slab_for, address);
+        if (found || !can_wait || !gs_range_account(device, reserved)) {
+            gs_range_take_back(range);
+            gs_gate_leave(pass);
+            discard(range);
+            gs_client_wake();
+            return found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!placed)
@@ -183,35 +217,6 @@ static CUdeviceptr take_piece(const struct gs_request *request, CUcontext contex
     return address;
 }
 
-/* Memory that another stream has freed and not passed: this one is made to wait for it. */
-static CUresult behind_another(const struct gs_request *request, CUcontext context,
-                               uint64_t reserved, CUdeviceptr *address)
-{
-    struct gs_freed_memory freed;
-    unsigned pass;
-    bool good;
-
-    if (request->position == NULL || !request->pool->may_wait || !gs_gate_try_enter(&pass))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    freed = gs_order_take_behind(request->position, request->device, request->pool, reserved,
-                                 false);
-    gs_gate_leave(pass);
-    if (freed.range == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    good = gs_range_begin_life(freed.range);
-    if (good) {
-        freed.range->context = context;
-        *address = enter_life(freed.range, request, 0);
-    } else {
-        gs_pool_leave(freed.range);
-        freed.range->life = GS_RANGE_DEAD;
-    }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_client_wake();
-    return good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *address)
 {
     const uint64_t granule = request->device->granule;
@@ -237,10 +242,7 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
     }
     if (reuse(request, context, reserved, slab_for, address))
         return CUDA_SUCCESS;
-    result = allocate_range(request, context, reserved, slab_for, address);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && !small)
-        result = behind_another(request, context, reserved, address);
-    return result;
+    return allocate_range(request, context, reserved, slab_for, address);
 }
 
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)

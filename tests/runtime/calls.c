@@ -7,60 +7,14 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cuda.h>
-
-#include "tests/simcuda/standin.h"
-
-#define MIB ((size_t)1 << 20)
-
-#define CHECK(condition)                                                                       \
-    do {                                                                                       \
-        if (!(condition)) {                                                                    \
-            fprintf(stderr, "calls.c:%d: not so: %s\n", __LINE__, #condition);                 \
-            exit(1);                                                                           \
-        }                                                                                      \
-    } while (0)
-#define OK(call)                                                                               \
-    do {                                                                                       \
-        const CUresult ok_result = (call);                                                     \
-        if (ok_result != CUDA_SUCCESS) {                                                       \
-            fprintf(stderr, "calls.c:%d: %s: CUresult %d\n", __LINE__, #call, (int)ok_result); \
-            exit(1);                                                                           \
-        }                                                                                      \
-    } while (0)
+#include "tests/runtime/check.h"
 
 __attribute__((visibility("default")))
 const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
-
-static CUcontext begin(void)
-{
-    CUcontext context;
-
-    OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
-    return context;
-}
-
-static void expect_bytes(CUdeviceptr address, size_t bytes, int value)
-{
-    uint8_t *copy = malloc(bytes);
-
-    CHECK(copy != NULL);
-    memset(copy, ~value, bytes);
-    OK(cuMemcpyDtoH(copy, address, bytes));
-    for (size_t i = 0; i < bytes; i++)
-        CHECK(copy[i] == (uint8_t)value);
-    free(copy);
-}
 
 static void case_sizes(void)
 {
@@ -332,26 +286,18 @@ static void case_wait(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } cases[] = {{"sizes", case_sizes},
-                 {"frees", case_frees},
-                 {"attributes", case_attributes},
-                 {"pitch", case_pitch},
-                 {"limit", case_limit},
-                 {"contexts", case_contexts},
-                 {"destroy_beside", case_destroy_beside},
-                 {"only_queries", case_only_queries},
-                 {"fork", case_fork},
-                 {"child_only", case_child_only},
-                 {"wait", case_wait}};
+    static const struct check_case cases[] = {{"sizes", case_sizes},
+                                              {"frees", case_frees},
+                                              {"attributes", case_attributes},
+                                              {"pitch", case_pitch},
+                                              {"limit", case_limit},
+                                              {"contexts", case_contexts},
+                                              {"destroy_beside", case_destroy_beside},
+                                              {"only_queries", case_only_queries},
+                                              {"fork", case_fork},
+                                              {"child_only", case_child_only},
+                                              {"wait", case_wait},
+                                              {NULL, NULL}};
 
-    for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof cases[0]; i++)
-        if (strcmp(cases[i].name, argv[1]) == 0) {
-            cases[i].run();
-            return 0;
-        }
-    fprintf(stderr, "usage: calls CASE\n");
-    return 2;
+    return run_case(argc, argv, cases);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the single cases of calls.c on a simulated card, and checks what they say on stderr. calls.py --build DIR"""
+"""Runs the single cases of calls.c and pools.c on a simulated card, and checks what they say on stderr. calls.py --build DIR"""
 import argparse
 import os
 import subprocess
@@ -19,12 +19,12 @@ def check(good, text):
         print(f"FAILED: {text}", flush=True)
 
 
-def run_case(build, case, daemon=True, memory="128MiB", timeout=60, silent=True, **more):
+def run_case(build, case, daemon=True, memory="128MiB", timeout=60, silent=True, program="calls", **more):
     """One case; its stderr must be empty unless silent is False. Returns stderr."""
     start = time.monotonic()
     with Card(build, memory=memory, daemon=daemon) as card:
         try:
-            code, out, err = card.run([os.path.join(build, "tests", "runtime", "calls"), case], timeout=timeout, **more)
+            code, out, err = card.run([os.path.join(build, "tests", "runtime", program), case], timeout=timeout, **more)
         except subprocess.TimeoutExpired:
             check(False, f"{case} {more}: hangs")
             return ""
@@ -70,6 +70,12 @@ def main():
     run_case(build, "wait", daemon=False)
     for case in ("sizes", "frees", "contexts", "fork"):
         run_case(build, case, GPUSHARE_DISABLE="1")
+    for case in ("order_large", "order_small", "stream_gone", "attributes", "threshold", "current", "most", "frees",
+                 "per_thread"):
+        run_case(build, case, program="pools")
+    run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
+    for case in ("attributes", "current", "frees"):  # what the tests believe, against the driver's own
+        run_case(build, case, program="pools", GPUSHARE_DISABLE="1")
     absent_daemon(build)
     many_at_once(build)
     sys.exit(1 if failures else 0)

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * check.h: for the programs whose cases are run one at a time (calls.c, pools.c): a case ends
+ * the process with 1 and a line at the first thing that is not so.
+ */
+#ifndef GS_TESTS_RUNTIME_CHECK_H
+#define GS_TESTS_RUNTIME_CHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda.h>
+
+#include "tests/simcuda/standin.h"
+
+#define MIB ((size_t)1 << 20)
+
+#define CHECK(condition)                                                                       \
+    do {                                                                                       \
+        if (!(condition)) {                                                                    \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE_NAME__, __LINE__, #condition);       \
+            exit(1);                                                                           \
+        }                                                                                      \
+    } while (0)
+#define GIVES(call, expected)                                                                  \
+    do {                                                                                       \
+        const CUresult gives_result = (call);                                                  \
+        if (gives_result != (expected)) {                                                      \
+            fprintf(stderr, "%s:%d: %s: CUresult %d, not %d\n", __FILE_NAME__, __LINE__,       \
+                    #call, (int)gives_result, (int)(expected));                                \
+            exit(1);                                                                           \
+        }                                                                                      \
+    } while (0)
+#define OK(call) GIVES(call, CUDA_SUCCESS)
+
+static inline CUcontext begin(void)
+{
+    CUcontext context;
+
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    return context;
+}
+
+static inline void expect_bytes(CUdeviceptr address, size_t bytes, int value)
+{
+    uint8_t *copy = malloc(bytes);
+
+    CHECK(copy != NULL);
+    memset(copy, ~value, bytes);
+    OK(cuMemcpyDtoH(copy, address, bytes));
+    for (size_t i = 0; i < bytes; i++)
+        CHECK(copy[i] == (uint8_t)value);
+    free(copy);
+}
+
+struct check_case {
+    const char *name;
+    void (*run)(void);
+};
+
+/* Runs the one that the command line names. The exit status. */
+static inline int run_case(int argc, char **argv, const struct check_case *cases)
+{
+    for (; argc == 2 && cases->name != NULL; cases++)
+        if (strcmp(cases->name, argv[1]) == 0) {
+            cases->run();
+            return 0;
+        }
+    fprintf(stderr, "usage: %s CASE\n", argv[0]);
+    return 2;
+}
+
+#endif

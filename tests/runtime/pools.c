@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pools.c: single cases of stream-ordered memory and pools on the simulated card, one an
+ * invocation: pools CASE (calls.py runs them, with and without gpushare where both must do the
+ * same). A host function holds a stream up, so that "not yet passed" lasts as long as a case
+ * wants. Threads: the driver's.
+ */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "tests/runtime/check.h"
+
+__attribute__((visibility("default")))
+const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
+
+static _Atomic(bool) held;
+
+static void CUDA_CB hold_stream(void *unused)
+{
+    const struct timespec pause = {0, 500000};
+
+    (void)unused;
+    while (atomic_load(&held))
+        nanosleep(&pause, NULL);
+}
+
+static void hold(CUstream stream)
+{
+    atomic_store(&held, true);
+    OK(cuLaunchHostFunc(stream, hold_stream, NULL));
+}
+
+static void let_go(void)
+{
+    atomic_store(&held, false);
+}
+
+static CUstream stream_new(void)
+{
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static CUmemoryPool pool_new(size_t most)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                  .maxSize = most};
+    CUmemoryPool pool;
+
+    OK(cuMemPoolCreate(&pool, &props));
+    return pool;
+}
+
+static uint64_t amount(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+    uint64_t value = 0;
+
+    OK(cuMemPoolGetAttribute(pool, attribute, &value));
+    return value;
+}
+
+static CUmemoryPool default_pool(void)
+{
+    CUmemoryPool pool;
+
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    return pool;
+}
+
+/* what one stream frees is its own again at once, and another's when it was passed */
+static void order_of_size(size_t bytes)
+{
+    const CUstream a = stream_new(), b = stream_new();
+    CUdeviceptr first, second, third, fourth;
+
+    OK(cuMemAllocAsync(&first, bytes, a));
+    OK(cuMemsetD8Async(first, 1, bytes, a));
+    hold(a);
+    OK(cuMemFreeAsync(first, a));
+    OK(cuMemAllocAsync(&second, bytes, b));
+    CHECK(second + bytes <= first || first + bytes <= second);
+    OK(cuMemsetD8Async(second, 2, bytes, b));
+    OK(cuMemAllocAsync(&third, bytes, a));
+    CHECK(third == first);
+    OK(cuMemsetD8Async(third, 3, bytes, a));
+    let_go();
+    OK(cuStreamSynchronize(a));
+    OK(cuStreamSynchronize(b));
+    expect_bytes(second, bytes, 2);
+    expect_bytes(third, bytes, 3);
+    OK(cuMemFreeAsync(third, a));
+    OK(cuStreamSynchronize(a));
+    amount(default_pool(), CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT); /* looks what was passed */
+    OK(cuMemAllocAsync(&fourth, bytes, b));
+    CHECK(fourth == first);
+    OK(cuMemFreeAsync(second, b));
+}
+
+static void case_order_large(void)
+{
+    begin();
+    order_of_size(6 * MIB);
+}
+
+static void case_order_small(void)
+{
+    begin();
+    order_of_size(300);
+}
+
+/* a stream's handle may be used again for another one while its work goes on */
+static void case_stream_gone(void)
+{
+    CUstream a, b;
+    CUdeviceptr first, second;
+
+    begin();
+    a = stream_new();
+    OK(cuMemAllocAsync(&first, 4 * MIB, a));
+    hold(a);
+    OK(cuMemFreeAsync(first, a));
+    OK(cuStreamDestroy(a));
+    b = stream_new();
+    OK(cuMemAllocAsync(&second, 4 * MIB, b));
+    CHECK(second != first);
+    let_go();
+    OK(cuStreamSynchronize(b));
+}
+
+static void case_attributes(void)
+{
+    const CUmemPool_attribute used = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                              used_high = CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+                              reserved = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                              reserved_high = CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+    CUdeviceptr large, small;
+    uint64_t number = 0;
+    CUmemoryPool pool;
+    CUstream stream;
+    int flag = 0;
+
+    begin();
+    pool = pool_new(0);
+    stream = stream_new();
+    CHECK(amount(pool, used) == 0 && amount(pool, reserved) == 0);
+    OK(cuMemAllocFromPoolAsync(&large, 10 * MIB, pool, stream));
+    OK(cuMemAllocFromPoolAsync(&small, 1000, pool, stream));
+    CHECK(amount(pool, used) >= 10 * MIB + 1000 && amount(pool, used) < 11 * MIB);
+    CHECK(amount(pool, reserved) >= amount(pool, used));
+    OK(cuMemFreeAsync(large, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(amount(pool, used) >= 1000 && amount(pool, used) < MIB);
+    CHECK(amount(pool, reserved) < 10 * MIB); /* the threshold is 0 */
+    CHECK(amount(pool, used_high) >= 10 * MIB && amount(pool, reserved_high) >= 10 * MIB);
+    GIVES(cuMemPoolSetAttribute(pool, used_high, &(uint64_t){5}), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemPoolSetAttribute(pool, used_high, &number));
+    OK(cuMemPoolSetAttribute(pool, reserved_high, &number));
+    CHECK(amount(pool, used_high) == amount(pool, used));
+    CHECK(amount(pool, reserved_high) == amount(pool, reserved));
+    GIVES(cuMemPoolSetAttribute(pool, used, &number), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &flag));
+    flag = 7;
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &flag));
+    CHECK(flag == 0);
+    OK(cuMemFreeAsync(small, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(amount(pool, used) == 0 && amount(pool, reserved) == 0);
+    OK(cuMemPoolDestroy(pool));
+}
+
+/* run with gpushare only: the simulated driver's own pools hold nothing back */
+static void case_threshold(void)
+{
+    const CUmemPool_attribute reserved = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+    const uint64_t least = 9 * MIB;
+    uint64_t all = UINT64_MAX;
+    CUdeviceptr a, b, c;
+    CUmemoryPool pool;
+    CUstream stream;
+    uint64_t told = 0;
+
+    begin();
+    pool = default_pool();
+    stream = stream_new();
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &told));
+    CHECK(told == all);
+    OK(cuMemAllocAsync(&a, 8 * MIB, stream));
+    OK(cuMemAllocAsync(&b, 4 * MIB, stream));
+    OK(cuMemFreeAsync(a, stream));
+    OK(cuMemFreeAsync(b, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(amount(pool, reserved) == 12 * MIB);
+    CHECK(amount(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    OK(cuMemAllocAsync(&c, 8 * MIB, stream));
+    CHECK(c == a && amount(pool, reserved) == 12 * MIB);
+    OK(cuMemFreeAsync(c, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemPoolTrimTo(pool, least));
+    CHECK(amount(pool, reserved) <= least);
+    OK(cuMemPoolTrimTo(pool, 0));
+    CHECK(amount(pool, reserved) == 0);
+}
+
+static void case_current(void)
+{
+    CUmemoryPool pool, other, found;
+    CUdeviceptr address;
+    CUstream stream;
+
+    begin();
+    stream = stream_new();
+    pool = pool_new(0);
+    other = pool_new(0);
+    OK(cuDeviceGetMemPool(&found, 0));
+    CHECK(found == default_pool());
+    OK(cuDeviceSetMemPool(0, pool));
+    OK(cuDeviceGetMemPool(&found, 0));
+    CHECK(found == pool);
+    OK(cuMemAllocAsync(&address, 3 * MIB, stream));
+    CHECK(amount(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 3 * MIB);
+    CHECK(amount(other, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    OK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address + 5));
+    CHECK(found == pool);
+    OK(cuMemPoolDestroy(pool)); /* while memory of it lives, and while it is the current one */
+    OK(cuDeviceGetMemPool(&found, 0));
+    CHECK(found == default_pool());
+    OK(cuMemsetD8Async(address, 7, 3 * MIB, stream));
+    OK(cuStreamSynchronize(stream));
+    expect_bytes(address, 3 * MIB, 7);
+    OK(cuMemFreeAsync(address, stream));
+    GIVES(cuMemPoolDestroy(default_pool()), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemPoolDestroy(other));
+    OK(cuStreamSynchronize(stream));
+}
+
+static void case_most(void)
+{
+    CUdeviceptr a, b;
+    CUmemoryPool pool;
+    CUstream stream;
+
+    begin();
+    pool = pool_new(16 * MIB);
+    stream = stream_new();
+    OK(cuMemAllocFromPoolAsync(&a, 10 * MIB, pool, stream));
+    GIVES(cuMemAllocFromPoolAsync(&b, 10 * MIB, pool, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemFreeAsync(a, stream));
+    OK(cuMemAllocFromPoolAsync(&b, 10 * MIB, pool, stream));
+    CHECK(a == b);
+    OK(cuMemFreeAsync(b, stream));
+}
+
+static void case_frees(void)
+{
+    CUdeviceptr async, plain, small, address = 0;
+    CUstream stream;
+
+    begin();
+    stream = stream_new();
+    GIVES(cuMemAllocAsync(&address, 0, stream), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemAllocAsync(NULL, 10, stream), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemAllocAsync(&address, SIZE_MAX, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    GIVES(cuMemAllocFromPoolAsync(&address, 10, NULL, stream), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemAllocAsync(&async, 5 * MIB, stream));
+    OK(cuMemAllocAsync(&small, 100, stream));
+    OK(cuMemAlloc(&plain, 5 * MIB));
+    GIVES(cuMemFreeAsync(async + 1, stream), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemFreeAsync(small + 1, stream), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFree(async));
+    GIVES(cuMemFreeAsync(async, stream), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemFree(async), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFreeAsync(plain, stream));
+    GIVES(cuMemFreeAsync(plain, stream), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFreeAsync(small, stream));
+    GIVES(cuMemFreeAsync(small, stream), CUDA_ERROR_INVALID_VALUE);
+    OK(cuStreamSynchronize(stream));
+}
+
+/* GPUSHARE_DEVICE_LIMIT=32MiB: the only memory there is waits for another stream */
+static void case_wait_behind(void)
+{
+    CUdeviceptr first, second;
+    CUstream a, b;
+
+    begin();
+    a = stream_new();
+    b = stream_new();
+    OK(cuMemAllocAsync(&first, 20 * MIB, a));
+    hold(a);
+    OK(cuMemsetD8Async(first, 1, 20 * MIB, a));
+    OK(cuMemFreeAsync(first, a));
+    OK(cuMemAllocAsync(&second, 20 * MIB, b));
+    OK(cuMemsetD8Async(second, 2, 20 * MIB, b));
+    let_go();
+    OK(cuStreamSynchronize(a));
+    OK(cuStreamSynchronize(b));
+    expect_bytes(second, 20 * MIB, 2);
+    OK(cuMemFreeAsync(second, b));
+}
+
+/* the twins for the per-thread default stream */
+static void case_per_thread(void)
+{
+    CUresult (*alloc)(CUdeviceptr *, size_t, CUstream) = NULL;
+    CUresult (*release)(CUdeviceptr, CUstream) = NULL;
+    CUdeviceptr first, second;
+
+    begin();
+    *(void **)&alloc = dlsym(RTLD_DEFAULT, "cuMemAllocAsync_ptsz");
+    *(void **)&release = dlsym(RTLD_DEFAULT, "cuMemFreeAsync_ptsz");
+    CHECK(alloc != NULL && release != NULL);
+    OK(alloc(&first, 4 * MIB, NULL));
+    hold(CU_STREAM_PER_THREAD);
+    OK(release(first, NULL));
+    OK(cuMemAllocAsync(&second, 4 * MIB, CU_STREAM_PER_THREAD));
+    CHECK(first == second); /* the same stream by another name */
+    OK(cuMemFreeAsync(second, CU_STREAM_PER_THREAD));
+    let_go();
+    OK(cuCtxSynchronize());
+    OK(cuMemAllocAsync(&first, 4 * MIB, NULL));
+    OK(cuMemsetD8(first, 3, 4 * MIB));
+    expect_bytes(first, 4 * MIB, 3);
+    OK(cuMemFree(first));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {{"order_large", case_order_large},
+                                              {"order_small", case_order_small},
+                                              {"stream_gone", case_stream_gone},
+                                              {"attributes", case_attributes},
+                                              {"threshold", case_threshold},
+                                              {"current", case_current},
+                                              {"most", case_most},
+                                              {"frees", case_frees},
+                                              {"wait_behind", case_wait_behind},
+                                              {"per_thread", case_per_thread},
+                                              {NULL, NULL}};
+
+    return run_case(argc, argv, cases);
+}
