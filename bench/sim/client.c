@@ -93,7 +93,7 @@ static void stop_begin(struct sim_program *program)
     if (sim_timer_is_set(&program->stop_timer))
         return;
     if (has_work(program))
-        after = sim_draw(&program->class->stop, &program->random);
+        after = sim_draw(&program->class->stop, &program->noise);
     sim_clock_set(&program->world->clock, &program->stop_timer, now_of(program) + after);
 }
 

@@ -11,8 +11,11 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LATEST 4e15 /* microseconds: 126 years of any clock */
 
 struct span {
     uint64_t process, track;
@@ -34,7 +37,8 @@ static bool is_ours(const char *name, bool *compute)
            strcmp(name, "copy_in") == 0;
 }
 
-static void take(struct spans *spans, const json_t *event)
+/* Adds the event if it is one of ours; -EINVAL when its times make no sense. */
+static int take(struct spans *spans, const json_t *event)
 {
     const char *name = json_string_value(json_object_get(event, "name"));
     const char *kind = json_string_value(json_object_get(event, "ph"));
@@ -43,13 +47,14 @@ static void take(struct spans *spans, const json_t *event)
     struct span span = {0};
 
     if (name == NULL || kind == NULL || strcmp(kind, "X") != 0 || !json_is_number(from) ||
-        !json_is_number(length) || !is_ours(name, &span.compute) ||
-        json_number_value(length) < 0)
-        return;
+        !json_is_number(length) || !is_ours(name, &span.compute))
+        return 0;
     span.process = (uint64_t)json_integer_value(json_object_get(event, "pid"));
     span.track = (uint64_t)json_integer_value(json_object_get(event, "tid"));
     span.from = json_number_value(from);
     span.to = span.from + json_number_value(length);
+    if (!(fabs(span.from) < LATEST && span.to >= span.from && span.to < LATEST))
+        return -EINVAL;
     if (json_integer_value(json_object_get(args, "demand")) > 0)
         span.demand = (uint64_t)json_integer_value(json_object_get(args, "demand"));
     if (spans->count == spans->room) {
@@ -57,6 +62,7 @@ static void take(struct spans *spans, const json_t *event)
         spans->all = sim_more(spans->all, spans->room, sizeof spans->all[0]);
     }
     spans->all[spans->count++] = span;
+    return 0;
 }
 
 static int compare(const void *a, const void *b)
@@ -145,14 +151,19 @@ int sim_replay(struct sim_scenario *scenario, const char *path, uint64_t memory,
     json_error_t where;
     json_t *root = json_load_file(path, 0, &where);
     const json_t *events = json_is_array(root) ? root : json_object_get(root, "traceEvents");
+    size_t taken = 0;
     int error = 0;
 
     if (root == NULL)
         return gs_err_set(err, -EINVAL, "cannot read the trace %s: line %d: %s", path,
                           where.line, where.text);
-    for (size_t i = 0; i < json_array_size(events); i++)
-        take(&spans, json_array_get(events, i));
-    if (spans.count == 0) {
+    while (taken < json_array_size(events) && take(&spans, json_array_get(events, taken)) == 0)
+        taken++;
+    if (taken < json_array_size(events)) {
+        error = gs_err_set(err, -EINVAL,
+                           "%s: event %zu: ts and dur are no microseconds of this century",
+                           path, taken);
+    } else if (spans.count == 0) {
         error = gs_err_set(err, -EINVAL,
                            "%s: no trace events with ph \"X\" named compute, wait, copy_out or"
                            " copy_in; record one with gpusharectl trace",

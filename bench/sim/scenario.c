@@ -253,8 +253,7 @@ int sim_scenario_check(const struct sim_scenario *scenario, struct gs_err *err)
                               (unsigned long long)scenario->cards);
         if (class->burst_count == 0 &&
             sim_spread_mean(&class->cpu) + sim_spread_mean(&class->gpu) <= 0)
-            return gs_err_set(err, -EINVAL,
-                              "%s: [program %s] does nothing: give it gpu = SIM_TIME",
+            return gs_err_set(err, -EINVAL, "%s: [program %s] does nothing: give it gpu = TIME",
                               scenario->path, class->name);
     }
     if (programs == 0)

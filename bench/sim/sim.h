@@ -59,9 +59,11 @@ struct sim_program {
     struct sim_world *world;
     struct sim_card *card;
     const struct sim_class *class;
-    uint32_t index;  /* in the world */
-    uint64_t random; /* its own, so that policies meet the same programs */
-    uint64_t life;   /* of its connection: messages of an earlier one are dropped */
+    uint32_t index; /* in the world */
+    /* random numbers of its own, so that all policies meet the same programs: for its work, for
+     * arrivals, for what depends on the policy */
+    uint64_t random, arrivals, noise;
+    uint64_t life; /* of its connection: messages of an earlier one are dropped */
     uint64_t started, ended;
 
     /* work.c: what it does */

@@ -142,7 +142,7 @@ static void request_arrives(void *owner)
     }
     program->requests[program->request_first + program->request_count++] = now_of(program);
     sim_clock_set(&program->world->clock, &program->arrival_timer,
-                  now_of(program) + sim_draw(&program->class->request, &program->random));
+                  now_of(program) + sim_draw(&program->class->request, &program->arrivals));
     if (program->phase == SIM_REST && program->request_count == 1)
         cycle_next(program);
 }
@@ -225,7 +225,7 @@ static void arrive(void *owner)
     program->world->way->arrive(program);
     if (program->class->request.a > 0)
         sim_clock_set(&program->world->clock, &program->arrival_timer,
-                      now_of(program) + sim_draw(&program->class->request, &program->random));
+                      now_of(program) + sim_draw(&program->class->request, &program->arrivals));
     else
         cycle_next(program);
 }

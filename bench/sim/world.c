@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define LOOK_EVERY 1000000000ull
+#define EPOCH      1000000000ull /* the lock's clock at the beginning; it takes 0 for never */
 
 struct sim_message {
     struct sim_timer timer;
@@ -42,6 +43,11 @@ void sim_world_failed(struct sim_world *world, const char *format, ...)
 
 /* --- the lock --- */
 
+static uint64_t lock_now(const struct sim_world *world)
+{
+    return world->clock.now_ns + EPOCH;
+}
+
 static void deliver(void *owner);
 
 static struct sim_message *message_new(struct sim_program *program, bool to_lock)
@@ -49,7 +55,7 @@ static struct sim_message *message_new(struct sim_program *program, bool to_lock
     struct sim_world *world = program->world;
     struct sim_message *message = world->spare;
     uint64_t *last = to_lock ? &program->to_lock_at : &program->from_lock_at;
-    const double delay = sim_random(&program->random) * (double)world->scenario->latency_ns;
+    const double delay = sim_random(&program->noise) * (double)world->scenario->latency_ns;
     uint64_t at = world->clock.now_ns + (uint64_t)delay;
 
     if (message != NULL) {
@@ -104,14 +110,15 @@ static void flush(struct sim_world *world)
     if (deadline == LOCKD_NEVER)
         sim_clock_cancel(&world->clock, &world->lock_timer);
     else
-        sim_clock_set(&world->clock, &world->lock_timer, deadline);
+        sim_clock_set(&world->clock, &world->lock_timer,
+                      deadline > EPOCH ? deadline - EPOCH : 0);
 }
 
 static void tick(void *owner)
 {
     struct sim_world *world = owner;
 
-    lockd_lock_tick(world->lock, world->clock.now_ns);
+    lockd_lock_tick(world->lock, lock_now(world));
     flush(world);
 }
 
@@ -120,7 +127,7 @@ static void look(struct sim_world *world)
 {
     if (world->clock.now_ns < world->look_at)
         return;
-    lockd_lock_visit(world->lock, device_seen, member_seen, world, world->clock.now_ns);
+    lockd_lock_visit(world->lock, device_seen, member_seen, world, lock_now(world));
     world->look_at = world->clock.now_ns + LOOK_EVERY * (world->program_count / 16 + 1);
 }
 
@@ -135,8 +142,8 @@ static void deliver(void *owner)
 
     if (valid && to_lock) {
         world->states++;
-        if (lockd_lock_state(world->lock, program->client, &message->state,
-                             world->clock.now_ns) != 0)
+        if (lockd_lock_state(world->lock, program->client, &message->state, lock_now(world)) !=
+            0)
             sim_world_failed(world, "the lock refused program %u", program->index);
     }
     message->next_spare = world->spare;
@@ -177,7 +184,7 @@ void sim_world_disconnect(struct sim_program *program)
 {
     struct sim_world *world = program->world;
 
-    lockd_lock_client_gone(world->lock, program->client, world->clock.now_ns);
+    lockd_lock_client_gone(world->lock, program->client, lock_now(world));
     program->client = NULL;
     program->life++;
     flush(world);
@@ -230,9 +237,11 @@ static void programs_init(struct sim_world *world)
             program->card = &world->cards[class->card];
             program->class = class;
             program->index = at;
-            program->random = (seed << 32) + at;
+            program->random = (seed << 32) + 3ull * at;
+            program->arrivals = program->random + 1;
+            program->noise = program->random + 2;
             program->started = start;
-            start += sim_draw(&class->spacing, &program->random);
+            start += sim_draw(&class->spacing, &program->arrivals);
             sim_work_init(program);
             sim_client_init(program);
             sim_unified_program(program);
@@ -259,7 +268,7 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
 
     world->scenario = scenario;
     world->way = ways[scenario->way];
-    world->lock = lockd_lock_new(&settings, 0);
+    world->lock = lockd_lock_new(&settings, EPOCH);
     if (world->lock == NULL) {
         fprintf(stderr, "gpushare-sim: out of memory for the lock\n");
         exit(1);
