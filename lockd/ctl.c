@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const struct ctl_command *const commands[] = {
-    &ctl_status,  &ctl_set,    &ctl_pause, &ctl_resume,  &ctl_evict,
+    &ctl_status,  &ctl_top,    &ctl_set,   &ctl_pause,   &ctl_resume, &ctl_evict,
     &ctl_suspend, &ctl_reload, &ctl_trace, &ctl_metrics, &ctl_doctor,
 };
 

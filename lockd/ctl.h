@@ -87,5 +87,8 @@ struct json_t;
 struct json_t *ctl_json_text(const char *bytes);
 /* ctl_json.c: prints the answer as one JSON object (docs/protocol.md). 0 or -ENOMEM. */
 int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
+/* The same on one line, with what changed since `before`. */
+int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
+                 const struct ctl_answer *before, uint64_t elapsed_ns);
 
 #endif

@@ -3,7 +3,7 @@
  * ctl_json.c: the daemon's answer as JSON. The schema is in docs/protocol.md; fields are only
  * ever added.
  */
-#include "lockd/ctl.h"
+#include "lockd/rates.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -115,12 +115,11 @@ static json_t *daemon_json(const struct gs_wire_daemon *daemon)
         number(daemon->host_used));
 }
 
-int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
+static json_t *answer_json(const struct ctl *ctl, const struct ctl_answer *answer)
 {
     json_t *root =
         json_pack("{s:b, s:o}", "running", answer->running, "socket", ctl_json_text(ctl->path));
     json_t *devices = json_array(), *remarks = json_array();
-    int code;
 
     for (size_t i = 0; i < answer->device_count; i++)
         json_array_append_new(devices, device_json(answer, &answer->devices[i]));
@@ -135,7 +134,43 @@ int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
         json_decref(devices);
         json_decref(remarks);
     }
-    code = root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 ? -ENOMEM : 0;
+    return root;
+}
+
+int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
+{
+    json_t *root = answer_json(ctl, answer);
+    const int code =
+        root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 ? -ENOMEM : 0;
+
+    putchar('\n');
+    json_decref(root);
+    return code;
+}
+
+/* "rates": one object for each program on each device. */
+int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
+                 const struct ctl_answer *before, uint64_t elapsed_ns)
+{
+    json_t *root = answer_json(ctl, now), *rates = json_array();
+    int code;
+
+    for (size_t i = 0; i < now->client_count; i++) {
+        const struct gs_wire_client *client = &now->clients[i];
+        const struct ctl_rate rate = ctl_rate_of(before, client, elapsed_ns);
+        char uuid[CTL_UUID_SIZE];
+
+        if (client->condition == GS_CONDITION_NO_DEVICE)
+            continue;
+        json_array_append_new(
+            rates, json_pack("{s:i, s:s, s:f, s:f, s:f, s:f, s:I}", "pid", client->pid,
+                             "device", ctl_uuid(client->uuid, uuid), "moved_out_per_s",
+                             rate.out, "moved_in_per_s", rate.in, "gpu_share", rate.gpu,
+                             "calls_per_s", rate.calls, "turns", (json_int_t)rate.turns));
+    }
+    json_object_set_new(root, "interval_ns", number(elapsed_ns));
+    json_object_set_new(root, "rates", rates);
+    code = root == NULL || json_dumpf(root, stdout, JSON_COMPACT) != 0 ? -ENOMEM : 0;
     putchar('\n');
     json_decref(root);
     return code;

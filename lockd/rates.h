@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rates.h: how much a program moved and ran between two looks at it.
+ */
+#ifndef GS_LOCKD_RATES_H
+#define GS_LOCKD_RATES_H
+
+#include "lockd/ctl.h"
+
+#include <stdint.h>
+
+struct ctl_rate {
+    double out, in; /* bytes a second */
+    double gpu;     /* of the time it ran: 0 to 1 */
+    double calls;   /* a second */
+    uint64_t turns; /* begun meanwhile */
+};
+
+/* elapsed_ns: between the answers. A program that was not there before, or whose figures went
+ * back (another one with its process id), has no rates yet: all 0. */
+struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct gs_wire_client *now,
+                            uint64_t elapsed_ns);
+
+#endif
