@@ -130,7 +130,7 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
     settings->share_ppm = own_share ? (uint32_t)config->share_ppm : 0;
     if (own_share && config->share_ppm < 1000)
         return gs_err_set(err, -EINVAL, "switch-share: less than 0.1 percent");
-    if (lockd_settings_quantum_min(settings) > lockd_settings_quantum_max(settings))
+    if (settings->quantum_max_ns != 0 && settings->quantum_min_ns > settings->quantum_max_ns)
         return gs_err_set(err, -EINVAL, "quantum-min is above quantum-max");
     return 0;
 }

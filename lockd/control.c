@@ -219,8 +219,8 @@ static int change_setting(struct lockd_connection *connection,
     if (!connection->controls)
         return -EPERM;
     code = set_one(&settings, control->op, control->value);
-    if (code == 0 &&
-        lockd_settings_quantum_min(&settings) > lockd_settings_quantum_max(&settings))
+    if (code == 0 && settings.quantum_max_ns != 0 &&
+        settings.quantum_min_ns > settings.quantum_max_ns)
         code = -EDOM;
     if (code == 0)
         lockd_lock_set(lock, &settings, lockd_now());

@@ -77,11 +77,15 @@ int ctl_connect(struct ctl *ctl)
 
 int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
 {
+    bool reset = false;
     ssize_t got;
 
-    do
+    /* who is hung up on with his question unread is told of the reset first; what was said
+     * before it is still there */
+    do {
         got = recv(fd, message, sizeof *message, MSG_TRUNC);
-    while (got < 0 && errno == EINTR);
+        reset = got < 0 && errno == ECONNRESET && !reset;
+    } while (reset || (got < 0 && errno == EINTR));
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return gs_err_set(&ctl->err, -ETIMEDOUT, "%s: no answer within %d s", ctl->path,
                           patience_s(ctl));

@@ -70,6 +70,7 @@ class Program:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(path)
         self.total, self.demand, self.resident, self.flags, self.switch_ns = total, 0, 0, 0, 0
+        self.moved_out = self.moved_in = 0
         self.target = None
         self.targets = 0
         if say_hello:
@@ -80,7 +81,8 @@ class Program:
         for key, value in change.items():
             setattr(self, key, value)
         self.socket.send(state(seq=self.target.seq if self.target else 0, flags=self.flags, total=self.total,
-                               demand=self.demand, resident=self.resident, switch_ns=self.switch_ns))
+                               demand=self.demand, resident=self.resident, switch_ns=self.switch_ns,
+                               out=self.moved_out, moved_in=self.moved_in))
 
     def hear(self, timeout=2.0):
         """The next target, None when there is none in time. EOFError when the daemon hung up."""

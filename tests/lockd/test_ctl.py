@@ -5,12 +5,19 @@
 usage: test_ctl.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
 import json
 import os
+import pty
+import re
+import select
 import shutil
+import signal
+import socket
+import struct
 import subprocess
 import sys
+import time
 import unittest
 
-from fake import GIB, PAUSED, RUN, RUNNING, WANT, Daemon, Program, note, settle_all
+from fake import GIB, MOVING, PAUSED, RUN, RUNNING, WANT, Daemon, Program, note, settle_all, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -105,6 +112,20 @@ class CtlTest(unittest.TestCase):
                                       (["set", "colour", "3"], 2, "no such setting"), (["pause", "-1"], 2, "process id"),
                                       (["pause"], 2, "needed"), (["pause", "99999999999"], 2, "process id"),
                                       (["resume", "1"], 1, "no program with process id 1"),
+                                      (["set", "policy", "best"], 2, "none of: fair, fifo"), (["set", "weight", "5"], 2, "PID"),
+                                      (["set", "weight", "1", "0"], 2, "outside"), (["set", "priority", "1", "101"], 2, "outside"),
+                                      (["set", "weight", "1", "5"], 1, "no program with"), (["set", "host", "lots"], 2, "no size"),
+                                      (["set", "exclusive", "maybe"], 2, "no, yes"), (["evict"], 2, "needed"),
+                                      (["set", "switch-share", "99"], 2, "outside"), (["suspend", "all"], 2, "process id"),
+                                      (["trace", "--seconds", "0"], 2, "more than 0"), (["trace", "x"], 2, "no argument"),
+                                      (["trace", "--seconds", "1", "-o", "/nowhere/t"], 1, "/nowhere/t"),
+                                      (["metrics", "--listen", "0.0.0.0:9"], 2, "loopback"),
+                                      (["metrics", "--listen", "127.0.0.1:99999"], 2, "port"),
+                                      (["top"], 1, "terminal"), (["top", "--interval", "0"], 2, "0.05"),
+                                      (["doctor", "1", "2"], 2, "at most"), (["--socket", "here", "status"], 2, "full path"),
+                                      (["--socket", "/" + "x" * 120, "status"], 2, "107 bytes"),
+                                      (["--socket", "/etc/passwd", "status"], 1, "is a file, not the socket"),
+                                      (["--socket", "/tmp", "status"], 1, "is a folder"),
                                       (["status", "--frob"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))
 
@@ -117,10 +138,245 @@ class CtlTest(unittest.TestCase):
 
     def test_help_lists_all_commands(self):
         text = self.ctl("--help")
-        for command in ("status", "set", "pause", "resume", "exit codes"):
+        for command in ("status", "top", "set", "pause", "resume", "evict", "suspend", "reload", "trace", "metrics", "doctor",
+                        "exit codes"):
             self.assertIn(command, text)
         self.assertIn("gpusharectl ", self.ctl("--version"))
 
+    def test_json_of_a_change_says_how_it_went(self):
+        done = json.loads(self.ctl("pause", "--json", str(os.getpid())))
+        self.assertEqual((done["ok"], done["programs"], done["errno"]), (True, 2, 0))
+        result = subprocess.run([CTL, "--socket", self.daemon.path, "set", "--json", "weight", "1", "7"], capture_output=True,
+                                text=True, timeout=20)
+        self.assertEqual(result.returncode, 1)
+        failed = json.loads(result.stdout)
+        self.assertEqual((failed["ok"], failed["errno"]), (False, 3))
+        self.assertIn("no program", failed["error"])
+
+    def test_settings_arrive(self):
+        me = str(os.getpid())
+        for arguments in (["policy", "fifo"], ["exclusive", "yes"], ["quantum-min", "300"], ["quantum-max", "9000"],
+                          ["switch-share", "2.5"], ["host", "3GiB"], ["weight", me, "250"], ["priority", me, "-7"],
+                          ["limit", me, "8GiB"]):
+            self.ctl("set", *arguments)
+        answer = self.status()
+        daemon, one = answer["daemon"], self.programs()["train"]
+        self.assertEqual((daemon["policy"], daemon["exclusive"], daemon["quantum_min_ns"], daemon["quantum_max_ns"]),
+                         ("fifo", True, 300 * 10**6, 9 * 10**9))
+        self.assertEqual((daemon["switch_share_ppm"], daemon["host_limit"]), (25000, 3 * GIB))
+        self.assertEqual((one["weight"], one["priority"], one["limit"]), (250, -7, 8 * GIB))
+        self.assertIn("weight 250", self.ctl("status"))
+        self.assertIn("quantum-min would be above", self.ctl("set", "quantum-min", "10000", code=1))
+        self.ctl("set", "limit", me, "auto")
+        self.assertIsNone(self.programs()["train"]["limit"])
+
+    @unittest.skip("the lock does not evict yet")
+    def test_evict_moves_memory_out(self):
+        self.assertIn("evicting 2", self.ctl("evict", str(os.getpid())))
+        while self.one.resident:
+            self.assertIsNotNone(self.one.hear(5), "nothing more came, and it still holds memory")
+            self.one.obey()
+
+    @unittest.skip("the lock does not evict yet")
+    def test_suspend_moves_out_and_stays_so(self):
+        self.ctl("suspend", str(os.getpid()))
+        for program in (self.one, self.two):
+            while not program.target.flags & PAUSED or program.resident:
+                self.assertIsNotNone(program.hear(5))
+                program.obey()
+        self.assertEqual({p["state"] for p in self.programs().values()}, {"paused"})
+        self.ctl("resume", "all")
+        settle_all([self.one, self.two], lambda: (self.one.flags | self.two.flags) & RUNNING)
+
+    def turns(self, seconds):
+        """Both programs work for a while, and say when they copy."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for program in (self.one, self.two):
+                if program.hear(0.02) is not None:
+                    out = program.target.budget < program.resident
+                    program.say(flags=(program.flags & (WANT | (0 if out else RUNNING))) | MOVING)
+                    time.sleep(0.02)
+                    program.obey()
+
+    def test_trace_is_a_timeline(self):
+        path = os.path.join(self.daemon.folder, "trace.json")
+        self.ctl("set", "quantum", "100")
+        recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "1.5", "-o", path],
+                                     stderr=subprocess.PIPE, text=True)
+        self.turns(1.2)
+        self.assertIn("2 tracks", recording.communicate(timeout=20)[1])
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        names = {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
+        self.assertEqual(names, {"train", "infer ?[31m"})
+        for track in (1, 2):
+            spans = [e for e in events if e["ph"] == "X" and e["tid"] == track]
+            self.assertLessEqual({"compute", "wait"}, {e["name"] for e in spans})
+            self.assertTrue({"copy_out", "copy_in"} & {e["name"] for e in spans})
+            self.assertTrue(all(e["dur"] > 0 for e in spans))
+            ends = [e["ts"] + e["dur"] for e in spans]
+            self.assertTrue(all(a <= b["ts"] + 0.01 for a, b in zip(ends, spans[1:])), "spans of one track overlap")
+            self.assertLess(max(ends), 20e6)
+        computing = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["name"] == "compute")
+        self.assertTrue(all(a[1] <= b[0] + 0.01 for a, b in zip(computing, computing[1:])), "both computed at once")
+
+    def test_trace_ends_when_interrupted(self):
+        recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "600"], text=True,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(0.5)
+        recording.send_signal(signal.SIGINT)
+        out, said = recording.communicate(timeout=20)
+        self.assertEqual(recording.returncode, 0, said)
+        self.assertIn("compute", {e["name"] for e in json.loads(out)["traceEvents"]})
+
+    def test_metrics_are_prometheus_text(self):
+        text = self.ctl("metrics")
+        seen = set()
+        for line in text.splitlines():
+            if line.startswith("# TYPE "):
+                self.assertNotIn(line, seen)  # a family is in one piece
+                seen.add(line)
+            elif not line.startswith("#"):
+                self.assertRegex(line, r'^gpushare_[a-z_]+(\{([a-z]+="(\\.|[^"\\])*",?)+\})? [0-9.e+-]+$')
+        self.assertIn("gpushare_up 1\n", text)
+        self.assertRegex(text, r'gpushare_program_resident_bytes\{pid="\d+",uid="\d+",name="train",[^}]*\} %d\n' % (7 * GIB))
+        self.assertIn('state="waits"} 1', text)
+        self.assertEqual([line for line in self.ctl("metrics", environment={"GPUSHARE_SOCKET": "/nowhere/x"}).splitlines()
+                          if line[0] != "#"], ["gpushare_up 0"])
+
+    def serve(self):
+        server = subprocess.Popen([CTL, "--socket", self.daemon.path, "metrics", "--listen", "127.0.0.1:0"], text=True,
+                                  stdout=subprocess.PIPE)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.kill)
+        return server, int(re.search(r":(\d+)/metrics", server.stdout.readline()).group(1))
+
+    def fetch(self, port, request, timeout=10.0):
+        with socket.create_connection(("127.0.0.1", port), timeout) as caller:
+            caller.sendall(request)
+            data = b""
+            while more := caller.recv(65536):
+                data += more
+            return data.decode()
+
+    def test_metrics_server_answers_and_outlives_bad_callers(self):
+        server, port = self.serve()
+        good = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        answer = self.fetch(port, good)
+        head, body = answer.split("\r\n\r\n", 1)
+        self.assertTrue(head.startswith("HTTP/1.1 200 OK"))
+        self.assertIn(f"Content-Length: {len(body)}", head)
+        self.assertIn("gpushare_up 1", body)
+        self.assertEqual(self.fetch(port, good.replace(b"GET", b"HEAD")).split("\r\n\r\n", 1)[1], "")
+        for request, code in ((b"POST /metrics HTTP/1.1\r\n\r\n", 405), (b"GET /etc/passwd HTTP/1.1\r\n\r\n", 404),
+                              (b"GET /metricsx HTTP/1.1\r\n\r\n", 404), (b"GET /metrics\r\n\r\n", 400),
+                              (b"GET " + b"A" * 8000, 431), (b"\0\1\2\r\n\r\n", 400), (b"G" + b"\n" * 50, 405)):
+            self.assertTrue(self.fetch(port, request).startswith(f"HTTP/1.1 {code} "), request[:40])
+        crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]  # more than it has places; all silent
+        crowd[0].sendall(b"GET /met")
+        began = time.monotonic()
+        self.assertIn("gpushare_up 1", self.fetch(port, good, 30))  # when the silent ones have been given up
+        self.assertLess(time.monotonic() - began, 25)
+        for caller in crowd:
+            caller.close()
+        server.terminate()
+        self.assertEqual(server.wait(10), 0)
+
+    def test_top_draws_on_a_terminal(self):
+        main, other = pty.openpty()
+        import fcntl
+        import termios
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
+        top = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--interval", "0.2"], stdin=other, stdout=other,
+                               stderr=other, env={**os.environ, "TERM": "xterm"})
+        os.close(other)
+        seen = b""
+        end = time.monotonic() + 10
+        while time.monotonic() < end and not (b"train" in seen and b"waits" in seen and b"#---" in seen.replace(b"#" * 2, b"#")):
+            if select.select([main], [], [], 0.5)[0]:
+                seen += os.read(main, 65536)
+            if b"q quit" in seen and b"train" in seen:
+                break
+        self.assertIn(b"train", seen)
+        self.assertIn(b"[##############......]", seen)  # 7 of 10 GiB on the card
+        self.assertIn(b"[--------------......]", seen)  # ... on the host
+        self.assertIn(b"leases", seen)
+        os.write(main, b"q")
+        end = time.monotonic() + 10
+        while top.poll() is None and time.monotonic() < end:
+            if select.select([main], [], [], 0.1)[0]:
+                try:
+                    os.read(main, 65536)
+                except OSError:
+                    break
+        self.assertEqual(top.wait(10), 0)
+        os.close(main)
+
+    def test_top_json_has_rates(self):
+        watcher = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--json", "--interval", "1", "--count", "1"],
+                                   stdout=subprocess.PIPE, text=True)
+        time.sleep(0.4)
+        self.one.moved_out = 4 * GIB
+        self.one.say()
+        out, _ = watcher.communicate(timeout=20)
+        answer = json.loads(out)
+        rates = sorted(r["moved_out_per_s"] for r in answer["rates"])
+        self.assertEqual(len(rates), 2)
+        self.assertEqual(rates[0], 0)
+        self.assertAlmostEqual(rates[1] * answer["interval_ns"] / 1e9, 4 * GIB, delta=GIB / 100)
+
+    def findings(self, *arguments, code=None, environment=None):
+        result = subprocess.run([CTL, "doctor", "--json", *arguments], capture_output=True, text=True, timeout=60,
+                                env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path, **(environment or {})})
+        if code is not None:
+            self.assertEqual(result.returncode, code, result.stdout)
+        answer = json.loads(result.stdout)
+        return answer, {f["check"]: f for f in answer["findings"]}
+
+    def test_doctor_names_what_is_in_the_way(self):
+        answer, found = self.findings(code=0)
+        self.assertEqual(found["daemon.reachable"]["level"], "ok")
+        self.assertIn(answer["verdict"], ("ok", "info", "warn"))
+        for environment, check in (({"GPUSHARE_DISABLE": "1"}, "environment.disable"),
+                                   ({"CUDA_VISIBLE_DEVICES": ""}, "environment.devices"),
+                                   ({"GPUSHARE_LOCKD": "/nowhere"}, "environment.lockd")):
+            answer, found = self.findings(environment=environment, code=1)
+            self.assertEqual((answer["verdict"], found[check]["level"]), ("fail", "fail"))
+            self.assertTrue(found[check]["advice"])
+        _, found = self.findings("/etc/passwd", code=1)
+        self.assertIn("no program", found["file.kind"]["text"])
+        _, found = self.findings("/nowhere/x", code=1)
+        self.assertIn("No such file", found["file.read"]["text"])
+        _, found = self.findings("/bin/true", code=1)
+        self.assertEqual(found["file.prepared"]["level"], "fail")
+
+    def test_doctor_examines_a_running_program(self):
+        sleeper = subprocess.Popen(["sleep", "60"], env={**os.environ, "GPUSHARE_SOCKET": "/elsewhere/lockd.sock"})
+        self.addCleanup(sleeper.wait)
+        self.addCleanup(sleeper.kill)
+        wait_for(lambda: os.readlink(f"/proc/{sleeper.pid}/exe").endswith(("sleep", "coreutils", "busybox")), 10, "exec")
+        _, found = self.findings(str(sleeper.pid), code=1)
+        self.assertIn("/elsewhere", found["environment.socket"]["text"])
+        for check in ("process.library", "process.cuda", "program.connected", "file.prepared"):
+            self.assertEqual(found[check]["level"], "fail", check)
+        _, found = self.findings("4194300", code=1)
+        self.assertEqual(found["process.there"]["level"], "fail")
+        self.ctl("pause", str(os.getpid()))
+        _, found = self.findings(str(os.getpid()), code=1)
+        self.assertEqual(found["program.connected"]["level"], "ok")
+        self.assertEqual(found["program.paused"]["level"], "fail")
+
+    def test_stopped_daemon_is_told_within_its_time(self):
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            _, found = self.findings(code=1)
+        finally:
+            self.daemon.process.send_signal(signal.SIGCONT)
+        self.assertIn("no answer within 3 s", found["daemon.reachable"]["text"])
+        self.assertLess(time.monotonic() - began, 15)
+
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(warnings="ignore")

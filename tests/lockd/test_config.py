@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpushare-lockd's configuration: files, drop-ins, reload, what is refused and how; systemd's side of the service.
+
+usage: test_config.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
+import grp
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from fake import GIB, MIB, WANT, Daemon, Program, Refused, can_connect, wait_for
+
+LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+
+
+class ConfigTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.path = os.path.join(self.folder, "lockd.conf")
+        self.daemon = None
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def tearDown(self):
+        if self.daemon:
+            self.assertEqual(self.daemon.end(), 0, self.daemon.said())
+            self.assertNotIn("Sanitizer", self.daemon.said())
+            shutil.rmtree(self.daemon.folder)
+
+    def write(self, text, drop_in=None):
+        path = self.path
+        if drop_in:
+            os.makedirs(path + ".d", exist_ok=True)
+            path = os.path.join(path + ".d", drop_in)
+        with open(path, "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+
+    def start(self, *options):
+        self.daemon = Daemon(LOCKD, "--config", self.path, *options)
+        self.addCleanup(self.daemon.process.kill)
+
+    def ctl(self, *arguments, code=0):
+        result = subprocess.run([CTL, "--socket", self.daemon.path, *arguments], capture_output=True, text=True, timeout=20)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return result.stdout + result.stderr
+
+    def settings(self):
+        return json.loads(self.ctl("status", "--json"))["daemon"]
+
+    def check(self):
+        result = subprocess.run([LOCKD, "--config", self.path, "--check"], capture_output=True, text=True, timeout=20)
+        self.assertNotIn("Sanitizer", result.stderr)
+        return result.returncode, result.stderr
+
+    def test_file_drop_ins_and_command_line_in_that_order(self):
+        self.write("# ours\n[scheduling]\nquantum = 1000\nidle = 30 ; inline\n  policy = rr\n[limits]\nmax-programs=9\n")
+        self.write("[scheduling]\nquantum = 2000\nreserve = 1GiB\n", "20-b.conf")
+        self.write("[scheduling]\nquantum = 3000\nidle = 40\n", "10-a.conf")
+        self.write("rubbish", "30-c.conf.bak")
+        self.start("--reserve", "2GiB")
+        daemon = self.settings()
+        self.assertEqual((daemon["quantum_ns"], daemon["idle_ns"], daemon["reserve"], daemon["policy"]),
+                         (2 * 10**9, 40 * 10**6, 2 * GIB, "rr"))
+
+    def test_every_key_is_taken(self):
+        self.write("[daemon]\nidle-exit = never\nlog-level = debug\n[scheduling]\nquantum = auto\nquantum-min = 100\n"
+                   "quantum-max = 5000\nswitch-share = 7.5\nidle = auto\npolicy = priority\nexclusive = yes\nreserve = auto\n"
+                   "host = 8GiB\n[limits]\nmax-connections = 10\nmax-programs = 5\nmax-memory = 1GiB\nmax-messages = 500\n"
+                   "[access]\ncontrol-group = " + grp.getgrgid(os.getgid()).gr_name + "\n")
+        self.start()
+        daemon = self.settings()
+        self.assertEqual((daemon["quantum_ns"], daemon["quantum_min_ns"], daemon["quantum_max_ns"], daemon["switch_share_ppm"],
+                          daemon["policy"], daemon["exclusive"], daemon["host_limit"], daemon["idle_exit_ns"]),
+                         (None, 10**8, 5 * 10**9, 75000, "priority", True, 8 * GIB, None))
+
+    def test_bad_files_are_refused_with_the_line(self):
+        for text, said in (("[scheduling]\nquantum = soon\n", ":2: quantum: 'soon' is not a number"),
+                           ("[scheduling]\n\nquantum = 0\n", ":3: quantum: 0 is outside 1 to 3600000"),
+                           ("quantum = 5\n", ":1: quantum belongs into section [scheduling]"),
+                           ("[limits]\nquantum = 5\n", ":2: quantum belongs into section [scheduling]"),
+                           ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: quantum"),
+                           ("[paint]\ncolour = red\n", ":2: unknown section [paint]"),
+                           ("[scheduling]\nquantum\n", ":2: expected"), ("[scheduling\n", ":1: expected"),
+                           ("[scheduling]\npolicy = best\n", "none of: fair, fifo, rr, priority"),
+                           ("[scheduling]\nexclusive = 1\n", "none of: no, yes"),
+                           ("[scheduling]\nreserve = lots\n", "no size"), ("[scheduling]\nswitch-share = 0\n", "0.1 percent"),
+                           ("[scheduling]\nquantum-min = 9\nquantum-max = 8\n", "quantum-min is above"),
+                           ("[limits]\nmax-messages = 1\n", "outside 100"), ("[limits]\nmax-programs = -1\n", "whole number"),
+                           ("[limits]\nmax-programs = 99999999999999999999\n", "whole number"),
+                           ("[daemon]\nlog-level = loud\n", "debug"), ("[access]\ncontrol-group = " + "x" * 70, "longer"),
+                           ("# " + "x" * 300 + "\n", ":1: the line is longer"), (b"[daemon]\n\0\n", ":2: a zero byte"),
+                           ("x" * 70000, "larger than"), ("[scheduling]\nquantum = 5\n  6\n", ":3: expected")):
+            self.write(text)
+            code, error = self.check()
+            self.assertEqual(code, 2, text)
+            self.assertIn(said, error)
+            self.assertEqual(len(error.splitlines()), 1)
+
+    def test_check_is_silent_about_good_files_and_names_missing_ones(self):
+        self.assertEqual(self.check()[0], 2)
+        self.assertIn("cannot read", self.check()[1])
+        self.write("\ufeff[scheduling]\nquantum: 5\n\n; nothing\n")
+        self.assertEqual(self.check(), (0, ""))
+        self.write("[scheduling]\nquantum = never\n", "x.conf")
+        self.assertIn("lockd.conf.d/x.conf:2", self.check()[1])
+        os.unlink(self.path)
+        os.mkdir(self.path)
+        self.assertIn("not a file", self.check()[1])
+
+    def test_unknown_control_group_is_refused(self):
+        self.write("[access]\ncontrol-group = no-such-group-here\n")
+        result = subprocess.run([LOCKD, "--config", self.path, "--socket", self.folder + "/s"], capture_output=True, text=True,
+                                timeout=20)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no group 'no-such-group-here'", result.stderr)
+
+    def test_reload_takes_new_settings_and_keeps_old_ones_when_bad(self):
+        self.write("[scheduling]\nquantum = 1000\n")
+        self.start("--idle", "50")
+        program = Program(self.daemon.path)
+        program.say(flags=WANT, demand=GIB)
+        program.settle(lambda p: p.resident == GIB)
+        self.write("[scheduling]\nquantum = 2000\n")
+        self.daemon.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: self.settings()["quantum_ns"] == 2 * 10**9, 5, "the reload")
+        self.assertEqual(self.settings()["idle_ns"], 50 * 10**6)  # the command line still counts
+        self.ctl("set", "quantum", "7000")
+        self.write("[scheduling]\nquantum = 3000\npolicy = bes\n")
+        self.assertIn("lockd.conf:3", self.ctl("reload", code=1))
+        self.assertEqual(self.settings()["quantum_ns"], 7 * 10**9)
+        self.write("[scheduling]\nquantum = 3000\n")
+        self.ctl("reload")
+        self.assertEqual(self.settings()["quantum_ns"], 3 * 10**9)
+        self.assertIn("stays as it was", self.daemon.said())
+        program.say(flags=WANT, demand=12 * GIB)  # and it is still served
+        program.settle(lambda p: p.resident == 12 * GIB)
+
+    def test_programs_of_a_user_are_bounded(self):
+        self.write("[limits]\nmax-programs = 2\nmax-connections = 4\n")
+        self.start()
+        first, second = Program(self.daemon.path), Program(self.daemon.path)
+        first.say(demand=MIB)
+        self.assertIsNotNone(first.hear())
+        third = Program(self.daemon.path)
+        with self.assertRaisesRegex(Refused, "max-programs"):
+            third.hear()
+        spare = [Program(self.daemon.path, say_hello=False) for _ in range(2)]
+        fifth = Program(self.daemon.path, say_hello=False)
+        with self.assertRaisesRegex(Refused, "max-connections"):
+            fifth.hear()
+        self.assertIn("max-connections", self.ctl("status", code=1))  # the reason reaches the user
+        for each in spare:
+            each.close()
+        second.close()
+        wait_for(lambda: subprocess.run([CTL, "--socket", self.daemon.path, "status"], capture_output=True).returncode == 0, 5,
+                 "room for another")
+        Program(self.daemon.path).say()
+
+    def test_memory_of_a_user_is_bounded(self):
+        self.write("[limits]\nmax-memory = 6GiB\n")
+        self.start()
+        one, two = Program(self.daemon.path, "one"), Program(self.daemon.path, "two")
+        one.say(demand=4 * GIB)
+        two.say(demand=GIB)
+        limits = {p["name"]: p["limit"] for p in json.loads(self.ctl("status", "--json"))["devices"][0]["programs"]}
+        self.assertEqual(limits, {"one": 6 * GIB, "two": 2 * GIB})
+
+    def test_watchdog_and_reload_are_told_to_systemd(self):
+        self.write("")
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(os.path.join(self.folder, "notify"))
+        notify.settimeout(10)
+        path = os.path.join(self.folder, "s")
+        process = subprocess.Popen([LOCKD, "--config", self.path, "--socket", path], stderr=subprocess.DEVNULL,
+                                   env={**os.environ, "NOTIFY_SOCKET": notify.getsockname(), "WATCHDOG_USEC": "400000"})
+        self.addCleanup(process.kill)
+        said = [notify.recv(100), notify.recv(100)]
+        self.assertEqual(said, [b"READY=1", b"WATCHDOG=1"])
+        began = time.monotonic()
+        for _ in range(3):
+            self.assertEqual(notify.recv(100), b"WATCHDOG=1")
+        self.assertLess(time.monotonic() - began, 5)
+        process.send_signal(signal.SIGHUP)
+        said = [notify.recv(100) for _ in range(3)]
+        self.assertLess(said.index(b"RELOADING=1"), said.index(b"READY=1"))
+        process.terminate()
+        while notify.recv(100) != b"STOPPING=1":
+            pass
+        self.assertEqual(process.wait(10), 0)
+        notify.close()
+
+    @unittest.skipUnless(os.getuid() == 0, "needs root to become another user")
+    def test_control_group_may_set_and_others_may_not(self):
+        self.write("[access]\ncontrol-group = nogroup\n")
+        self.start()
+        os.chmod(self.daemon.folder, 0o755)
+        os.chmod(self.daemon.path, 0o666)
+        own = os.stat(self.daemon.folder).st_gid
+        nogroup = grp.getgrnam("nogroup").gr_gid
+
+        def as_user(*arguments, gid):
+            return subprocess.run([CTL, "--socket", self.daemon.path, *arguments], capture_output=True, text=True, timeout=20,
+                                  user=65533, group=gid, extra_groups=[])
+        self.assertEqual(as_user("set", "quantum", "500", gid=nogroup).returncode, 0)
+        self.assertEqual(self.settings()["quantum_ns"], 5 * 10**8)
+        stranger = as_user("status", gid=64999)
+        self.assertEqual(stranger.returncode, 1)
+        self.assertIn("may not use this gpushare-lockd", stranger.stderr)
+        program = Program(self.daemon.path)  # root's
+        program.say()
+        program.hear()
+        self.assertEqual(own, os.stat(self.daemon.path).st_gid)
+
+    def test_systemd_accepts_the_units(self):
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("no systemd-analyze")
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lockd/systemd")
+        with open(source + "/gpushare-lockd.service.in", encoding="utf-8") as file:
+            unit = file.read().replace("@CMAKE_INSTALL_FULL_BINDIR@", os.path.dirname(LOCKD))
+        for name, text in (("gpushare-lockd.service", unit),
+                           ("gpushare-lockd.socket", open(source + "/gpushare-lockd.socket", encoding="utf-8").read())):
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        result = subprocess.run(["systemd-analyze", "verify", "--man=no", "gpushare-lockd.service", "gpushare-lockd.socket"],
+                                capture_output=True, text=True, timeout=60, cwd=self.folder,
+                                env={**os.environ, "SYSTEMD_UNIT_PATH": self.folder + ":"})
+        wrong = [line for line in (result.stdout + result.stderr).splitlines() if "gpushare" in line]
+        self.assertEqual((wrong, result.returncode), ([], 0), result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")
