@@ -6,6 +6,7 @@ usage: test_config.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
 import grp
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -112,6 +113,24 @@ class ConfigTest(unittest.TestCase):
         os.unlink(self.path)
         os.mkdir(self.path)
         self.assertIn("not a file", self.check()[1])
+
+    def test_example_file_shows_every_key_and_its_default(self):
+        example = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lockd/systemd/lockd.conf")
+        with open(example, encoding="utf-8") as file:
+            text = re.sub(r"^#([a-z-]+ =)", r"\1", file.read(), flags=re.M)
+        self.write(text)
+        self.assertEqual(self.check(), (0, ""))
+        known = subprocess.run([LOCKD, "--help"], capture_output=True, text=True, timeout=20).stdout.split("also keys")[1]
+        self.assertEqual(set(re.findall(r"^([a-z-]+) =", text, re.M)), set(re.findall(r"^  --([a-z-]+)", known, re.M)))
+        self.start()
+        shown = self.settings()
+        self.daemon.end()
+        shutil.rmtree(self.daemon.folder)
+        self.write("")
+        self.start()
+        for same in ("pid", "uptime_ns"):
+            shown[same] = None
+        self.assertEqual({**self.settings(), "pid": None, "uptime_ns": None}, shown)
 
     def test_unknown_control_group_is_refused(self):
         self.write("[access]\ncontrol-group = no-such-group-here\n")
