@@ -49,6 +49,7 @@ struct gs_device {
     uint64_t short_bytes; /* to be reported */
     uint64_t retry_at;    /* ns: no copy-in before, after the driver was out of memory */
     uint64_t short_since; /* ns; 0: the driver has had memory */
+    uint64_t graph_bytes, graphs_looked_at; /* graph_memory.c */
     uint64_t moving_ns;   /* spent on moving since it last ran */
     uint64_t switch_ns;
     bool was_out;

@@ -13,6 +13,7 @@
 #include "runtime/client.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/graph_memory.h"
 #include "runtime/idle.h"
 #include "runtime/lock.h"
 #include "runtime/memory.h"
@@ -349,18 +350,6 @@ static bool put_late_pieces(bool moving)
     return piece != NULL;
 }
 
-/* A turn is over: graph memory that no graph is using goes as well. */
-static void trim(struct gs_device *device, bool moving, uint64_t now)
-{
-    const bool runs = (atomic_load_explicit(&device->target_flags, memory_order_relaxed) &
-                       GS_TARGET_RUN) != 0;
-
-    gs_idle_trim(device, now);
-    if (moving && !runs && !device->graphs_trimmed)
-        gs_driver.cuDeviceGraphMemTrim(device->ordinal);
-    device->graphs_trimmed = moving && !runs;
-}
-
 bool gs_memory_dispose_dead(bool moving)
 {
     struct gs_range *batch[BATCH];
@@ -381,8 +370,13 @@ bool gs_memory_dispose_dead(bool moving)
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         waits = true;
     }
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        trim(device, moving, gs_now());
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const uint32_t flags =
+            atomic_load_explicit(&device->target_flags, memory_order_relaxed);
+
+        gs_idle_trim(device, gs_now());
+        gs_graph_memory_look(device, moving && (flags & GS_TARGET_RUN) == 0, gs_now());
+    }
     return waits;
 }
 

@@ -56,41 +56,53 @@ static struct gs_device *device_of(CUcontext context)
     return gs_device_current();
 }
 
-/* The pool that serves an allocation on this stream (handle NULL: its device's current one), if
- * it is ours and the stream can be used so. NULL: ask the driver. */
-static struct gs_pool *serving(CUmemoryPool handle, CUstream stream, bool per_thread,
-                               struct gs_position *position)
+/* The pool that serves an allocation on this stream (handle NULL: its device's current one);
+ * NULL if that is the driver's own. */
+static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
+                        struct gs_position *position, struct gs_pool **pool)
 {
     struct gs_device *device;
-    struct gs_pool *pool;
+    CUresult result;
 
-    if (gs_runtime.config.disabled || is_captured(stream, per_thread) ||
-        gs_position_of(stream, per_thread, position) != CUDA_SUCCESS)
-        return NULL;
+    *pool = NULL;
+    if (gs_runtime.config.disabled || is_captured(stream, per_thread))
+        return CUDA_SUCCESS;
+    result = gs_position_of(stream, per_thread, position);
+    if (result != CUDA_SUCCESS)
+        return result;
     device = device_of(position->context);
     if (device == NULL || !device->movable)
-        return NULL;
-    if (handle == NULL &&
-        gs_driver.cuDeviceGetMemPool(&handle, device->ordinal) != CUDA_SUCCESS)
-        return NULL;
-    pool = gs_pool_of(handle);
-    if (pool != NULL)
-        gs_client_attach_current(pool->device);
-    return pool;
+        return CUDA_SUCCESS;
+    if (handle == NULL)
+        result = gs_driver.cuDeviceGetMemPool(&handle, device->ordinal);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *pool = gs_pool_of(handle);
+    if (*pool != NULL)
+        gs_client_attach_current((*pool)->device);
+    return CUDA_SUCCESS;
 }
+
+#define ALLOCATE(handle, per_thread, drivers_own)                                              \
+    ({                                                                                         \
+        struct gs_position position;                                                           \
+        struct gs_pool *pool = NULL;                                                           \
+        CUresult answer = CUDA_SUCCESS;                                                        \
+                                                                                               \
+        if (dptr != NULL)                                                                      \
+            answer = serving(handle, hStream, per_thread, &position, &pool);                   \
+        if (answer == CUDA_SUCCESS)                                                            \
+            answer = pool != NULL ? gs_pool_allocate(pool, bytesize, &position, dptr)          \
+                                  : DRIVERS_OWN(drivers_own);                                  \
+        answer;                                                                                \
+    })
 
 #define ALLOC_ASYNC(symbol, per_thread)                                                        \
     CUresult __wrap_##symbol(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)             \
     {                                                                                          \
-        struct gs_position position;                                                           \
-        struct gs_pool *pool = NULL;                                                           \
-                                                                                               \
         if (!gs_client_ready())                                                                \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        if (dptr != NULL)                                                                      \
-            pool = serving(NULL, hStream, per_thread, &position);                              \
-        return pool != NULL ? gs_pool_allocate(pool, bytesize, &position, dptr)                \
-                            : DRIVERS_OWN(gs_driver.symbol(dptr, bytesize, hStream));          \
+        return ALLOCATE(NULL, per_thread, gs_driver.symbol(dptr, bytesize, hStream));          \
     }
 
 ALLOC_ASYNC(cuMemAllocAsync, false)
@@ -100,15 +112,12 @@ ALLOC_ASYNC(cuMemAllocAsync_ptsz, true)
     CUresult __wrap_##symbol(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle,          \
                              CUstream hStream)                                                 \
     {                                                                                          \
-        struct gs_position position;                                                           \
-        struct gs_pool *pool = NULL;                                                           \
-                                                                                               \
         if (!gs_client_ready())                                                                \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        if (dptr != NULL && handle != NULL)                                                    \
-            pool = serving(handle, hStream, per_thread, &position);                            \
-        return pool != NULL ? gs_pool_allocate(pool, bytesize, &position, dptr)                \
-                            : DRIVERS_OWN(gs_driver.symbol(dptr, bytesize, handle, hStream));  \
+        if (handle == NULL)                                                                    \
+            return gs_driver.symbol(dptr, bytesize, handle, hStream);                          \
+        return ALLOCATE(handle, per_thread,                                                    \
+                        gs_driver.symbol(dptr, bytesize, handle, hStream));                    \
     }
 
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, false)

@@ -14,16 +14,31 @@
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/graph_memory.h"
+#include "runtime/idle.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 
 #define ATTEMPTS 20
 
+/* what this process holds and does not use */
+static bool give_own(struct gs_device *device)
+{
+    const uint64_t idle = gs_idle_give_back(device, NULL, UINT64_MAX);
+
+    return gs_graph_memory_trim(device) || idle != 0;
+}
+
 bool gs_room_make(unsigned attempt)
 {
     const int saved = errno;
     const struct timespec pause = {0, 100000000};
+    struct gs_device *device = attempt == 0 ? gs_device_current() : NULL;
 
+    if (device != NULL && give_own(device)) { /* nobody else has to leave for that */
+        errno = saved;
+        return true;
+    }
     if (attempt >= ATTEMPTS || !gs_client_short())
         return false;
     gs_log("the driver is out of memory for something that cannot be moved: asked for room, "

@@ -71,10 +71,10 @@ def main():
     for case in ("sizes", "frees", "contexts", "fork"):
         run_case(build, case, GPUSHARE_DISABLE="1")
     for case in ("order_large", "order_small", "stream_gone", "attributes", "threshold", "current", "most", "frees",
-                 "per_thread"):
+                 "per_thread", "graph"):
         run_case(build, case, program="pools")
     run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
-    for case in ("attributes", "current", "frees"):  # what the tests believe, against the driver's own
+    for case in ("attributes", "current", "frees", "graph"):  # what the tests believe, against the driver's own
         run_case(build, case, program="pools", GPUSHARE_DISABLE="1")
     absent_daemon(build)
     many_at_once(build)

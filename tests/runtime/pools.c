@@ -328,6 +328,42 @@ static void case_per_thread(void)
     OK(cuMemFree(first));
 }
 
+/* what is allocated while the stream is captured is the graph's */
+static void case_graph(void)
+{
+    CUdeviceptr inside, ours, target;
+    uint64_t reserved = 0;
+    CUgraphExec exec;
+    CUstream stream;
+    CUgraph graph;
+
+    begin();
+    stream = stream_new();
+    OK(cuMemAllocAsync(&ours, 3 * MIB, stream));
+    OK(cuMemAlloc(&target, 2 * MIB));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemAllocAsync(&inside, 2 * MIB, stream));
+    OK(cuMemsetD8Async(inside, 9, 2 * MIB, stream));
+    OK(cuMemcpyDtoDAsync(target, inside, 2 * MIB, stream));
+    OK(cuMemFreeAsync(inside, stream));
+    GIVES(cuMemFreeAsync(ours, stream), CUDA_ERROR_INVALID_VALUE); /* no memory of a graph */
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    for (int i = 0; i < 3; i++) {
+        OK(cuMemsetD8Async(target, 1, 2 * MIB, stream));
+        OK(cuGraphLaunch(exec, stream));
+        OK(cuStreamSynchronize(stream));
+        expect_bytes(target, 2 * MIB, 9);
+    }
+    OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    CHECK(reserved == 2 * MIB);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuMemFreeAsync(ours, stream));
+    OK(cuMemFree(target));
+    OK(cuStreamSynchronize(stream));
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"order_large", case_order_large},
@@ -340,6 +376,7 @@ int main(int argc, char **argv)
                                               {"frees", case_frees},
                                               {"wait_behind", case_wait_behind},
                                               {"per_thread", case_per_thread},
+                                              {"graph", case_graph},
                                               {NULL, NULL}};
 
     return run_case(argc, argv, cases);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * soak.h: what soak.c (options, threads) and soak_ops.c (operations on device memory and its
- * model) share.
+ * soak.h: what soak.c (options, threads), soak_ops.c (operations on device memory and its
+ * model), soak_vmm.c and soak_pool.c (other ways to have such memory) share.
  */
 #ifndef GS_TESTS_RUNTIME_SOAK_H
 #define GS_TESTS_RUNTIME_SOAK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cuda.h>
 
-#define SOAK_BLOCKS 24
+#define SOAK_BLOCKS  24
+#define SOAK_STREAMS 2 /* of a thread, besides its main one */
 
 /* a device allocation and what its bytes must be, once the stream has run dry */
 struct soak_block {
@@ -21,6 +23,8 @@ struct soak_block {
     uint8_t *shadow;
     size_t mapped;                       /* bytes of its own VMM mapping; 0: cuMemAlloc's */
     CUmemGenericAllocationHandle handle; /* of that; 0: released already */
+    bool ordered;                        /* from cuMemAllocAsync … */
+    bool pooled;                         /* … and the thread's own pool */
 };
 
 struct soak_graph {
@@ -47,6 +51,12 @@ struct soak_thread {
     struct soak_block blocks[SOAK_BLOCKS];
     struct soak_graph graph;
     uint8_t *scratch; /* largest bytes */
+    CUstream others[SOAK_STREAMS];
+    CUevent event;
+    CUmemoryPool pool;
+    uint64_t pool_used; /* bytes, as the pool counts them */
+    _Atomic(uint64_t) host_calls;
+    uint64_t host_calls_made;
     uint64_t operations, checked_bytes, failed_calls;
 };
 
@@ -68,5 +78,16 @@ bool soak_ok(struct soak_thread *thread, CUresult result, const char *what);
 bool soak_vmm_allocate(struct soak_thread *thread, struct soak_block *block, size_t bytes);
 void soak_vmm_free(struct soak_thread *thread, struct soak_block *block);
 void soak_vmm_move(struct soak_thread *thread, struct soak_block *block);
+
+/* Memory in stream order, on several streams and two pools (soak_pool.c). Between them and the
+ * main stream there is an event each time a block changes hands. */
+void soak_pool_begin(struct soak_thread *thread);
+bool soak_pool_allocate(struct soak_thread *thread, struct soak_block *block, size_t bytes);
+bool soak_pool_free(struct soak_thread *thread, const struct soak_block *block);
+void soak_pool_look(struct soak_thread *thread);
+void soak_pool_end(struct soak_thread *thread);
+
+/* Waits until the stream has run dry; false: the driver does not say so (faulty runs). */
+bool soak_wait_dry(struct soak_thread *thread, CUstream stream);
 
 #endif

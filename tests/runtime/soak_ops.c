@@ -15,6 +15,8 @@
 #include "tests/runtime/random.h"
 #include "tests/runtime/soak.h"
 
+#define GRAPH_MEMORY ((size_t)2 << 20) /* of a graph, beside what a program may have */
+
 struct span {
     struct soak_block *block;
     size_t from, bytes;
@@ -59,12 +61,17 @@ static void wrong(struct soak_thread *thread, const struct soak_block *block, si
     _exit(1);
 }
 
-static bool wait_dry(struct soak_thread *thread)
+bool soak_wait_dry(struct soak_thread *thread, CUstream stream)
 {
     for (unsigned i = 0; i < 50; i++) /* a failed wait says nothing: wait again */
-        if (soak_ok(thread, cuStreamSynchronize(thread->stream), "cuStreamSynchronize"))
+        if (soak_ok(thread, cuStreamSynchronize(stream), "cuStreamSynchronize"))
             return true;
     return false;
+}
+
+static bool wait_dry(struct soak_thread *thread)
+{
+    return soak_wait_dry(thread, thread->stream);
 }
 
 static void check_span(struct soak_thread *thread, const struct span *span)
@@ -101,6 +108,26 @@ static void drop_graph(struct soak_thread *thread)
     thread->graph.exec = NULL;
 }
 
+/* in one of the ways there are */
+static bool get_memory(struct soak_thread *thread, struct soak_block *block, size_t bytes)
+{
+    const size_t way = below(thread, 8);
+
+    if (way < 2 && !thread->config->faulty)
+        return soak_vmm_allocate(thread, block, bytes);
+    if (way < 5)
+        return soak_pool_allocate(thread, block, bytes);
+    return soak_ok(thread, cuMemAlloc(&block->device, bytes), "cuMemAlloc");
+}
+
+/* its first contents: in stream order where it is only there in stream order */
+static CUresult fill(struct soak_thread *thread, const struct soak_block *block)
+{
+    return block->ordered
+               ? cuMemcpyHtoDAsync(block->device, block->shadow, block->bytes, thread->stream)
+               : cuMemcpyHtoD(block->device, block->shadow, block->bytes);
+}
+
 static void op_allocate(struct soak_thread *thread)
 {
     struct soak_block *block = &thread->blocks[below(thread, SOAK_BLOCKS)];
@@ -110,12 +137,12 @@ static void op_allocate(struct soak_thread *thread)
     CUdeviceptr base = 0;
     size_t size = 0;
 
+    if (below(thread, 3) == 0) /* the same few sizes often: freed memory is used again */
+        bytes = (2u << 20) * (1 + below(thread, 2));
     if (block->device != 0 || !soak_take(bytes))
         return;
-    if (!thread->config->faulty && below(thread, 4) == 0) {
-        soak_vmm_allocate(thread, block, bytes);
-    } else if (!soak_ok(thread, cuMemAlloc(&block->device, bytes), "cuMemAlloc")) {
-        block->device = 0;
+    if (!get_memory(thread, block, bytes)) {
+        *block = (struct soak_block){0};
         soak_give(bytes);
         return;
     }
@@ -125,7 +152,7 @@ static void op_allocate(struct soak_thread *thread)
         _exit(3);
     random_bytes(thread, thread->scratch, bytes);
     memcpy(block->shadow, thread->scratch, bytes);
-    for (unsigned i = 0; cuMemcpyHtoD(block->device, block->shadow, bytes) != CUDA_SUCCESS; i++)
+    for (unsigned i = 0; fill(thread, block) != CUDA_SUCCESS; i++)
         if (!thread->config->faulty || i == 50) { /* faults come and go: this one is for ever */
             fprintf(stderr, "soak: cuMemcpyHtoD to a new block fails for ever: %d\n",
                     (int)cuCtxSynchronize());
@@ -144,7 +171,7 @@ static void op_free(struct soak_thread *thread)
 {
     struct soak_block *block = pick(thread);
     const bool in_stream_order = below(thread, 3) == 0;
-    CUresult result;
+    CUresult result = CUDA_SUCCESS;
 
     if (block == NULL)
         return;
@@ -159,8 +186,17 @@ static void op_free(struct soak_thread *thread)
         *block = (struct soak_block){0};
         return;
     }
+    if (block->ordered && below(thread, 4) != 0) {
+        soak_pool_free(thread, block);
+        soak_give(block->bytes);
+        free(block->shadow);
+        *block = (struct soak_block){0};
+        return;
+    }
     result = in_stream_order ? cuMemFreeAsync(block->device, thread->stream)
                              : cuMemFree(block->device);
+    if (block->pooled && result == CUDA_SUCCESS)
+        thread->pool_used -= (block->bytes + 511) / 512 * 512;
     soak_ok(thread, result, in_stream_order ? "cuMemFreeAsync" : "cuMemFree");
     if (!in_stream_order && result == CUDA_SUCCESS && below(thread, 8) == 0 &&
         thread->config->threads == 1 && cuMemFree(block->device) == CUDA_SUCCESS) {
@@ -241,6 +277,33 @@ static void op_launch(struct soak_thread *thread)
 /* --- graphs: captured once, replayed at any later time, with swaps between
  * ------------------------------------------- */
 
+static bool record_set(struct soak_thread *thread, CUdeviceptr address)
+{
+    return soak_ok(
+        thread,
+        cuMemsetD8Async(address, thread->graph.value, thread->graph.bytes, thread->stream),
+        "cuMemsetD8Async while capturing");
+}
+
+/* memory of the graph: allocated and freed by nodes of it */
+static bool record_through_own_memory(struct soak_thread *thread,
+                                      const struct soak_block *block)
+{
+    CUdeviceptr inside;
+
+    if (thread->graph.bytes > GRAPH_MEMORY)
+        thread->graph.bytes = GRAPH_MEMORY;
+    return soak_ok(thread, cuMemAllocAsync(&inside, thread->graph.bytes, thread->stream),
+                   "cuMemAllocAsync while capturing") &&
+           record_set(thread, inside) &&
+           soak_ok(
+               thread,
+               cuMemcpyDtoDAsync(block->device, inside, thread->graph.bytes, thread->stream),
+               "cuMemcpyDtoDAsync while capturing") &&
+           soak_ok(thread, cuMemFreeAsync(inside, thread->stream),
+                   "cuMemFreeAsync while capturing");
+}
+
 static void capture(struct soak_thread *thread)
 {
     struct soak_block *block = pick(thread);
@@ -254,10 +317,9 @@ static void capture(struct soak_thread *thread)
     thread->graph = (struct soak_graph){.block = (unsigned)(block - thread->blocks),
                                         .bytes = 1 + below(thread, block->bytes),
                                         .value = (uint8_t)below(thread, 256)};
-    const bool recorded = soak_ok(thread,
-                                  cuMemsetD8Async(block->device, thread->graph.value,
-                                                  thread->graph.bytes, thread->stream),
-                                  "cuMemsetD8Async while capturing");
+    const bool recorded = below(thread, 2) == 0 && thread->config->threads <= 2
+                              ? record_through_own_memory(thread, block)
+                              : record_set(thread, block->device);
     if (!soak_ok(thread, cuStreamEndCapture(thread->stream, &graph), "cuStreamEndCapture") ||
         graph == NULL)
         return;
@@ -304,6 +366,25 @@ static void op_move(struct soak_thread *thread)
     check_span(thread, &(struct span){block, 0, block->bytes});
 }
 
+static void CUDA_CB host_call(void *argument)
+{
+    struct soak_thread *thread = argument;
+
+    atomic_fetch_add(&thread->host_calls, 1);
+}
+
+static void op_host(struct soak_thread *thread)
+{
+    if (soak_ok(thread, cuLaunchHostFunc(thread->stream, host_call, thread),
+                "cuLaunchHostFunc"))
+        thread->host_calls_made++;
+}
+
+static void op_pool(struct soak_thread *thread)
+{
+    soak_pool_look(thread);
+}
+
 static void op_pause(struct soak_thread *thread)
 {
     const struct timespec pause = {0, (long)below(thread, 3000000)};
@@ -314,9 +395,9 @@ static void op_pause(struct soak_thread *thread)
 void soak_run(struct soak_thread *thread, uint64_t until_ns)
 {
     static void (*const operations[])(struct soak_thread *) = {
-        op_allocate, op_allocate, op_free,  op_set,    op_set,    op_write,
-        op_write,    op_copy,     op_copy,  op_launch, op_launch, op_graph,
-        op_check,    op_check,    op_check, op_move,   op_pause};
+        op_allocate, op_allocate, op_free,   op_set,    op_set,   op_write, op_write,
+        op_copy,     op_copy,     op_launch, op_launch, op_graph, op_check, op_check,
+        op_check,    op_move,     op_pause,  op_host,   op_pool};
 
     thread->scratch = malloc(thread->config->largest);
     if (thread->scratch == NULL || cuCtxSetCurrent(thread->context) != CUDA_SUCCESS)
@@ -327,9 +408,16 @@ void soak_run(struct soak_thread *thread, uint64_t until_ns)
             thread->stream = NULL;
     if (thread->stream == NULL)
         _exit(3);
+    soak_pool_begin(thread);
     while (soak_now() < until_ns) {
         thread->operations++;
         operations[below(thread, sizeof operations / sizeof operations[0])](thread);
+    }
+    if (wait_dry(thread) && atomic_load(&thread->host_calls) != thread->host_calls_made) {
+        fprintf(stderr, "soak: %llu host calls of %llu\n",
+                (unsigned long long)atomic_load(&thread->host_calls),
+                (unsigned long long)thread->host_calls_made);
+        _exit(1);
     }
     for (unsigned i = 0; i < SOAK_BLOCKS; i++) {
         struct soak_block *block = &thread->blocks[i];
@@ -340,5 +428,6 @@ void soak_run(struct soak_thread *thread, uint64_t until_ns)
         soak_give(block->bytes);
         free(block->shadow);
     }
+    soak_pool_end(thread);
     free(thread->scratch);
 }

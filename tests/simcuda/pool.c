@@ -74,10 +74,8 @@ static CUresult alloc_async(struct sim_call *call, CUdeviceptr *out, size_t size
         return call->result;
     if (!out || !size || !pool)
         return pool || !out ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-    if (stream->capture) { /* allocation nodes are not simulated */
-        sim_capture_invalidate(stream->capture);
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
+    if (stream->capture) /* memory of the graph: no pool has it */
+        return sim_graph_memory_alloc(stream, size, out);
     CUresult result = sim_alloc(stream->context, size, SIM_DEVICE, &allocation);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         result = sim_context_drain(stream->context);
@@ -118,13 +116,11 @@ static CUresult free_async(struct sim_call *call, CUdeviceptr address,
 
     if (!stream)
         return call->result;
+    if (stream->capture)
+        return sim_graph_memory_free(stream, address);
     if (!allocation || allocation->range.start != address || allocation->freeing ||
         allocation->kind != SIM_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream->capture) {
-        sim_capture_invalidate(stream->capture);
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
     struct free_op *op =
         (struct free_op *)sim_op_new(sizeof *op, "free", CU_GRAPH_NODE_TYPE_MEM_FREE, free_run);
     if (op)

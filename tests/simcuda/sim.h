@@ -428,6 +428,10 @@ struct sim_node *sim_graph_add(struct sim_graph *graph, struct sim_op *op, CUgra
                                const struct sim_nodes *needs);
 void sim_graph_free(struct sim_graph *graph);
 CUresult sim_graph_add_child(struct sim_node *node, CUgraph child); /* a clone of child */
+/* What is allocated and freed in stream order while the stream is captured (graph_memory.c). */
+CUresult sim_graph_memory_alloc(struct sim_stream *stream, size_t size, CUdeviceptr *out);
+CUresult sim_graph_memory_free(struct sim_stream *stream, CUdeviceptr address);
+CUresult sim_graph_memory_ready(const struct sim_op *op);
 CUresult sim_exec_replace(CUgraphExec exec, CUgraphNode node, struct sim_op *op);
 
 #endif

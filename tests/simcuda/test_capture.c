@@ -127,7 +127,6 @@ static void illegal_while_capturing(void)
     lost(stream, refused, cuCtxSynchronize());
     lost(stream, refused, cuStreamSynchronize(stream));
     lost(stream, refused, cuStreamQuery(stream));
-    lost(stream, refused, cuMemAllocAsync(&other, 64, stream));
     lost(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(stream, outside, 0));
     OK(cuEventRecord(inside, stream));
     lost(stream, CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(inside));
@@ -253,6 +252,58 @@ static void explicit_graph(void)
     OK(cuGraphDestroy(clone));
 }
 
+static uint64_t graph_amount(CUgraphMem_attribute attribute)
+{
+    uint64_t value = 77;
+
+    OK(cuDeviceGetGraphMemAttribute(0, attribute, &value));
+    return value;
+}
+
+/* what is allocated while captured is the graph's, and there from the first launch on */
+static void graph_memory(void)
+{
+    CUdeviceptr inside = 0, outside = 0, plain = 0;
+    CUstream stream = NULL;
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    size_t before = 0, now = 0, total = 0;
+
+    kit_context();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&outside, 4 << 20));
+    OK(cuMemAllocAsync(&plain, 4096, stream));
+    OK(cuMemGetInfo(&before, &total));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemAllocAsync(&inside, 4 << 20, stream));
+    OK(cuMemsetD8Async(inside, 6, 4 << 20, stream));
+    OK(cuMemcpyDtoDAsync(outside, inside, 4 << 20, stream));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(plain, stream));
+    OK(cuMemFreeAsync(inside, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    CHECK(graph_amount(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) == 0);
+    for (int i = 0; i < 2; i++)
+        OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(read_word(outside + 4096) == 0x06060606);
+    CHECK(graph_amount(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) == 4 << 20);
+    CHECK(graph_amount(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT) == 0);
+    CHECK(graph_amount(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) == 4 << 20);
+    OK(cuMemGetInfo(&now, &total));
+    CHECK(now + (4 << 20) == before);
+    OK(cuDeviceGraphMemTrim(0));
+    OK(cuMemGetInfo(&now, &total));
+    CHECK(now == before);
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuMemGetInfo(&now, &total));
+    CHECK(now == before);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(inside));
+}
+
 static void graph_fault(void)
 {
     CUdeviceptr device = 0;
@@ -280,13 +331,18 @@ TEST(illegal_while_capturing, NULL)
 TEST(capture_modes, NULL)
 TEST(explicit_graph, NULL)
 TEST(graph_fault, NULL)
+TEST(graph_memory, NULL)
 
 int kit_run_capture(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_capture_and_replay),      cmocka_unit_test(test_fork_and_join),
-        cmocka_unit_test(test_illegal_while_capturing), cmocka_unit_test(test_capture_modes),
-        cmocka_unit_test(test_explicit_graph),          cmocka_unit_test(test_graph_fault),
+        cmocka_unit_test(test_capture_and_replay),
+        cmocka_unit_test(test_fork_and_join),
+        cmocka_unit_test(test_illegal_while_capturing),
+        cmocka_unit_test(test_capture_modes),
+        cmocka_unit_test(test_explicit_graph),
+        cmocka_unit_test(test_graph_fault),
+        cmocka_unit_test(test_graph_memory),
     };
 
     return cmocka_run_group_tests_name("simcuda capture", tests, NULL, NULL);
