@@ -74,6 +74,8 @@ struct sim_program {
     double gpu_begun;  /* what was left when its work was last counted */
     uint64_t gpu_next; /* of the cycle that has begun */
     struct sim_timer phase_timer, arrival_timer;
+    bool may_compute; /* its gate is open */
+    struct sim_program *gang_next;
     struct sim_job gpu_job;
     uint64_t *requests; /* when those not yet served were to arrive */
     size_t request_first, request_count, request_room;

@@ -92,6 +92,23 @@ class Time(Simulation):
         self.assertAlmostEqual(result["programs"][0]["gpu_s"], 3599, delta=2)
 
 
+class Gang(Simulation):
+    TWO = ("[card]\ncount = 2\n[lock]\nquantum = 10s\n[program a]\nmemory = 60GB\ngroup = g\ngpu = 100s\ncycles = 1\n"
+           "[program b]\nmemory = 60GB\ncard = 1\ngroup = g\ngpu = 100s\ncycles = 1\n")
+
+    def test_alone_it_gets_on_like_one_program(self):
+        for program in self.run_it(CARD + self.TWO)["programs"]:
+            self.assertAlmostEqual(program["ended_s"], 100, delta=0.01)
+
+    def test_one_that_waits_holds_the_others_up(self):
+        rival = "[program rival]\nmemory = 60GB\ncard = 1\ngpu = 100s\ncycles = 1\n"
+        result = self.run_it(CARD + self.TWO + rival)
+        a, b, _ = result["programs"]
+        self.assertAlmostEqual(a["ended_s"], b["ended_s"], delta=3)
+        self.assertGreater(a["ended_s"], 180)  # though nobody else is on its card
+        self.assertAlmostEqual(a["gpu_s"], 100, places=3)
+
+
 class Memory(Simulation):
     TWO = "[run]\nfor = 1000s\n[lock]\nquantum = 10s\n[program p]\ncopies = 2\nmemory = 60GB\ngpu = 1s\n"
 

@@ -4,8 +4,9 @@
  * or it waits for requests, which arrive whether it is ready or not (open loop), and does that
  * for each. Knows nothing of how it comes by the card: that is its way (sim.h).
  *
- * Invariant: gpu_job is on the card's share exactly while the program computes; otherwise
- * gpu_left says what is left of the burst.
+ * Invariants: gpu_job is on the card's share exactly while the program computes; otherwise
+ * gpu_left says what is left of the burst. Of a gang, none computes while one that has GPU work
+ * may not; gang_next is a ring of its members.
  */
 #include "bench/sim/sim.h"
 
@@ -49,7 +50,7 @@ static void gpu_count(struct sim_program *program, double left)
     program->gpu_begun = left;
 }
 
-void sim_work_compute(struct sim_program *program)
+static void gpu_start(struct sim_program *program)
 {
     if (program->phase != SIM_GPU || program->gpu_job.node.place != 0)
         return;
@@ -57,12 +58,51 @@ void sim_work_compute(struct sim_program *program)
     sim_share_add(&program->card->gpu, &program->gpu_job, program->gpu_left);
 }
 
-void sim_work_halt(struct sim_program *program)
+static void gpu_pause(struct sim_program *program)
 {
     if (program->gpu_job.node.place == 0)
         return;
     program->gpu_left = sim_share_remove(&program->card->gpu, &program->gpu_job);
     gpu_count(program, program->gpu_left);
+}
+
+/* A gang gets on while all of it that has GPU work may compute; each waits for the others. */
+static void gang_update(struct sim_program *program)
+{
+    bool all = true;
+
+    for (struct sim_program *each = program;;) {
+        all &= each->phase != SIM_GPU || each->may_compute;
+        each = each->gang_next;
+        if (each == program)
+            break;
+    }
+    for (struct sim_program *each = program;;) {
+        if (all)
+            gpu_start(each);
+        else
+            gpu_pause(each);
+        each = each->gang_next;
+        if (each == program)
+            break;
+    }
+}
+
+void sim_work_compute(struct sim_program *program)
+{
+    if (program->phase != SIM_GPU || program->may_compute)
+        return;
+    program->may_compute = true;
+    gang_update(program);
+}
+
+void sim_work_halt(struct sim_program *program)
+{
+    if (!program->may_compute)
+        return;
+    program->may_compute = false;
+    gang_update(program);
+    gpu_pause(program);
 }
 
 void sim_work_settle(struct sim_program *program)
@@ -84,6 +124,7 @@ static void gpu_done(void *owner)
     gpu_count(program, 0);
     program->gpu_left = 0;
     program->phase = SIM_REST;
+    program->may_compute = false;
     cycle_next(program);
     if (program->phase != SIM_GPU && program->phase != SIM_GONE)
         program->world->way->rests(program);
@@ -95,6 +136,7 @@ static void gpu_begin(struct sim_program *program)
     program->phase = SIM_GPU;
     program->gpu_left = (double)(program->gpu_next == 0 ? 1 : program->gpu_next);
     program->world->way->wants(program);
+    gang_update(program);
 }
 
 /* --- requests --- */
@@ -235,6 +277,7 @@ void sim_work_init(struct sim_program *program)
     struct sim_clock *clock = &program->world->clock;
 
     program->phase = SIM_GONE;
+    program->gang_next = program;
     program->gpu_job =
         (struct sim_job){.load = program->class->busy, .done = gpu_done, .owner = program};
     sim_timer_init(&program->phase_timer, arrive, program);

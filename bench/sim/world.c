@@ -220,6 +220,22 @@ static void warmed_up(void *owner)
     world->warm = true;
 }
 
+/* The programs of one group are a ring. */
+static void gang_join(struct sim_world *world, struct sim_program *program)
+{
+    if (program->class->group[0] == '\0')
+        return;
+    for (uint32_t i = 0; i < program->index; i++) {
+        struct sim_program *other = &world->programs[i];
+
+        if (strcmp(other->class->group, program->class->group) != 0)
+            continue;
+        program->gang_next = other->gang_next;
+        other->gang_next = program;
+        return;
+    }
+}
+
 static void programs_init(struct sim_world *world)
 {
     const struct sim_scenario *scenario = world->scenario;
@@ -243,6 +259,7 @@ static void programs_init(struct sim_world *world)
             program->started = start;
             start += sim_draw(&class->spacing, &program->arrivals);
             sim_work_init(program);
+            gang_join(world, program);
             sim_client_init(program);
             sim_unified_program(program);
         }
