@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * replay.c: makes programs of a recorded trace (`gpusharectl trace`, or any file of Chrome
- * trace events): each track of complete events (ph "X") named `compute` becomes a program that
- * computes as long, with the gaps between as its CPU phases. `wait`, `copy_out` and `copy_in`
- * are what sharing cost when it was recorded, so they are left out of the gaps: the simulation
- * finds its own. The memory is the largest args.demand of a track's events.
+ * trace events): each track of complete events (ph "X") named `compute` or `stop` becomes a
+ * program that computes as long, with the gaps between as its CPU phases. `wait`, `copy_out`,
+ * `copy_in` and `paused` are what sharing cost when it was recorded, so they are left out of
+ * the gaps: the simulation finds its own. The memory is the largest that the track's counters
+ * (ph "C", named "memory ...", all args together) or args.demand of its events say.
  */
 #include "bench/sim/scenario.h"
 #include "bench/sim/clock.h"
@@ -15,14 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATEST 4e15 /* microseconds: 126 years of any clock */
+#define MEMORY_MOST 1000000000000000 /* bytes */
+#define LATEST      4e15             /* microseconds: 126 years of any clock */
 
 struct span {
     uint64_t process, track;
     double from, to; /* microseconds */
     bool compute;
     uint64_t demand;
-    const char *who;
 };
 
 struct spans {
@@ -32,9 +33,27 @@ struct spans {
 
 static bool is_ours(const char *name, bool *compute)
 {
-    *compute = strcmp(name, "compute") == 0;
-    return *compute || strcmp(name, "wait") == 0 || strcmp(name, "copy_out") == 0 ||
-           strcmp(name, "copy_in") == 0;
+    static const char *const others[] = {"wait", "copy_out", "copy_in", "paused"};
+    bool ours = *compute = strcmp(name, "compute") == 0 || strcmp(name, "stop") == 0;
+
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        ours |= strcmp(name, others[i]) == 0;
+    return ours;
+}
+
+/* What a counter's parts come to. */
+static uint64_t counted(json_t *args)
+{
+    const char *name;
+    json_t *value;
+    uint64_t sum = 0;
+
+    json_object_foreach(args, name, value)
+    {
+        if (json_integer_value(value) > 0 && json_integer_value(value) < MEMORY_MOST)
+            sum += (uint64_t)json_integer_value(value);
+    }
+    return sum;
 }
 
 /* Adds the event if it is one of ours; -EINVAL when its times make no sense. */
@@ -42,21 +61,24 @@ static int take(struct spans *spans, const json_t *event)
 {
     const char *name = json_string_value(json_object_get(event, "name"));
     const char *kind = json_string_value(json_object_get(event, "ph"));
-    const json_t *from = json_object_get(event, "ts"), *length = json_object_get(event, "dur");
-    const json_t *args = json_object_get(event, "args");
+    const bool counter = kind != NULL && strcmp(kind, "C") == 0;
+    const json_t *length = json_object_get(event, "dur");
+    json_t *args = json_object_get(event, "args");
     struct span span = {0};
 
-    if (name == NULL || kind == NULL || strcmp(kind, "X") != 0 || !json_is_number(from) ||
-        !json_is_number(length) || !is_ours(name, &span.compute))
+    if (name == NULL || kind == NULL || (!counter && strcmp(kind, "X") != 0) ||
+        !(counter ? strncmp(name, "memory", 6) == 0 : is_ours(name, &span.compute)))
         return 0;
     span.process = (uint64_t)json_integer_value(json_object_get(event, "pid"));
-    span.track = (uint64_t)json_integer_value(json_object_get(event, "tid"));
-    span.from = json_number_value(from);
-    span.to = span.from + json_number_value(length);
+    span.track = (uint64_t)json_integer_value(json_object_get(event, counter ? "id" : "tid"));
+    span.from = json_number_value(json_object_get(event, "ts"));
+    span.to = span.from + (counter ? 0 : json_number_value(length));
+    span.demand = counter ? counted(args) : 0;
+    if (!counter && json_integer_value(json_object_get(args, "demand")) > 0 &&
+        json_integer_value(json_object_get(args, "demand")) < MEMORY_MOST)
+        span.demand = (uint64_t)json_integer_value(json_object_get(args, "demand"));
     if (!(fabs(span.from) < LATEST && span.to >= span.from && span.to < LATEST))
         return -EINVAL;
-    if (json_integer_value(json_object_get(args, "demand")) > 0)
-        span.demand = (uint64_t)json_integer_value(json_object_get(args, "demand"));
     if (spans->count == spans->room) {
         spans->room = spans->room == 0 ? 256 : 2 * spans->room;
         spans->all = sim_more(spans->all, spans->room, sizeof spans->all[0]);

@@ -206,6 +206,21 @@ class Replay(Simulation):
         # the second shares from 3 s on: 5 s of work at 0.4, 12.5 s; the first has 5 s less done by then
         self.assertAlmostEqual(second["ended_s"], 15.5, delta=0.02)
 
+    def test_the_timeline_of_gpusharectl_is_understood(self):
+        """As lockd/timeline.c writes it."""
+        def counter(track, at, card, host):
+            return {"ph": "C", "name": "memory GPU-00000000", "pid": 7, "id": track, "ts": at * 1e6,
+                    "args": {"on card": card, "on host": host}}
+        events = [{"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "args": {"name": "train"}}, counter(1, 0, 0, 0),
+                  counter(1, 1, 3 * 10 ** 9, 10 ** 9), self.span(1, "compute", 1, 10, args={"resident": 4 * 10 ** 9}),
+                  self.span(1, "stop", 11, 2), self.span(1, "copy_out", 13, 1), self.span(1, "wait", 14, 30),
+                  self.span(1, "paused", 44, 3), self.span(1, "copy_in", 47, 1), self.span(1, "compute", 49, 4)]
+        trace = self.write(json.dumps({"displayTimeUnit": "ms", "traceEvents": events}), "trace.json")
+        program, = self.run_it(CARD, "--replay", trace)["programs"]
+        self.assertEqual(program["memory"], 4 * 10 ** 9)
+        self.assertAlmostEqual(program["gpu_s"], 16, places=3)
+        self.assertAlmostEqual(program["cpu_s"], 2, places=3)  # before the first, and 48 to 49
+
     def test_bad_traces_are_refused(self):
         for text, word in (("{", "line 1"), ("[]", "gpusharectl trace"), ('{"traceEvents": 3}', "gpusharectl trace"),
                            (json.dumps([self.span(1, "compute", 0, 1)]), "--memory"),

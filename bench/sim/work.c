@@ -176,8 +176,9 @@ static void request_arrives(void *owner)
 
     if (program->request_first + program->request_count == program->request_room) {
         program->request_room = 2 * program->request_count + 16;
-        memmove(program->requests, program->requests + program->request_first,
-                program->request_count * sizeof program->requests[0]);
+        if (program->request_first != 0)
+            memmove(program->requests, program->requests + program->request_first,
+                    program->request_count * sizeof program->requests[0]);
         program->request_first = 0;
         program->requests =
             sim_more(program->requests, program->request_room, sizeof program->requests[0]);
