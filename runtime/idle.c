@@ -50,14 +50,16 @@ static void delist(struct gs_range *range)
     range->life = GS_RANGE_DISPOSING;
 }
 
-/* Alone on the card half of it, beside others what they will hardly feel; nothing while they
- * wait. */
+/* Alone on the card half of it, without a daemon to ask an eighth, beside others what they will
+ * hardly feel; nothing while they wait. */
 uint64_t gs_idle_limit(const struct gs_device *device)
 {
     const uint32_t flags = atomic_load_explicit(&device->target_flags, memory_order_relaxed);
 
     if ((flags & GS_TARGET_RUN) == 0 || (flags & GS_TARGET_WAITERS) != 0)
         return 0;
+    if (gs_client_is_alone())
+        return device->total / 8;
     return (flags & GS_TARGET_SOLE) != 0 ? device->total / 2 : device->total / 64;
 }
 

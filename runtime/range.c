@@ -160,7 +160,15 @@ bool gs_range_place(struct gs_range *range)
     if (!claimed)
         return false;
     gs_client_wake(); /* said before it is done: else others measure it as nobody's */
-    for (uint32_t i = 0; i < range->chunk_count; i++) {
+    if (wanted == range->reserved && range->own == NULL) {
+        const uint32_t count = gs_vmm_place_all(range);
+
+        for (uint32_t i = 0; i < count; i++) {
+            range->chunks[i].state = GS_CHUNK_RESIDENT;
+            placed += gs_range_chunk_bytes(range, i);
+        }
+    }
+    for (uint32_t i = 0; i < range->chunk_count && placed < wanted; i++) {
         if (range->chunks[i].state == GS_CHUNK_RESIDENT)
             continue;
         if (gs_vmm_place(range, i) != CUDA_SUCCESS)

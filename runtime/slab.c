@@ -22,6 +22,7 @@ struct gs_slab {
 };
 
 static struct gs_slab *lists[CLASSES];
+static struct gs_slab *blank[CLASSES]; /* one of each size without a range: all pieces free */
 
 static uint32_t class_shift(uint64_t bytes)
 {
@@ -87,15 +88,19 @@ CUdeviceptr gs_slab_take(const struct gs_device *device, CUcontext context,
 bool gs_slab_make(struct gs_range *range, uint64_t bytes)
 {
     const uint32_t shift = class_shift(bytes), count = (uint32_t)(GS_SLAB_BYTES >> shift);
-    struct gs_slab *slab = calloc(1, sizeof *slab + count * sizeof slab->asked[0]);
+    struct gs_slab **spare = &blank[shift - GS_SLAB_MIN_SHIFT], *slab = *spare;
 
-    if (slab == NULL)
-        return false;
+    *spare = NULL;
+    if (slab == NULL) {
+        slab = calloc(1, sizeof *slab + count * sizeof slab->asked[0]);
+        if (slab == NULL)
+            return false;
+        for (uint32_t i = 0; i < count; i++)
+            slab->free_bits[i / 64] |= 1ull << (i % 64);
+    }
     slab->range = range;
     slab->shift = shift;
     slab->count = slab->free_count = count;
-    for (uint32_t i = 0; i < count; i++)
-        slab->free_bits[i / 64] |= 1ull << (i % 64);
     range->slab = slab;
     enlist(slab);
     return true;
@@ -153,13 +158,20 @@ uint64_t gs_slab_asked(const struct gs_slab *slab)
 
 void gs_slab_free(struct gs_slab *slab)
 {
+    struct gs_slab **spare;
+
     if (slab == NULL)
         return;
     delist(slab);
-    free(slab);
+    spare = &blank[slab->shift - GS_SLAB_MIN_SHIFT];
+    if (slab->free_count == slab->count && *spare == NULL)
+        *spare = slab;
+    else
+        free(slab);
 }
 
 void gs_slabs_after_fork(void)
 {
     memset(lists, 0, sizeof lists);
+    memset(blank, 0, sizeof blank);
 }

@@ -142,6 +142,42 @@ CUresult gs_vmm_place(struct gs_range *range, uint32_t chunk)
     return result;
 }
 
+/* memory for one chunk at its address, without access to it */
+static bool put_in_place(struct gs_range *range, uint32_t chunk)
+{
+    const CUmemAllocationProp plain = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = range->device->ordinal}};
+    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
+    CUmemGenericAllocationHandle *handle = &range->chunks[chunk].handle;
+
+    if (gs_driver.cuMemCreate(handle, bytes, &plain, 0) != CUDA_SUCCESS)
+        return false;
+    if (gs_driver.cuMemMap(gs_range_chunk_address(range, chunk), bytes, 0, *handle, 0) ==
+        CUDA_SUCCESS)
+        return true;
+    release(*handle);
+    return false;
+}
+
+uint32_t gs_vmm_place_all(struct gs_range *range)
+{
+    CUmemAccessDesc access[2 * GS_MAX_PEERS + 1];
+    const size_t count = plain_access(range, access);
+    uint32_t placed = 0;
+    uint64_t bytes;
+
+    while (placed < range->chunk_count && put_in_place(range, placed))
+        placed++;
+    bytes = placed < range->chunk_count ? placed * range->chunk_bytes : range->reserved;
+    if (placed == 0 ||
+        gs_driver.cuMemSetAccess(range->node.base, bytes, access, count) == CUDA_SUCCESS)
+        return placed;
+    while (placed > 0)
+        gs_vmm_remove(range, --placed);
+    return 0;
+}
+
 void gs_vmm_remove(struct gs_range *range, uint32_t chunk)
 {
     const CUresult unmapped =
