@@ -21,19 +21,6 @@ struct ctl_arguments {
     bool help, version;
 };
 
-enum ctl_exit ctl_fail(const struct ctl *ctl)
-{
-    fprintf(stderr, "gpusharectl: %s\n", ctl->err.text);
-    return ctl->err.code == -ENOENT ? CTL_NO_DAEMON : CTL_FAILED;
-}
-
-enum ctl_exit ctl_usage(const struct ctl_command *command, const char *wrong)
-{
-    fprintf(stderr, "gpusharectl %s: %s\nusage: gpusharectl %s %s\n", command->name, wrong,
-            command->name, command->arguments);
-    return CTL_USAGE;
-}
-
 static void print_help(const struct lockd_option *table)
 {
     puts("usage: gpusharectl [options] COMMAND ...\n"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ctl_ask.c: gpusharectl's side of the connection: one request, an answer of many messages, all
- * checked.
+ * checked; and how what went wrong is said.
  */
 #include "lockd/ctl.h"
 #include "common/fd.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -176,4 +177,17 @@ int ctl_ask_status(struct ctl *ctl, struct ctl_answer *answer)
 
     lockd_wire_header(&request, GS_WIRE_STATUS);
     return ctl_ask(ctl, &request, sizeof request, answer);
+}
+
+enum ctl_exit ctl_fail(const struct ctl *ctl)
+{
+    fprintf(stderr, "gpusharectl: %s\n", ctl->err.text);
+    return ctl->err.code == -ENOENT ? CTL_NO_DAEMON : CTL_FAILED;
+}
+
+enum ctl_exit ctl_usage(const struct ctl_command *command, const char *wrong)
+{
+    fprintf(stderr, "gpusharectl %s: %s\nusage: gpusharectl %s %s\n", command->name, wrong,
+            command->name, command->arguments);
+    return CTL_USAGE;
 }

@@ -21,20 +21,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #define EVENTS           64
 #define FIRST_PROGRAM_NS 1000000000u
 #define HOST_EVERY_NS    2000000000u /* while programs are connected */
-
-uint64_t lockd_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static int watch(struct lockd_server *server, int fd, void *tag)
 {
@@ -220,8 +211,7 @@ static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
     return server->watchdog_at;
 }
 
-/* Does what is due by now. Returns when something will be due again. */
-static uint64_t tend(struct lockd_server *server)
+uint64_t lockd_server_tend(struct lockd_server *server)
 {
     const uint64_t now = lockd_now();
     uint64_t next;
@@ -294,7 +284,7 @@ static void handle(struct lockd_server *server, const struct epoll_event *event)
 int lockd_server_run(struct lockd_server *server, struct gs_err *err)
 {
     struct epoll_event events[EVENTS];
-    uint64_t deadline = tend(server);
+    uint64_t deadline = lockd_server_tend(server);
 
     while (!server->stop) {
         const int count =
@@ -304,7 +294,7 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
             return gs_err_errno(err, -errno, "epoll_wait");
         for (int i = 0; i < count; i++)
             handle(server, &events[i]);
-        deadline = tend(server);
+        deadline = lockd_server_tend(server);
     }
     return 0;
 }

@@ -94,6 +94,7 @@ struct lockd_connection {
     struct lockd_listener listener;
 };
 
+/* clock.c: CLOCK_MONOTONIC, ns. */
 uint64_t lockd_now(void);
 
 /* listener: a listening SOCK_SEQPACKET socket, from now on the server's. 0 or -errno. */
@@ -102,6 +103,8 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
 /* Serves until a signal or the idle time ends it. 0 or -errno. */
 int lockd_server_run(struct lockd_server *server, struct gs_err *err);
 void lockd_server_deinit(struct lockd_server *server);
+/* Does what is due by now. Returns when something will be due again. */
+uint64_t lockd_server_tend(struct lockd_server *server);
 /* Sends the targets that the lock has put out. */
 void lockd_server_flush(struct lockd_server *server);
 /* Takes over a configuration that was read anew; 0, or -errno and nothing has changed. */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_config.c: libFuzzer target: any bytes as the daemon's configuration file. What is taken
+ * must be within the bounds that the daemon relies on; what is refused must say where.
+ */
+#include "lockd/config.h"
+#include "lockd/wire_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static int is_time(uint64_t ns)
+{
+    return ns == LOCKD_AUTO || (ns >= 1000000 && ns <= 3600000000000);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct lockd_config config;
+    struct gs_err err = {0};
+
+    lockd_config_default(&config);
+    if (lockd_config_text(&config, "fuzz", (const char *)data, size, &err) != 0) {
+        require(strncmp(err.text, "fuzz:", 5) == 0 && err.text[5] >= '1' && err.text[5] <= '9');
+        return 0;
+    }
+    require(is_time(config.settings.quantum_ns) && is_time(config.settings.idle_ns) &&
+            is_time(config.quantum_min_ns) && is_time(config.quantum_max_ns));
+    require(config.settings.reserve == LOCKD_AUTO ||
+            config.settings.reserve <= LOCKD_BYTES_MAX);
+    require(config.policy < GS_POLICY_COUNT && config.exclusive <= 1);
+    require(config.limits.messages >= 100 && config.limits.connections >= 1 &&
+            config.limits.programs >= 1);
+    require(strnlen(config.control_group, sizeof config.control_group) <
+            sizeof config.control_group);
+    lockd_config_finish(&config, &err);
+    return 0;
+}

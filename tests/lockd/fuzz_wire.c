@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fuzz_wire.c: libFuzzer target: several programs and gpusharectls say any bytes to the whole
+ * daemon but its event loop: connection.c, outbox.c, control.c, status.c, trace.c, lock.c.
+ *
+ * The clock is the input's. The input is a sequence of steps: one byte says who (three bits)
+ * and what (five bits). A step is any bytes as a message, a message of a right type and length
+ * with any contents, or a likely report, so that turns are really taken; connections come, go,
+ * and read what they are sent or do not. At the end a well-behaved program must be answered.
+ */
+#include "lockd/log.h"
+#include "lockd/server.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CLIENTS 6
+#define MS      1000000ull
+#define MIB     (1ull << 20)
+#define CARD    (1ull << 30)
+#define STEPS   400
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct peer {
+    struct lockd_connection *connection; /* NULL: not connected */
+    int fd;                              /* its end */
+    uint32_t seq[2];                     /* newest target, of each of two devices */
+    uint64_t resident[2], demand[2], budget[2];
+};
+
+struct fuzz {
+    struct lockd_server server;
+    struct peer peers[CLIENTS];
+    const uint8_t *data;
+    size_t left;
+};
+
+static uint64_t clock_ns;
+
+uint64_t lockd_now(void)
+{
+    return clock_ns;
+}
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static unsigned byte(struct fuzz *fuzz)
+{
+    if (fuzz->left == 0)
+        return 0;
+    fuzz->left--;
+    return *fuzz->data++;
+}
+
+static void fill(struct fuzz *fuzz, void *to, size_t size)
+{
+    const size_t some = size < fuzz->left ? size : fuzz->left;
+
+    memset(to, 0, size);
+    memcpy(to, fuzz->data, some);
+    fuzz->data += some;
+    fuzz->left -= some;
+}
+
+static void join(struct fuzz *fuzz, struct peer *peer, uid_t uid)
+{
+    struct lockd_user *user = lockd_user_get(&fuzz->server.users, uid);
+    int ends[2];
+
+    *peer = (struct peer){.fd = -1};
+    require(user != NULL &&
+            socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+    peer->connection =
+        lockd_connection_new(&fuzz->server, ends[0], user, (pid_t)(uid % 3) * 100);
+    require(peer->connection != NULL);
+    peer->connection->controls = uid == 0;
+    peer->fd = ends[1];
+}
+
+static void settle(struct fuzz *fuzz)
+{
+    lockd_server_flush(&fuzz->server);
+    for (int i = 0; i < CLIENTS; i++) {
+        struct peer *peer = &fuzz->peers[i];
+
+        if (peer->connection != NULL && peer->connection->dead) {
+            close(peer->fd);
+            peer->connection = NULL;
+        }
+    }
+    lockd_server_tend(&fuzz->server);
+    for (int i = 0; i < CLIENTS; i++) { /* tending may end some as well */
+        struct peer *peer = &fuzz->peers[i];
+        bool there = false;
+
+        lockd_list_each (at, &fuzz->server.connections)
+            there |= lockd_entry(at, struct lockd_connection, link) == peer->connection;
+        if (peer->connection != NULL && !there) {
+            close(peer->fd);
+            peer->connection = NULL;
+        }
+    }
+}
+
+static void hear(struct peer *peer)
+{
+    union lockd_message message;
+    struct gs_err err = {0};
+    ssize_t got;
+
+    while ((got = recv(peer->fd, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC)) > 0) {
+        require(lockd_wire_check(&message, (size_t)got, &err) ==
+                0); /* we send only good ones */
+        if (message.header.type == GS_WIRE_TARGET) {
+            peer->seq[message.target.uuid[0] & 1] = message.target.seq;
+            peer->budget[message.target.uuid[0] & 1] = message.target.budget;
+        }
+    }
+    if (!peer->connection->dead)
+        lockd_connection_writable(peer->connection);
+}
+
+/* A report as an honest program might make it: echoes what it heard, holds what it may. */
+static void say_likely(struct fuzz *fuzz, struct peer *peer)
+{
+    union lockd_message message = {0};
+    struct gs_wire_state *state = &message.state;
+    const unsigned device = byte(fuzz) & 1, what = byte(fuzz);
+
+    lockd_wire_header(&state->header, GS_WIRE_STATE);
+    state->uuid[0] = (uint8_t)device;
+    state->target_seq = peer->seq[device];
+    state->flags = what & 0x3f;
+    state->device_total = CARD;
+    state->device_free = (what & 0x40) != 0 ? byte(fuzz) * 4 * MIB : UINT64_MAX;
+    if ((what & 0x80) != 0)
+        peer->demand[device] = byte(fuzz) * 8 * MIB;
+    peer->resident[device] = peer->demand[device] < peer->budget[device] ? peer->demand[device]
+                                                                         : peer->budget[device];
+    state->demand = peer->demand[device];
+    state->resident = peer->resident[device];
+    state->short_bytes = (what & GS_STATE_SHORT) != 0 ? byte(fuzz) * MIB : 0;
+    state->switch_ns = (what & 3) * 50 * MS;
+    state->host_used = peer->demand[device] - peer->resident[device];
+    state->host_wanted = state->host_used + (what & 4) * MIB;
+    lockd_connection_take(peer->connection, &message, sizeof *state);
+}
+
+static void say_typed(struct fuzz *fuzz, struct peer *peer, unsigned type)
+{
+    union lockd_message message;
+    const size_t size = lockd_wire_size(type);
+
+    if (size == 0)
+        return;
+    memset(&message, 0, sizeof message);
+    fill(fuzz, (char *)&message + sizeof message.header, size - sizeof message.header);
+    lockd_wire_header(&message.header, (enum gs_wire_type)type);
+    lockd_connection_take(peer->connection, &message, size);
+}
+
+static void say_anything(struct fuzz *fuzz, struct peer *peer)
+{
+    union lockd_message message;
+    const size_t size = byte(fuzz) + (byte(fuzz) & 1) * 256u;
+
+    fill(fuzz, &message, sizeof message);
+    lockd_connection_take(peer->connection, &message, size);
+}
+
+static void step(struct fuzz *fuzz)
+{
+    static const unsigned types[] = {GS_WIRE_HELLO,  GS_WIRE_STATE,   GS_WIRE_NOTE,
+                                     GS_WIRE_STATUS, GS_WIRE_CONTROL, GS_WIRE_TRACE};
+    const unsigned op = byte(fuzz), what = op & 31;
+    struct peer *peer = &fuzz->peers[(op >> 5) % CLIENTS];
+
+    if (peer->connection == NULL)
+        join(fuzz, peer, op >> 5);
+    else if (what == 0)
+        clock_ns += byte(fuzz) * (byte(fuzz) + 1) * MS;
+    else if (what == 1)
+        lockd_connection_kill(peer->connection, NULL);
+    else if (what < 6)
+        hear(peer);
+    else if (what < 12)
+        say_typed(fuzz, peer, types[what - 6]);
+    else if (what == 12)
+        say_anything(fuzz, peer);
+    else if (what == 13)
+        say_typed(fuzz, peer, byte(fuzz));
+    else
+        say_likely(fuzz, peer);
+    clock_ns += MS;
+    settle(fuzz);
+}
+
+/* Whatever happened: who comes now and says what is right gets an answer. */
+static void check_served(struct fuzz *fuzz)
+{
+    union lockd_message message = {0};
+    struct peer peer;
+
+    join(fuzz, &peer, 4242);
+    lockd_wire_header(&message.header, GS_WIRE_HELLO);
+    lockd_connection_take(peer.connection, &message, sizeof message.hello);
+    memset(&message, 0, sizeof message);
+    lockd_wire_header(&message.header, GS_WIRE_STATE);
+    message.state.uuid[15] = 77; /* a device of its own */
+    message.state.device_total = CARD;
+    message.state.device_free = UINT64_MAX;
+    message.state.demand = 64 * MIB;
+    message.state.flags = GS_STATE_WANT;
+    lockd_connection_take(peer.connection, &message, sizeof message.state);
+    clock_ns += 500 * MS; /* a daemon just started waits for others */
+    settle(fuzz);
+    require(recv(peer.fd, &message, sizeof message, MSG_DONTWAIT) ==
+            (ssize_t)sizeof message.target);
+    require(message.header.type == GS_WIRE_TARGET &&
+            (message.target.flags & GS_TARGET_RUN) != 0);
+    close(peer.fd);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz fuzz = {.data = data, .left = size};
+    struct lockd_config config;
+    struct gs_err err = {0};
+
+    lockd_log_open(LOCKD_LOG_ERROR);
+    lockd_config_default(&config);
+    clock_ns = 1000000 * MS;
+    if (byte(&fuzz) % 4 == 0)
+        config.limits.memory = CARD / 2;
+    require(lockd_server_init(&fuzz.server, &config, eventfd(0, EFD_CLOEXEC), (gid_t)-1,
+                              &err) == 0);
+    for (int i = 0; i < STEPS && fuzz.left != 0; i++)
+        step(&fuzz);
+    check_served(&fuzz);
+    for (int i = 0; i < CLIENTS; i++) {
+        if (fuzz.peers[i].connection != NULL)
+            close(fuzz.peers[i].fd);
+    }
+    lockd_server_deinit(&fuzz.server);
+    return 0;
+}
