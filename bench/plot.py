@@ -83,17 +83,17 @@ def source(result):
 
 
 def bars(result, title, note=""):
-    """One bar a row. With one unit for all: in that unit, the ceiling as a mark. Else: as part of the ceiling."""
+    """One bar a row. With one unit for all: in that unit, the ceiling as a mark. Else: as part of the ceiling, to twice of it."""
     rows = result.get("rows")
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and row.get("name") for row in rows):
         raise Wrong("rows is no list of objects with a name")
     values = [(number(row, "value"), number(row, "ceiling", needed=False)) for row in rows]
     units = {row.get("unit", "") for row in rows}
-    relative = len(units) > 1
+    relative = len(units) > 1 or result.get("benchmark") == "sim"
     if relative and any(not ceiling for _, ceiling in values):
         raise Wrong("rows have different units, and one has no ceiling to compare with")
     if relative:
-        lengths = [(value / ceiling, 1.0) for value, ceiling in values]
+        lengths = [(min(value / ceiling, 2), 1.0) for value, ceiling in values]
     else:
         lengths = values
     top = max(max(length, ceiling or 0) for length, ceiling in lengths) * 1.04 or 1
@@ -104,12 +104,12 @@ def bars(result, title, note=""):
         x = left + width * tick / top
         picture.line(x, 62, x, bottom)
         picture.text(x, bottom + 16, figure(tick), size=11, colour=FAINT, anchor="middle")
-    picture.text(left, bottom + 34, "part of the ceiling" if relative else units.pop(), size=11, colour=FAINT)
+    picture.text(left, bottom + 34, result.get("scale", "part of the ceiling") if relative else units.pop(), size=11, colour=FAINT)
     for at, (row, (length, mark), (value, ceiling)) in enumerate(zip(rows, lengths, values)):
         y = 68 + step * at
         picture.text(left - 8, y + 15, row["name"], anchor="end")
-        picture.box(left, y, width * length / top, step - 9, OLD if row.get("other") else OURS)
-        text = f"{figure(value)} {row.get('unit', '')}"
+        picture.box(left, y, width * length / top, step - 9, OLD if row.get("other") or row.get("met") is False else OURS)
+        text = f"{figure(value)} {row.get('unit', '')}".rstrip()
         if ceiling:
             picture.line(left + width * mark / top, y - 3, left + width * mark / top, y + step - 6, LIMIT, 2.5)
             text += f" ({row.get('against', 'ceiling')} {figure(ceiling)}, {value / ceiling:.3f})"

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests plot.py: what it draws of results, what it refuses, and that the pictures in docs/plots are those of docs/results.
+
+usage: test_plot.py [-v] [NAME...]
+"""
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as tree
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DOCS = os.path.join(HERE, "..", "docs")
+sys.path.insert(0, HERE)
+import plot  # noqa: E402
+
+ROWS = {"benchmark": "handoff", "date": "2026-11-21", "card": "NVIDIA X", "driver": 580,
+        "rows": [{"name": "both ways", "value": 80.5, "unit": "GB/s", "ceiling": 101, "ratio": 0.797},
+                 {"name": "a < b & c", "value": 55, "unit": "GB/s"}]}
+
+
+def texts(picture):
+    return [element.text for element in tree.fromstring(picture.svg()).iter() if element.tag.endswith("text") and element.text]
+
+
+def boxes(picture):
+    return [(float(element.get("x")), float(element.get("width"))) for element in tree.fromstring(picture.svg()).iter()
+            if element.tag.endswith("rect") and element.get("x")]
+
+
+class Bars(unittest.TestCase):
+    def test_lengths_are_in_proportion(self):
+        (_, first), (_, second) = boxes(plot.draw(ROWS))
+        self.assertAlmostEqual(first / second, 80.5 / 55, places=2)
+
+    def test_values_ceilings_and_names_are_written(self):
+        words = " ".join(texts(plot.draw(ROWS)))
+        for part in ("both ways", "a < b & c", "80.5 GB/s", "ceiling 101, 0.797", "NVIDIA X", "2026-11-21", "driver 580"):
+            self.assertIn(part, words)
+
+    def test_different_units_are_drawn_as_parts_of_their_ceilings(self):
+        rows = [{"name": "x", "value": 5, "unit": "s", "ceiling": 10}, {"name": "y", "value": 300, "unit": "GB/s", "ceiling": 400}]
+        (_, first), (_, second) = boxes(plot.draw({**ROWS, "rows": rows}))
+        self.assertAlmostEqual(first / second, 0.5 / 0.75, places=2)
+
+    def test_gate_and_patch_results_are_understood(self):
+        self.assertIn("gate alone", " ".join(texts(plot.draw({"benchmark": "gate", "bare_ns": 30.1, "gated_ns": 33.2, "gate_ns": 3.1}))))
+        row = {"file": "lib", "cp_s": 1, "patch_no_sync_s": 1.5, "cp_and_sync_s": 2, "patch_s": 1.8}
+        self.assertIn("lib: patch", texts(plot.draw([row])))
+
+    def test_what_cannot_be_drawn_is_refused(self):
+        for result in (None, 3, [], {}, {"benchmark": 3}, {"benchmark": "handoff"}, {"benchmark": "handoff", "rows": []},
+                       {"benchmark": "handoff", "rows": [3]}, {"benchmark": "handoff", "rows": [{"value": 3}]},
+                       {"benchmark": "handoff", "rows": [{"name": "x", "value": -1}]}, {"benchmark": "thesis"},
+                       {"benchmark": "handoff", "rows": [{"name": "x", "value": float("nan")}]}, {"benchmark": "gate"},
+                       {"benchmark": "handoff", "rows": [{"name": "x", "value": 1, "unit": "a"}, {"name": "y", "value": 1}]},
+                       {"benchmark": "thesis", "old": [], "ours": []}):
+            with self.subTest(result=result), self.assertRaises(plot.Wrong):
+                plot.draw(result)
+
+
+class Program(unittest.TestCase):
+    def call(self, *arguments):
+        return subprocess.run([sys.executable, os.path.join(HERE, "plot.py"), *arguments], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.json")
+            with open(path, "w") as file:
+                json.dump(ROWS, file)
+            self.assertEqual(self.call("--check", "-o", folder, path).returncode, 1)
+            self.assertEqual(self.call("-o", folder, path).returncode, 0)
+            self.assertEqual(self.call("--check", "-o", folder, path).returncode, 0)
+            with open(path, "w") as file:
+                json.dump({**ROWS, "card": "another"}, file)
+            result = self.call("--check", "-o", folder, path)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("x.svg is older", result.stderr)
+            with open(path, "w") as file:
+                file.write("{")
+            self.assertEqual(self.call("-o", folder, path, "/nonexistent").returncode, 1)
+
+
+class Documents(unittest.TestCase):
+    def test_pictures_are_those_of_the_results(self):
+        pictures = glob.glob(os.path.join(DOCS, "plots", "*.svg"))
+        self.assertTrue(pictures)
+        for picture in pictures:
+            with self.subTest(picture=picture):
+                result = os.path.join(DOCS, "results", os.path.basename(picture)[:-4] + ".json")
+                with open(result) as file, open(picture) as drawn:
+                    self.assertEqual(plot.draw(json.load(file)).svg(), drawn.read(),
+                                     f"older than {result}: bench/plot.py -o docs/plots {result}")
+
+    def test_the_page_shows_what_there_is(self):
+        with open(os.path.join(DOCS, "benchmarks.md")) as file:
+            page = file.read()
+        for path in re.findall(r"\]\(((?:plots|results)/[^)]+)\)", page):
+            self.assertTrue(os.path.exists(os.path.join(DOCS, path)), path)
+        for picture in glob.glob(os.path.join(DOCS, "plots", "*.svg")):
+            self.assertIn("plots/" + os.path.basename(picture), page)
+
+
+if __name__ == "__main__":
+    unittest.main()
