@@ -24,6 +24,7 @@ void gs_log_init(void)
 {
     const char *path = secure_getenv("GPUSHARE_LOG");
     const char *silent = getenv("GPUSHARE_QUIET");
+    static bool said;
 
     quiet = silent != NULL && strcmp(silent, "1") == 0;
     if (path == NULL || *path == '\0')
@@ -32,6 +33,9 @@ void gs_log_init(void)
         log_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
     else
         log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (log_fd < 0)
+        gs_say_once(&said, "GPUSHARE_LOG=%s cannot be written (%s): name a file, or stderr",
+                    path, strerror(errno));
 }
 
 static void write_line(int fd, const char *prefix, const char *format, va_list ap)

@@ -83,14 +83,21 @@ static void configure(struct gs_config *config)
 {
     const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"),
                *memory = secure_getenv("GPUSHARE_MEMORY");
-    static bool said;
+    static bool said, said_memory;
 
     config->disabled = is_one("GPUSHARE_DISABLE");
     config->strict = is_one("GPUSHARE_STRICT");
     config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
     config->stats = secure_getenv("GPUSHARE_STATS");
-    if (limit != NULL && *limit != '\0' && gs_size_parse(limit, &config->device_limit) != 0)
-        gs_say_once(&said, "GPUSHARE_DEVICE_LIMIT=%s is no size (write 16GiB): ignored", limit);
+    if (limit != NULL && *limit != '\0' &&
+        (gs_size_parse(limit, &config->device_limit) != 0 || config->device_limit == 0)) {
+        config->device_limit = 0;
+        gs_say_once(&said, "GPUSHARE_DEVICE_LIMIT=%s is ignored: write a size, as 16GiB",
+                    limit);
+    }
+    if (memory != NULL && *memory != '\0' && !config->native_memory)
+        gs_say_once(&said_memory, "GPUSHARE_MEMORY=%s is ignored: the only choice is native",
+                    memory);
 }
 
 static void in_child(void)

@@ -3,7 +3,9 @@
  * driver_facts.c: asks the driver what it answers in the corner cases that the runtime library
  * stands in for, one line each. Run without and with libgpushare in front, the two outputs must
  * be equal but for lines that begin with '~' (addresses, identities and amounts, which may
- * differ). On the real card this is the comparison of error codes that tests rely on.
+ * differ). On the real card this is the comparison of error codes that tests rely on. Lines
+ * that begin with "~code" must be equal on the simulated card; on a real one they are only
+ * shown.
  *
  * Built without CUDA libraries: cc driver_facts.c -ldl; everything by dlsym.
  */
@@ -157,6 +159,75 @@ static void streams(void)
     show("stream destroy", FN(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)(stream));
 }
 
+static CUresult m_alloc_async(CUdeviceptr *p, size_t n, CUstream stream)
+{
+    return FN(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020)(p, n, stream);
+}
+
+static CUresult m_free_async(CUdeviceptr p, CUstream stream)
+{
+    return FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream);
+}
+
+/* freed once in each way, then again in each way */
+static void double_frees(CUstream stream, size_t bytes)
+{
+    CUdeviceptr p = 0;
+
+    printf("~double frees of %zu bytes\n", bytes);
+    for (int way = 0; way < 8; way++) {
+        const int async_alloc = way & 1, async_free = way & 2, async_again = way & 4;
+
+        show("~code allocate",
+             async_alloc ? m_alloc_async(&p, bytes, stream) : m_alloc(&p, bytes));
+        show("~code free", async_free ? m_free_async(p, stream) : m_free(p));
+        show("~code free again", async_again ? m_free_async(p, stream) : m_free(p));
+        FN(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000)(stream);
+    }
+}
+
+static void ordered(void)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemoryPool pool = NULL, standard = NULL;
+    unsigned long long number = 5;
+    CUdeviceptr p = 0, base = 0;
+    CUstream stream;
+    size_t size = 0;
+
+    show("~code stream", FN(cuStreamCreate, PFN_cuStreamCreate_v2000)(&stream, 1));
+    show("~code async 0 bytes", m_alloc_async(&p, 0, stream));
+    show("~code async SIZE_MAX", m_alloc_async(&p, SIZE_MAX, stream));
+    show("~code async 2^50", m_alloc_async(&p, (size_t)1 << 50, stream));
+    show("~code async NULL", m_alloc_async(NULL, 100, stream));
+    show("~code free async foreign", m_free_async(0x1234, stream));
+    show("~code async", m_alloc_async(&p, 3 << 20, stream));
+    show("~code free async inside", m_free_async(p + 512, stream));
+    show("~code free inside", m_free(p + 512));
+    show("~code range", FN(cuMemGetAddressRange_v2,
+                           PFN_cuMemGetAddressRange_v3020)(&base, &size, p + (1 << 20)));
+    printf("~code base is right: %d, size %zu\n", base == p, size);
+    show("~code free async", m_free_async(p, stream));
+    show("~code synchronize", FN(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000)(stream));
+    show("~code range after free",
+         FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(&base, &size, p));
+    double_frees(stream, 1000);
+    double_frees(stream, 5 << 20);
+    show("~code pool", FN(cuMemPoolCreate, PFN_cuMemPoolCreate_v11020)(&pool, &props));
+    show("~code used is read only", FN(cuMemPoolSetAttribute, PFN_cuMemPoolSetAttribute_v11020)(
+                                        pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &number));
+    show("~code high is only reset",
+         FN(cuMemPoolSetAttribute,
+            PFN_cuMemPoolSetAttribute_v11020)(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &number));
+    show("~code destroy", FN(cuMemPoolDestroy, PFN_cuMemPoolDestroy_v11020)(pool));
+    show("~code default pool",
+         FN(cuDeviceGetDefaultMemPool, PFN_cuDeviceGetDefaultMemPool_v11020)(&standard, 0));
+    show("~code destroy the default pool",
+         FN(cuMemPoolDestroy, PFN_cuMemPoolDestroy_v11020)(standard));
+    show("~code stream destroy", FN(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)(stream));
+}
+
 int main(void)
 {
     CUcontext context;
@@ -196,6 +267,7 @@ int main(void)
     show("free host as device", m_free((CUdeviceptr)host));
     show("free host", FN(cuMemFreeHost, PFN_cuMemFreeHost_v2000)(host));
     streams();
+    ordered();
     show("release", FN(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000)(0));
     return 0;
 }

@@ -34,6 +34,28 @@ def run_case(build, case, daemon=True, memory="128MiB", timeout=60, silent=True,
     return err
 
 
+def sanitized(build):
+    """A sanitizer's library lives in the programs of this folder, not in libgpushare."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+        return any(line.startswith("GS_SANITIZE") and line.strip().split("=", 1)[1] for line in file)
+
+
+def same_answers(build):
+    """driver_facts prints the same with and without gpushare, but for what may differ."""
+    said = []
+    for preload in ("", "libgpushare.so.1"):
+        with Card(build, memory="256MiB") as card:
+            facts = os.path.join(build, "tests", "gpu", "driver_facts")
+            # the test's own way in front of a program that was not prepared; nobody else's
+            code, out, err = card.run([facts], LD_PRELOAD=preload and os.path.join(build, "runtime", preload))
+            check(code == 0 and err == "", f"driver_facts with {preload or 'nothing'}: exit {code}: {err}")
+            said.append([line for line in out.splitlines() if line.startswith("~code ") or not line.startswith("~")])
+    check(len(said[0]) > 100, f"driver_facts said only {len(said[0])} lines")
+    for own, ours in zip(*said):
+        check(own == ours, f"the driver says {own!r}, gpushare {ours!r}")
+    check(len(said[0]) == len(said[1]), "not the same number of answers")
+
+
 def absent_daemon(build):
     """Nobody to ask and nobody to start: the program runs, and says so once."""
     err = run_case(build, "sizes", daemon=False, silent=False, GPUSHARE_LOCKD="/nonexistent")
@@ -76,6 +98,11 @@ def main():
     run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
     for case in ("attributes", "current", "frees", "graph"):  # what the tests believe, against the driver's own
         run_case(build, case, program="pools", GPUSHARE_DISABLE="1")
+    if os.path.exists(os.path.join(build, "tests", "gpu", "driver_facts")) and not sanitized(build):
+        same_answers(build)
+    for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "managed")):
+        err = run_case(build, "frees", silent=False, **{name: value})
+        check(err.count(f"{name}={value}") == 1 and err.count("\n") == 1, f"{name}={value}: said {err!r}")
     absent_daemon(build)
     many_at_once(build)
     sys.exit(1 if failures else 0)

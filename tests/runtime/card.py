@@ -23,7 +23,7 @@ class Card:
                             if not k.startswith(("GPUSHARE_", "SIMCUDA_"))}
         self.environment.update(
             SIMCUDA_CARD=self.folder, SIMCUDA_MEMORY=memory, GPUSHARE_SOCKET=self.socket, GPUSHARE_LOCKD=self.lockd,
-            LD_LIBRARY_PATH=os.path.join(build, "tests", "simcuda"), TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1",
+            LD_LIBRARY_PATH=os.path.join(build, "tests", "simcuda"), TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:die_after_fork=0",
             ASAN_OPTIONS="detect_leaks=0:handle_segv=0:use_sigaltstack=0")
         self.environment.update(environment)
         if daemon:
