@@ -5,7 +5,6 @@
  * same). A host function holds a stream up, so that "not yet passed" lasts as long as a case
  * wants. Threads: the driver's.
  */
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -303,20 +302,18 @@ static void case_wait_behind(void)
     OK(cuMemFreeAsync(second, b));
 }
 
-/* the twins for the per-thread default stream */
+/* the twins for the per-thread default stream; cuda.h has them by other names only */
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream);
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
+
 static void case_per_thread(void)
 {
-    CUresult (*alloc)(CUdeviceptr *, size_t, CUstream) = NULL;
-    CUresult (*release)(CUdeviceptr, CUstream) = NULL;
     CUdeviceptr first, second;
 
     begin();
-    *(void **)&alloc = dlsym(RTLD_DEFAULT, "cuMemAllocAsync_ptsz");
-    *(void **)&release = dlsym(RTLD_DEFAULT, "cuMemFreeAsync_ptsz");
-    CHECK(alloc != NULL && release != NULL);
-    OK(alloc(&first, 4 * MIB, NULL));
+    OK(cuMemAllocAsync_ptsz(&first, 4 * MIB, NULL));
     hold(CU_STREAM_PER_THREAD);
-    OK(release(first, NULL));
+    OK(cuMemFreeAsync_ptsz(first, NULL));
     OK(cuMemAllocAsync(&second, 4 * MIB, CU_STREAM_PER_THREAD));
     CHECK(first == second); /* the same stream by another name */
     OK(cuMemFreeAsync(second, CU_STREAM_PER_THREAD));
