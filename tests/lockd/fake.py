@@ -152,7 +152,7 @@ class Daemon:
         wait_for(lambda: can_connect(self.path), 10, "the daemon's socket")
 
     def said(self):
-        with open(self.log.name, encoding="utf-8") as log:
+        with open(self.log.name, encoding="utf-8", errors="replace") as log:
             return log.read()
 
     def end(self, how=signal.SIGTERM):
