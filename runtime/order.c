@@ -124,9 +124,10 @@ static void delist(struct note *note)
     note->stream = NULL;
     if (stream->first != NULL)
         return;
-    while (*link != stream)
+    while (*link != NULL && *link != stream)
         link = &(*link)->next;
-    *link = stream->next;
+    if (*link != NULL)
+        *link = stream->next;
     free(stream);
 }
 

@@ -13,8 +13,8 @@
  */
 CUresult gs_vmm_place(struct gs_range *range, uint32_t chunk);
 
-/* All chunks of a range that has no memory yet, with one call for their access. Returns how many
- * of them, from the first on, are in place. The caller sets the states. */
+/* All chunks of a range that has no memory yet, with one call for their access. Returns how
+ * many of them, from the first on, are in place. The caller sets the states. */
 uint32_t gs_vmm_place_all(struct gs_range *range);
 
 /* The reverse. Nothing on the GPU may use the memory any more. */

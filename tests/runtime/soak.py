@@ -6,7 +6,7 @@ soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plain|fau
   plain   three programs a seed; every one must end with 0 and memory must have moved in the course of the run
   faults  the driver's calls fail at random; a program may see errors, but no wrong byte, no crash, no hang
   kills   one of three is killed at a random moment, the daemon at another and started again; the others must not notice
-Stops early when the budget is used up (it says how many seeds it did); 10000 seeds by hand take about a day.
+Stops early when the budget is used up (it says how many seeds it did); 10000 seeds by hand take about three hours.
 """
 import argparse
 import json
