@@ -49,15 +49,24 @@ static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
                 job->options->dry_run ? "would be restored" : "restored",
                 job->options->output ? " into " : "",
                 job->options->output ? job->options->output : "");
+    if (ret == 0 && !job->options->quiet && job->note.relaid)
+        fprintf(out,
+                "%s: note: strip or objcopy ran after the patch: what is loaded is the "
+                "original's, bit for bit; what they removed is not there\n",
+                job->name);
     return ret;
 }
 
 static int patch(struct elf_job *job, FILE *out, struct gs_err *err)
 {
-    int ret = elf_job_read(job, err);
+    bool known = job->note.relaid && job->note.lost.code == 0; /* what it says of itself */
+    int ret = known && job->options->output == NULL && elf_job_is_current(job)
+                  ? -EALREADY
+                  : elf_job_read(job, err);
 
     ret = ret ?: elf_job_decide(job, err);
-    if (ret == 0 && elf_job_is_current(job) && job->options->output == NULL) {
+    if ((ret == 0 && elf_job_is_current(job) && job->options->output == NULL) ||
+        ret == -EALREADY) {
         if (!job->options->quiet)
             fprintf(out, "%s: already patched\n", job->name);
         return 0;

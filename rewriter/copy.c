@@ -32,9 +32,9 @@ struct pipe {
     uint8_t *ring;               /* RING * CHUNK */
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    uint64_t read, written;  /* under lock: bytes that the reader, the writer is done with */
-    bool stopped;            /* under lock: one of them failed */
-    struct elf_checksum sum; /* the reader's until it is joined */
+    uint64_t read, written; /* under lock: bytes that the reader, the writer is done with */
+    bool stopped;           /* under lock: one of them failed */
+    struct elf_sums sums;   /* the reader's until it is joined */
     struct gs_err read_err;
     int read_ret;
     struct elf_readback back; /* the checker's until it is joined */
@@ -89,7 +89,7 @@ static void *read_all(void *argument)
             break;
         p->read_ret = elf_source_read(p->copy->original, at, bytes, n, &p->read_err);
         if (p->read_ret == 0) {
-            elf_checksum_update(&p->sum, bytes, n);
+            elf_sums_update(&p->sums, bytes, n);
             if (p->plan != NULL)
                 elf_changes_apply(p->plan->changes, p->plan->change_count, at, bytes, n);
         }
@@ -174,12 +174,13 @@ static int write_all(struct pipe *p, struct gs_err *err)
 /* Reads, writes, and checks on the way if there is so much to be checked. */
 static int run_threads(struct pipe *p, struct gs_err *err)
 {
-    pthread_t reader, checker;
+    pthread_t reader, checker = 0;
+    bool whole = p->back.whole;
     int ret = -pthread_create(&reader, NULL, read_all, p);
 
     if (ret != 0)
         return gs_err_errno(err, ret, "%s: cannot start a thread", p->copy->original->name);
-    if (p->back.whole)
+    if (whole)
         ret = -pthread_create(&checker, NULL, check_all, p);
     if (ret != 0) {
         advance(p, &p->written, 0, ret);
@@ -188,7 +189,7 @@ static int run_threads(struct pipe *p, struct gs_err *err)
     }
     ret = write_all(p, err);
     pthread_join(reader, NULL);
-    if (p->back.whole)
+    if (whole)
         pthread_join(checker, NULL);
     else if (ret == 0 && p->read_ret == 0)
         check_all(p);
@@ -199,7 +200,7 @@ static int run_threads(struct pipe *p, struct gs_err *err)
     return ret;
 }
 
-static int run(struct pipe *p, uint8_t digest[ELF_CHECKSUM_SIZE], struct gs_err *err)
+static int run(struct pipe *p, struct elf_digests *digests, struct gs_err *err)
 {
     const struct elf_plan *plan = p->plan;
     int ret = elf_output_share(p->copy->output, p->copy->original->fd, p->size, err);
@@ -211,12 +212,12 @@ static int run(struct pipe *p, uint8_t digest[ELF_CHECKSUM_SIZE], struct gs_err 
         ret = elf_output_write(p->copy->output, plan->segment.offset, plan->tail,
                                (size_t)(plan->end - plan->segment.offset), err);
     elf_fault();
-    elf_checksum_final(&p->sum, digest);
-    return ret ?: elf_readback_finish(&p->back, digest, err);
+    elf_sums_final(&p->sums, digests->whole, digests->image);
+    return ret ?: elf_readback_finish(&p->back, digests->whole, err);
 }
 
 static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan,
-                        uint8_t digest[ELF_CHECKSUM_SIZE], struct gs_err *err)
+                        uint64_t image_end, struct elf_digests *digests, struct gs_err *err)
 {
     uint64_t size = copy->original->size;
     struct pipe p = {
@@ -231,13 +232,13 @@ static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan
                          .fd = copy->output->fd,
                          .size = plan != NULL ? plan->end : size}},
     };
-    int ret = elf_readback_init(&p.back, err);
+    int ret = elf_readback_init(&p.back, image_end, err);
 
     p.ring = aligned_alloc(PAGE, RING * CHUNK);
     if (ret == 0 && p.ring == NULL)
         ret = gs_err_set(err, -ENOMEM, "%s: no memory", copy->original->name);
-    elf_checksum_init(&p.sum);
-    ret = ret ?: run(&p, digest, err);
+    elf_sums_init(&p.sums, image_end);
+    ret = ret ?: run(&p, digests, err);
     free(p.ring);
     elf_readback_deinit(&p.back);
     pthread_cond_destroy(&p.moved);
@@ -246,13 +247,13 @@ static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan
 }
 
 int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
-                     uint8_t digest[ELF_CHECKSUM_SIZE], struct gs_err *err)
+                     struct elf_digests *digests, struct gs_err *err)
 {
-    return copy_checked(copy, plan, digest, err);
+    return copy_checked(copy, plan, plan->image->image_end, digests, err);
 }
 
-int elf_copy_original(const struct elf_copy *copy, uint8_t digest[ELF_CHECKSUM_SIZE],
-                      struct gs_err *err)
+int elf_copy_original(const struct elf_copy *copy, uint64_t image_end,
+                      struct elf_digests *digests, struct gs_err *err)
 {
-    return copy_checked(copy, NULL, digest, err);
+    return copy_checked(copy, NULL, image_end, digests, err);
 }

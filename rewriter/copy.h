@@ -16,14 +16,18 @@ struct elf_copy {
                   every byte back; else only what is changed is read back */
 };
 
-/* Writes the original with the plan's changes, then the tail, and reads back what readback.h
- * says. digest gets the checksum of the original. 0; -EIO when the new file is not what was
- * planned; or what reading and writing gave. */
-int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
-                     uint8_t digest[ELF_CHECKSUM_SIZE], struct gs_err *err);
+/* The checksums of the original, see sums.h. */
+struct elf_digests {
+    uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE];
+};
 
-/* Writes the original alone. digest gets its checksum. */
-int elf_copy_original(const struct elf_copy *copy, uint8_t digest[ELF_CHECKSUM_SIZE],
-                      struct gs_err *err);
+/* Writes the original with the plan's changes, then the tail, and reads back what readback.h
+ * says. 0; -EIO when the new file is not what was planned; or what reading and writing gave. */
+int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
+                     struct elf_digests *digests, struct gs_err *err);
+
+/* Writes the original alone; its image ends at image_end. */
+int elf_copy_original(const struct elf_copy *copy, uint64_t image_end,
+                      struct elf_digests *digests, struct gs_err *err);
 
 #endif

@@ -134,6 +134,8 @@ static int check_segments(struct elf_image *image, struct gs_err *err)
             image->data_end = p->p_offset + p->p_filesz;
         if (p->p_type == PT_LOAD && check_load(image, i, &last_end, err) != 0)
             return -ENOEXEC;
+        if (p->p_type == PT_LOAD && p->p_offset + p->p_filesz > image->image_end)
+            image->image_end = p->p_offset + p->p_filesz;
         loads += p->p_type == PT_LOAD;
         if (p->p_type == PT_DYNAMIC) {
             image->dynamic_segment = i;
@@ -330,4 +332,18 @@ const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag)
         if (image->dynamic[i].d_tag == tag)
             return &image->dynamic[i];
     return NULL;
+}
+
+bool elf_image_has_payload(const struct elf_image *image)
+{
+    uint64_t size = image->source.size - image->data_end;
+    uint8_t bytes[64];
+    bool zero = size <= sizeof bytes;
+
+    if (zero &&
+        elf_source_read(&image->source, image->data_end, bytes, (size_t)size, NULL) != 0)
+        return true;
+    for (size_t i = 0; zero && i < size; i++)
+        zero = bytes[i] == 0;
+    return !zero;
 }

@@ -13,6 +13,7 @@
 #include "rewriter/source.h"
 
 #include <elf.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,7 @@ struct elf_image {
     char *interpreter;  /* NULL: none */
     uint64_t page;      /* largest page size of the machine, bytes */
     uint64_t highest;   /* first address above every PT_LOAD */
+    uint64_t image_end; /* first file offset behind every PT_LOAD, see sums.h */
     uint64_t data_end;  /* first file offset behind everything that the headers describe */
     uint64_t flags_1;   /* DT_FLAGS_1 */
     const char *soname; /* into string_bytes, or NULL */
@@ -68,6 +70,10 @@ const char *elf_image_section_name(const struct elf_image *image, size_t index);
 
 /* The string at an offset of the dynamic string table, or NULL when it lies outside. */
 const char *elf_image_string(const struct elf_image *image, uint64_t offset);
+
+/* Whether something lies behind all that the headers describe that must stay at the end of the
+ * file. A few zeros, which some tools leave there for alignment, are nothing. */
+bool elf_image_has_payload(const struct elf_image *image);
 
 /* The first dynamic entry with that tag, or NULL. */
 const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag);

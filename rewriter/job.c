@@ -68,7 +68,12 @@ int elf_job_read(struct elf_job *job, struct gs_err *err)
     if (job->patched == ELF_NOTE_FOUND) {
         if (job->note.lost.code != 0)
             return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
-        source.size = job->note.original_size;
+        if (job->note.relaid)
+            return gs_err_set(err, -ENOEXEC,
+                              "%s: strip or objcopy ran after it was patched; --restore it "
+                              "first, then patch it again",
+                              job->name);
+        source.size = job->note.head.original_size;
         source.undo = job->note.undo;
         source.undo_count = job->note.undo_count;
     }
@@ -165,6 +170,14 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
         job->name);
 }
 
+static void make_marker(struct elf_job *job)
+{
+    snprintf(job->marker, sizeof job->marker,
+             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n", GS_VERSION,
+             job->scope == ELF_SCOPE_PROCESS ? "process" : "object", job->runtime,
+             elf_names_fingerprint());
+}
+
 int elf_job_decide(struct elf_job *job, struct gs_err *err)
 {
     unsigned machine;
@@ -193,16 +206,26 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
             "%s: is for %s, but the runtime library %s is not; give --runtime PATH of one "
             "that is",
             job->name, elf_machine_name(job->image.header.e_machine), job->runtime);
-    snprintf(job->marker, sizeof job->marker,
-             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n", GS_VERSION,
-             job->scope == ELF_SCOPE_PROCESS ? "process" : "object", job->runtime,
-             elf_names_fingerprint());
+    make_marker(job);
     return 0;
 }
 
-bool elf_job_is_current(const struct elf_job *job)
+bool elf_job_is_current(struct elf_job *job)
 {
-    return job->patched == ELF_NOTE_FOUND && strcmp(job->note.text, job->marker) == 0;
+    char scope[16];
+
+    if (job->patched == ELF_NOTE_NONE)
+        return false;
+    if (job->note.relaid) { /* then the original was not read: believe the note's scope */
+        elf_note_value(job->note.text, "scope", scope, sizeof scope);
+        job->scope = strcmp(scope, "process") == 0 ? ELF_SCOPE_PROCESS : ELF_SCOPE_OBJECT;
+        if (job->options->scope != ELF_SCOPE_AUTO)
+            job->scope = job->options->scope;
+        if (elf_location_find(job->runtime, job->options->runtime, job->options->force, NULL))
+            return false;
+        make_marker(job);
+    }
+    return strcmp(job->note.text, job->marker) == 0;
 }
 
 int elf_job_plan(struct elf_job *job, struct gs_err *err)

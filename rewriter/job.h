@@ -51,7 +51,7 @@ int elf_job_plan(struct elf_job *job, struct gs_err *err);
 /* Carries out the plan. */
 int elf_job_write(struct elf_job *job, struct gs_err *err);
 /* Whether the file is patched just as these options would do it. */
-bool elf_job_is_current(const struct elf_job *job);
+bool elf_job_is_current(struct elf_job *job);
 /* Gives the original back. -ENODATA when it is not patched. */
 int elf_job_restore(struct elf_job *job, struct gs_err *err);
 void elf_job_deinit(struct elf_job *job);

@@ -191,7 +191,6 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
 {
     const struct elf_image *old = plan->image;
     size_t marker = elf_image_section(new, ELF_MARKER_SECTION);
-    size_t undo = elf_image_section(new, ELF_UNDO_SECTION);
 
     if (plan->slot_way == ELF_SLOT_PADDING) /* the very same headers */
         return new->section_count == old->section_count &&
@@ -203,10 +202,9 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
     if (old->section_count == 0)
         return new->section_count == 0 ? 0 : wrong(plan, "section", 0, err);
     if (new->section_count <= old->section_count || marker == ELF_NO_SECTION ||
-        undo == ELF_NO_SECTION || new->sections[marker].sh_offset != plan->marker_at.offset ||
-        new->sections[undo].sh_offset != plan->undo_at ||
-        new->sections[undo].sh_size != plan->undo_size)
-        return wrong(plan, "section", undo, err);
+        new->sections[marker].sh_offset != plan->marker_at.offset ||
+        new->sections[marker].sh_size != plan->marker_at.size)
+        return wrong(plan, "section", marker, err);
     for (size_t i = 1; i < old->section_count; i++)
         if (i != plan->old_dynamic &&
             (old->sections[i].sh_type != new->sections[i].sh_type ||
@@ -223,8 +221,9 @@ static int check_undo(const struct elf_plan *plan, const struct elf_source *sour
     struct elf_note note;
     int ret = 0;
 
-    if (elf_note_find(&note, source) != ELF_NOTE_FOUND || note.lost.code != 0 ||
-        note.original_size != plan->image->source.size || strcmp(note.text, plan->marker) != 0)
+    if (elf_note_find(&note, source) != ELF_NOTE_FOUND || note.lost.code != 0 || note.relaid ||
+        note.head.original_size != plan->image->source.size ||
+        strcmp(note.text, plan->marker) != 0)
         ret = wrong(plan, "undo note of size", plan->undo_size, err);
     for (size_t i = 0; ret == 0 && i < note.undo_count; i++) {
         uint8_t *original = elf_source_load(&plan->image->source, note.undo[i].offset,

@@ -20,9 +20,9 @@
 static const uint8_t zeros[ELF_UNDO_ZEROS_MAX];
 
 /* Finds the marker's trailer, which ends a PT_LOAD's file part: the last one's, or with a file
- * that could not grow another one's. `end` gets the offset of the trailer. */
-static bool find_trailer(const struct elf_source *source, struct elf_marker_trailer *trailer,
-                         uint64_t *end)
+ * that could not grow another one's. */
+static bool find_trailer(struct elf_note *note, const struct elf_source *source,
+                         struct elf_marker_trailer *trailer)
 {
     Elf64_Ehdr header;
 
@@ -32,16 +32,16 @@ static bool find_trailer(const struct elf_source *source, struct elf_marker_trai
         header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > MAX_SEGMENTS)
         return false;
     for (size_t i = header.e_phnum; i-- > 0;) {
-        Elf64_Phdr p;
+        Elf64_Phdr *p = &note->segment;
 
         if (header.e_phoff > source->size ||
-            elf_source_read(source, header.e_phoff + i * sizeof p, &p, sizeof p, NULL) != 0)
+            elf_source_read(source, header.e_phoff + i * sizeof *p, p, sizeof *p, NULL) != 0)
             return false;
-        if (p.p_type != PT_LOAD || p.p_filesz > source->size ||
-            p.p_offset > source->size - p.p_filesz || p.p_offset + p.p_filesz < sizeof *trailer)
+        if (p->p_type != PT_LOAD || p->p_filesz > source->size ||
+            p->p_offset > source->size - p->p_filesz || p->p_filesz < sizeof *trailer)
             continue;
-        *end = p.p_offset + p.p_filesz - sizeof *trailer;
-        if (elf_source_read(source, *end, trailer, sizeof *trailer, NULL) == 0 &&
+        if (elf_source_read(source, p->p_offset + p->p_filesz - sizeof *trailer, trailer,
+                            sizeof *trailer, NULL) == 0 &&
             memcmp(trailer->magic, ELF_MARKER_MAGIC, sizeof trailer->magic) == 0)
             return true;
     }
@@ -52,16 +52,33 @@ static int lost(const struct elf_source *source, const char *why, struct gs_err 
 {
     return gs_err_set(
         err, -ENOEXEC,
-        "%s: patched by gpushare-patch, but its undo note is %s (strip or objcopy ran after "
-        "the patch?); take the file from its package or build again",
+        "%s: patched by gpushare-patch, but its undo note is %s (changed after the patch, or "
+        "by another release?); take the file from its package or build again",
         source->name, why);
 }
 
-static int decode_changes(struct elf_note *note, const struct elf_source *source,
-                          uint32_t count, uint64_t size)
+static int decode_copies(struct elf_note *note, const struct elf_source *source)
 {
+    if (note->head.copies > ELF_COPIES_MAX)
+        return lost(source, "damaged (copies)", &note->lost);
+    for (uint32_t i = 0; i < note->head.copies; i++) {
+        const struct elf_undo_copy *copy = &note->copies[i];
+
+        if (copy->at > note->segment.p_filesz ||
+            copy->length > note->segment.p_filesz - copy->at ||
+            copy->offset > note->head.image_end ||
+            copy->length > note->head.image_end - copy->offset)
+            return lost(source, "damaged (a copy)", &note->lost);
+    }
+    return 0;
+}
+
+static int decode_changes(struct elf_note *note, const struct elf_source *source,
+                          const uint8_t *bytes, uint64_t size)
+{
+    uint64_t at = 0, last = 0, original = note->head.original_size;
+    uint32_t count = note->head.count;
     struct gs_err *err = &note->lost;
-    uint64_t at = 0, last = 0;
 
     if (count > size / 16)
         return lost(source, "damaged (count)", err);
@@ -75,16 +92,15 @@ static int decode_changes(struct elf_note *note, const struct elf_source *source
 
         if (size - at < 16)
             return lost(source, "cut off", err);
-        memcpy(&change->offset, note->undo_bytes + at, 8);
-        memcpy(&change->length, note->undo_bytes + at + 8, 4);
-        memcpy(&flags, note->undo_bytes + at + 12, 4);
+        memcpy(&change->offset, bytes + at, 8);
+        memcpy(&change->length, bytes + at + 8, 4);
+        memcpy(&flags, bytes + at + 12, 4);
         if (flags > ELF_UNDO_ZEROS || (flags != 0 && change->length > sizeof zeros))
             return lost(source, "damaged (flags)", err);
-        change->bytes = flags != 0 ? zeros : note->undo_bytes + at + 16;
+        change->bytes = flags != 0 ? zeros : bytes + at + 16;
         padded = flags != 0 ? 0 : ((uint64_t)change->length + 7) / 8 * 8;
-        if (padded > size - at - 16 || change->offset < last ||
-            change->offset > note->original_size ||
-            change->length > note->original_size - change->offset)
+        if (padded > size - at - 16 || change->offset < last || change->offset > original ||
+            change->length > original - change->offset)
             return lost(source, "damaged (a range)", err);
         last = change->offset + change->length;
         at += 16 + padded;
@@ -93,45 +109,51 @@ static int decode_changes(struct elf_note *note, const struct elf_source *source
     return 0;
 }
 
+/* `at`: where the undo note is now. */
 static int read_undo(struct elf_note *note, const struct elf_source *source,
-                     const struct elf_marker_trailer *trailer)
+                     const struct elf_marker_trailer *trailer, uint64_t at)
 {
-    struct gs_err *err = &note->lost;
-    struct elf_undo_head head;
-    uint64_t rest;
+    struct elf_undo_head *head = &note->head;
+    uint64_t copies;
 
-    if (trailer->undo_size < sizeof head || trailer->undo_size > MAX_UNDO ||
-        trailer->undo_offset > source->size ||
-        trailer->undo_size > source->size - trailer->undo_offset ||
-        elf_source_read(source, trailer->undo_offset, &head, sizeof head, NULL) != 0 ||
-        memcmp(head.magic, ELF_UNDO_MAGIC, sizeof head.magic) != 0)
-        return lost(source, "gone", err);
-    if (head.original_size > trailer->undo_offset && head.original_size != source->size)
-        return lost(source, "damaged (size)", err);
-    rest = trailer->undo_size - sizeof head;
-    note->original_size = head.original_size;
-    memcpy(note->original_checksum, head.original_checksum, sizeof head.original_checksum);
-    note->undo_bytes = elf_source_load(source, trailer->undo_offset + sizeof head, rest, err);
+    note->undo_bytes = elf_source_load(source, at, trailer->undo_size, &note->lost);
     if (note->undo_bytes == NULL)
         return -ENOEXEC;
-    return decode_changes(note, source, head.count, rest);
+    memcpy(head, note->undo_bytes, sizeof *head);
+    copies = head->copies * sizeof note->copies[0];
+    if (memcmp(head->magic, ELF_UNDO_MAGIC, sizeof head->magic) != 0)
+        return lost(source, "gone", &note->lost);
+    note->relaid = trailer->undo_offset != at || head->patched_size != source->size;
+    if (head->image_end > head->original_size || head->image_end < sizeof(Elf64_Ehdr) ||
+        (!note->relaid && head->original_size > source->size))
+        return lost(source, "damaged (size)", &note->lost);
+    if (copies > trailer->undo_size - sizeof *head)
+        return lost(source, "damaged (copies)", &note->lost);
+    memcpy(note->copies, note->undo_bytes + sizeof *head,
+           copies < sizeof note->copies ? copies : sizeof note->copies);
+    if (decode_copies(note, source) != 0)
+        return -ENOEXEC;
+    return decode_changes(note, source, note->undo_bytes + sizeof *head + copies,
+                          trailer->undo_size - sizeof *head - copies);
 }
 
 enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source)
 {
     struct elf_marker_trailer trailer;
-    uint64_t end;
+    uint64_t end, room;
 
     memset(note, 0, sizeof *note);
-    if (!find_trailer(source, &trailer, &end))
+    if (!find_trailer(note, source, &trailer))
         return ELF_NOTE_NONE;
-    if (trailer.undo_offset < end && trailer.undo_size == end - trailer.undo_offset)
-        end = trailer.undo_offset; /* the undo note lies between text and trailer */
-    if (trailer.text_size >= sizeof note->text || trailer.text_size > end)
+    room = note->segment.p_filesz - sizeof trailer;
+    end = note->segment.p_offset + room;
+    if (trailer.text_size >= sizeof note->text || trailer.text_size > room ||
+        trailer.undo_size > room - trailer.text_size || trailer.undo_size > MAX_UNDO ||
+        trailer.undo_size < sizeof note->head)
         lost(source, "damaged (marker)", &note->lost);
-    else if (elf_source_read(source, end - trailer.text_size, note->text,
+    else if (elf_source_read(source, end - trailer.undo_size - trailer.text_size, note->text,
                              (size_t)trailer.text_size, &note->lost) == 0 &&
-             read_undo(note, source, &trailer) == 0)
+             read_undo(note, source, &trailer, end - trailer.undo_size) == 0)
         return ELF_NOTE_FOUND;
     elf_note_deinit(note);
     return ELF_NOTE_FOUND;
@@ -173,21 +195,25 @@ static size_t stored(const struct elf_change *change)
     return change->bytes != NULL ? ((size_t)change->length + 7) / 8 * 8 : 0;
 }
 
-uint8_t *elf_undo_encode(uint64_t original_size, const struct elf_change *changes, size_t count,
-                         uint64_t *size)
+uint8_t *elf_undo_encode(const struct elf_undo_head *head, const struct elf_undo_copy *copies,
+                         const struct elf_change *changes, size_t count, uint64_t *size)
 {
-    struct elf_undo_head head = {.magic = ELF_UNDO_MAGIC, .original_size = original_size};
+    struct elf_undo_head final = *head;
+    size_t copied = head->copies * sizeof *copies;
     uint8_t *bytes, *at;
 
-    *size = sizeof head;
+    *size = sizeof final + copied;
     for (size_t i = 0; i < count; i++)
         *size += 16 + stored(&changes[i]);
     bytes = calloc(1, (size_t)*size);
     if (bytes == NULL)
         return NULL;
-    head.count = (uint32_t)count;
-    memcpy(bytes, &head, sizeof head);
-    at = bytes + sizeof head;
+    memcpy(final.magic, ELF_UNDO_MAGIC, sizeof final.magic);
+    final.count = (uint32_t)count;
+    memcpy(bytes, &final, sizeof final);
+    if (copied > 0)
+        memcpy(bytes + sizeof final, copies, copied);
+    at = bytes + sizeof final + copied;
     for (size_t i = 0; i < count; i++) {
         memcpy(at, &changes[i].offset, 8);
         memcpy(at + 8, &changes[i].length, 4);

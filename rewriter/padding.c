@@ -102,6 +102,7 @@ static uint8_t *encode_undo(struct elf_plan *plan, uint64_t offset, uint64_t fil
                             struct gs_err *err)
 {
     const struct elf_source *source = &plan->image->source;
+    struct elf_undo_head head;
     size_t count = plan->change_count + 1, i;
     struct elf_change *list = calloc(count, sizeof *list);
     uint8_t *undo = NULL;
@@ -115,7 +116,8 @@ static uint8_t *encode_undo(struct elf_plan *plan, uint64_t offset, uint64_t fil
     if (ok) {
         list[i] = (struct elf_change){.offset = offset, .length = (uint32_t)fill};
         qsort(list, count, sizeof *list, compare_offsets);
-        undo = elf_undo_encode(source->size, list, count, &plan->undo_size);
+        elf_plan_undo_head(plan, &head, NULL);
+        undo = elf_undo_encode(&head, NULL, list, count, &plan->undo_size);
     }
     for (i = 0; list != NULL && i < count; i++)
         free((void *)(uintptr_t)list[i].bytes);
@@ -129,7 +131,6 @@ static void lay_out(struct elf_plan *plan, uint64_t start, uint64_t address, uin
     uint64_t text = align8(strlen(plan->marker) + 1);
 
     plan->undo_at = start + name_size + text;
-    plan->sum_at = plan->undo_at + offsetof(struct elf_undo_head, original_checksum);
     plan->marker_at.offset = start + name_size;
     plan->marker_at.address = address + name_size;
     plan->marker_at.size = text + plan->undo_size + sizeof(struct elf_marker_trailer);

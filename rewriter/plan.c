@@ -8,7 +8,6 @@
 #include "rewriter/plan.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,25 +117,10 @@ static int lay_out_segment(struct elf_plan *plan, struct gs_err *err)
     plan->strings = place(plan, &cursor, 16, image->strings.size + plan->added_size);
     if (plan->dynamic_way == ELF_DYNAMIC_MOVE)
         plan->new_dynamic = place(plan, &cursor, 16, plan->dynamic_count * sizeof(Elf64_Dyn));
-    plan->marker_at = place(plan, &cursor, 8, text + sizeof(struct elf_marker_trailer));
-    plan->segment.size = cursor - plan->segment.offset;
+    /* the undo note and the trailer follow, and end the segment (tail.c) */
+    plan->marker_at = place(plan, &cursor, 8, text);
+    plan->undo_at = cursor;
     return 0;
-}
-
-/* Whether something lies behind all that the headers describe that must stay at the end of the
- * file. A few zeros, which some tools leave there for alignment, are nothing. */
-static bool has_payload(const struct elf_image *image)
-{
-    uint64_t size = image->source.size - image->data_end;
-    uint8_t bytes[64];
-    bool zero = size <= sizeof bytes;
-
-    if (zero &&
-        elf_source_read(&image->source, image->data_end, bytes, (size_t)size, NULL) != 0)
-        return true;
-    for (size_t i = 0; zero && i < size; i++)
-        zero = bytes[i] == 0;
-    return !zero;
 }
 
 /* Everything new goes behind the end of the file. */
@@ -149,7 +133,6 @@ static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err
     ret = ret ?: lay_out_segment(plan, err);
     ret = ret ?: elf_plan_sections(plan, err);
     ret = ret ?: elf_plan_needed_finish(plan, err);
-    ret = ret ?: elf_plan_slot_finish(plan, err);
     return ret ?: elf_plan_tail(plan, err);
 }
 
@@ -166,7 +149,7 @@ int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path of the runtime library is too long",
                           image->source.name);
     memcpy(plan->marker, marker, strlen(marker) + 1);
-    if (has_payload(image))
+    if (elf_image_has_payload(image))
         ret = elf_plan_padding(plan, runtime, err);
     else
         ret = plan_growth(plan, runtime, err);

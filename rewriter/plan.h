@@ -3,8 +3,8 @@
  * plan.h: every byte that patching will change in a file, decided before anything is written.
  *
  * A plan is data: ranges of the original that get new bytes, and a tail behind the original's
- * end. The tail starts with the one new PT_LOAD (moved block, strings, moved .dynamic, marker)
- * and goes on with what is not loaded (undo note, section names, section headers).
+ * end. The tail starts with the one new PT_LOAD (moved block, strings, moved .dynamic, marker
+ * with undo note) and goes on with what is not loaded (section names, section headers).
  */
 #ifndef REWRITER_PLAN_H
 #define REWRITER_PLAN_H
@@ -64,11 +64,10 @@ struct elf_plan {
     struct elf_extent block; /* what moves for ELF_SLOT_GROW, where it was; size 0: nothing */
     uint64_t block_new;      /* its new address */
     struct elf_extent segment, table, strings, new_dynamic, marker_at; /* in the tail; loaded */
-    uint64_t undo_at, undo_size, names_at, names_size,
-        sections_at; /* in the tail; not loaded */
-    uint64_t sum_at; /* where the checksum goes */
-    uint64_t end;    /* size of the new file */
-    uint8_t *tail;   /* bytes from segment.offset to end */
+    uint64_t undo_at, undo_size;                                       /* in marker_at */
+    uint64_t names_at, names_size, sections_at; /* in the tail; not loaded */
+    uint64_t end;                               /* size of the new file */
+    uint8_t *tail;                              /* bytes from segment.offset to end */
 };
 
 /* Decides everything. runtime is the absolute path that becomes DT_NEEDED, marker the text of
@@ -100,5 +99,9 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err);      /* sectio
 int elf_plan_padding(struct elf_plan *plan, const char *runtime,
                      struct gs_err *err); /* padding.c, instead of all the others */
 int elf_plan_tail(struct elf_plan *plan, struct gs_err *err); /* tail.c */
+
+/* What the undo note says but for the list of changes. */
+void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
+                        struct elf_undo_copy copies[ELF_COPIES_MAX]); /* tail.c */
 
 #endif

@@ -16,12 +16,12 @@
 
 #define STRETCH ((size_t)256 * 1024) /* bytes compared at a time; two stay in the cache */
 
-int elf_readback_init(struct elf_readback *back, struct gs_err *err)
+int elf_readback_init(struct elf_readback *back, uint64_t image_end, struct gs_err *err)
 {
     back->buffers = aligned_alloc(STRETCH, 2 * STRETCH);
     if (back->buffers == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", back->original->name);
-    elf_checksum_init(&back->sum);
+    elf_sums_init(&back->sums, image_end);
     return 0;
 }
 
@@ -66,7 +66,7 @@ static int check_touched(struct elf_readback *back, uint64_t at, size_t n, struc
     if (ret != 0)
         return ret;
     if (back->whole)
-        elf_checksum_update(&back->sum, expected, n);
+        elf_sums_update(&back->sums, expected, n);
     if (back->plan != NULL)
         elf_changes_apply(back->plan->changes, back->plan->change_count, at, expected, n);
     return memcmp(expected, found, n) == 0 ? 0 : differs(back, at, err);
@@ -84,7 +84,7 @@ int elf_readback_check(struct elf_readback *back, uint64_t from, uint64_t to,
             ret = check_touched(back, at, n, err);
         } else if (back->whole) {
             ret = elf_source_read(&back->new, at, back->buffers, n, err);
-            elf_checksum_update(&back->sum, back->buffers, ret == 0 ? n : 0);
+            elf_sums_update(&back->sums, back->buffers, ret == 0 ? n : 0);
         }
         at += n;
     }
@@ -108,16 +108,16 @@ static int check_tail(struct elf_readback *back, struct gs_err *err)
     return ret;
 }
 
-int elf_readback_finish(struct elf_readback *back, const uint8_t digest[ELF_CHECKSUM_SIZE],
+int elf_readback_finish(struct elf_readback *back, const uint8_t whole[ELF_CHECKSUM_SIZE],
                         struct gs_err *err)
 {
-    uint8_t found[ELF_CHECKSUM_SIZE];
+    uint8_t found[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE];
     struct stat st;
     int ret = 0;
 
     if (back->whole) {
-        elf_checksum_final(&back->sum, found);
-        if (memcmp(found, digest, sizeof found) != 0)
+        elf_sums_final(&back->sums, found, image);
+        if (memcmp(found, whole, sizeof found) != 0)
             return gs_err_set(
                 err, -EIO,
                 "%s: the new file does not repeat the original outside of what was planned "

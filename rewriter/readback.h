@@ -5,8 +5,8 @@
 #ifndef REWRITER_READBACK_H
 #define REWRITER_READBACK_H
 
-#include "rewriter/checksum.h"
 #include "rewriter/plan.h"
+#include "rewriter/sums.h"
 
 #include <stdbool.h>
 
@@ -16,11 +16,11 @@ struct elf_readback {
     struct elf_source new;
     bool whole; /* read every byte; else only the stretches that a change touches */
     uint8_t *buffers;
-    struct elf_checksum sum; /* of the original, as the new file shows it; whole only */
+    struct elf_sums sums; /* of the original, as the new file shows it; whole only */
 };
 
 /* 0 or -ENOMEM. deinit accepts a zeroed struct. */
-int elf_readback_init(struct elf_readback *back, struct gs_err *err);
+int elf_readback_init(struct elf_readback *back, uint64_t image_end, struct gs_err *err);
 void elf_readback_deinit(struct elf_readback *back);
 
 /* Checks bytes [from, to) of the part that comes from the original. Must be called with
@@ -29,8 +29,8 @@ int elf_readback_check(struct elf_readback *back, uint64_t from, uint64_t to,
                        struct gs_err *err);
 
 /* Checks that the tail follows, and nothing behind it. With `whole` also that all that was
- * checked sums up to `digest`, the checksum of the original. */
-int elf_readback_finish(struct elf_readback *back, const uint8_t digest[ELF_CHECKSUM_SIZE],
+ * checked sums up to `whole`, the checksum of the original. */
+int elf_readback_finish(struct elf_readback *back, const uint8_t whole[ELF_CHECKSUM_SIZE],
                         struct gs_err *err);
 
 #endif

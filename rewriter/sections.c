@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sections.c: section headers and static symbols of what moves, and the headers of our own two
- * sections.
+ * sections.c: section headers and static symbols of what moves, and the header of our own
+ * section.
  *
  * Programs do not need section headers, but strip, debuggers and linters do. Sections keep
- * their numbers; the two new ones come last. No state, any thread.
+ * their numbers; the new one comes last. No state, any thread.
  */
 #include "rewriter/plan.h"
 
@@ -139,13 +139,13 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
 
     if (image->section_count == 0)
         return 0;
-    if (image->section_count + 3 >= SHN_LORESERVE ||
+    if (image->section_count + 2 >= SHN_LORESERVE ||
         (image->sections[image->header.e_shstrndx].sh_flags & SHF_ALLOC))
         return gs_err_set(
             err, -ENOEXEC,
             "%s: its section names cannot be extended (e_shnum %zu, e_shstrndx %u)",
             image->source.name, image->section_count, image->header.e_shstrndx);
-    plan->sections = calloc(image->section_count + 3, sizeof *plan->sections);
+    plan->sections = calloc(image->section_count + 2, sizeof *plan->sections);
     if (plan->sections == NULL)
         return -ENOMEM;
     memcpy(plan->sections, image->sections, image->section_count * sizeof *plan->sections);
@@ -156,9 +156,8 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
         .sh_flags = SHF_ALLOC,
         .sh_addr = plan->marker_at.address,
         .sh_offset = plan->marker_at.offset,
-        .sh_size = plan->marker_at.size,
         .sh_addralign = 8,
     };
-    plan->section_count = next + 1; /* the undo note's comes last, see tail.c */
+    plan->section_count = next; /* its size is set in tail.c */
     return mend_symbols(plan, err);
 }

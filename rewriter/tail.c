@@ -12,9 +12,7 @@
 #include <string.h>
 
 /* What is appended to the section names; sections.c counts on the order. */
-static const char our_names[] = ELF_OLD_SECTION "\0" ELF_MARKER_SECTION "\0" ELF_UNDO_SECTION;
-#define UNDO_NAME                                                                              \
-    (sizeof ELF_OLD_SECTION + sizeof ELF_MARKER_SECTION) /* offset of the last one */
+static const char our_names[] = ELF_OLD_SECTION "\0" ELF_MARKER_SECTION;
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -49,8 +47,34 @@ static struct elf_change *join_ranges(const struct elf_plan *plan, size_t *count
     return ranges;
 }
 
+void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
+                        struct elf_undo_copy copies[ELF_COPIES_MAX])
+{
+    const struct elf_image *image = plan->image;
+
+    *head = (struct elf_undo_head){.original_size = image->source.size,
+                                   .patched_size = plan->end,
+                                   .image_end = image->image_end};
+    if (plan->slot_way == ELF_SLOT_PADDING)
+        return;
+    copies[head->copies++] =
+        (struct elf_undo_copy){.offset = image->strings.offset,
+                               .address = image->strings.address,
+                               .at = plan->strings.offset - plan->segment.offset,
+                               .length = image->strings.size};
+    if (plan->block.size > 0)
+        copies[head->copies++] =
+            (struct elf_undo_copy){.offset = plan->block.offset,
+                                   .address = plan->block.address,
+                                   .at = plan->block_new - plan->segment.address,
+                                   .length = plan->block.size};
+}
+
+/* The end of the file, which the note says, is known from the second time on. */
 static uint8_t *encode_undo(struct elf_plan *plan, struct gs_err *err)
 {
+    struct elf_undo_copy copies[ELF_COPIES_MAX];
+    struct elf_undo_head head;
     size_t count, total = 0, at = 0;
     struct elf_change *ranges = join_ranges(plan, &count);
     uint8_t *original = NULL, *undo = NULL;
@@ -69,7 +93,8 @@ static uint8_t *encode_undo(struct elf_plan *plan, struct gs_err *err)
         ranges[i].bytes = original + at;
         at += ranges[i].length;
     }
-    undo = elf_undo_encode(plan->image->source.size, ranges, count, &plan->undo_size);
+    elf_plan_undo_head(plan, &head, copies);
+    undo = elf_undo_encode(&head, copies, ranges, count, &plan->undo_size);
 out:
     free(original);
     free(ranges);
@@ -81,12 +106,13 @@ static uint64_t align8(uint64_t value)
     return (value + 7) & ~7ull;
 }
 
-/* Undo note, section names, section headers: in this order behind the segment. */
+/* Undo note and trailer end the segment; section names and headers follow. */
 static void lay_out_rest(struct elf_plan *plan)
 {
-    plan->undo_at = align8(plan->segment.offset + plan->segment.size);
-    plan->sum_at = plan->undo_at + offsetof(struct elf_undo_head, original_checksum);
-    plan->end = plan->undo_at + plan->undo_size;
+    plan->marker_at.size = plan->undo_at + plan->undo_size + sizeof(struct elf_marker_trailer) -
+                           plan->marker_at.offset;
+    plan->end = plan->marker_at.offset + plan->marker_at.size;
+    plan->segment.size = plan->end - plan->segment.offset;
     if (plan->sections == NULL)
         return;
     plan->names_at = plan->end;
@@ -101,13 +127,7 @@ static void finish_sections(struct elf_plan *plan)
 
     names->sh_offset = plan->names_at;
     names->sh_size = plan->names_size;
-    plan->sections[plan->section_count - 1] = (Elf64_Shdr){
-        .sh_name = (uint32_t)(plan->image->section_names_size + UNDO_NAME),
-        .sh_type = SHT_PROGBITS,
-        .sh_offset = plan->undo_at,
-        .sh_size = plan->undo_size,
-        .sh_addralign = 8,
-    };
+    plan->sections[plan->section_count - 1].sh_size = plan->marker_at.size;
 }
 
 static int change_header(struct elf_plan *plan)
@@ -132,12 +152,12 @@ static uint8_t *at(struct elf_plan *plan, uint64_t offset)
 static void fill_marker(struct elf_plan *plan)
 {
     struct elf_marker_trailer trailer = {.magic = ELF_MARKER_MAGIC,
-                                         .text_size = plan->marker_at.size - sizeof trailer,
+                                         .text_size = plan->undo_at - plan->marker_at.offset,
                                          .undo_offset = plan->undo_at,
                                          .undo_size = plan->undo_size};
 
     memcpy(at(plan, plan->marker_at.offset), plan->marker, strlen(plan->marker));
-    memcpy(at(plan, plan->marker_at.offset + trailer.text_size), &trailer, sizeof trailer);
+    memcpy(at(plan, plan->undo_at + plan->undo_size), &trailer, sizeof trailer);
 }
 
 static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *err)
@@ -176,23 +196,41 @@ static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *
     return 0;
 }
 
+/* The last two changes: the program headers, unless they are part of the tail, and the ELF
+ * header. */
+static int change_headers(struct elf_plan *plan, struct gs_err *err)
+{
+    return elf_plan_slot_finish(plan, err) ?: change_header(plan);
+}
+
+static void drop_changes(struct elf_plan *plan, size_t count)
+{
+    while (plan->change_count > count)
+        free((void *)(uintptr_t)plan->changes[--plan->change_count].bytes);
+}
+
 int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
 {
+    size_t count = plan->change_count;
+    /* for the ranges that the undo note lists; their bytes are not final */
+    int ret = change_headers(plan, err);
     uint8_t *undo;
-    int ret =
-        change_header(plan); /* its range goes into the undo note; its bytes are not final */
 
     if (ret != 0)
         return ret;
     undo = encode_undo(plan, err);
     if (undo == NULL)
         return -ENOMEM;
+    free(undo);
     lay_out_rest(plan);
     if (plan->sections != NULL)
         finish_sections(plan);
-    free((void *)(uintptr_t)plan->changes[--plan->change_count].bytes);
-    ret = change_header(plan);
-    ret = ret ?: fill_tail(plan, undo, err);
+    drop_changes(plan, count);
+    ret = change_headers(plan, err);
+    undo = ret == 0 ? encode_undo(plan, err) : NULL;
+    if (undo == NULL)
+        return -ENOMEM;
+    ret = fill_tail(plan, undo, err);
     free(undo);
     return ret;
 }

@@ -155,18 +155,18 @@ static bool is_current(const char *copy, const char *target)
 {
     static const struct elf_options none = {0};
     struct elf_job a, b;
-    struct elf_checksum sum;
-    uint8_t digest[ELF_CHECKSUM_SIZE], buffer[1 << 16];
+    struct elf_sums sums;
+    uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE], buffer[1 << 16];
     bool same = elf_job_open(&a, copy, &none, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
     ssize_t n = 0;
 
     same = elf_job_open(&b, target, &none, NULL) == 0 && same &&
-           (uint64_t)b.stat.st_size == a.note.original_size;
-    elf_checksum_init(&sum);
+           (uint64_t)b.stat.st_size == a.note.head.original_size;
+    elf_sums_init(&sums, same ? a.note.head.image_end : 0);
     while (same && (n = read(b.fd, buffer, sizeof buffer)) > 0)
-        elf_checksum_update(&sum, buffer, (size_t)n);
-    elf_checksum_final(&sum, digest);
-    same = same && n == 0 && memcmp(digest, a.note.original_checksum, sizeof digest) == 0;
+        elf_sums_update(&sums, buffer, (size_t)n);
+    elf_sums_final(&sums, whole, image);
+    same = same && n == 0 && memcmp(whole, a.note.head.original_checksum, sizeof whole) == 0;
     elf_job_deinit(&a);
     elf_job_deinit(&b);
     return same;

@@ -8,10 +8,18 @@
 #include "rewriter/fault.h"
 #include "rewriter/job.h"
 #include "rewriter/output.h"
+#include "rewriter/relaid.h"
 #include "rewriter/verify.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
+#include <unistd.h>
+
+/* where the two checksums lie in the undo note */
+#define SUMS_AT offsetof(struct elf_undo_head, original_checksum)
+_Static_assert(offsetof(struct elf_undo_head, image_checksum) == SUMS_AT + ELF_CHECKSUM_SIZE,
+               "format");
 
 /* The file as it is, with our changes taken back if it has any. */
 static struct elf_source original_source(const struct elf_job *job)
@@ -19,7 +27,7 @@ static struct elf_source original_source(const struct elf_job *job)
     struct elf_source source = job->raw;
 
     if (job->patched == ELF_NOTE_FOUND) {
-        source.size = job->note.original_size;
+        source.size = job->note.head.original_size;
         source.undo = job->note.undo;
         source.undo_count = job->note.undo_count;
     }
@@ -31,29 +39,41 @@ static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *e
     struct elf_plan *plan = &job->plan;
     struct elf_copy copy = {
         .output = output, .original = &job->image.source, .sync = !job->options->no_sync};
-    uint8_t digest[ELF_CHECKSUM_SIZE];
-    int ret = elf_copy_patched(&copy, plan, digest, err);
+    struct elf_digests digests;
+    int ret = elf_copy_patched(&copy, plan, &digests, err);
 
-    ret = ret ?: elf_output_write(output, plan->sum_at, digest, sizeof digest, err);
+    ret =
+        ret ?: elf_output_write(output, plan->undo_at + SUMS_AT, &digests, sizeof digests, err);
     ret = ret ?: elf_verify_meaning(plan, output->fd, err);
     return ret ?: elf_verify_loader(&job->image, job->fd, output->fd, err);
 }
 
+/* 0; 1 when what the undo note gives back is not the original. */
 static int fill_original(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     struct elf_source original = original_source(job);
     struct elf_copy copy = {
         .output = output, .original = &original, .sync = !job->options->no_sync};
-    uint8_t digest[ELF_CHECKSUM_SIZE];
-    int ret = elf_copy_original(&copy, digest, err);
+    const struct elf_undo_head *head = &job->note.head;
+    struct elf_digests digests;
+    int ret = elf_copy_original(&copy, head->image_end, &digests, err);
 
-    if (ret == 0 && memcmp(digest, job->note.original_checksum, sizeof digest) != 0)
-        return gs_err_set(
-            err, -EIO,
-            "%s: what the undo note gives back is not the original (the file was changed "
-            "after it was patched); take it from its package or build again",
-            job->name);
-    return ret;
+    if (ret != 0)
+        return ret;
+    return memcmp(digests.whole, head->original_checksum, sizeof digests.whole) != 0;
+}
+
+/* As it was; or, if strip or objcopy ran since, as that would have made it. */
+static int fill_restored(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+{
+    int ret = job->note.relaid ? 1 : fill_original(job, output, err);
+
+    if (ret <= 0)
+        return ret;
+    job->note.relaid = true; /* strip may happen to leave size and place as they were */
+    if (ftruncate(output->fd, 0) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot empty the new file", job->name);
+    return elf_relaid_write(job, output, err);
 }
 
 /* Attributes and the final step; in place of the input, or beside it with -o. */
@@ -93,14 +113,13 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
         return gs_err_set(err, -ENODATA, "%s: nothing to do: it is not patched", job->name);
     if (job->note.lost.code != 0)
         return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
-    if (job->options->dry_run)
-        return 0;
     ret = elf_output_open(&output, target, err);
     if (ret != 0)
         return ret;
     elf_fault();
-    ret = fill_original(job, &output, err);
-    ret = ret ?: finish(job, &output, err);
+    ret = fill_restored(job, &output, err);
+    if (!job->options->dry_run) /* only now it is known whether it can be restored */
+        ret = ret ?: finish(job, &output, err);
     elf_output_deinit(&output);
     return ret;
 }

@@ -222,14 +222,55 @@ class Patching(Case):
         data = bytearray(open(path, "rb").read())
         data[len(data) // 3] ^= 1
         open(path, "wb").write(data)
-        self.refused(path, 1, "not the original", "--restore")
+        self.refused(path, 3, "its loaded part is not the original's", "--restore")
 
-    def test_stripped_after_patch_is_not_restored(self):
+    def stripped(self, *command):
+        """(what the command makes of the original, the patched file after the same command)."""
+        path, wanted = self.build("a", LOADS, "-g"), self.path("wanted")
+        shutil.copy(path, wanted)
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        for file in (wanted, path):
+            subprocess.run([*command, file], check=True, stderr=subprocess.DEVNULL)
+        return wanted, path
+
+    def test_stripped_after_patch_is_restored_as_strip_would_have_made_it(self):
+        for command in (["strip"], ["strip", "--strip-debug"], ["objcopy", "-S"], ["eu-strip"], ["llvm-strip"],
+                        ["llvm-strip", "--strip-debug"]):
+            if not shutil.which(command[0]):
+                continue
+            with self.subTest(command):
+                wanted, path = self.stripped(*command)
+                report = json.loads(run("--check", "--json", path)[1])
+                self.assertEqual((report["patched"], report["restorable"]), (True, True))
+                self.assertIn("already patched", run(*self.runtime, path)[1])
+                self.assertEqual(run("--restore", "--dry-run", path)[0], 0)
+                self.assertEqual(run("--restore", path)[0], 0)
+                self.assertEqual(open(path, "rb").read(), open(wanted, "rb").read())
+                self.assertEqual(run("--check", path)[0], 4)
+
+    def test_stripped_after_patch_is_not_patched_anew(self):
+        path = self.stripped("strip")[1]
+        os.mkdir(self.path("other"))
+        other = shutil.copy(OPTIONS.runtime, self.path("other/libgpushare.so.1"))
+        self.refused(path, 3, "--restore it first", "--runtime", other)
+
+    def test_stripped_and_changed_is_not_restored(self):
+        path = self.stripped("strip")[1]
+        data = bytearray(open(path, "rb").read())
+        at = data.index(b"libcuda.so.1")
+        data[at] ^= 1
+        open(path, "wb").write(data)
+        self.refused(path, 3, "its loaded part is not the original's", "--restore")
+        data[at] ^= 1
+        open(path, "wb").write(data + b"payload")
+        self.refused(path, 3, "something is appended", "--restore")
+
+    def test_appended_to_after_patch_is_not_restored(self):
         path = self.build("a")
         self.assertEqual(run(*self.runtime, path)[0], 0)
-        subprocess.run(["strip", path], check=True)
-        self.assertEqual(run("--check", path)[0], 0)
-        self.refused(path, 3, "undo note", "--restore")
+        with open(path, "ab") as out:
+            out.write(b"payload")
+        self.refused(path, 3, "something is appended", "--restore")
 
     def test_symlink_and_hard_link(self):
         path, link, other = self.build("a"), self.path("link"), self.path("other")

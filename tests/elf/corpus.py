@@ -3,8 +3,10 @@
 """Patches copies of many real ELF files and checks that each behaves as before; patchelf does the same beside it.
 
 For every file: the patched copy starts (programs: --version; libraries: dlopen) with the same result as an unpatched copy,
-also after strip; eu-elflint reports nothing new; a second run changes nothing; --restore gives the same bytes back. Exit
-status 0 only if nothing of ours is broken. Without --all a fixed sample is taken, so that runs can be compared.
+also after strip; eu-elflint reports nothing new; a second run changes nothing; --restore gives the same bytes back, and after
+strip what strip makes of the original (or refuses because strip cleared more than its own). Exit status 0 only if nothing of
+ours is broken. Without --all a fixed sample is taken, so that runs can be compared. Programs that act on the machine however
+they are called (NOT_STARTED) are only loaded: the loader lists what it maps for them, without running them.
 """
 import argparse
 import collections
@@ -15,6 +17,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,11 +25,18 @@ import time
 
 ALL_FOLDERS = ["/usr/bin", "/usr/lib", "/usr/local/cuda/"]
 DEFAULT_FOLDERS = ["/usr/bin", "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/lib64", "/usr/local/cuda/bin"]
-# programs that act instead of answering --version, or whose answer is about the machine's state
-LEFT_OUT = re.compile(r"^(reboot|poweroff|halt|shutdown|kill.*|pkill|pgrep|systemctl|init|su|login|sudo|newgrp|sg|"
-                      r"passwd|chsh|chfn|gpasswd|mount|umount|fusermount.*|dbus-.*|ssh-agent|gpg-agent|dirmngr|"
-                      r"tmux|screen|systemd-.*|loginctl|busctl|run|systemd|start.*|X.*|x.*|w|who|uptime|top|watch|script.*|"
-                      r"write|wall|mesg|perf.*|ps|free|vmstat|slabtop|ipcs|lsns|rxstack|wdctl|setterm)$")
+# programs that act on the machine whatever their arguments are, and why each is only loaded
+NOT_STARTED = [(re.compile(r"^/usr/lib/systemd/(systemd$|systemd-)"), "a service of systemd: acts on the machine"),
+               (re.compile(r"^/usr/lib/systemd/.*-generators/"), "a generator of systemd: writes units"),
+               (re.compile(r"/killall5$"), "kills every process")]
+
+
+KINDS = ("patch", "start", "strip", "lint", "second run", "restore", "restore after strip")  # of breakage
+
+
+def not_started(path):
+    """Why the program must not be run, or None."""
+    return next((why for pattern, why in NOT_STARTED if pattern.search(path)), None)
 
 
 def elf_kind(path):
@@ -59,7 +69,7 @@ def find_files(folders, limit, largest, recursive=False):
                 continue
             seen.add(path)
             kind = elf_kind(path)
-            if kind and not path.endswith(".debug") and not LEFT_OUT.match(os.path.basename(path)):
+            if kind and not path.endswith(".debug"):  # separate debug information: nothing to load
                 found.append((path, kind))
     if limit and len(found) > limit:  # the same choice every time
         found.sort(key=lambda f: hashlib.sha256(os.path.basename(f[0]).encode()).digest())
@@ -67,9 +77,9 @@ def find_files(folders, limit, largest, recursive=False):
     return found
 
 
-def run(command, cwd, timeout=20):
+def run(command, cwd, timeout=20, **more):
     """(exit status, output) of a command that cannot reach the terminal; its whole session ends with it."""
-    env = {"PATH": "/usr/bin:/bin", "HOME": cwd, "LC_ALL": "C", "TMPDIR": cwd, "TERM": "dumb"}
+    env = {"PATH": "/usr/bin:/bin", "HOME": cwd, "LC_ALL": "C", "TMPDIR": cwd, "TERM": "dumb", **more}
     try:
         started = subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, start_new_session=True)
@@ -102,6 +112,7 @@ class Case:
         self.peer_bad = []  # what of patchelf's is
         self.seconds = self.peer_seconds = 0.0
         self.note = ""
+        self.unstripped = ""  # what came of restoring the stripped file
 
     def copy(self, sub):
         folder = os.path.join(self.folder, sub)
@@ -113,6 +124,10 @@ class Case:
 
     def behaviour(self, path):
         """What the file does when used, without what depends on where it lies."""
+        if self.kind == "program" and not_started(self.path):  # the loader only says what it mapped
+            status, out = run([path], os.path.dirname(path), LD_TRACE_LOADED_OBJECTS="1")
+            lines = (re.sub(rb" \(0x[0-9a-f]+\)", b"", line) for line in out.splitlines())
+            return status, sorted(line for line in lines if not re.search(rb"libgpushare|linux-vdso|libdl\.so", line))
         command = [path, "--version"] if self.kind == "program" else [self.options.dlload, path]
         status, out = run(command, os.path.dirname(path))
         out = out.replace(os.path.dirname(path).encode(), b"DIR")
@@ -138,10 +153,35 @@ class Case:
                 os.rename(path + ".keep", moved)
                 if not self.same(moved):
                     bad.append("strip")
+                if bad is self.bad:
+                    self.unstrip(moved)
         new = lint(path) - self.lint
         if new:
             bad.append("lint")
             self.note += " ".join(sorted(new))[:200]
+
+    def unstrip(self, path):
+        """Restoring the stripped file must give what strip makes of the original, or nothing."""
+        before = open(path, "rb").read()
+        status, out = run([self.options.patch, "--restore", path], "/")
+        now = open(path, "rb").read()
+        if status == 0 and now == open(self.stripped, "rb").read():
+            self.unstripped = "identical"
+        elif status == 3 and now == before:
+            self.unstripped = "refused"
+        elif status == 0 and self.loaded(path) == self.loaded(self.stripped) and self.same(path):
+            self.unstripped = "loaded part identical"  # section headers or their order differ
+        else:
+            self.bad.append("restore after strip")
+            self.note += out.decode("utf-8", "replace")
+
+    @staticmethod
+    def loaded(path):
+        """Program headers and bytes of the loadable segments, without the ELF header."""
+        data = open(path, "rb").read()
+        off, n = int.from_bytes(data[32:40], "little"), int.from_bytes(data[56:58], "little")
+        rows = [struct.unpack_from("<IIQQQQQQ", data, off + 56 * i) for i in range(n)]
+        return rows, [data[max(64, r[2]):r[2] + r[5]] for r in rows if r[0] == 1]
 
     def patch(self, path):
         tool = [self.options.patch, "--runtime", self.options.runtime, "--any", "--force"]
@@ -190,8 +230,8 @@ class Case:
         digest = hashlib.sha256(open(original, "rb").read()).digest()
         self.before = self.behaviour(original)
         self.unstable = self.behaviour(original) != self.before
-        stripped = os.path.join(self.folder, "stripped")
-        self.strips = run(["strip", "-o", stripped, original], "/", 60)[0] == 0
+        self.stripped = os.path.join(self.folder, "stripped")
+        self.strips = run(["strip", "-o", self.stripped, original], "/", 60)[0] == 0
         self.lint = lint(original)
         result = self.ours(digest)
         if self.options.patchelf and not result.startswith("refused"):
@@ -203,7 +243,7 @@ def check_one(options, path, kind):
     with tempfile.TemporaryDirectory(prefix="gpushare-corpus.", dir=options.scratch) as folder:
         case = Case(options, path, kind, folder)
         result = case.check()
-        return path, result, case.bad, case.peer_bad, case.seconds, case.peer_seconds, case.note, case.before[0]
+        return path, result, case.bad, case.peer_bad, case.seconds, case.peer_seconds, case.note, case.before[0], case.unstripped
 
 
 def main():
@@ -250,16 +290,22 @@ def main():
     print(f"{len(results)} files: {len(done)} patched, {len(refused)} refused; {runs} start with status 0 unpatched")
     for r in refused:
         print(f"  refused {r[0]}: {r[1][9:]}")
-    print(f"{'broken':<12} {'gpushare-patch':>15} {'patchelf':>10}")
-    for what in ("patch", "start", "strip", "lint", "second run", "restore"):
-        print(f"{what:<12} {ours[what]:>15} {peer[what] if what not in ('second run', 'restore') else '-':>10}")
-    print(f"{'seconds':<12} {sum(r[4] for r in done):>15.2f} {sum(r[5] for r in done):>10.2f}")
+    unstripped = collections.Counter(r[8] for r in done if r[8])
+    print("restored after strip: " + ", ".join(f"{n} {what}" for what, n in sorted(unstripped.items())))
+    loaded = {r[0]: not_started(r[0]) for r in done if not_started(r[0])}
+    print(f"{len(loaded)} only loaded, not started")
+    print(f"{'broken':<20} {'gpushare-patch':>15} {'patchelf':>10}")
+    for what in KINDS:
+        print(f"{what:<20} {ours[what]:>15} {peer[what] if what in KINDS[:4] else '-':>10}")
+    print(f"{'seconds':<20} {sum(r[4] for r in done):>15.2f} {sum(r[5] for r in done):>10.2f}")
     if options.table:
         with open(options.table, "w") as out:
             json.dump({"folders": folders, "recursive": options.all, "files": len(results), "patched": len(done),
                        "start_with_status_0_unpatched": runs,
-                       "broken": {w: {"gpushare-patch": ours[w], "patchelf": peer[w]}
-                                  for w in ("patch", "start", "strip", "lint", "second run", "restore")},
+                       "only_loaded": loaded, "restored_after_strip": dict(unstripped),
+                       "not_restored_after_strip": [r[0] for r in done if r[8] == "refused"],
+                       "broken": {w: {"gpushare-patch": ours[w], **({"patchelf": peer[w]} if w in KINDS[:4] else {})}
+                                  for w in KINDS},
                        "broken_files": {r[0]: r[2] for r in done if r[2]},
                        "patchelf_broken_files": {r[0]: r[3] for r in done if r[3]},
                        "seconds": {"gpushare-patch": round(sum(r[4] for r in done), 2),

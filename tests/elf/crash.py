@@ -53,8 +53,16 @@ def main():
         patched = open(path, "rb").read()
         if patched == original:
             sys.exit("nothing was patched")
-        for what, args, before, after in (("patch", arguments, original, patched),
-                                          ("restore", ["--restore"], patched, original)):
+        cases = [("patch", arguments, original, patched), ("restore", ["--restore"], patched, original),
+                 ("patch, no sync", ["--no-sync", *arguments], original, patched)]
+        if shutil.which("strip"):
+            stripped = []
+            for content in (original, patched):
+                open(path, "wb").write(content)
+                subprocess.run(["strip", path], check=True)
+                stripped.append(open(path, "rb").read())
+            cases.append(("restore after strip", ["--restore"], stripped[1], stripped[0]))
+        for what, args, before, after in cases:
             steps, seen = outcomes(o.patch, args, path, before, after)
             print(f"{what}: died at each of {steps} steps: {seen['old']} times the old file, {seen['new']} times the new one")
             if steps < 8 or seen["old"] == 0 or seen["new"] < 2:

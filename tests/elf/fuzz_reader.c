@@ -8,6 +8,7 @@
  */
 #include "rewriter/note.h"
 #include "rewriter/plan.h"
+#include "rewriter/relaid.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,11 +28,11 @@ static void check_undo(const struct elf_source *new, const struct elf_source *ol
     uint8_t *bytes = malloc(old->size);
 
     require(bytes != NULL && elf_note_find(&note, new) == ELF_NOTE_FOUND &&
-            note.lost.code == 0);
-    back.size = note.original_size;
+            note.lost.code == 0 && !note.relaid);
+    back.size = note.head.original_size;
     back.undo = note.undo;
     back.undo_count = note.undo_count;
-    require(note.original_size == old->size &&
+    require(note.head.original_size == old->size &&
             elf_source_read(&back, 0, bytes, old->size, NULL) == 0);
     require(memcmp(bytes, old->memory, old->size) == 0);
     free(bytes);
@@ -59,16 +60,36 @@ static void carry_out(const struct elf_plan *plan, const struct elf_source *old)
     free(bytes);
 }
 
+/* A file that was laid out anew: its section table without ours stays inside its bounds. */
+static void plan_rest(const struct elf_note *note, const struct elf_source *source)
+{
+    struct elf_image now;
+    struct elf_rest rest;
+
+    if (elf_image_read(&now, source, NULL) != 0)
+        return;
+    if (now.section_count > 0) {
+        if (elf_rest_plan(&rest, &now, note, NULL) == 0)
+            for (size_t i = 1; i < rest.count; i++)
+                require(rest.from[i] < now.section_count &&
+                        rest.sections[i].sh_link < now.section_count);
+        elf_rest_deinit(&rest);
+    }
+    elf_image_deinit(&now);
+}
+
 static void read_undone(struct elf_note *note, const struct elf_source *source)
 {
     struct elf_source original = *source;
     struct elf_image image;
 
-    original.size = note->original_size;
+    original.size = note->head.original_size;
     original.undo = note->undo;
     original.undo_count = note->undo_count;
-    if (note->lost.code == 0 && elf_image_read(&image, &original, NULL) == 0)
+    if (note->lost.code == 0 && !note->relaid && elf_image_read(&image, &original, NULL) == 0)
         elf_image_deinit(&image);
+    if (note->lost.code == 0)
+        plan_rest(note, source);
     elf_note_deinit(note);
 }
 

@@ -130,7 +130,8 @@ def cases(b):
     yield "lld", lambda: b.cc(lld), "right"
     yield "lld, no pie", lambda: b.cc(lld, "-no-pie"), "right"
     yield "lld, now, no plt", lambda: b.cc(lld, "-fno-plt", *ld("-z,now")), "right"
-    yield "lld, separate loadable", lambda: b.cc(lld, *ld("-z,separate-loadable-segments")), "right"
+    # strip clears what lies between the segments, so nobody can prove what was there
+    yield "lld, separate loadable", lambda: b.cc(lld, *ld("-z,separate-loadable-segments")), "right", ["strip clears"]
     yield "lld, nocombreloc", lambda: b.cc(lld, *ld("-z,nocombreloc")), "right"
     yield "lld, rosegment off", lambda: b.cc(lld, *ld("--no-rosegment")), "right"
     yield "lld, no build id", lambda: b.cc(lld, *ld("--build-id=none")), "right"
@@ -141,8 +142,8 @@ def cases(b):
     yield "driver functions, no pie", lambda: b.cc(*driver, "-no-pie"), "right", ["driver"]
     yield "address of a driver function, no pie", lambda: b.cc(*driver, "-DADDRESS", "-no-pie", "-fno-pic"), "right", ["driver"]
     yield "address of a driver function", lambda: b.cc(*driver, "-DADDRESS"), "right", ["driver"]
-    yield "after patchelf", lambda: b_patchelf(b, b.cc("-DNO_DYNAMIC")), "right"
-    yield "after patchelf, lld", lambda: b_patchelf(b, b.cc(lld, "-DNO_DYNAMIC")), "right"
+    yield "after patchelf", lambda: b_patchelf(b, b.cc("-DNO_DYNAMIC")), "right", ["strip clears"]
+    yield "after patchelf, lld", lambda: b_patchelf(b, b.cc(lld, "-DNO_DYNAMIC")), "right", ["strip clears"]
     yield "after objcopy", lambda: b_objcopy(b, b.cc()), "right"
     yield "library", lambda: b.cc("-shared", "-fPIC", "-DLIBRARY", suffix=".so"), "right", ["library"]
     yield "library, symbolic", lambda: b.cc("-shared", "-fPIC", "-DLIBRARY", *ld("-Bsymbolic", "-z,defs"), suffix=".so"), "right", ["library"]
@@ -331,6 +332,9 @@ def check_right(b, path, flags, tool):
             problem = check_run(b, copy, flags)
             if problem:
                 return "after strip: " + problem
+            problem = check_unstrip(b, original, copy, (CROSS if "qemu" in flags else "") + "strip", flags)
+            if problem:
+                return problem
     again = sh(tool + [path])
     if again[0] != 0 or "already patched" not in again[1] or open(path, "rb").read() != patched:
         return f"second run: exit {again[0]} {again[1]} {again[2]}"
@@ -341,6 +345,19 @@ def check_right(b, path, flags, tool):
     if sh([b.o.patch, "--restore", path])[0] != 0 or open(path, "rb").read() != original:
         return "restore"
     return None
+
+
+def check_unstrip(b, original, patched, strip, flags):
+    """--restore of a stripped patched file gives what strip makes of the original."""
+    wanted = patched + ".wanted"
+    open(wanted, "wb").write(original)
+    sh([strip, wanted])
+    status, _, err = sh([b.o.patch, "--restore", patched])
+    if status == 3 and "strip clears" in flags and "its loaded part is not the original's" in err:
+        return None
+    if status != 0:
+        return "restore after strip: " + err.strip()
+    return None if open(patched, "rb").read() == open(wanted, "rb").read() else "restore after strip: not what strip makes"
 
 
 def check_run(b, path, flags):

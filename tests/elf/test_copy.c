@@ -27,6 +27,7 @@ struct files {
     struct elf_source original;
     struct elf_output output;
     struct elf_change changes[4];
+    struct elf_image image;
     struct elf_plan plan;
     uint8_t *bytes, *expected; /* SIZE; SIZE + GAP + TAIL */
 };
@@ -41,6 +42,8 @@ static void make_plan(struct files *f)
     for (size_t i = 0; i < 4; i++)
         f->changes[i] =
             (struct elf_change){.offset = at[i], .length = sizeof word, .bytes = word};
+    f->image.image_end = SIZE - 100;
+    f->plan.image = &f->image;
     f->plan.changes = f->changes;
     f->plan.change_count = 4;
     f->plan.segment.offset = SIZE + GAP;
@@ -106,29 +109,35 @@ static void expect_content(const struct files *f, const uint8_t *expected, size_
     free(found);
 }
 
-static void expect_sum(const struct files *f, const uint8_t digest[ELF_CHECKSUM_SIZE])
+static void sum_up(const struct files *f, uint64_t image_end, struct elf_digests *digests)
 {
-    uint8_t sum[ELF_CHECKSUM_SIZE];
-    struct elf_checksum checksum;
+    struct elf_sums sums;
 
-    elf_checksum_init(&checksum);
-    elf_checksum_update(&checksum, f->bytes, SIZE);
-    elf_checksum_final(&checksum, sum);
-    assert_memory_equal(sum, digest, sizeof sum);
+    elf_sums_init(&sums, image_end);
+    elf_sums_update(&sums, f->bytes, SIZE);
+    elf_sums_final(&sums, digests->whole, digests->image);
+}
+
+static void expect_sum(const struct files *f, const struct elf_digests *digests)
+{
+    struct elf_digests wanted;
+
+    sum_up(f, SIZE - 100, &wanted);
+    assert_memory_equal(&wanted, digests, sizeof wanted);
 }
 
 static void copy_patched_writes_changes_and_tail(void **state)
 {
     struct files *f = *state;
-    uint8_t digest[ELF_CHECKSUM_SIZE];
+    struct elf_digests digests;
 
     for (int sync = 0; sync < 2; sync++) {
         struct elf_copy copy = {.output = &f->output, .original = &f->original, .sync = sync};
 
         assert_int_equal(ftruncate(f->output.fd, 0), 0);
-        assert_int_equal(elf_copy_patched(&copy, &f->plan, digest, NULL), 0);
+        assert_int_equal(elf_copy_patched(&copy, &f->plan, &digests, NULL), 0);
         expect_content(f, f->expected, f->plan.end);
-        expect_sum(f, digest);
+        expect_sum(f, &digests);
     }
 }
 
@@ -136,7 +145,7 @@ static void copy_patched_writes_changes_and_tail(void **state)
 static void copy_original_undoes(void **state)
 {
     struct files *f = *state;
-    uint8_t digest[ELF_CHECKSUM_SIZE];
+    struct elf_digests digests;
     struct elf_change undo[4];
     struct elf_source patched = f->original;
 
@@ -150,34 +159,34 @@ static void copy_original_undoes(void **state)
         struct elf_copy copy = {.output = &f->output, .original = &patched, .sync = sync};
 
         assert_int_equal(ftruncate(f->output.fd, 0), 0);
-        assert_int_equal(elf_copy_original(&copy, digest, NULL), 0);
+        assert_int_equal(elf_copy_original(&copy, SIZE - 100, &digests, NULL), 0);
         expect_content(f, f->bytes, SIZE);
-        expect_sum(f, digest);
+        expect_sum(f, &digests);
     }
 }
 
 static void copy_of_a_file_cut_meanwhile_fails(void **state)
 {
     struct files *f = *state;
-    uint8_t digest[ELF_CHECKSUM_SIZE];
+    struct elf_digests digests;
     struct gs_err err = {0};
     struct elf_copy copy = {.output = &f->output, .original = &f->original, .sync = true};
 
     assert_int_equal(ftruncate(f->original.fd, SIZE - ((off_t)2 << 20)), 0);
-    assert_int_equal(elf_copy_patched(&copy, &f->plan, digest, &err), -EIO);
+    assert_int_equal(elf_copy_patched(&copy, &f->plan, &digests, &err), -EIO);
     assert_non_null(strstr(err.text, "became shorter"));
 }
 
 static void copy_that_cannot_be_written_fails(void **state)
 {
     struct files *f = *state;
-    uint8_t digest[ELF_CHECKSUM_SIZE];
+    struct elf_digests digests;
     struct elf_output full = f->output;
     struct elf_copy copy = {.output = &full, .original = &f->original, .sync = true};
 
     full.fd = open("/dev/full", O_RDWR | O_CLOEXEC);
     assert_true(full.fd >= 0);
-    assert_int_equal(elf_copy_patched(&copy, &f->plan, digest, NULL), -ENOSPC);
+    assert_int_equal(elf_copy_patched(&copy, &f->plan, &digests, NULL), -ENOSPC);
     close(full.fd);
 }
 
@@ -190,16 +199,13 @@ static int read_back(struct files *f, bool whole)
         .new = {.name = "new", .fd = f->output.fd, .size = f->plan.end},
         .whole = whole,
     };
-    uint8_t digest[ELF_CHECKSUM_SIZE];
-    struct elf_checksum sum;
-    int ret = elf_readback_init(&back, NULL);
+    struct elf_digests digests;
+    int ret = elf_readback_init(&back, 1000, NULL);
 
-    elf_checksum_init(&sum);
-    elf_checksum_update(&sum, f->bytes, SIZE);
-    elf_checksum_final(&sum, digest);
+    sum_up(f, 1000, &digests);
     ret = ret ?: elf_readback_check(&back, 0, (uint64_t)2 << 20, NULL);
     ret = ret ?: elf_readback_check(&back, (uint64_t)2 << 20, SIZE, NULL);
-    ret = ret ?: elf_readback_finish(&back, digest, NULL);
+    ret = ret ?: elf_readback_finish(&back, digests.whole, NULL);
     elf_readback_deinit(&back);
     return ret;
 }
@@ -236,6 +242,31 @@ static void readback_finds_what_was_not_planned(void **state)
     assert_int_equal(read_back(f, false), -EIO);
 }
 
+/* neither pieces nor where the section headers are said to be matter to the image's */
+static void sums_of_the_image_leave_out_the_section_headers_place(void **state)
+{
+    uint8_t bytes[500], whole[3][ELF_CHECKSUM_SIZE], image[3][ELF_CHECKSUM_SIZE];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 7 + 3);
+    for (size_t round = 0; round < 3; round++) {
+        struct elf_sums sums;
+
+        elf_sums_init(&sums, 300);
+        for (size_t at = 0; at < sizeof bytes; at += 37)
+            elf_sums_update(&sums, bytes + at, sizeof bytes - at < 37 ? sizeof bytes - at : 37);
+        elf_sums_final(&sums, whole[round], image[round]);
+        if (round == 0)
+            bytes[offsetof(Elf64_Ehdr, e_shoff) + 2] ^= 1;
+        else
+            bytes[299] ^= 1;
+    }
+    assert_memory_equal(image[0], image[1], sizeof image[0]);
+    assert_memory_not_equal(whole[0], whole[1], sizeof whole[0]);
+    assert_memory_not_equal(image[1], image[2], sizeof image[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +276,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(copy_of_a_file_cut_meanwhile_fails, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copy_that_cannot_be_written_fails, set_up, tear_down),
         cmocka_unit_test_setup_teardown(readback_finds_what_was_not_planned, set_up, tear_down),
+        cmocka_unit_test(sums_of_the_image_leave_out_the_section_headers_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -425,17 +425,19 @@ static void plan_carried_out_can_be_undone(void **state)
     assert_int_equal(elf_note_find(&note, &source), ELF_NOTE_FOUND);
     assert_int_equal(note.lost.code, 0);
     assert_string_equal(note.text, "tool=test\n");
-    source.size = note.original_size;
+    source.size = note.head.original_size;
     source.undo = note.undo;
     source.undo_count = note.undo_count;
-    assert_int_equal(note.original_size, sizeof s);
+    assert_int_equal(note.head.original_size, sizeof s);
     assert_int_equal(elf_source_read(&source, 0, back, sizeof back, NULL), 0);
     assert_memory_equal(back, &s, sizeof s);
 
     /* a note whose range leaves the file is lost, not followed */
     elf_note_deinit(&note);
     source = (struct elf_source){.name = "new", .fd = -1, .memory = bytes, .size = plan.end};
-    memset(bytes + plan.undo_at + sizeof(struct elf_undo_head), 0xff, 8);
+    memset(bytes + plan.undo_at + sizeof(struct elf_undo_head) +
+               note.head.copies * sizeof(struct elf_undo_copy),
+           0xff, 8);
     assert_int_equal(elf_note_find(&note, &source), ELF_NOTE_FOUND);
     assert_int_equal(note.lost.code, -ENOEXEC);
     assert_null(note.undo);
