@@ -269,7 +269,7 @@ static void handle(struct lockd_server *server, const struct epoll_event *event)
     if (event->data.ptr == &server->signals) {
         take_signals(server);
     } else if (event->data.ptr == &server->listener) {
-        lockd_admit_one(server);
+        server->called = true; /* when those who left have made room */
     } else {
         /* one that is read later but has left already: what it said last is lost with it */
         if (connection->throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
@@ -295,6 +295,9 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
         for (int i = 0; i < count; i++)
             handle(server, &events[i]);
         deadline = lockd_server_tend(server);
+        if (server->called)
+            lockd_admit_one(server);
+        server->called = false;
     }
     return 0;
 }

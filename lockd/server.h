@@ -58,7 +58,7 @@ struct lockd_server {
     gid_t control_group; /* members may change settings; (gid_t)-1: nobody but owner and root */
     int epoll, listener, signals;
     int spare; /* given up to accept (and refuse) one when descriptors run out */
-    bool listening, stop;
+    bool listening, called, stop; /* called: somebody waits to be accepted */
     uint64_t descriptors_said; /* when the log last heard that none was left */
     uint64_t host_at; /* when the lock must be told again how much host memory there is */
     uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */

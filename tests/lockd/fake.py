@@ -74,7 +74,10 @@ class Program:
         self.target = None
         self.targets = 0
         if say_hello:
-            self.socket.send(hello(name))
+            try:
+                self.socket.send(hello(name))
+            except BrokenPipeError:
+                pass  # refused: hear() tells the reason
 
     def say(self, **change):
         """Reports the state, after changing it as told; echoes the newest target."""
@@ -92,7 +95,10 @@ class Program:
         except (socket.timeout, BlockingIOError):
             return None
         except ConnectionResetError:
-            raise EOFError from None
+            try:
+                data = self.socket.recv(4096)  # the reset comes before what was said
+            except OSError:
+                raise EOFError from None
         if not data:
             raise EOFError
         if struct.unpack("<IHHII", data[:16])[2] == END:  # the reason comes before the end

@@ -220,6 +220,7 @@ class DaemonTest(unittest.TestCase):
         first.say(demand=2 * GIB, flags=WANT)
         for program in crowd:
             program.close()
+        time.sleep(0.5)  # until then a caller may be refused, and told so
         self.assert_serves()
 
     def low_limit_daemon(self):
