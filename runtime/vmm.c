@@ -12,6 +12,8 @@
 #include "runtime/pool.h"
 #include "runtime/virtual.h"
 
+#define ATTEMPTS 4 /* at giving memory back: a failure may have been that call's alone */
+
 static CUmemAccessDesc access_from(CUdevice ordinal)
 {
     return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
@@ -112,17 +114,21 @@ CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk)
 {
     const CUdeviceptr address = gs_range_chunk_address(range, chunk);
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
-    CUresult result = gs_driver.cuMemUnmap(address, bytes);
+    CUresult result = CUDA_ERROR_UNKNOWN;
 
-    /* once more: what stays mapped would be in the way of the next mapping here for ever */
-    return result == CUDA_SUCCESS ? result : gs_driver.cuMemUnmap(address, bytes);
+    /* again: what stays mapped would be in the way of the next mapping here for ever */
+    for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
+        result = gs_driver.cuMemUnmap(address, bytes);
+    return result;
 }
 
 static CUresult release(CUmemGenericAllocationHandle handle)
 {
-    const CUresult result = gs_driver.cuMemRelease(handle);
+    CUresult result = CUDA_ERROR_UNKNOWN;
 
-    return result == CUDA_SUCCESS ? result : gs_driver.cuMemRelease(handle);
+    for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
+        result = gs_driver.cuMemRelease(handle);
+    return result;
 }
 
 CUresult gs_vmm_place(struct gs_range *range, uint32_t chunk)
