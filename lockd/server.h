@@ -59,7 +59,7 @@ struct lockd_server {
     int epoll, listener, signals;
     int spare; /* given up to accept (and refuse) one when descriptors run out */
     bool listening, called, stop; /* called: somebody waits to be accepted */
-    uint64_t descriptors_said; /* when the log last heard that none was left */
+    uint64_t descriptors_said;    /* when the log last heard that none was left */
     uint64_t host_at; /* when the lock must be told again how much host memory there is */
     uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */
     struct lockd_notes notes;
