@@ -46,6 +46,7 @@ struct side {
 
 struct board {
     uint64_t bytes;    /* of device memory in each program, a multiple of BLOCK_BYTES */
+    uint64_t turn_gap; /* ns: a longer gap is another's turn */
     uint32_t dirty_of; /* in each turn every dirty_of-th block is written; 1: all of them */
     double h2d, d2h;   /* bytes a second, by "ceiling" */
     double duplex;     /* both directions together */

@@ -176,7 +176,8 @@ static unsigned hand_offs(const struct side *from, const struct side *to, double
         for (uint32_t k = 0; k < from->gap_count; k++) {
             const struct gap *a = &from->gaps[k], *b = &to->gaps[i];
 
-            if (a->from > b->from && a->from < b->to && a->to > b->to)
+            if (a->from > b->from && a->from < b->to && a->to > b->to &&
+                b->to - b->from > board->turn_gap)
                 seconds[count++] = (double)(b->to - a->from) / 1e9;
         }
     return count;
@@ -266,6 +267,7 @@ static void run_size(const struct options *options, double gib, struct result *r
     memset(board->side, 0, sizeof board->side);
     board->bytes = bytes;
     board->dirty_of = options->dirty_of;
+    board->turn_gap = options->quantum_ms * 1000000ull / 2;
     *result = (struct result){.gib = gib, .overflow = (double)(2 * (bytes + SMALL) - usable)};
     if (options->full) {
         snprintf(leave, sizeof leave, "%llu",

@@ -249,7 +249,7 @@ static void work(struct program *program)
 
     if (now - program->last > GAP_NS) {
         note_gap(program->side, program->last, now);
-        if (now - program->last > 10 * (uint64_t)GAP_NS) {
+        if (now - program->last > program->board->turn_gap) {
             write_blocks(program, program->board->dirty_of);
             atomic_fetch_add(&program->side->turns, 1);
         }

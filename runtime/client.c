@@ -25,6 +25,7 @@
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 #include "runtime/stats.h"
+#include "runtime/swap.h"
 
 #define SOON_NS 2000000ull
 
@@ -82,8 +83,15 @@ static uint64_t attend(uint64_t timeout_ns)
 
 static void rest_if_parked(void)
 {
+    bool asked;
+
     gs_lock(&client.lock, GS_LOCK_CLIENT);
-    while (client.park_requests > 0 && !gs_drain_busy()) {
+    asked = client.park_requests > 0;
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
+    if (asked)
+        gs_swap_settle();
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
+    while (asked && client.park_requests > 0 && !gs_drain_busy()) {
         client.parked = true;
         pthread_cond_broadcast(&client.changed);
         pthread_cond_wait(&client.changed, &client.lock);

@@ -35,6 +35,11 @@ static void header(struct gs_wire_header *out, uint16_t type, uint32_t length)
         .magic = GS_WIRE_MAGIC, .version = GS_WIRE_VERSION, .type = type, .length = length};
 }
 
+union gs_connect_message {
+    struct gs_wire_target target;
+    struct gs_wire_end end;
+};
+
 static int open_socket(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -204,18 +209,37 @@ int gs_connect_send(int fd, const void *message, uint32_t length)
     return sent < 0 ? -errno : -EPIPE;
 }
 
+/* The daemon refuses us and says why; this message is the same in every version. */
+static bool is_refusal(const union gs_connect_message *message, ssize_t got)
+{
+    return got == (ssize_t)sizeof message->end &&
+           message->target.header.magic == GS_WIRE_MAGIC &&
+           message->target.header.type == GS_WIRE_END;
+}
+
 int gs_connect_receive(int fd, struct gs_wire_target *target)
 {
-    const ssize_t got = recv(fd, target, sizeof *target, MSG_DONTWAIT | MSG_TRUNC);
+    static bool said;
+    union gs_connect_message message;
+    ssize_t got = recv(fd, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
 
+    if (got < 0 && errno == ECONNRESET) /* comes before what was said last */
+        got = recv(fd, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     if (got == 0)
         return -ECONNRESET;
-    if (got != (ssize_t)sizeof *target || target->header.magic != GS_WIRE_MAGIC ||
-        target->header.version != GS_WIRE_VERSION || target->header.type != GS_WIRE_TARGET ||
-        target->header.length != sizeof *target)
+    if (is_refusal(&message, got)) {
+        message.end.text[sizeof message.end.text - 1] = '\0';
+        gs_say_once(&said, "gpushare-lockd refuses this program: %s", message.end.text);
+        return -ECONNREFUSED;
+    }
+    if (got != (ssize_t)sizeof *target || message.target.header.magic != GS_WIRE_MAGIC ||
+        message.target.header.version != GS_WIRE_VERSION ||
+        message.target.header.type != GS_WIRE_TARGET ||
+        message.target.header.length != sizeof *target)
         return -EPROTO;
+    *target = message.target;
     return 1;
 }
 

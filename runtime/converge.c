@@ -31,6 +31,7 @@
 #include "runtime/swap.h"
 
 #define MS             1000000ull
+#define HOST_KEPT_NS   (10000 * MS) /* after everything fitted again */
 #define SHORT_STEP_MIN (2ull << 20)
 #define SHORT_STEP_MAX (512ull << 20)
 
@@ -45,6 +46,9 @@ static struct {
     uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
                           yet */
     uint64_t next_try; /* ns */
+    uint64_t refused_since; /* ns: connections end before a target came; 0: they do not */
+    uint64_t connected_at;  /* ns */
+    bool heard;             /* a target came on this connection */
     uint64_t trust_less_at; /* ns; see apply() */
     bool stopped;           /* see above; true at the start: nothing has run */
     bool drain_is_old;
@@ -52,6 +56,7 @@ static struct {
     bool stuck;
     uint64_t stop_since; /* ns */
     uint64_t activity, active_at;
+    uint64_t needed_at; /* ns: host memory may have been needed */
     bool idle;
 } self = {.fd = -1, .stopped = true};
 
@@ -64,6 +69,11 @@ int gs_converge_fd(void)
 static uint32_t flags_of(const struct gs_device *device)
 {
     return atomic_load_explicit(&device->target_flags, memory_order_relaxed);
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 /* --- the connection --- */
@@ -114,6 +124,15 @@ static void lost(uint64_t now)
     self.fd = -1;
     self.lost_at = now;
     self.next_try = now;
+    if (!self.heard &&
+        now - self.connected_at <
+            1000 * MS) { /* it refuses us: another release, or too many programs */
+        self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 200 * MS);
+        if (self.refused_since == 0)
+            self.refused_since = now;
+        else if (now - self.refused_since > GS_ALONE_AFTER_NS && !gs_client_is_alone())
+            gs_converge_give_up("gpushare-lockd refuses it");
+    }
     self.trust_less_at = UINT64_MAX; /* set by the new connection */
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         gs_report_forget(device); /* the next daemon gets everything anew */
@@ -124,8 +143,12 @@ static void receive(uint64_t now)
     struct gs_wire_target target;
     int got = 0;
 
-    while (self.fd >= 0 && (got = gs_connect_receive(self.fd, &target)) > 0)
+    while (self.fd >= 0 && (got = gs_connect_receive(self.fd, &target)) > 0) {
+        self.heard = true;
+        self.refused_since = 0;
+        atomic_store_explicit(&self.alone, false, memory_order_release);
         apply(&target, now);
+    }
     if (got < 0)
         lost(now);
 }
@@ -143,12 +166,15 @@ static void reconnect(uint64_t now)
     fd = gs_connect(!gs_client_is_alone());
     if (fd >= 0) {
         self.fd = fd;
+        self.heard = false;
+        self.connected_at = now;
         self.lost_at = 0;
         if (self.trust_less_at != 0)
             self.trust_less_at = now + 3000 * MS;
         for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
             atomic_store_explicit(&device->target_seq, 0, memory_order_relaxed);
-        atomic_store_explicit(&self.alone, false, memory_order_release);
+        if (self.refused_since == 0)
+            atomic_store_explicit(&self.alone, false, memory_order_release);
         return;
     }
     self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
@@ -298,8 +324,12 @@ static bool move(uint64_t now)
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
-        const struct gs_accounts accounts = gs_memory_accounts(device);
+        struct gs_accounts accounts = gs_memory_accounts(device);
 
+        if ((!self.stopped || accounts.resident <= budget) && gs_swap_leaving(device)) {
+            gs_swap_settle(); /* it may stay after all */
+            accounts = gs_memory_accounts(device);
+        }
         if (now < device->retry_at)
             continue;
         if (self.stopped && accounts.resident > budget)
@@ -313,6 +343,73 @@ static bool move(uint64_t now)
         now = gs_now();
     }
     return more;
+}
+
+/* --- host memory --- */
+
+/* What may have to go out when somebody else has his turn. */
+static uint64_t may_leave(const struct gs_device *device)
+{
+    const uint64_t shortfall = atomic_load_explicit(&device->shortfall, memory_order_relaxed);
+    const uint64_t demand = gs_memory_accounts(device).demand;
+
+    return device->movable ? smaller(demand, shortfall) : 0;
+}
+
+static bool register_one(void)
+{
+    const struct gs_context *context = NULL;
+    struct gs_device *device;
+    CUcontext popped;
+    bool more = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL && context == NULL; i++)
+        context = gs_context_for(device);
+    if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
+        return false;
+    more = gs_host_register_one();
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    return more;
+}
+
+static void give_back_host_memory(uint64_t keep)
+{
+    const struct gs_context *context;
+    struct gs_device *device;
+    CUcontext popped;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        if (gs_host_used() <= keep)
+            return;
+        gs_swap_drop_copies(device);
+        context = gs_context_for(device);
+        if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
+            continue;
+        gs_host_trim(keep);
+        gs_driver.cuCtxPopCurrent_v2(&popped);
+    }
+}
+
+/* Makes ready what may be needed, and gives back what is not needed any more. Nothing moves
+ * now. Returns ns until there is more to do. */
+static uint64_t keep_host_memory(uint64_t now)
+{
+    struct gs_device *device;
+    uint64_t leaving = 0;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        leaving += may_leave(device);
+    if (leaving != 0)
+        gs_host_prepare(leaving);
+    if (leaving != 0 || somebody_waits() || !all_may_run())
+        self.needed_at = now;
+    if (gs_host_has_unregistered() && register_one())
+        return 1;
+    if (gs_host_used() > gs_host_budget())
+        give_back_host_memory(gs_host_budget());
+    else if (gs_host_used() != 0 && now - self.needed_at > HOST_KEPT_NS)
+        give_back_host_memory(0);
+    return gs_host_used() != 0 ? 200 * MS : UINT64_MAX;
 }
 
 /* the gate is open: what was moving has arrived */
@@ -346,14 +443,14 @@ static uint64_t watch_idleness(uint64_t now)
     bool busy;
     const uint64_t activity = gs_gate_activity(&busy);
 
-    if (!somebody_waits() || self.stopped || idle_ns == 0) {
-        self.idle = false;
-        self.active_at = now;
-        return UINT64_MAX;
-    }
-    if (activity != self.activity || busy || gs_gate_waiting() != 0 || gs_capture_active()) {
+    if (activity != self.activity || busy || self.stopped || gs_gate_waiting() != 0 ||
+        gs_capture_active()) {
         self.activity = activity;
         self.active_at = now;
+    }
+    if (!somebody_waits() || self.stopped || idle_ns == 0) {
+        self.idle = false; /* but how long it has been is known when somebody comes */
+        return UINT64_MAX;
     }
     self.idle = now - self.active_at >= idle_ns;
     return idle_ns / 4 + 1;
@@ -395,11 +492,6 @@ static uint64_t report_all(uint64_t now)
     return due;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 uint64_t gs_converge(void)
 {
     uint64_t now = gs_now(), due = 1000 * MS;
@@ -432,6 +524,8 @@ uint64_t gs_converge(void)
         for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
             due = smaller(due, device->retry_at > now ? device->retry_at - now : UINT64_MAX);
     }
+    if (!more)
+        due = smaller(due, keep_host_memory(now));
     due = smaller(due, watch_idleness(now));
     due = smaller(due, report_all(now));
     return more ? 0 : due;

@@ -9,9 +9,11 @@
 #include "runtime/device.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/driver.h"
+#include "runtime/host.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
@@ -118,8 +120,7 @@ void gs_context_add(CUcontext handle, struct gs_device *device)
             slot = &contexts[i];
     }
     if (slot != NULL) {
-        slot->device = device;
-        slot->stream = NULL;
+        *slot = (struct gs_context){.device = device};
         __atomic_store_n(&slot->handle, handle, __ATOMIC_RELEASE);
     }
     gs_unlock(&lock, GS_LOCK_DEVICES);
@@ -128,10 +129,12 @@ void gs_context_add(CUcontext handle, struct gs_device *device)
 void gs_context_remove(CUcontext handle)
 {
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    gs_host_context_ended(handle);
     gs_lock(&lock, GS_LOCK_DEVICES);
     for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++)
         if (contexts[i].handle == handle) {
-            contexts[i].stream = NULL; /* ended with its context */
+            free(contexts[i].mover); /* its streams ended with the context */
+            contexts[i].mover = NULL;
             __atomic_store_n(&contexts[i].handle, NULL, __ATOMIC_RELEASE);
         }
     gs_unlock(&lock, GS_LOCK_DEVICES);

@@ -19,6 +19,7 @@
 #define GS_IDLE_SIZES 32
 
 struct gs_range;
+struct gs_mover;
 
 struct gs_device {
     CUdevice ordinal;
@@ -32,13 +33,15 @@ struct gs_device {
     /* The newest target, written by the client thread, read by any (relaxed: a stale value
      * costs a round, nothing else) */
     _Atomic(uint32_t) target_seq, target_flags;
-    _Atomic(uint64_t) budget, capacity, idle_ns;
+    _Atomic(uint64_t) budget, capacity, idle_ns, shortfall;
 
     /* Accounts, bytes; under the memory lock (memory.c) */
     uint64_t demand;   /* live ranges */
     uint64_t missing;  /* of these, not on the device */
     uint64_t resident; /* on the device, ranges that wait for their disposal included */
     struct gs_range *ranges;
+    struct gs_range *cursor;              /* where swap.c looks on */
+    uint8_t sweep;                        /* ... and in which pass over them */
     struct gs_range *idle[GS_IDLE_SIZES]; /* idle.c: by size */
     uint64_t idle_bytes;                  /* of resident */
     bool broken; /* a context failed for good: nothing comes back, the program must be told */
@@ -50,17 +53,19 @@ struct gs_device {
     uint64_t retry_at;    /* ns: no copy-in before, after the driver was out of memory */
     uint64_t short_since; /* ns; 0: the driver has had memory */
     uint64_t graph_bytes, graphs_looked_at; /* graph_memory.c */
-    uint64_t moving_ns;   /* spent on moving since it last ran */
+    uint64_t moving_ns;                     /* spent on moving since it last ran */
     uint64_t switch_ns;
     bool was_out;
-    bool graphs_trimmed;      /* since it last stopped */
+    bool graphs_trimmed;     /* since it last stopped */
     uint64_t idle_looked_at; /* ns; idle.c */
 };
 
 struct gs_context {
     CUcontext handle; /* NULL: free slot */
     struct gs_device *device;
-    CUstream stream; /* ours, for moving memory; made by the client thread when needed */
+    struct gs_mover *mover; /* swap.c: streams and what is under way; client thread only */
+    CUfunction hash;        /* kernels.c; NULL: not loaded */
+    unsigned kernel_attempts;
 };
 
 /* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the

@@ -21,6 +21,7 @@
 #include "runtime/host.h"
 #include "runtime/lock.h"
 #include "runtime/slab.h"
+#include "runtime/swap.h"
 #include "runtime/virtual.h"
 #include "runtime/vmm.h"
 
@@ -112,23 +113,22 @@ void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
 
 void gs_range_take_back(struct gs_range *range)
 {
-    uint64_t unmapped = 0;
-
     for (uint32_t i = 0; i < range->chunk_count; i++) {
         struct gs_chunk *chunk = &range->chunks[i];
+        const bool resident = chunk->state == GS_CHUNK_RESIDENT;
 
-        if (chunk->state == GS_CHUNK_RESIDENT) {
+        if (resident)
             gs_vmm_remove(range, i);
-            unmapped += gs_range_chunk_bytes(range, i);
-        }
         chunk->state = GS_CHUNK_ABSENT;
+        chunk->zero = false;
         gs_host_put(chunk->host);
         chunk->host = NULL;
+        if (!resident || range->pinned)
+            continue;
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        range->device->resident -= gs_range_chunk_bytes(range, i);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (!range->pinned)
-        range->device->resident -= unmapped;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 static uint64_t absent_bytes(const struct gs_range *range)
@@ -275,8 +275,9 @@ void gs_range_dispose(struct gs_range *range)
     CUcontext current = NULL;
     bool pushed = false;
 
-    /* unregistering host memory and destroying events need a context; the client thread has
-     * none of its own */
+    if (range->moving != 0) /* freed meanwhile; only the client thread can see this */
+        gs_swap_settle();
+    /* destroying events needs a context; the client thread has none of its own */
     if (gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL &&
         context != NULL)
         pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
@@ -295,6 +296,8 @@ void gs_range_dispose(struct gs_range *range)
     *range->link = range->next;
     if (range->next != NULL)
         range->next->link = range->link;
+    if (range->device->cursor == range)
+        range->device->cursor = range->next;
     gs_slab_free(range->slab);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     free(range->own);

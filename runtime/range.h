@@ -22,13 +22,16 @@
 enum gs_chunk_state {
     GS_CHUNK_ABSENT,   /* never had memory: contents undefined */
     GS_CHUNK_RESIDENT, /* mapped */
-    GS_CHUNK_HOST,     /* the only copy is in the host block */
+    GS_CHUNK_HOST,     /* the only copy is in the host block, or it is all zero */
 };
 
 struct gs_chunk {
     CUmemGenericAllocationHandle handle; /* RESIDENT */
-    struct gs_host_block *host;          /* HOST; kept when it comes back, for the next time */
-    uint8_t state;                       /* enum gs_chunk_state */
+    struct gs_host_block *host; /* HOST; kept when it comes back: what does not change is not
+                                   copied again */
+    uint8_t state;              /* enum gs_chunk_state */
+    bool moving;                /* under way (swap.c); under gs_memory_lock */
+    bool zero;                  /* HOST: nothing but zeros, no host block */
 };
 
 enum gs_range_life {
@@ -54,6 +57,7 @@ struct gs_range {
     struct gs_pool *pool;   /* of cuMemAllocAsync (pool.h); NULL: none */
     uint64_t id;            /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     uint8_t life;           /* enum gs_range_life */
+    uint32_t moving;        /* chunks under way (swap.c); client thread only */
     bool at_rest;           /* DEAD: nothing on the GPU uses it any more */
     bool pinned;            /* never moves again; not in the accounts */
     CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */

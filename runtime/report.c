@@ -14,12 +14,12 @@
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/host.h"
+#include "runtime/kernels.h"
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
+#include "runtime/swap.h"
 
-#define STEP_BYTES                                                                             \
-    (256ull << 20) /* resident is reported at least this often while it moves                  \
-                    */
+#define STEP_BYTES (64ull << 20) /* resident is reported at least this often while it moves */
 #define ACCOUNT_NS                                                                             \
     2000000ull /* plain growth within the budget: at most one message in this time */
 
@@ -166,4 +166,6 @@ void gs_report_after_fork(void)
 {
     memset(last, 0, sizeof last);
     gs_host_after_fork();
+    gs_swap_after_fork();
+    gs_kernels_after_fork();
 }

@@ -1,115 +1,228 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * swap.c: copies chunks between device and host and maps or unmaps them.
+ * swap.c: the pipeline that moves chunks: a ring of jobs for each context in use. On the way
+ * out a job is hashed, its changed blocks are copied, its memory is released; on the way in
+ * memory is made, and filled. Each call tops the ring up, waits for the oldest job, and settles
+ * it.
  *
- * No state of its own. The client thread is the only one that changes a live chunk's state; it
- * collects its chunks under gs_memory_lock and works on them without it (a range is disposed of
- * by the client thread itself while the gate is closed, and one that somebody else disposes of
- * is not LIVE and so not collected).
+ * State: the movers (of gs_context), client thread only. The client thread is the only one that
+ * changes a live chunk's state: it chooses chunks under gs_memory_lock and works on them
+ * without it. While anything is under way the gate is closed, so that a range can end, but its
+ * chunks are disposed of by this thread (gs_range_dispose settles first). Invariants: jobs of
+ * one ring go one way; a chunk is `moving` exactly while a job has it.
  */
 #include "runtime/swap.h"
 
+#include <stdlib.h>
+
 #include "runtime/driver.h"
-#include "runtime/host.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
-#include "runtime/memory.h"
 #include "runtime/runtime.h"
+#include "runtime/swap_job.h"
 #include "runtime/vmm.h"
 
-struct job {
-    struct gs_range *range;
-    struct gs_chunk *chunk;
-    uint32_t index;
-    CUdeviceptr address;
-    uint64_t bytes;
-    bool copied;
+#define RING        64u            /* jobs */
+#define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */
+#define QUEUE_BYTES (192ull << 20) /* of these, copies queued */
+
+struct gs_mover {
+    struct gs_device *device;
+    struct gs_context *context;
+    CUstream copies, hashes; /* hashing must not wait for copies */
+    unsigned first, count, queued;
+    uint64_t bytes, queued_bytes;
+    bool out;
+    uint64_t (*results)[GS_HASH_MOST][2];
+    CUdeviceptr results_there;
+    struct gs_job jobs[RING];
 };
 
-/* Chunks of live ranges, up to a step and to limit bytes: resident ones (out; those with a host
- * block first, so that the same ones go every time), or the others (in). */
-static unsigned collect(struct gs_device *device, bool out, uint64_t limit, struct job *jobs)
+/* --- movers --- */
+
+static bool make_streams(struct gs_mover *mover)
 {
-    uint64_t sum = 0;
-    unsigned count = 0;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    for (int pass = out ? 0 : 1; pass < 2; pass++)
-        for (struct gs_range *range = device->ranges; range != NULL; range = range->next) {
-            if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
-                continue;
-            for (uint32_t i = 0; i < range->chunk_count && count < GS_SWAP_STEP_CHUNKS; i++) {
-                struct gs_chunk *chunk = &range->chunks[i];
-                const uint64_t bytes = gs_range_chunk_bytes(range, i);
-
-                if ((chunk->state == GS_CHUNK_RESIDENT) != out ||
-                    (out && (chunk->host != NULL) != (pass == 0)))
-                    continue;
-                if (out ? sum >= limit : sum + bytes > limit)
-                    break;
-                jobs[count++] = (struct job){.range = range,
-                                             .chunk = chunk,
-                                             .index = i,
-                                             .address = gs_range_chunk_address(range, i),
-                                             .bytes = bytes};
-                sum += bytes;
-            }
-        }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return count;
+    return (mover->copies != NULL ||
+            gs_driver.cuStreamCreate(&mover->copies, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) &&
+           (mover->hashes != NULL ||
+            gs_driver.cuStreamCreate(&mover->hashes, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
 }
 
-static struct gs_context *enter_context(struct gs_device *device)
+/* The one that has something under way; else any. */
+static struct gs_context *context_to_use(const struct gs_device *device)
 {
-    struct gs_context *context = gs_context_for(device);
+    struct gs_context *context;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
+        if (context->handle != NULL && context->device == device && context->mover != NULL &&
+            context->mover->count != 0)
+            return context;
+    return gs_context_for(device);
+}
+
+/* Makes a context of the device current, and its mover ready; NULL: there is none (and nothing
+ * is current). */
+static struct gs_mover *enter(struct gs_device *device)
+{
+    struct gs_context *context = context_to_use(device);
+    struct gs_mover *mover;
     CUcontext popped;
 
     if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
         return NULL;
-    if (context->stream != NULL ||
-        gs_driver.cuStreamCreate(&context->stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
-        return context;
-    context->stream = NULL;
+    if (context->mover == NULL)
+        context->mover = calloc(1, sizeof *mover);
+    mover = context->mover;
+    if (mover != NULL && make_streams(mover)) {
+        mover->device = device;
+        mover->context = context;
+        if (gs_kernels_ready(context) && mover->results == NULL)
+            mover->results = gs_hash_results(RING, &mover->results_there);
+        return mover;
+    }
     gs_driver.cuCtxPopCurrent_v2(&popped);
     return NULL;
 }
 
-static void leave_context(void)
+static void leave(void)
 {
     CUcontext popped;
 
     gs_driver.cuCtxPopCurrent_v2(&popped);
 }
 
-/* A context with a sticky error has lost its memory's contents by itself; the program gets that
- * error from every call. */
-static bool is_broken(CUresult result)
+static struct gs_job *job_at(struct gs_mover *mover, unsigned i)
 {
-    return result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY &&
-           result != CUDA_ERROR_INVALID_VALUE;
+    return &mover->jobs[(mover->first + i) % RING];
 }
 
-/* Chunk state and accounts change together: a range that is freed meanwhile has been taken out
- * of `missing` as it was at that moment (memory.c, end_life). */
-static void settle(const struct job *job, uint8_t state)
+/* --- choosing --- */
+
+/* Passes over the ranges: on the way out those go first that were out before, so that the same
+ * ones go every time and their host copies are of use. */
+enum sweep { OUT_AGAIN, OUT_ANY, SWEEPS };
+
+static bool suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
+{
+    if (chunk->moving || (chunk->state == GS_CHUNK_RESIDENT) != out)
+        return false;
+    return !out || sweep == OUT_ANY || chunk->host != NULL;
+}
+
+/* under the lock: the next chunk from the cursor on that may go, of at most limit bytes */
+static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t limit,
+                                   uint32_t *index)
+{
+    for (; device->sweep < SWEEPS; device->sweep++, device->cursor = device->ranges)
+        for (; device->cursor != NULL; device->cursor = device->cursor->next) {
+            struct gs_range *range = device->cursor;
+
+            if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
+                continue;
+            for (uint32_t i = 0; i < range->chunk_count; i++)
+                if (suits(&range->chunks[i], out, device->sweep) &&
+                    (out || gs_range_chunk_bytes(range, i) <= limit)) {
+                    *index = i;
+                    return range;
+                }
+        }
+    return NULL;
+}
+
+static bool choose(struct gs_mover *mover, uint64_t limit)
+{
+    struct gs_device *device = mover->device;
+    struct gs_job *job = job_at(mover, mover->count);
+    struct gs_range *range = NULL;
+    uint32_t index = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    /* what came up behind the cursor is found by starting anew, once */
+    for (unsigned attempt = 0; attempt < 2 && range == NULL; attempt++) {
+        range = next_chunk(device, mover->out, limit, &index);
+        if (range == NULL) {
+            device->cursor = device->ranges;
+            device->sweep = mover->out ? OUT_AGAIN : OUT_ANY;
+        }
+    }
+    if (range != NULL) {
+        range->chunks[index].moving = true;
+        range->moving++;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (range == NULL)
+        return false;
+    job->range = range;
+    job->chunk = &range->chunks[index];
+    job->index = index;
+    job->stage = GS_JOB_CHOSEN;
+    job->address = gs_range_chunk_address(range, index);
+    job->bytes = gs_range_chunk_bytes(range, index);
+    job->copied = 0;
+    job->hashes = NULL;
+    mover->count++;
+    mover->bytes += job->bytes;
+    return true;
+}
+
+/* The job ends; state: what its chunk is from now on. Chunk state and accounts change together:
+ * a range that was freed meanwhile has been taken out of `missing` as it was at that moment
+ * (range.c, end_life). */
+static void settle(struct gs_job *job, uint8_t state)
 {
     struct gs_device *device = job->range->device;
     const bool live = job->range->life == GS_RANGE_LIVE;
 
-    job->chunk->state = state;
-    if (state == GS_CHUNK_RESIDENT) {
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (state != job->chunk->state && state == GS_CHUNK_RESIDENT) {
         device->resident += job->bytes;
         device->missing -= live ? job->bytes : 0;
-    } else {
+    } else if (job->chunk->state == GS_CHUNK_RESIDENT && state != GS_CHUNK_RESIDENT) {
         device->resident -= job->bytes;
         device->missing += live ? job->bytes : 0;
     }
+    job->chunk->state = state;
+    job->chunk->moving = false;
+    job->range->moving--;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-/* The error of one call may have been that call's alone; a broken context fails every one. */
+static void drop_first(struct gs_mover *mover)
+{
+    const struct gs_job *job = job_at(mover, 0);
+
+    mover->bytes -= job->bytes;
+    if (job->stage == GS_JOB_COPYING) {
+        mover->queued--;
+        mover->queued_bytes -= job->bytes;
+    }
+    mover->first = (mover->first + 1) % RING;
+    mover->count--;
+}
+
+static bool have_event(CUevent *event)
+{
+    return *event != NULL ||
+           gs_driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+}
+
+static CUresult mark(CUevent *event, CUstream stream)
+{
+    if (!have_event(event)) {
+        *event = NULL;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return gs_driver.cuEventRecord(*event, stream);
+}
+
+/* --- failing --- */
+
+/* A context with a sticky error has lost its memory's contents by itself; the program gets that
+ * error from every call. The error of one call may have been that call's alone. */
 static bool context_is_broken(struct gs_device *device, CUresult result)
 {
-    if (!is_broken(result))
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ||
+        result == CUDA_ERROR_INVALID_VALUE)
         return false;
     for (unsigned i = 0; i < 3; i++)
         if (gs_driver.cuCtxSynchronize() == CUDA_SUCCESS)
@@ -120,123 +233,269 @@ static bool context_is_broken(struct gs_device *device, CUresult result)
     return true;
 }
 
-static unsigned start_copies_out(struct job *jobs, unsigned count, CUstream stream,
-                                 CUresult *result)
+/* A copy failed: everything under way stays where it was. On a broken context there is nothing
+ * left to save, and the card is given back. */
+static void abandon(struct gs_mover *mover, CUresult result)
 {
-    unsigned started = 0;
+    bool broken, idle = false;
 
-    *result = CUDA_SUCCESS;
-    for (; started < count; started++) {
-        struct job *job = &jobs[started];
+    gs_log("moving memory %s: CUresult %d", mover->out ? "out" : "in", result);
+    for (unsigned i = 0; i < 4 && !idle; i++)
+        idle = gs_driver.cuStreamSynchronize(mover->copies) == CUDA_SUCCESS &&
+               gs_driver.cuStreamSynchronize(mover->hashes) == CUDA_SUCCESS;
+    broken = context_is_broken(mover->device, result);
+    while (mover->count != 0) {
+        struct gs_job *job = job_at(mover, 0);
+        uint8_t state = job->chunk->state;
 
-        if (job->chunk->host == NULL)
-            job->chunk->host = gs_host_get(job->bytes);
-        if (job->chunk->host == NULL)
-            break;
-        *result = gs_driver.cuMemcpyDtoHAsync_v2(job->chunk->host->memory, job->address,
-                                                 job->bytes, stream);
-        if (*result != CUDA_SUCCESS)
-            break;
+        if (broken && mover->out)
+            state = GS_CHUNK_ABSENT;
+        else if (broken)
+            state = GS_CHUNK_RESIDENT;
+        if (broken ==
+            mover->out) /* in: what was made for it goes again; the host copy is good */
+            gs_vmm_remove(job->range, job->index);
+        settle(job, state);
+        drop_first(mover);
     }
-    return started;
 }
+
+/* --- out --- */
+
+static void begin_hashing(struct gs_mover *mover, struct gs_job *job)
+{
+    const uint64_t slot = (uint64_t)(job - mover->jobs);
+    const uint64_t blocks = (job->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES;
+
+    if (mover->results == NULL || mover->context->hash == NULL || blocks > GS_HASH_MOST)
+        return;
+    job->hashes_there = mover->results_there + slot * sizeof mover->results[0];
+    if (gs_hash_queue(mover->context, job->address, job->bytes, job->hashes_there,
+                      mover->hashes) != CUDA_SUCCESS ||
+        mark(&job->hashed, mover->hashes) != CUDA_SUCCESS)
+        return; /* copied without */
+    job->hashes = mover->results[slot];
+    job->stage = GS_JOB_HASHING;
+}
+
+/* Queues the copies of the oldest job that has none queued yet. */
+static CUresult queue_out(struct gs_mover *mover)
+{
+    struct gs_job *job = job_at(mover, mover->queued);
+    CUresult result = CUDA_SUCCESS;
+
+    if (job->stage == GS_JOB_HASHING &&
+        gs_driver.cuEventSynchronize(job->hashed) != CUDA_SUCCESS)
+        job->hashes = NULL;
+    job->stage = GS_JOB_COPYING;
+    mover->queued++;
+    mover->queued_bytes += job->bytes;
+    result = gs_job_copy_out(job, mover->copies);
+    if (result == CUDA_SUCCESS && job->copied != 0)
+        result = mark(&job->done, mover->copies);
+    if (result != CUDA_SUCCESS)
+        abandon(mover, result);
+    return result;
+}
+
+static CUresult retire_out(struct gs_mover *mover)
+{
+    struct gs_job *job = job_at(mover, 0);
+    const CUresult result =
+        job->copied != 0 ? gs_driver.cuEventSynchronize(job->done) : CUDA_SUCCESS;
+
+    if (result != CUDA_SUCCESS) {
+        abandon(mover, result);
+        return result;
+    }
+    gs_job_copied_out(job);
+    gs_vmm_remove(job->range, job->index);
+    atomic_fetch_add_explicit(&gs_runtime.moved_out, job->copied, memory_order_relaxed);
+    settle(job, GS_CHUNK_HOST);
+    drop_first(mover);
+    return CUDA_SUCCESS;
+}
+
+/* --- in --- */
+
+/* Makes memory for the job chosen last, and queues what belongs there. */
+static CUresult queue_in(struct gs_mover *mover)
+{
+    struct gs_job *job = job_at(mover, mover->count - 1);
+    CUresult result = gs_vmm_place(job->range, job->index);
+
+    if (result != CUDA_SUCCESS) { /* nothing of it is under way: only this one goes back */
+        settle(job, job->chunk->state);
+        mover->bytes -= job->bytes;
+        mover->count--;
+        return result;
+    }
+    job->stage = GS_JOB_COPYING;
+    mover->queued++;
+    mover->queued_bytes += job->bytes;
+    result = gs_job_copy_in(job, mover->copies);
+    if (result == CUDA_SUCCESS)
+        result = mark(&job->done, mover->copies);
+    if (result != CUDA_SUCCESS)
+        abandon(mover, result);
+    return result;
+}
+
+static CUresult retire_in(struct gs_mover *mover)
+{
+    struct gs_job *job = job_at(mover, 0);
+    const CUresult result = gs_driver.cuEventSynchronize(job->done);
+
+    if (result != CUDA_SUCCESS) {
+        abandon(mover, result);
+        return result;
+    }
+    atomic_fetch_add_explicit(&gs_runtime.moved_in, job->copied, memory_order_relaxed);
+    settle(job, GS_CHUNK_RESIDENT);
+    drop_first(mover);
+    return CUDA_SUCCESS;
+}
+
+/* --- settling --- */
+
+/* Out: what has been queued is retired, the rest goes back to where it is. */
+static void finish(struct gs_mover *mover)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    while (mover->queued != 0 && result == CUDA_SUCCESS)
+        result = mover->out ? retire_out(mover) : retire_in(mover);
+    if (mover->count != 0) /* their hashes may still be on the way */
+        gs_driver.cuStreamSynchronize(mover->hashes);
+    while (mover->count != 0) {
+        struct gs_job *job = job_at(mover, 0);
+
+        settle(job, job->chunk->state);
+        drop_first(mover);
+    }
+}
+
+static void settle_device(const struct gs_device *device)
+{
+    struct gs_context *context;
+    CUcontext popped;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
+        if (context->handle == NULL || context->mover == NULL || context->mover->count == 0 ||
+            (device != NULL && context->device != device))
+            continue;
+        if (gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS) {
+            finish(context->mover);
+            gs_driver.cuCtxPopCurrent_v2(&popped);
+        } else { /* events and streams answer without a current context as well */
+            finish(context->mover);
+        }
+    }
+}
+
+void gs_swap_settle(void)
+{
+    settle_device(NULL);
+}
+
+bool gs_swap_leaving(const struct gs_device *device)
+{
+    const struct gs_context *context;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
+        if (context->handle != NULL && context->device == device && context->mover != NULL &&
+            context->mover->count != 0 && context->mover->out)
+            return true;
+    return false;
+}
+
+/* The mover, entered, going that way with nothing under way the other. */
+static struct gs_mover *enter_for(struct gs_device *device, bool out)
+{
+    struct gs_mover *mover = enter(device);
+
+    if (mover == NULL)
+        return NULL;
+    if (mover->count == 0 || mover->out != out) {
+        finish(mover);
+        mover->out = out;
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        device->cursor = device->ranges;
+        device->sweep = out ? OUT_AGAIN : OUT_ANY;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    }
+    return mover;
+}
+
+/* --- the two ways --- */
 
 enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
 {
-    struct job jobs[GS_SWAP_STEP_CHUNKS];
-    const unsigned count = collect(device, true, excess, jobs);
-    struct gs_context *context;
-    CUresult result, finished;
-    uint64_t moved = 0;
-    unsigned started;
-    bool broken;
+    struct gs_mover *mover = enter_for(device, true);
+    CUresult result = CUDA_SUCCESS;
+    bool moved;
 
-    if (count == 0)
-        return GS_SWAP_NOTHING;
-    context = enter_context(device);
-    if (context == NULL)
+    if (mover == NULL)
         return GS_SWAP_SHORT;
-    started = start_copies_out(jobs, count, context->stream, &result);
-    finished = gs_driver.cuStreamSynchronize(context->stream);
-    if (finished != CUDA_SUCCESS)
-        result = finished;
-    broken = context_is_broken(device, result);
-    if (broken)
-        started = count; /* give the card back; there is nothing left to save */
-    else if (finished != CUDA_SUCCESS)
-        started = 0;
-    for (unsigned i = 0; i < started; i++) {
-        gs_vmm_remove(jobs[i].range, jobs[i].index);
-        moved += jobs[i].bytes;
-    }
-    leave_context();
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    for (unsigned i = 0; i < started; i++)
-        settle(&jobs[i], broken ? GS_CHUNK_ABSENT : GS_CHUNK_HOST);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    atomic_fetch_add_explicit(&gs_runtime.moved_out, moved, memory_order_relaxed);
+    while (mover->bytes < excess && mover->bytes < AHEAD_BYTES && mover->count < RING &&
+           choose(mover, 0))
+        begin_hashing(mover, job_at(mover, mover->count - 1));
+    while (mover->queued < mover->count && mover->queued_bytes < QUEUE_BYTES &&
+           result == CUDA_SUCCESS)
+        result = queue_out(mover);
+    moved = mover->count != 0;
+    if (result == CUDA_SUCCESS && moved)
+        result = retire_out(mover);
+    leave();
     if (result != CUDA_SUCCESS)
-        gs_log("copying out: CUresult %d", result);
-    return started != 0 ? GS_SWAP_MOVED : GS_SWAP_SHORT;
-}
-
-/* maps the job's chunk and starts its copy */
-static CUresult start_copy_in(struct job *job, CUstream stream)
-{
-    CUresult result = gs_vmm_place(job->range, job->index);
-
-    if (result != CUDA_SUCCESS || job->chunk->state != GS_CHUNK_HOST)
-        return result;
-    job->copied = true;
-    result = gs_driver.cuMemcpyHtoDAsync_v2(job->address, job->chunk->host->memory, job->bytes,
-                                            stream);
-    if (result != CUDA_SUCCESS)
-        gs_vmm_remove(job->range, job->index);
-    return result;
+        return GS_SWAP_SHORT;
+    return moved ? GS_SWAP_MOVED : GS_SWAP_NOTHING;
 }
 
 enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t *lacking)
 {
-    struct job jobs[GS_SWAP_STEP_CHUNKS];
-    const unsigned count = collect(device, false, room, jobs);
-    CUresult result = CUDA_SUCCESS, finished;
-    uint64_t moved = 0, copied = 0;
-    struct gs_context *context;
-    unsigned started;
-    bool broken;
+    struct gs_mover *mover = enter_for(device, false);
+    CUresult result = CUDA_SUCCESS;
+    uint64_t bytes;
+    bool moved;
 
     *lacking = 0;
-    if (count == 0)
-        return GS_SWAP_NOTHING;
-    context = enter_context(device);
-    if (context == NULL)
+    if (mover == NULL)
         return GS_SWAP_SHORT;
-    for (started = 0; started < count; started++) {
-        result = start_copy_in(&jobs[started], context->stream);
-        if (result != CUDA_SUCCESS)
-            break;
+    while (mover->bytes < QUEUE_BYTES && mover->count < RING && result == CUDA_SUCCESS &&
+           mover->bytes < room && choose(mover, room - mover->bytes)) {
+        bytes = job_at(mover, mover->count - 1)->bytes;
+        result = queue_in(mover);
+        *lacking = result != CUDA_SUCCESS ? bytes : 0;
     }
-    finished = gs_driver.cuStreamSynchronize(context->stream);
-    broken = context_is_broken(device, finished);
-    for (unsigned i = 0; i < started; i++) {
-        if (finished != CUDA_SUCCESS && jobs[i].copied && !broken) {
-            gs_vmm_remove(jobs[i].range, jobs[i].index); /* the host copy is still good */
-            continue;
-        }
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        settle(&jobs[i], GS_CHUNK_RESIDENT);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-        moved += jobs[i].bytes;
-        copied += jobs[i].copied ? jobs[i].bytes : 0;
-    }
-    leave_context();
-    atomic_fetch_add_explicit(&gs_runtime.moved_in, copied, memory_order_relaxed);
-    if (started < count) {
-        for (unsigned i = started; i < count; i++)
-            *lacking += jobs[i].bytes;
+    moved = mover->count != 0;
+    if (moved)
+        moved = retire_in(mover) == CUDA_SUCCESS;
+    leave();
+    if (*lacking != 0 && !moved)
         gs_log("copying in: CUresult %d, %llu bytes lacking", result,
                (unsigned long long)*lacking);
-        return moved != 0 ? GS_SWAP_MOVED : GS_SWAP_SHORT;
-    }
-    return moved != 0 ? GS_SWAP_MOVED : GS_SWAP_SHORT;
+    if (moved)
+        return GS_SWAP_MOVED;
+    return result == CUDA_SUCCESS ? GS_SWAP_NOTHING : GS_SWAP_SHORT;
+}
+
+void gs_swap_drop_copies(struct gs_device *device)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count && range->life == GS_RANGE_LIVE; i++) {
+            struct gs_chunk *chunk = &range->chunks[i];
+
+            if (chunk->state == GS_CHUNK_RESIDENT && !chunk->moving && chunk->host != NULL) {
+                gs_host_put(chunk->host); /* takes GS_LOCK_HOST, which is below */
+                chunk->host = NULL;
+            }
+        }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_swap_after_fork(void)
+{
+    gs_swap_copy_after_fork(); /* the movers went with the contexts */
 }

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * swap_copy.c: the bytes of one chunk: which blocks of it must cross the bus, and in what
+ * pieces. No state but the buffer for what goes through the spill file. Client thread only.
+ */
+#include "runtime/swap_job.h"
+
+#include <string.h>
+
+#include "runtime/driver.h"
+#include "runtime/host_file.h"
+#include "runtime/host_memory.h"
+#include "runtime/log.h"
+
+#define PIECE_BYTES (16ull << 20) /* what goes through the file at a time */
+
+static unsigned block_count(const struct gs_job *job)
+{
+    return (unsigned)((job->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
+}
+
+static uint64_t block_from(const struct gs_job *job, unsigned block)
+{
+    const uint64_t from = block * GS_BLOCK_BYTES;
+
+    return from < job->bytes ? from : job->bytes;
+}
+
+static bool is_zero(const uint64_t *hash)
+{
+    return (hash[0] | hash[1]) == 0;
+}
+
+/* --- the file --- */
+
+static char *bounce; /* kept */
+
+static bool have_bounce(void)
+{
+    if (bounce == NULL)
+        bounce = gs_host_map(PIECE_BYTES, -1);
+    return bounce != NULL;
+}
+
+void gs_swap_copy_after_fork(void)
+{
+    bounce = NULL; /* not mapped here */
+}
+
+static CUresult through_file(const struct gs_job *job, uint64_t from, uint64_t bytes, bool out,
+                             CUstream stream)
+{
+    const struct gs_host_block *host = job->chunk->host;
+
+    if (!have_bounce())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (uint64_t at = 0; at < bytes; at += PIECE_BYTES) {
+        const uint64_t piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        const uint64_t offset = host->offset + from + at;
+        const CUdeviceptr address = job->address + from + at;
+        int error = out ? 0 : gs_host_file_read(offset, bounce, piece);
+        CUresult result = CUDA_SUCCESS;
+
+        if (error == 0)
+            result = out ? gs_driver.cuMemcpyDtoHAsync_v2(bounce, address, piece, stream)
+                         : gs_driver.cuMemcpyHtoDAsync_v2(address, bounce, piece, stream);
+        if (error == 0 && result == CUDA_SUCCESS)
+            result = gs_driver.cuStreamSynchronize(stream);
+        if (result != CUDA_SUCCESS)
+            return result;
+        if (error == 0 && out)
+            error = gs_host_file_write(offset, bounce, piece);
+        if (error != 0) {
+            gs_log("the spill file: %s", strerror(-error));
+            return CUDA_ERROR_OUT_OF_MEMORY; /* of the file's kind: tried again later */
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+/* --- pieces --- */
+
+static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bool out,
+                           CUstream stream)
+{
+    struct gs_host_block *host = job->chunk->host;
+
+    job->copied += bytes;
+    if (host->memory == NULL)
+        return through_file(job, from, bytes, out, stream);
+    return out ? gs_driver.cuMemcpyDtoHAsync_v2(host->memory + from, job->address + from, bytes,
+                                                stream)
+               : gs_driver.cuMemcpyHtoDAsync_v2(job->address + from, host->memory + from, bytes,
+                                                stream);
+}
+
+enum need { SKIP, COPY, CLEAR };
+
+/* Calls the driver once for each run of blocks that need the same. */
+static CUresult by_runs(struct gs_job *job, const uint8_t *needs, bool out, CUstream stream)
+{
+    const unsigned count = block_count(job);
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned first = 0, end; first < count && result == CUDA_SUCCESS; first = end) {
+        const uint64_t from = block_from(job, first);
+
+        for (end = first + 1; end < count && needs[end] == needs[first];)
+            end++;
+        if (needs[first] == COPY)
+            result = copy_piece(job, from, block_from(job, end) - from, out, stream);
+        else if (needs[first] == CLEAR)
+            result = gs_driver.cuMemsetD8Async(job->address + from, 0,
+                                               block_from(job, end) - from, stream);
+    }
+    return result;
+}
+
+CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
+{
+    const unsigned count = block_count(job);
+    struct gs_host_block *host = job->chunk->host;
+    uint8_t needs[GS_HASH_MOST];
+
+    job->copied = 0;
+    job->zero = job->hashes != NULL;
+    for (unsigned i = 0; i < count && job->zero; i++)
+        job->zero = is_zero(job->hashes[i]);
+    if (job->zero)
+        return CUDA_SUCCESS; /* needs no host memory at all */
+    if (host == NULL)
+        host = job->chunk->host = gs_host_get(job->bytes);
+    if (host == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < count; i++) {
+        needs[i] = COPY;
+        if (job->hashes != NULL &&
+            (is_zero(job->hashes[i]) || (host->known && memcmp(host->hashes[i], job->hashes[i],
+                                                               2 * sizeof(uint64_t)) == 0)))
+            needs[i] = SKIP;
+    }
+    host->known = false; /* until all of it has arrived */
+    return by_runs(job, needs, true, stream);
+}
+
+void gs_job_copied_out(struct gs_job *job)
+{
+    struct gs_host_block *host = job->chunk->host;
+
+    job->chunk->zero = job->zero;
+    if (job->zero) {
+        gs_host_put(host);
+        job->chunk->host = NULL;
+        return;
+    }
+    if (job->hashes != NULL)
+        memcpy(host->hashes, job->hashes, block_count(job) * sizeof host->hashes[0]);
+    host->known = job->hashes != NULL;
+}
+
+CUresult gs_job_copy_in(struct gs_job *job, CUstream stream)
+{
+    const struct gs_host_block *host = job->chunk->host;
+    uint8_t needs[GS_HASH_MOST];
+
+    job->copied = 0;
+    if (job->chunk->state != GS_CHUNK_HOST)
+        return CUDA_SUCCESS;
+    for (unsigned i = 0; i < block_count(job); i++)
+        needs[i] = job->chunk->zero || (host->known && is_zero(host->hashes[i])) ? CLEAR : COPY;
+    return by_runs(job, needs, false, stream);
+}
