@@ -8,6 +8,7 @@
 #include "rewriter/fault.h"
 #include "rewriter/tree.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,6 +23,7 @@ int main(int argc, char **argv)
     struct elf_options options;
     struct gs_err err = {0};
 
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
     if (elf_options_parse(&options, argc, argv, &err) != 0) {
         fprintf(stderr, "gpushare-patch: %s\n", err.text);
         fputs("Try gpushare-patch --help\n", stderr);

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpushare-patch where the system gets in its way: full disks, limits, other file systems, attributes, and itself.
+
+Whatever happens, the file is the complete old or the complete new one, nothing else is left in the folder, and the message
+names the file. What this machine cannot do (mount, chattr, setcap) is skipped and says so.
+"""
+import argparse
+import os
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+OPTIONS = None
+SOURCE = ('#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }\n'
+          'char room[600000] = {1};')
+
+
+def command(*args):
+    return [OPTIONS.patch, "--runtime", OPTIONS.runtime, *args]
+
+
+def run(*args, **kw):
+    done = subprocess.run(command(*args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=60, **kw)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+class Trouble(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-trouble.")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.path = os.path.join(self.folder, "program")
+        subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", self.path], input=SOURCE.encode(), check=True)
+        self.before = read(self.path)
+
+    def must(self, *args):
+        """Runs a command that this machine may not allow."""
+        if not shutil.which(args[0]):
+            self.skipTest(args[0] + " is not installed")
+        done = subprocess.run(args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if done.returncode:
+            self.skipTest(" ".join(args) + ": " + done.stderr.decode("utf-8", "replace").strip())
+
+    def left_alone(self, got, text, path=None):
+        path = path or self.path
+        self.assertEqual(got[0], 1, got)
+        self.assertIn(text, got[2])
+        self.assertIn(path, got[2])
+        self.assertEqual(len(got[2].strip().splitlines()), 1, got)
+        self.assertEqual(read(path), self.before)
+        self.assertEqual([f for f in os.listdir(os.path.dirname(path)) if f.startswith(".gpushare")], [])
+
+    def mount(self, size):
+        at = os.path.join(self.folder, "small")
+        os.mkdir(at)
+        self.must("mount", "-t", "tmpfs", "-o", f"size={size}k", "gpushare-test", at)
+        self.addCleanup(subprocess.run, ["umount", at], check=True)
+        return at
+
+    def test_full_disk(self):
+        at = self.mount(len(self.before) // 1024 + 300)
+        path = shutil.copy(self.path, at)
+        for more in ([], ["--no-sync"]):
+            self.left_alone(run(*more, path), "No space left", path)
+
+    def test_file_size_limit(self):
+        size = len(self.before)
+        for limit in (4096, size - 1, size + 10):
+            got = run(self.path, preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+            self.left_alone(got, "File too large")
+
+    def test_tmpfs_patch_and_restore(self):
+        path = shutil.copy(self.path, self.mount(8192))
+        self.assertEqual(run(path)[0], 0)
+        self.assertNotEqual(read(path), self.before)
+        self.assertEqual(run("--restore", path)[0], 0)
+        self.assertEqual(read(path), self.before)
+
+    def test_output_to_another_file_system(self):
+        out = os.path.join(self.mount(8192), "out")
+        self.assertEqual(run("-o", out, self.path)[0], 0)
+        self.assertEqual(read(self.path), self.before)
+        self.assertEqual(run("--restore", out)[0], 0)
+        self.assertEqual(read(out), self.before)
+
+    def test_read_only_file_system(self):
+        at = self.mount(8192)
+        path = shutil.copy(self.path, at)
+        self.must("mount", "-o", "remount,ro", at)
+        self.left_alone(run(path), "Read-only file system", path)
+
+    def test_immutable_file(self):
+        self.must("chattr", "+i", self.path)
+        self.addCleanup(subprocess.run, ["chattr", "-i", self.path], check=True)
+        self.left_alone(run(self.path), "not permitted")
+
+    def test_access_list_is_kept(self):
+        entries = [(1, 7, -1), (2, 5, 1234), (4, 5, -1), (0x10, 7, -1), (0x20, 5, -1)]  # acl(5): tag, rights, user
+        try:
+            os.setxattr(self.path, "system.posix_acl_access",
+                        struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *e) for e in entries))
+        except OSError as error:
+            self.skipTest(f"no access lists here: {error}")
+        wanted = os.getxattr(self.path, "system.posix_acl_access")
+        for args in ([], ["--restore"]):
+            self.assertEqual(run(*args, self.path)[0], 0)
+            self.assertEqual(os.getxattr(self.path, "system.posix_acl_access"), wanted)
+
+    def test_capabilities_need_force_and_are_kept(self):
+        self.must("setcap", "cap_net_raw+ep", self.path)
+        wanted = os.getxattr(self.path, "security.capability")
+        got = run(self.path)
+        self.assertEqual((got[0], "file capabilities" in got[2]), (3, True), got)
+        self.assertEqual(read(self.path), self.before)
+        self.assertEqual(run("--force", self.path)[0], 0)
+        self.assertEqual(os.getxattr(self.path, "security.capability"), wanted)
+        out = os.path.join(self.folder, "out")  # a copy elsewhere gets no rights
+        self.assertEqual(run("--force", "-o", out, self.path)[0], 0)
+        self.assertNotIn("security.capability", os.listxattr(out))
+
+    def test_ima_signature_is_dropped_with_a_warning(self):
+        try:
+            os.setxattr(self.path, "security.ima", b"\x04signature")
+        except OSError as error:
+            self.skipTest(f"security.ima cannot be set here: {error}")
+        status, out, err = run(self.path)
+        self.assertEqual((status, "sign the new file anew" in out), (0, True), err)
+        self.assertNotIn("security.ima", os.listxattr(self.path))
+
+    def test_several_at_once_on_one_file(self):
+        for args in ([], ["--restore"]):
+            runs = [subprocess.Popen(command(*args, self.path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                    for _ in range(6)]
+            ends = [(p.communicate(timeout=60)[1].decode(), p.returncode) for p in runs]
+            self.assertIn(0, [e[1] for e in ends], ends)
+            for text, status in ends:  # the others saw another file than they had read, or nothing left to do
+                self.assertTrue(status in (0, 4) or "changed it meanwhile" in text or "No such file" in text, (text, status))
+            check = run("--check", self.path)
+            self.assertEqual(check[0], 4 if args else 0, check)
+        self.assertEqual(read(self.path), self.before)
+        self.assertEqual(os.listdir(self.folder), ["program"])
+
+    def test_two_trees_at_once(self):
+        for i in range(8):
+            shutil.copy(self.path, os.path.join(self.folder, f"program{i}"))
+        runs = [subprocess.Popen(command("--tree", self.folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                for _ in range(2)]
+        for p in runs:
+            p.communicate(timeout=60)
+        self.assertEqual(run("--tree", self.folder)[0], 0)
+        self.assertEqual(run("--tree", self.folder, "--check")[0], 0)
+        self.assertEqual(run("--tree", self.folder, "--restore")[0], 0)
+        for i in range(8):
+            self.assertEqual(read(os.path.join(self.folder, f"program{i}")), self.before)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--patch", required=True)
+    parser.add_argument("--runtime", required=True)
+    OPTIONS, rest = parser.parse_known_args()
+    OPTIONS.patch, OPTIONS.runtime = os.path.abspath(OPTIONS.patch), os.path.abspath(OPTIONS.runtime)
+    if not shutil.which("gcc"):
+        print("skipped: gcc is not installed")
+        sys.exit(77)
+    warnings.simplefilter("ignore", ResourceWarning)
+    unittest.main(warnings="ignore", argv=[sys.argv[0], *rest])
