@@ -292,7 +292,7 @@ static void say_port(int fd)
         struct sockaddr any;
         struct sockaddr_in four;
         struct sockaddr_in6 six;
-    } address;
+    } address = {0};
     socklen_t size = sizeof address;
 
     if (getsockname(fd, &address.any, &size) != 0)
