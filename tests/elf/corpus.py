@@ -134,8 +134,15 @@ class Case:
         return status, re.sub(rb"0x[0-9a-f]+|[0-9]+", b"N", out)
 
     def same(self, path):
+        """Whether it behaves as an unpatched copy does in any of several runs: some programs are not the same twice."""
         got = self.behaviour(path)
-        return got == self.before or (self.unstable and got[0] == self.before[0])
+        for _ in range(8):
+            if got in self.seen or "timeout" in (got[0], self.before[0]) and got[0] == self.before[0]:
+                return True
+            again = self.behaviour(self.original)
+            if again not in self.seen:
+                self.seen.append(again)
+        return got in self.seen or (len(self.seen) > 1 and got[0] in [s[0] for s in self.seen])
 
     def judge(self, path, bad):
         """Start, start after strip, lint."""
@@ -228,8 +235,12 @@ class Case:
     def check(self):
         original = self.copy("original")
         digest = hashlib.sha256(open(original, "rb").read()).digest()
-        self.before = self.behaviour(original)
-        self.unstable = self.behaviour(original) != self.before
+        self.original, self.before = original, self.behaviour(original)
+        self.seen = [self.before]
+        for _ in range(2):
+            again = self.behaviour(original)
+            if again not in self.seen:
+                self.seen.append(again)
         self.stripped = os.path.join(self.folder, "stripped")
         self.strips = run(["strip", "-o", self.stripped, original], "/", 60)[0] == 0
         self.lint = lint(original)
