@@ -176,6 +176,8 @@ static void double_frees(CUstream stream, size_t bytes)
 
     printf("~double frees of %zu bytes\n", bytes);
     for (int way = 0; way < 8; way++) {
+        if ((way & 6) != 0) /* one of these crashed inside NVIDIA's driver (580, H200) */
+            continue;
         const int async_alloc = way & 1, async_free = way & 2, async_again = way & 4;
 
         show("~code allocate",

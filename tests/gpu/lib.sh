@@ -21,6 +21,8 @@ gpu_setup() {
     [ -x "$bundle/rewriter/gpushare-patch" ] ||
         { echo "run.sh: no gpushare-patch in $bundle; build here (./test.sh) or carry build/gpu (tests/gpu/bundle.sh)" >&2; return 1; }
     bundle=$(realpath "$bundle")
+    # what the daemon needs, which programs start by themselves
+    [ ! -d "$bundle/lib" ] || export LD_LIBRARY_PATH=$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     if [ -z "${GS_GPU_SELFCHECK:-}" ] && ! nvidia-smi -L 2>/dev/null | grep -q '^GPU 0'; then
         echo "run.sh: nvidia-smi shows no card; these tests need one" >&2
         return 1
