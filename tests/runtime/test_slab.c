@@ -148,7 +148,6 @@ static void reset(void)
         free(world.ranges[i]);
     }
     memset(&world, 0, sizeof world);
-    gs_slabs_after_fork();
 }
 
 static void run_sequence(uint64_t seed)

@@ -274,11 +274,9 @@ static CUresult exec_launch(struct sim_call *call, CUgraphExec handle,
         return call->result;
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < exec->list->count; i++) {
-        const CUresult result = sim_graph_memory_ready(exec->list->op[i]);
-        if (result)
-            return result;
-    }
+    const CUresult result = sim_graph_memory_ready(exec->list->op, exec->list->count);
+    if (result)
+        return result;
     struct exec_op *op =
         (struct exec_op *)sim_op_new(sizeof *op, "graph", CU_GRAPH_NODE_TYPE_GRAPH, exec_run);
     if (op) {

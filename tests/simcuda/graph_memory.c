@@ -19,7 +19,7 @@ struct graph_memory {
     struct sim_range *place;
     struct sim_allocation *allocation;
     struct sim_mapping *mapping; /* NULL: no memory now */
-    bool used;                   /* allocated by a launch and not freed by it yet */
+    unsigned launches; /* that allocate it and have not freed it yet, queued ones as well */
 };
 
 struct memory_op {
@@ -35,7 +35,8 @@ static uint64_t amount(unsigned device, bool used)
     uint64_t sum = 0;
 
     for (const struct graph_memory *memory = all; memory; memory = memory->next)
-        if (memory->device == device && (used ? memory->used : memory->mapping != NULL))
+        if (memory->device == device &&
+            (used ? memory->launches != 0 : memory->mapping != NULL))
             sum += memory->place->size;
     return sum;
 }
@@ -75,7 +76,7 @@ static CUresult free_run(const struct sim_op *op, struct sim_context *context)
 {
     (void)context;
     pthread_mutex_lock(&sim.lock);
-    ((const struct memory_op *)op)->memory->used = false;
+    ((const struct memory_op *)op)->memory->launches--;
     pthread_mutex_unlock(&sim.lock);
     return CUDA_SUCCESS;
 }
@@ -151,35 +152,48 @@ CUresult sim_graph_memory_free(struct sim_stream *stream, CUdeviceptr address)
     return capture_node(stream, memory, true);
 }
 
-/* A launch is about to be queued: there is memory behind the node's address. */
-CUresult sim_graph_memory_ready(const struct sim_op *op)
+static struct graph_memory *allocated_by(const struct sim_op *op)
 {
-    struct graph_memory *memory;
-    struct sim_physical *physical = NULL;
-    CUresult result;
+    return op->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? ((const struct memory_op *)op)->memory
+                                                    : NULL;
+}
 
-    if (op->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-        return CUDA_SUCCESS;
-    memory = ((const struct memory_op *)op)->memory;
-    if (!memory->mapping) {
-        result = sim_physical_new(memory->device, memory->place->size, false, &physical);
-        if (result)
-            return result;
-        result =
-            sim_map(memory->place->start, memory->place->size, physical, 0, &memory->mapping);
-        physical->handles = 0; /* the mapping alone keeps it */
-        if (result) {
-            sim_physical_put(physical);
-            return result;
-        }
-        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the mapping holds physical
-        result = sim_protect(memory->mapping, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-        if (result)
-            return result;
+static CUresult back(struct graph_memory *memory)
+{
+    struct sim_physical *physical = NULL;
+    CUresult result = sim_physical_new(memory->device, memory->place->size, false, &physical);
+
+    if (result)
+        return result;
+    result = sim_map(memory->place->start, memory->place->size, physical, 0, &memory->mapping);
+    physical->handles = 0; /* the mapping alone keeps it */
+    if (result) {
+        sim_physical_put(physical);
+        return result;
     }
-    memory->used = true;
-    note_high(memory->device);
-    return CUDA_SUCCESS;
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the mapping holds physical
+    return sim_protect(memory->mapping, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+CUresult sim_graph_memory_ready(struct sim_op *const *op, size_t count)
+{
+    CUresult result = CUDA_SUCCESS;
+    size_t done = 0;
+
+    for (; done < count && !result; done++) {
+        struct graph_memory *memory = allocated_by(op[done]);
+        if (!memory)
+            continue;
+        result = memory->mapping ? CUDA_SUCCESS : back(memory);
+        if (result)
+            break;
+        memory->launches++;
+        note_high(memory->device);
+    }
+    while (result && done-- > 0)
+        if (allocated_by(op[done]))
+            allocated_by(op[done])->launches--;
+    return result;
 }
 
 static CUresult trim(CUdevice device)
@@ -187,7 +201,7 @@ static CUresult trim(CUdevice device)
     if (device < 0 || (unsigned)device >= sim.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
     for (struct graph_memory *memory = all; memory; memory = memory->next)
-        if (memory->device == (unsigned)device && memory->mapping && !memory->used) {
+        if (memory->device == (unsigned)device && memory->mapping && memory->launches == 0) {
             sim_unmap(memory->mapping);
             memory->mapping = NULL;
         }

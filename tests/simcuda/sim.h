@@ -431,7 +431,9 @@ CUresult sim_graph_add_child(struct sim_node *node, CUgraph child); /* a clone o
 /* What is allocated and freed in stream order while the stream is captured (graph_memory.c). */
 CUresult sim_graph_memory_alloc(struct sim_stream *stream, size_t size, CUdeviceptr *out);
 CUresult sim_graph_memory_free(struct sim_stream *stream, CUdeviceptr address);
-CUresult sim_graph_memory_ready(const struct sim_op *op);
+/* A launch of these is about to be queued: there is memory behind every address, or no change.
+ */
+CUresult sim_graph_memory_ready(struct sim_op *const *op, size_t count);
 CUresult sim_exec_replace(CUgraphExec exec, CUgraphNode node, struct sim_op *op);
 
 #endif

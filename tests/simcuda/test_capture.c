@@ -3,7 +3,9 @@
  * test_capture.c: stream capture, what is illegal during one, and graphs.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 #include "tests/simcuda/testkit.h"
 
 static uint32_t read_word(CUdeviceptr device)
@@ -260,6 +262,15 @@ static uint64_t graph_amount(CUgraphMem_attribute attribute)
     return value;
 }
 
+static void CUDA_CB wait_for_word(void *argument)
+{
+    _Atomic(int) *word = argument;
+
+    atomic_store(word, 1);
+    while (atomic_load(word) != 2)
+        usleep(1000);
+}
+
 /* what is allocated while captured is the graph's, and there from the first launch on */
 static void graph_memory(void)
 {
@@ -268,6 +279,7 @@ static void graph_memory(void)
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
     size_t before = 0, now = 0, total = 0;
+    static _Atomic(int) between; /* the launches: 1 reached, 2 go on */
 
     kit_context();
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -293,6 +305,15 @@ static void graph_memory(void)
     CHECK(graph_amount(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) == 4 << 20);
     OK(cuMemGetInfo(&now, &total));
     CHECK(now + (4 << 20) == before);
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuLaunchHostFunc(stream, wait_for_word, &between));
+    OK(cuGraphLaunch(exec, stream));
+    while (atomic_load(&between) != 1)
+        usleep(1000);
+    OK(cuDeviceGraphMemTrim(0)); /* the second launch will need it */
+    CHECK(graph_amount(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) == 4 << 20);
+    atomic_store(&between, 2);
+    OK(cuStreamSynchronize(stream));
     OK(cuDeviceGraphMemTrim(0));
     OK(cuMemGetInfo(&now, &total));
     CHECK(now == before);
