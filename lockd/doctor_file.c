@@ -68,7 +68,6 @@ static size_t read_all(int fd, char *text, size_t size)
 /* What `gpushare-patch HOW --json FILE` prints; NULL when it cannot be had. */
 static json_t *ask_patcher(char *how, const char *file)
 {
-    GS_FREE char *text = malloc(ANSWER_MAX);
     char program[600], name[4096], json[] = "--json", any[] = "--any", end[] = "--";
     char *argv[] = {program, how, json, any, end, name, NULL};
     posix_spawn_file_actions_t actions;
@@ -77,7 +76,7 @@ static json_t *ask_patcher(char *how, const char *file)
     pid_t pid;
 
     find_patcher(program, sizeof program);
-    if (text == NULL || (size_t)snprintf(name, sizeof name, "%s", file) >= sizeof name ||
+    if ((size_t)snprintf(name, sizeof name, "%s", file) >= sizeof name ||
         pipe2(ends, O_CLOEXEC) != 0)
         return NULL;
     posix_spawn_file_actions_init(&actions);
@@ -87,8 +86,11 @@ static json_t *ask_patcher(char *how, const char *file)
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     if (started == 0) {
-        if (read_all(ends[0], text, ANSWER_MAX) > 0)
+        char *text = malloc(ANSWER_MAX);
+
+        if (text != NULL && read_all(ends[0], text, ANSWER_MAX) > 0)
             answer = json_loads(text, 0, NULL);
+        free(text);
         kill(pid, SIGTERM); /* ended already, unless it took too long */
         waitpid(pid, NULL, 0);
     }

@@ -118,15 +118,13 @@ static void look_at_maps(struct doctor *doctor)
 static void look_at_environment(struct doctor *doctor)
 {
     char path[64];
-    GS_FREE char *text = malloc(ENVIRONMENT_MAX);
     GS_CLOSE_FD int fd = open(proc(doctor, "environ", path, sizeof path), O_RDONLY | O_CLOEXEC);
+    GS_FREE char *text = fd < 0 ? NULL : malloc(ENVIRONMENT_MAX);
     size_t size = 0;
     ssize_t got;
 
-    if (fd < 0) {
+    if (fd < 0)
         may_not(doctor, path);
-        return;
-    }
     while (text != NULL && size < ENVIRONMENT_MAX - 1 &&
            (got = read(fd, text + size, ENVIRONMENT_MAX - 1 - size)) > 0)
         size += (size_t)got;

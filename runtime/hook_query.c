@@ -126,7 +126,7 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         return put(data, &bytes, sizeof bytes);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return put(data, &allocation->pool, sizeof allocation->pool);
+        return put(data, &allocation->pool, sizeof(CUmemoryPool));
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put_flag(data, true);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:

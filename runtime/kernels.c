@@ -67,7 +67,7 @@ uint64_t (*gs_hash_results(unsigned slots, CUdeviceptr *device))[GS_HASH_MOST][2
 {
     void *memory = NULL;
 
-    if (gs_driver.cuMemHostAlloc(&memory, slots * GS_HASH_MOST * 2 * sizeof(uint64_t),
+    if (gs_driver.cuMemHostAlloc(&memory, (size_t)slots * GS_HASH_MOST * 2 * sizeof(uint64_t),
                                  CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
         return NULL;
     if (gs_driver.cuMemHostGetDevicePointer_v2(device, memory, 0) == CUDA_SUCCESS)

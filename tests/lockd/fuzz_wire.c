@@ -141,15 +141,15 @@ static void say_likely(struct fuzz *fuzz, struct peer *peer)
     state->target_seq = peer->seq[device];
     state->flags = what & 0x3f;
     state->device_total = CARD;
-    state->device_free = (what & 0x40) != 0 ? byte(fuzz) * 4 * MIB : UINT64_MAX;
+    state->device_free = (what & 0x40) != 0 ? byte(fuzz) * (4 * MIB) : UINT64_MAX;
     if ((what & 0x80) != 0)
-        peer->demand[device] = byte(fuzz) * 8 * MIB;
+        peer->demand[device] = byte(fuzz) * (8 * MIB);
     peer->resident[device] = peer->demand[device] < peer->budget[device] ? peer->demand[device]
                                                                          : peer->budget[device];
     state->demand = peer->demand[device];
     state->resident = peer->resident[device];
     state->short_bytes = (what & GS_STATE_SHORT) != 0 ? byte(fuzz) * MIB : 0;
-    state->switch_ns = (what & 3) * 50 * MS;
+    state->switch_ns = (what & 3) * (50 * MS);
     state->host_used = peer->demand[device] - peer->resident[device];
     state->host_wanted = state->host_used + (what & 4) * MIB;
     lockd_connection_take(peer->connection, &message, sizeof *state);
@@ -187,7 +187,7 @@ static void step(struct fuzz *fuzz)
     if (peer->connection == NULL)
         join(fuzz, peer, op >> 5);
     else if (what == 0)
-        clock_ns += byte(fuzz) * (byte(fuzz) + 1) * MS;
+        clock_ns += (uint64_t)byte(fuzz) * (byte(fuzz) + 1) * MS;
     else if (what == 1)
         lockd_connection_kill(peer->connection, NULL);
     else if (what < 6)

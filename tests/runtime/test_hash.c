@@ -30,7 +30,7 @@ static uint64_t hash(const uint32_t *words)
         uint64_t value = 0;
 
         for (uint32_t step = 0; step < STEPS; step++) {
-            const uint32_t *at = words + 4u * (step * GS_HASH_THREADS + thread);
+            const uint32_t *at = words + (size_t)4 * (step * GS_HASH_THREADS + thread);
 
             value = gs_hash_step(&point, value, at[0], at[1], at[2], at[3]);
         }
@@ -105,7 +105,8 @@ static void hash_sees_each_bit_and_each_place(void **state)
     secret = 0x123456789abcdefull;
     before = hash(words);
     for (unsigned round = 0; round < 500; round++) {
-        const uint64_t at = random_below(&seed, WORDS), other = random_below(&seed, WORDS);
+        const uint64_t at = random_below(&seed, (uint64_t)WORDS),
+                       other = random_below(&seed, (uint64_t)WORDS);
         const uint32_t bit = 1u << random_below(&seed, 32), kept = words[at];
 
         words[at] ^= bit;
