@@ -2,11 +2,14 @@
 """A simulated card of its own with its own gpushare-lockd, for the tests of runtime/ (standard library only)."""
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+
+CONTEXT_BYTES = 4 << 20  # what a context takes of the simulated card
 
 
 class Card:
@@ -96,3 +99,74 @@ class Card:
         done = subprocess.run([ctl, "--socket", self.socket, "status", "--json"], env=self.environment,
                               capture_output=True, text=True, timeout=20, check=False)
         return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def settled_capacity(self, told):
+        """Bytes that programs can have, once the daemon has seen all their contexts; told reports until it has."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            device = self.status()["devices"][0]
+            if device["external"] == len(device["programs"]) * CONTEXT_BYTES:
+                return device["capacity"]
+            if told.say("zero 2") != "ok" or told.say("free 0") != "ok":
+                break
+        raise RuntimeError(f"the daemon does not see what contexts take: {device}")
+
+
+class Told:
+    """The program `moves` on a card: told = Told(card); told.say("alloc 10") gives its answer."""
+
+    def __init__(self, card, **more):
+        self.card = card
+        environment = dict(card.environment)
+        environment.update(more)
+        self.child = subprocess.Popen([os.path.join(card.build, "tests", "runtime", "moves")], env=environment, text=True,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=1)
+        card.children.append(self.child)
+
+    def tell(self, command):
+        self.child.stdin.write(command + "\n")
+        self.child.stdin.flush()
+
+    def answer(self, timeout=60):
+        ready, _, _ = select.select([self.child.stdout], [], [], timeout)
+        return self.child.stdout.readline().strip() if ready else "no answer"
+
+    def say(self, command, timeout=60):
+        self.tell(command)
+        return self.answer(timeout)
+
+    def entry(self):
+        """What the daemon knows of it; None: nothing."""
+        status = self.card.status()
+        for device in status["devices"] if status else []:
+            for program in device["programs"]:
+                if program["pid"] == self.child.pid:
+                    return program
+        return None
+
+    def until(self, true, timeout=60):
+        """Waits until true(entry); the entry then, or the last one."""
+        end = time.monotonic() + timeout
+        while True:
+            entry = self.entry()
+            if entry is not None and (true(entry) or time.monotonic() > end):
+                return entry
+            time.sleep(0.01)
+
+    def make_room(self, other, timeout=60):
+        """The other program takes the whole card and gives it back, so that all memory of this one goes to the host."""
+        self.until(lambda entry: entry["resident"] == entry["demand"] != 0, timeout)  # what it has is known
+        answer = other.say(f"zero {self.card.settled_capacity(other) >> 20}", timeout)
+        gone = self.until(lambda entry: entry["resident"] == 0, timeout)
+        if answer != "ok" or gone["resident"] != 0 or other.say("free 0") != "ok":
+            raise RuntimeError(f"no room was made: {answer}, {gone}")
+        return gone
+
+    def arrived(self, bytes_, timeout=60):
+        return self.until(lambda entry: entry["resident"] >= bytes_, timeout)
+
+    def end(self):
+        """Ends it: 0 and nothing on stderr, or an exception. Returns nothing."""
+        out, err = self.child.communicate(timeout=60)
+        if self.child.returncode != 0 or out or err:
+            raise RuntimeError(f"moves: exit {self.child.returncode}: {out} {err}")

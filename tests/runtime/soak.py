@@ -28,7 +28,8 @@ FAULTS = ["cuMemCreate:p0.02:2", "cuMemMap:p0.02:999", "cuMemSetAccess:p0.02:999
           "cuCtxPushCurrent:p0.02:999", "cuStreamCreate:p0.1:2", "cuMemGetInfo:p0.1:999", "cuMemHostUnregister:p0.2:999",
           "cuEventQuery:p0.02:999", "cuStreamGetId:p0.02:999", "cuStreamGetCtx:p0.02:999", "cuDeviceGetMemPool:p0.02:999",
           "cuStreamWaitEvent:p0.05:999", "cuMemPoolGetAttribute:p0.05:999", "cuDeviceGetGraphMemAttribute:p0.1:999",
-          "cuDeviceGraphMemTrim:p0.2:999", "cuEventDestroy:p0.1:999"]
+          "cuDeviceGraphMemTrim:p0.2:999", "cuEventDestroy:p0.1:999", "cuLaunchKernel:p0.05:701",
+          "cuModuleLoadData:p0.5:209", "cuMemHostAlloc:p0.5:2"]
 
 
 def fail(text):
@@ -71,6 +72,8 @@ def start_all(card, args, rng, seed):
         more = {"GPUSHARE_STATS": os.path.join(card.folder, f"stats{number}"),
                 "GPUSHARE_LOG": os.path.join(card.folder, f"log{number}"),
                 "SIMCUDA_LOG": os.path.join(card.folder, f"driver{number}")}
+        if rng.random() < 0.25:  # no hashes: everything is copied
+            more["SIMCUDA_BUILTIN"] = "0"
         command = [os.path.join(args.build, "tests", "runtime", "soak"), "--seed", str(seed * 10 + number),
                    "--seconds", str(args.seconds), "--threads", str(rng.choice([1, 1, 2, 4])), "--memory", "36MiB"]
         if args.mode == "faults":

@@ -5,9 +5,10 @@
  * place of kernels.
  *
  * Stand-ins are arrays named simcuda_kernels (standin.h): in the shared objects of
- * SIMCUDA_KERNELS, then in every object that is loaded. Invariants: a function lives as long as
- * its module; a device variable is allocated when first asked for. Threads: any, under
- * sim.lock, which is dropped while the dynamic loader is asked (its lock comes first).
+ * SIMCUDA_KERNELS, then in every object that is loaded; last, ours (builtin.c). Invariants: a
+ * function lives as long as its module; a device variable is allocated when first asked for.
+ * Threads: any, under sim.lock, which is dropped while the dynamic loader is asked (its lock
+ * comes first).
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -92,6 +93,8 @@ const struct simcuda_kernel *sim_standin_find(const char *name)
     search.found = search_listed(name);
     if (!search.found)
         dl_iterate_phdr(search_object, &search);
+    if (!search.found)
+        search.found = sim_builtin_find(name);
     pthread_mutex_lock(&sim.lock);
     return search.found;
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * moves.c: a program that does with device memory what it is told on standard input, a command
+ * a line, so that a test can move its memory in between and look at how many bytes that took.
+ *
+ *   alloc MIB      a block of random bytes
+ *   zero MIB       a block of zeros
+ *   change I AT    one byte of block I, AT MiB from its start, becomes another one
+ *   clear I AT N   N MiB of block I from there become zeros
+ *   touch          a launch-like call: everything must be on the card
+ *   check          compares every byte of every block
+ *   free I
+ *   limit MIB      so much private memory may the process have from now on beyond what it has
+ *
+ * Each is answered with a line: "ok", "error N" (a CUresult), or "wrong BLOCK BYTE". Ends at
+ * the end of the input with 0; 2 for a command it does not know. One thread.
+ */
+#include <sys/resource.h>
+
+#include "tests/runtime/check.h"
+#include "tests/runtime/random.h"
+
+#define BLOCKS 64
+
+struct block {
+    CUdeviceptr device; /* 0: free */
+    size_t bytes;
+    uint8_t *shadow;
+};
+
+static struct block blocks[BLOCKS];
+static uint64_t seed = 1;
+
+__attribute__((visibility("default")))
+const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
+
+static CUresult allocate(size_t mib, bool zero)
+{
+    unsigned i = 0;
+    CUresult result;
+
+    while (blocks[i].device != 0)
+        i++;
+    CHECK(i + 1 < BLOCKS);
+    result = cuMemAlloc(&blocks[i].device, mib * MIB);
+    if (result != CUDA_SUCCESS)
+        return result;
+    blocks[i].bytes = mib * MIB;
+    blocks[i].shadow = calloc(1, blocks[i].bytes);
+    CHECK(blocks[i].shadow != NULL);
+    for (size_t at = 0; !zero && at < blocks[i].bytes; at += sizeof seed) {
+        const uint64_t word = random_next(&seed);
+
+        memcpy(blocks[i].shadow + at, &word, sizeof word);
+    }
+    return zero ? cuMemsetD8(blocks[i].device, 0, blocks[i].bytes)
+                : cuMemcpyHtoD(blocks[i].device, blocks[i].shadow, blocks[i].bytes);
+}
+
+static CUresult release(struct block *block)
+{
+    const CUresult result = cuMemFree(block->device);
+
+    free(block->shadow);
+    *block = (struct block){0};
+    return result;
+}
+
+static CUresult write_span(const struct block *block, size_t at, size_t bytes, bool zero)
+{
+    CHECK(block->device != 0 && at + bytes <= block->bytes);
+    if (zero) {
+        memset(block->shadow + at, 0, bytes);
+        return cuMemsetD8(block->device + at, 0, bytes);
+    }
+    block->shadow[at] ^= 0x55;
+    return cuMemcpyHtoD(block->device + at, block->shadow + at, bytes);
+}
+
+static CUresult touch(void)
+{
+    uint8_t byte;
+
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (blocks[i].device != 0)
+            return cuMemcpyDtoH(&byte, blocks[i].device, 1);
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+/* false: it has said what is wrong */
+static bool compare(const struct block *block, CUresult *result)
+{
+    uint8_t *copy = malloc(block->bytes);
+    size_t i = 0;
+
+    CHECK(copy != NULL);
+    *result = cuMemcpyDtoH(copy, block->device, block->bytes);
+    while (*result == CUDA_SUCCESS && i < block->bytes && copy[i] == block->shadow[i])
+        i++;
+    free(copy);
+    if (*result != CUDA_SUCCESS || i == block->bytes)
+        return true;
+    printf("wrong %td %zu\n", block - blocks, i);
+    return false;
+}
+
+static void limit(size_t mib)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    unsigned long long held = 0;
+    char line[256];
+
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "VmData:", 7) == 0)
+            held = strtoull(line + 7, NULL, 10) * 1024;
+    fclose(file);
+    CHECK(held != 0);
+    CHECK(setrlimit(RLIMIT_DATA, &(struct rlimit){held + mib * MIB, held + mib * MIB}) == 0);
+}
+
+static bool obey(const char *line, CUresult *result)
+{
+    size_t i = 0, at = 0, count = 0;
+    char word[16] = "";
+    const int words = sscanf(line, "%15s %zu %zu %zu", word, &i, &at, &count);
+
+    *result = CUDA_SUCCESS;
+    if (strcmp(word, "alloc") == 0 && words == 2)
+        *result = allocate(i, false);
+    else if (strcmp(word, "zero") == 0 && words == 2)
+        *result = allocate(i, true);
+    else if (strcmp(word, "change") == 0 && words == 3 && i < BLOCKS)
+        *result = write_span(&blocks[i], at * MIB, 1, false);
+    else if (strcmp(word, "clear") == 0 && words == 4 && i < BLOCKS)
+        *result = write_span(&blocks[i], at * MIB, count * MIB, true);
+    else if (strcmp(word, "touch") == 0)
+        *result = touch();
+    else if (strcmp(word, "free") == 0 && words == 2 && i < BLOCKS)
+        *result = release(&blocks[i]);
+    else if (strcmp(word, "limit") == 0 && words == 2)
+        limit(i);
+    else if (strcmp(word, "check") == 0)
+        for (i = 0; i < BLOCKS && *result == CUDA_SUCCESS; i++) {
+            if (blocks[i].device != 0 && !compare(&blocks[i], result))
+                return false;
+        }
+    else
+        exit(2);
+    return true;
+}
+
+int main(void)
+{
+    char line[64];
+    CUresult result;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    begin();
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        if (!obey(line, &result))
+            continue;
+        if (result == CUDA_SUCCESS)
+            puts("ok");
+        else
+            printf("error %d\n", (int)result);
+    }
+    return 0;
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Moves a program's memory out and back at the test's command, and looks at how many bytes that took. moves.py --build DIR"""
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from card import Card, Told  # noqa: E402  (beside this file)
+
+MIB = 1 << 20
+failures = []
+
+
+def check(good, text):
+    print(f"{'ok' if good else 'FAILED'}: {text}", flush=True)
+    if not good:
+        failures.append(text)
+
+
+def round_trip(told, other, out, back, text):
+    """Everything goes to the host and comes back: the bytes that went, and came, in MiB."""
+    before = told.entry()
+    gone = told.make_room(other)
+    check(gone["moved_out"] - before["moved_out"] == out * MIB,
+          f"{text}: {(gone['moved_out'] - before['moved_out']) / MIB:g} of {out} MiB out")
+    check(told.say("touch") == "ok", f"{text}: touch")
+    here = told.arrived(gone["demand"])
+    check(here["moved_in"] - gone["moved_in"] == back * MIB,
+          f"{text}: {(here['moved_in'] - gone['moved_in']) / MIB:g} of {back} MiB back")
+
+
+def hashed(build):
+    """Only what has changed crosses the bus, and zeros never do."""
+    with Card(build, memory="128MiB") as card:
+        told, other = Told(card), Told(card)
+        check(told.say("alloc 80") == "ok", "80 MiB of random bytes")  # more than one chunk
+        round_trip(told, other, 80, 80, "the first time")
+        round_trip(told, other, 0, 80, "nothing has changed")
+        check(told.say("change 0 7") == "ok", "one byte of the block at 6 MiB")
+        round_trip(told, other, 2, 80, "one block has changed")
+        check(told.say("change 0 79") == "ok" and told.say("change 0 2") == "ok", "first and last bytes of blocks")
+        round_trip(told, other, 4, 80, "two blocks in two chunks have changed")
+        check(told.say("clear 0 8 6") == "ok", "6 MiB of it become zeros")
+        round_trip(told, other, 0, 74, "zeros")
+        check(told.say("zero 20") == "ok", "20 MiB of zeros beside it")
+        round_trip(told, other, 0, 74, "a chunk of nothing but zeros")
+        check(told.say("change 1 5") == "ok" and told.say("change 0 9") == "ok", "a byte among the zeros of each")
+        round_trip(told, other, 4, 78, "no longer zero")
+        check(told.say("check") == "ok", "every byte")
+        told.end()
+        other.end()
+
+
+def copied(build):
+    """Without the kernel everything crosses, and is right as well."""
+    with Card(build, memory="128MiB", SIMCUDA_BUILTIN="0") as card:
+        told, other = Told(card), Told(card)
+        check(told.say("alloc 80") == "ok" and told.say("zero 10") == "ok", "80 MiB of random bytes, 10 MiB of zeros")
+        for _ in range(2):
+            round_trip(told, other, 90, 90, "no kernel")
+        check(told.say("check") == "ok", "every byte")
+        told.end()
+        other.end()
+
+
+def kernel_fails(build):
+    """A launch that fails costs that chunk the comparison, nothing else."""
+    with Card(build, memory="128MiB", SIMCUDA_FAIL="cuLaunchKernel:2:701") as card:
+        told, other = Told(card), Told(card)
+        check(told.say("alloc 80") == "ok", "80 MiB")
+        round_trip(told, other, 80, 80, "the second launch fails")
+        round_trip(told, other, 16, 80, "what has no hashes goes again")  # the second chunk
+        round_trip(told, other, 0, 80, "and has them now")
+        check(told.say("check") == "ok", "every byte")
+        told.end()
+        other.end()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    build = parser.parse_args().build
+    hashed(build)
+    copied(build)
+    kernel_fails(build)
+    sys.exit(1 if failures else 0)
+
+
+main()
