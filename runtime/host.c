@@ -22,7 +22,8 @@
 #include "runtime/log.h"
 
 #define UNIT          GS_BLOCK_BYTES
-#define SEGMENT_UNITS 128u           /* 256 MiB: 5 ms to register, some 10 ms to touch */
+#define SEGMENT_UNITS 128u           /* 256 MiB: 5 ms to register, some 10 ms to touch; more only
+                                        for what must be in one piece */
 #define FLOOR_BYTES   (512ull << 20) /* of available host memory that stays untouched */
 #define NODE_UNKNOWN  (-2)
 
@@ -35,7 +36,7 @@ struct gs_host_segment {
     enum registration
         registration;  /* NEVER: beyond the budget, or the driver does not want to */
     CUcontext context; /* REGISTERED: where; it ends with that */
-    uint8_t map[SEGMENT_UNITS / 8];
+    uint8_t map[];     /* a bit for each unit */
 };
 
 static struct {
@@ -79,7 +80,7 @@ static struct gs_host_segment *make_segment(uint32_t units)
     const int node = atomic_load_explicit(&arena.node, memory_order_relaxed);
     const uint64_t held = atomic_fetch_add_explicit(&arena.held, bytes, memory_order_relaxed);
 
-    segment = machine_has(bytes) ? calloc(1, sizeof *segment) : NULL;
+    segment = machine_has(bytes) ? calloc(1, sizeof *segment + (units + 7) / 8) : NULL;
     if (segment != NULL)
         segment->memory = gs_host_map(bytes, node);
     if (segment == NULL || segment->memory == NULL) {
@@ -197,7 +198,7 @@ static uint32_t units_to_make(uint32_t least)
     const uint64_t held = load(&arena.held), goal = load(&arena.goal);
     const uint64_t more = goal > held ? (goal - held + UNIT - 1) / UNIT : 0;
 
-    if (more <= least)
+    if (more <= least || least >= SEGMENT_UNITS) /* a large block gets a segment of its own */
         return least;
     return more < SEGMENT_UNITS ? (uint32_t)more : SEGMENT_UNITS;
 }
@@ -218,10 +219,8 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
     const uint32_t units = (uint32_t)((bytes + UNIT - 1) / UNIT);
     struct gs_host_block *block = calloc(1, sizeof *block + units * sizeof block->hashes[0]);
 
-    if (block == NULL || units > SEGMENT_UNITS) {
-        free(block);
+    if (block == NULL)
         return NULL;
-    }
     block->bytes = bytes;
     while (!cut(block, units))
         if (!grow(units)) {

@@ -171,15 +171,16 @@ static bool choose(struct gs_mover *mover, uint64_t limit)
 static void settle(struct gs_job *job, uint8_t state)
 {
     struct gs_device *device = job->range->device;
-    const bool live = job->range->life == GS_RANGE_LIVE;
+    bool needed;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    needed = job->range->life == GS_RANGE_LIVE && gs_range_is_needed(job->range);
     if (state != job->chunk->state && state == GS_CHUNK_RESIDENT) {
         device->resident += job->bytes;
-        device->missing -= live ? job->bytes : 0;
+        device->missing -= needed ? job->bytes : 0;
     } else if (job->chunk->state == GS_CHUNK_RESIDENT && state != GS_CHUNK_RESIDENT) {
         device->resident -= job->bytes;
-        device->missing += live ? job->bytes : 0;
+        device->missing += needed ? job->bytes : 0;
     }
     job->chunk->state = state;
     job->chunk->moving = false;

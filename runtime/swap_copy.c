@@ -96,20 +96,43 @@ static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bo
 
 enum need { SKIP, COPY, CLEAR };
 
-/* Calls the driver once for each run of blocks that need the same. */
-static CUresult by_runs(struct gs_job *job, const uint8_t *needs, bool out, CUstream stream)
+/* what block of the chunk needs; any number of them, hashed or not */
+static enum need need_out(const struct gs_job *job, unsigned block)
 {
+    const struct gs_host_block *host = job->chunk->host;
+
+    if (job->hashes == NULL)
+        return COPY;
+    return is_zero(job->hashes[block]) ||
+                   (job->compares && memcmp(host->hashes[block], job->hashes[block],
+                                            2 * sizeof(uint64_t)) == 0)
+               ? SKIP
+               : COPY;
+}
+
+static enum need need_in(const struct gs_job *job, unsigned block)
+{
+    const struct gs_host_block *host = job->chunk->host;
+
+    return job->chunk->zero || (host->known && is_zero(host->hashes[block])) ? CLEAR : COPY;
+}
+
+/* Calls the driver once for each run of blocks that need the same. */
+static CUresult by_runs(struct gs_job *job, bool out, CUstream stream)
+{
+    enum need (*const need_of)(const struct gs_job *, unsigned) = out ? need_out : need_in;
     const unsigned count = block_count(job);
     CUresult result = CUDA_SUCCESS;
 
     for (unsigned first = 0, end; first < count && result == CUDA_SUCCESS; first = end) {
+        const enum need need = need_of(job, first);
         const uint64_t from = block_from(job, first);
 
-        for (end = first + 1; end < count && needs[end] == needs[first];)
+        for (end = first + 1; end < count && need_of(job, end) == need;)
             end++;
-        if (needs[first] == COPY)
+        if (need == COPY)
             result = copy_piece(job, from, block_from(job, end) - from, out, stream);
-        else if (needs[first] == CLEAR)
+        else if (need == CLEAR)
             result = gs_driver.cuMemsetD8Async(job->address + from, 0,
                                                block_from(job, end) - from, stream);
     }
@@ -120,7 +143,6 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
 {
     const unsigned count = block_count(job);
     struct gs_host_block *host = job->chunk->host;
-    uint8_t needs[GS_HASH_MOST];
 
     job->copied = 0;
     job->zero = job->hashes != NULL;
@@ -132,15 +154,9 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
         host = job->chunk->host = gs_host_get(job->bytes);
     if (host == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (unsigned i = 0; i < count; i++) {
-        needs[i] = COPY;
-        if (job->hashes != NULL &&
-            (is_zero(job->hashes[i]) || (host->known && memcmp(host->hashes[i], job->hashes[i],
-                                                               2 * sizeof(uint64_t)) == 0)))
-            needs[i] = SKIP;
-    }
+    job->compares = host->known;
     host->known = false; /* until all of it has arrived */
-    return by_runs(job, needs, true, stream);
+    return by_runs(job, true, stream);
 }
 
 void gs_job_copied_out(struct gs_job *job)
@@ -160,13 +176,6 @@ void gs_job_copied_out(struct gs_job *job)
 
 CUresult gs_job_copy_in(struct gs_job *job, CUstream stream)
 {
-    const struct gs_host_block *host = job->chunk->host;
-    uint8_t needs[GS_HASH_MOST];
-
     job->copied = 0;
-    if (job->chunk->state != GS_CHUNK_HOST)
-        return CUDA_SUCCESS;
-    for (unsigned i = 0; i < block_count(job); i++)
-        needs[i] = job->chunk->zero || (host->known && is_zero(host->hashes[i])) ? CLEAR : COPY;
-    return by_runs(job, needs, false, stream);
+    return job->chunk->state == GS_CHUNK_HOST ? by_runs(job, false, stream) : CUDA_SUCCESS;
 }

@@ -26,7 +26,9 @@ struct gs_job {
     uint64_t copied;          /* bytes that cross the bus */
     bool zero;                /* out: nothing but zeros in it */
     CUevent hashed, done;     /* of the job's place in the ring; kept */
-    uint64_t (*hashes)[2];    /* host memory that the device writes; NULL: no hashing */
+    bool compares;            /* out: the host copy's hashes are those of what it holds */
+    uint64_t (*hashes)[2];    /* host memory that the device writes; NULL: no hashing (more than
+                                 GS_HASH_MOST blocks, say) */
     CUdeviceptr hashes_there; /* ... as the device sees it */
 };
 
@@ -40,8 +42,6 @@ void gs_job_copied_out(struct gs_job *job);
 
 /* Queues the copies to the chunk's memory, which has been mapped. */
 CUresult gs_job_copy_in(struct gs_job *job, CUstream stream);
-
-void gs_swap_copy_after_fork(void);
 
 void gs_swap_copy_after_fork(void);
 

@@ -5,6 +5,7 @@
  *
  *   alloc MIB      a block of random bytes
  *   zero MIB       a block of zeros
+ *   export MIB     a block of random bytes in one piece of the program's own, made to be exported
  *   change I AT    one byte of block I, AT MiB from its start, becomes another one
  *   clear I AT N   N MiB of block I from there become zeros
  *   touch          a launch-like call: everything must be on the card
@@ -26,6 +27,7 @@ struct block {
     CUdeviceptr device; /* 0: free */
     size_t bytes;
     uint8_t *shadow;
+    bool own; /* mapped by the program itself */
 };
 
 static struct block blocks[BLOCKS];
@@ -34,7 +36,27 @@ static uint64_t seed = 1;
 __attribute__((visibility("default")))
 const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
 
-static CUresult allocate(size_t mib, bool zero)
+static CUresult map_exportable(CUdeviceptr *device, size_t bytes)
+{
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUresult result = cuMemAddressReserve(device, bytes, 0, 0, 0);
+
+    if (result == CUDA_SUCCESS)
+        result = cuMemCreate(&handle, bytes, &prop, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuMemMap(*device, bytes, 0, handle, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuMemRelease(handle); /* the mapping keeps it */
+    return result == CUDA_SUCCESS ? cuMemSetAccess(*device, bytes, &access, 1) : result;
+}
+
+static CUresult allocate(size_t mib, bool zero, bool own)
 {
     unsigned i = 0;
     CUresult result;
@@ -42,9 +64,11 @@ static CUresult allocate(size_t mib, bool zero)
     while (blocks[i].device != 0)
         i++;
     CHECK(i + 1 < BLOCKS);
-    result = cuMemAlloc(&blocks[i].device, mib * MIB);
+    result = own ? map_exportable(&blocks[i].device, mib * MIB)
+                 : cuMemAlloc(&blocks[i].device, mib * MIB);
     if (result != CUDA_SUCCESS)
         return result;
+    blocks[i].own = own;
     blocks[i].bytes = mib * MIB;
     blocks[i].shadow = calloc(1, blocks[i].bytes);
     CHECK(blocks[i].shadow != NULL);
@@ -59,7 +83,8 @@ static CUresult allocate(size_t mib, bool zero)
 
 static CUresult release(struct block *block)
 {
-    const CUresult result = cuMemFree(block->device);
+    const CUresult result = block->own ? cuMemUnmap(block->device, block->bytes)
+                                       : cuMemFree(block->device);
 
     free(block->shadow);
     *block = (struct block){0};
@@ -127,9 +152,11 @@ static bool obey(const char *line, CUresult *result)
 
     *result = CUDA_SUCCESS;
     if (strcmp(word, "alloc") == 0 && words == 2)
-        *result = allocate(i, false);
+        *result = allocate(i, false, false);
     else if (strcmp(word, "zero") == 0 && words == 2)
-        *result = allocate(i, true);
+        *result = allocate(i, true, false);
+    else if (strcmp(word, "export") == 0 && words == 2)
+        *result = allocate(i, false, true);
     else if (strcmp(word, "change") == 0 && words == 3 && i < BLOCKS)
         *result = write_span(&blocks[i], at * MIB, 1, false);
     else if (strcmp(word, "clear") == 0 && words == 4 && i < BLOCKS)

@@ -77,6 +77,19 @@ def kernel_fails(build):
         other.end()
 
 
+def in_one_piece(build):
+    """What may be exported is one chunk, of any size: more blocks than one launch hashes, more than a segment holds."""
+    with Card(build, memory="512MiB") as card:
+        told, other = Told(card), Told(card)
+        for bytes_, out in ((200, (200, 200)), (300, (300, 300)), (100, (100, 0))):
+            check(told.say(f"export {bytes_}") == "ok", f"{bytes_} MiB in one piece")
+            for went in out:
+                round_trip(told, other, went, bytes_, f"{bytes_} MiB in one piece")
+            check(told.say("check") == "ok" and told.say("free 0") == "ok", "every byte")
+        told.end()
+        other.end()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
@@ -84,6 +97,7 @@ def main():
     hashed(build)
     copied(build)
     kernel_fails(build)
+    in_one_piece(build)
     sys.exit(1 if failures else 0)
 
 
