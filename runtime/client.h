@@ -58,7 +58,7 @@ void gs_client_unpark(void);
 /* True while this process runs without a daemon. */
 bool gs_client_is_alone(void);
 
-/* Waits (at most a second) until the daemon has told what this device offers; for answers that
+/* Waits (at most a second) until a daemon has told what this device offers; for answers that
  * depend on it. */
 void gs_client_await_target(struct gs_device *device);
 

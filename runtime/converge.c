@@ -124,9 +124,7 @@ static void lost(uint64_t now)
     self.fd = -1;
     self.lost_at = now;
     self.next_try = now;
-    if (!self.heard &&
-        now - self.connected_at <
-            1000 * MS) { /* it refuses us: another release, or too many programs */
+    if (!self.heard) { /* it refuses us: another release, or too many programs */
         self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 200 * MS);
         if (self.refused_since == 0)
             self.refused_since = now;
@@ -153,10 +151,17 @@ static void receive(uint64_t now)
         lost(now);
 }
 
+/* The kernel takes connections for a daemon that is stopped or hangs. */
+static void wait_for_first_word(uint64_t now)
+{
+    if (self.fd >= 0 && !self.heard && !gs_client_is_alone() &&
+        now - self.connected_at > GS_ALONE_AFTER_NS)
+        gs_converge_give_up("gpushare-lockd does not answer");
+}
+
 /* With no daemon, what we hold is kept; after a while the gate opens without one. */
 static void reconnect(uint64_t now)
 {
-    struct gs_device *device;
     int fd;
 
     if (self.fd >= 0 || now < self.next_try)
@@ -171,10 +176,6 @@ static void reconnect(uint64_t now)
         self.lost_at = 0;
         if (self.trust_less_at != 0)
             self.trust_less_at = now + 3000 * MS;
-        for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-            atomic_store_explicit(&device->target_seq, 0, memory_order_relaxed);
-        if (self.refused_since == 0)
-            atomic_store_explicit(&self.alone, false, memory_order_release);
         return;
     }
     self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
@@ -223,6 +224,16 @@ static bool somebody_waits(void)
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         waits |= (flags_of(device) & GS_TARGET_WAITERS) != 0;
     return waits;
+}
+
+static bool something_leaves(void)
+{
+    struct gs_device *device;
+    bool leaves = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        leaves |= gs_swap_is_under_way(device, true);
+    return leaves;
 }
 
 static void open_gate(void)
@@ -326,8 +337,11 @@ static bool move(uint64_t now)
         const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
         struct gs_accounts accounts = gs_memory_accounts(device);
 
-        if ((!self.stopped || accounts.resident <= budget) && gs_swap_leaving(device)) {
-            gs_swap_settle(); /* it may stay after all */
+        /* it may stay after all; what has come in counts */
+        if (((!self.stopped || accounts.resident <= budget) &&
+             gs_swap_is_under_way(device, true)) ||
+            ((flags_of(device) & GS_TARGET_RUN) == 0 && gs_swap_is_under_way(device, false))) {
+            gs_swap_settle();
             accounts = gs_memory_accounts(device);
         }
         if (now < device->retry_at)
@@ -501,6 +515,7 @@ uint64_t gs_converge(void)
         return 50 * MS;
     reconnect(now);
     receive(now);
+    wait_for_first_word(now);
     if (gs_client_is_alone())
         allow_everything();
     if (self.fd < 0)
@@ -514,6 +529,8 @@ uint64_t gs_converge(void)
     if (all_may_run() || self.stopped)
         more = move(now);
     now = gs_now();
+    if (all_may_run() && something_leaves()) /* a target with less budget than is in place */
+        gs_swap_settle();
     if (all_may_run() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
         self.stopped = false;
         self.stop_since = 0;

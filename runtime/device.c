@@ -152,11 +152,17 @@ struct gs_context *gs_context_at(unsigned i)
 
 struct gs_context *gs_context_for(const struct gs_device *device)
 {
-    for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++)
-        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) != NULL &&
-            contexts[i].device == device)
+    struct gs_context *broken = NULL;
+
+    for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++) {
+        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) == NULL ||
+            contexts[i].device != device)
+            continue;
+        if (!atomic_load_explicit(&contexts[i].broken, memory_order_relaxed))
             return &contexts[i];
-    return NULL;
+        broken = &contexts[i];
+    }
+    return broken;
 }
 
 void gs_devices_after_fork(void)

@@ -44,7 +44,8 @@ struct gs_device {
     uint8_t sweep;                        /* ... and in which pass over them */
     struct gs_range *idle[GS_IDLE_SIZES]; /* idle.c: by size */
     uint64_t idle_bytes;                  /* of resident */
-    bool broken; /* a context failed for good: nothing comes back, the program must be told */
+    bool broken; /* every context failed for good: nothing comes back, the program must be told
+                  */
     CUdevice peers[GS_MAX_PEERS]; /* devices whose contexts were given access to this one */
     unsigned peer_count;
 
@@ -66,6 +67,7 @@ struct gs_context {
     struct gs_mover *mover; /* swap.c: streams and what is under way; client thread only */
     CUfunction hash;        /* kernels.c; NULL: not loaded */
     unsigned kernel_attempts;
+    _Atomic(bool) broken; /* it has failed for good; client thread writes, relaxed */
 };
 
 /* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
@@ -92,7 +94,8 @@ uint32_t gs_contexts_generation(void);
  * the client thread, and for others only for reading handles. */
 struct gs_context *gs_context_at(unsigned i);
 
-/* A context in which memory of this device can be copied; NULL: none is left. Client thread. */
+/* A context in which memory of this device can be copied, a sound one if there is one; NULL:
+ * none is left. */
 struct gs_context *gs_context_for(const struct gs_device *device);
 
 void gs_devices_after_fork(void);

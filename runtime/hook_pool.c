@@ -16,14 +16,14 @@
 #include "runtime/room.h"
 #include "runtime/runtime.h"
 
-/* the driver's own: submitted inside the gate, and again when room was made */
-#define DRIVERS_OWN(call)                                                                      \
+/* the driver's own, on hStream: submitted inside the gate, and again when room was made */
+#define DRIVERS_OWN(per_thread, call)                                                          \
     ({                                                                                         \
         CUresult own_result = CUDA_ERROR_OUT_OF_MEMORY;                                        \
         unsigned attempt = 0, pass;                                                            \
                                                                                                \
         do {                                                                                   \
-            pass = gs_gate_enter();                                                            \
+            pass = gs_gate_enter_on(hStream, true, per_thread);                                \
             if (pass == GS_PASS_REFUSED)                                                       \
                 break;                                                                         \
             own_result = (call);                                                               \
@@ -93,7 +93,7 @@ static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
             answer = serving(handle, hStream, per_thread, &position, &pool);                   \
         if (answer == CUDA_SUCCESS)                                                            \
             answer = pool != NULL ? gs_pool_allocate(pool, bytesize, &position, dptr)          \
-                                  : DRIVERS_OWN(drivers_own);                                  \
+                                  : DRIVERS_OWN(per_thread, drivers_own);                      \
         answer;                                                                                \
     })
 
@@ -147,7 +147,7 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
         if (!gs_client_ready())                                                                \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
         result = free_async(dptr, hStream, per_thread, &ours);                                 \
-        return ours ? result : DRIVERS_OWN(gs_driver.symbol(dptr, hStream));                   \
+        return ours ? result : DRIVERS_OWN(per_thread, gs_driver.symbol(dptr, hStream));       \
     }
 
 FREE_ASYNC(cuMemFreeAsync, false)

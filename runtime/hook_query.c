@@ -13,6 +13,8 @@
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
 
+#define UNKNOWN_ADDRESS ((CUdeviceptr)1) /* what the driver knows nothing about */
+
 CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     size_t real_free, real_total;
@@ -182,12 +184,14 @@ CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes,
                                        CUdeviceptr ptr)
 {
     struct gs_allocation allocation;
+    enum gs_memory_found found;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (attributes == NULL || data == NULL ||
-        gs_memory_find(ptr, &allocation) != GS_MEMORY_LIVE)
-        return gs_driver.cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+    found = gs_memory_find(ptr, &allocation);
+    if (attributes == NULL || data == NULL || found != GS_MEMORY_LIVE)
+        return gs_driver.cuPointerGetAttributes(
+            numAttributes, attributes, data, found == GS_MEMORY_HOLE ? UNKNOWN_ADDRESS : ptr);
     for (unsigned i = 0; i < numAttributes; i++) {
         bool answered;
 

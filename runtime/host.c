@@ -21,11 +21,12 @@
 #include "runtime/lock.h"
 #include "runtime/log.h"
 
-#define UNIT          GS_BLOCK_BYTES
-#define SEGMENT_UNITS 128u           /* 256 MiB: 5 ms to register, some 10 ms to touch; more only
-                                        for what must be in one piece */
-#define FLOOR_BYTES   (512ull << 20) /* of available host memory that stays untouched */
-#define NODE_UNKNOWN  (-2)
+#define UNIT GS_BLOCK_BYTES
+#define SEGMENT_UNITS                                                                          \
+    128u /* 256 MiB: 5 ms to register, some 10 ms to touch; more only                          \
+            for what must be in one piece */
+#define FLOOR_BYTES  (512ull << 20) /* of available host memory that stays untouched */
+#define NODE_UNKNOWN (-2)
 
 enum registration { NEVER, WAITING, REGISTERED };
 

@@ -130,23 +130,22 @@ static CUresult account(struct gs_range *range, struct gs_pool *pool)
 static bool behind_another(const struct gs_request *request, CUcontext context,
                            uint64_t reserved, uint64_t slab_for, CUdeviceptr *address)
 {
-    struct gs_freed_memory freed;
+    struct gs_range *range;
     bool good;
 
     if (request->position == NULL || !request->pool->may_wait)
         return false;
-    freed = gs_order_take_behind(request->position, request->device, request->pool, reserved,
-                                 false);
-    if (freed.range == NULL)
+    range = gs_order_take_behind(request->position, request->device, request->pool, reserved);
+    if (range == NULL)
         return false;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    good = gs_range_begin_life(freed.range);
+    good = gs_range_begin_life(range);
     if (good) {
-        freed.range->context = context;
-        *address = enter_life(freed.range, request, slab_for);
+        range->context = context;
+        *address = enter_life(range, request, slab_for);
     } else {
-        gs_pool_leave(freed.range);
-        freed.range->life = GS_RANGE_DEAD;
+        gs_pool_leave(range);
+        range->life = GS_RANGE_DEAD;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return good;

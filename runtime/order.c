@@ -17,6 +17,7 @@
 #include "runtime/driver.h"
 #include "runtime/lock.h"
 #include "runtime/memory.h"
+#include "runtime/pool.h"
 #include "runtime/slab.h"
 
 #define SIZES      40
@@ -331,34 +332,51 @@ static bool wait_behind(const struct gs_position *position, CUevent event)
                 : gs_driver.cuStreamWaitEvent(position->stream, event, 0)) == CUDA_SUCCESS;
 }
 
-struct gs_freed_memory gs_order_take_behind(const struct gs_position *position,
-                                            const struct gs_device *device,
-                                            const struct gs_pool *pool, uint64_t bytes,
-                                            bool is_piece)
+/* Its range is disposed of when the event has passed. */
+static void leave_to_client(struct note *note)
 {
-    struct gs_freed_memory memory = {0};
+    struct gs_range *range = note->range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->after = note->event;
+    range->context = note->context; /* with which it ends */
+    range->life = GS_RANGE_DEAD;
+    gs_pool_leave(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    free(note);
+    gs_client_wake();
+}
+
+struct gs_range *gs_order_take_behind(const struct gs_position *position,
+                                      const struct gs_device *device,
+                                      const struct gs_pool *pool, uint64_t bytes)
+{
+    struct gs_range *range = NULL;
     struct note *note = NULL;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (struct stream *at = order.streams; at != NULL && note == NULL; at = at->next)
         if (at->context == position->context)
-            note = find(at, device, pool, bytes, is_piece);
+            note = find(at, device, pool, bytes, false);
     if (note != NULL) {
         delist(note);
-        memory = memory_of(note);
+        range = memory_of(note).range;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (note == NULL)
-        return memory;
-    if (!wait_behind(position, note->event)) /* then it was not needed either */
-        gs_memory_synchronize(note->context);
+        return NULL;
+    if (!wait_behind(position, note->event) &&
+        gs_memory_synchronize(note->context) != CUDA_SUCCESS) {
+        leave_to_client(note); /* nothing has waited for it */
+        return NULL;
+    }
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (keep_note(note))
         note = NULL;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (note != NULL)
         drop_note(note);
-    return memory;
+    return range;
 }
 
 /* --- what has been passed --- */
@@ -476,24 +494,43 @@ bool gs_order_collect(bool all)
     return waits;
 }
 
+/* A slab ends with its context; one of which another context's work may still use a piece ends
+ * with that one instead. Under the lock. */
+static void hand_over_slabs(CUcontext context)
+{
+    for (const struct stream *at = order.streams; at != NULL; at = at->next)
+        for (const struct note *note = at->first; note != NULL; note = note->later)
+            if (note->piece != 0 && note->range->context == context)
+                note->range->context = note->context;
+}
+
+static struct note *take_of(CUcontext context)
+{
+    for (const struct stream *at = order.streams; at != NULL; at = at->next)
+        if (at->context == context) {
+            struct note *note = at->first;
+
+            delist(note);
+            memory_of(note);
+            return note;
+        }
+    return NULL;
+}
+
 void gs_order_context_ended(CUcontext context)
 {
     struct note *note;
 
     do {
-        note = NULL;
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        for (struct stream *at = order.streams; at != NULL && note == NULL; at = at->next)
-            if (at->context == context)
-                note = at->first;
-        if (note != NULL) {
-            delist(note);
-            memory_of(note);
-        }
+        note = take_of(context);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         if (note != NULL)
             end(note, true);
     } while (note != NULL);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    hand_over_slabs(context);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     do {
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         note = spare_note(context);

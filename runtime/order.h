@@ -52,12 +52,11 @@ struct gs_freed_memory gs_order_take(const struct gs_position *position,
                                      const struct gs_device *device, const struct gs_pool *pool,
                                      uint64_t bytes, bool is_piece);
 
-/* The same from any other stream, which `position` is then made to wait for: for a pool that
- * allows it, when there is no other way. Without the lock. */
-struct gs_freed_memory gs_order_take_behind(const struct gs_position *position,
-                                            const struct gs_device *device,
-                                            const struct gs_pool *pool, uint64_t bytes,
-                                            bool is_piece);
+/* A whole range from any other stream, which `position` is then made to wait for: for a pool
+ * that allows it, when there is no other way. NULL: there is none. Without the lock. */
+struct gs_range *gs_order_take_behind(const struct gs_position *position,
+                                      const struct gs_device *device,
+                                      const struct gs_pool *pool, uint64_t bytes);
 
 /* Ends what has been passed; all: everything has (the GPU is at rest). True while some of it
  * still waits. Makes driver calls that are forbidden to threads that capture. */

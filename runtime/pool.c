@@ -341,9 +341,14 @@ CUresult gs_pool_set_access(struct gs_pool *pool, const CUmemAccessDesc *access,
         const CUresult one =
             gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, access, count);
 
-        if (one != CUDA_SUCCESS)
-            gs_log("access to %llu bytes of a pool at %#llx: %d",
-                   (unsigned long long)list[i].bytes, (unsigned long long)list[i].address, one);
+        if (one == CUDA_SUCCESS)
+            continue;
+        gs_log("access to %llu bytes of a pool at %#llx: %d", (unsigned long long)list[i].bytes,
+               (unsigned long long)list[i].address, one);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        if (gs_range_at(list[i].address) != NULL)
+            result = one;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
     free(list);
     return result;

@@ -218,9 +218,9 @@ static CUresult mark(CUevent *event, CUstream stream)
 
 /* --- failing --- */
 
-/* A context with a sticky error has lost its memory's contents by itself; the program gets that
- * error from every call. The error of one call may have been that call's alone. */
-static bool context_is_broken(struct gs_device *device, CUresult result)
+/* The program gets a sticky error from every call in that context. The error of one call may
+ * have been that call's alone. */
+static bool context_is_broken(struct gs_context *context, CUresult result)
 {
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ||
         result == CUDA_ERROR_INVALID_VALUE)
@@ -228,14 +228,26 @@ static bool context_is_broken(struct gs_device *device, CUresult result)
     for (unsigned i = 0; i < 3; i++)
         if (gs_driver.cuCtxSynchronize() == CUDA_SUCCESS)
             return false;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    device->broken = true; /* the gate may open: every call will say what happened */
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    atomic_store_explicit(&context->broken, true, memory_order_relaxed);
     return true;
 }
 
-/* A copy failed: everything under way stays where it was. On a broken context there is nothing
- * left to save, and the card is given back. */
+/* No context is left that could save anything: the gate may open, every call will say what
+ * happened. */
+static bool device_is_broken(struct gs_device *device)
+{
+    const struct gs_context *context = gs_context_for(device);
+    const bool broken =
+        context == NULL || atomic_load_explicit(&context->broken, memory_order_relaxed);
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    device->broken |= broken;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return broken;
+}
+
+/* A copy failed: everything under way stays where it was; a sound context takes over from a
+ * broken one. With none there is nothing left to save, and the card is given back. */
 static void abandon(struct gs_mover *mover, CUresult result)
 {
     bool broken, idle = false;
@@ -244,7 +256,7 @@ static void abandon(struct gs_mover *mover, CUresult result)
     for (unsigned i = 0; i < 4 && !idle; i++)
         idle = gs_driver.cuStreamSynchronize(mover->copies) == CUDA_SUCCESS &&
                gs_driver.cuStreamSynchronize(mover->hashes) == CUDA_SUCCESS;
-    broken = context_is_broken(mover->device, result);
+    broken = context_is_broken(mover->context, result) && device_is_broken(mover->device);
     while (mover->count != 0) {
         struct gs_job *job = job_at(mover, 0);
         uint8_t state = job->chunk->state;
@@ -272,26 +284,40 @@ static void begin_hashing(struct gs_mover *mover, struct gs_job *job)
         return;
     job->hashes_there = mover->results_there + slot * sizeof mover->results[0];
     if (gs_hash_queue(mover->context, job->address, job->bytes, job->hashes_there,
-                      mover->hashes) != CUDA_SUCCESS ||
-        mark(&job->hashed, mover->hashes) != CUDA_SUCCESS)
+                      mover->hashes) != CUDA_SUCCESS)
         return; /* copied without */
     job->hashes = mover->results[slot];
     job->stage = GS_JOB_HASHING;
+    job->marked = mark(&job->hashed, mover->hashes) == CUDA_SUCCESS;
+}
+
+/* The kernel reads the chunk until then, whatever is known of its result. */
+static CUresult await_hashes(const struct gs_mover *mover, const struct gs_job *job)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (job->stage != GS_JOB_HASHING ||
+        (job->marked && gs_driver.cuEventSynchronize(job->hashed) == CUDA_SUCCESS))
+        return CUDA_SUCCESS;
+    for (unsigned i = 0; i < 4; i++) { /* one call's failure says nothing about the kernel */
+        result = gs_driver.cuStreamSynchronize(mover->hashes);
+        if (result == CUDA_SUCCESS)
+            break;
+    }
+    return result;
 }
 
 /* Queues the copies of the oldest job that has none queued yet. */
 static CUresult queue_out(struct gs_mover *mover)
 {
     struct gs_job *job = job_at(mover, mover->queued);
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = await_hashes(mover, job);
 
-    if (job->stage == GS_JOB_HASHING &&
-        gs_driver.cuEventSynchronize(job->hashed) != CUDA_SUCCESS)
-        job->hashes = NULL;
     job->stage = GS_JOB_COPYING;
     mover->queued++;
     mover->queued_bytes += job->bytes;
-    result = gs_job_copy_out(job, mover->copies);
+    if (result == CUDA_SUCCESS)
+        result = gs_job_copy_out(job, mover->copies);
     if (result == CUDA_SUCCESS && job->copied != 0)
         result = mark(&job->done, mover->copies);
     if (result != CUDA_SUCCESS)
@@ -399,13 +425,13 @@ void gs_swap_settle(void)
     settle_device(NULL);
 }
 
-bool gs_swap_leaving(const struct gs_device *device)
+bool gs_swap_is_under_way(const struct gs_device *device, bool out)
 {
     const struct gs_context *context;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
         if (context->handle != NULL && context->device == device && context->mover != NULL &&
-            context->mover->count != 0 && context->mover->out)
+            context->mover->count != 0 && context->mover->out == out)
             return true;
     return false;
 }

@@ -34,8 +34,8 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
  * under way is disposed of. */
 void gs_swap_settle(void);
 
-/* True if something is on its way out. */
-bool gs_swap_leaving(const struct gs_device *device);
+/* True if something is on its way out (else: in). */
+bool gs_swap_is_under_way(const struct gs_device *device, bool out);
 
 /* Drops host copies of what is on the device, so that the arena can give them back. */
 void gs_swap_drop_copies(struct gs_device *device);

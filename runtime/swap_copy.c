@@ -104,8 +104,8 @@ static enum need need_out(const struct gs_job *job, unsigned block)
     if (job->hashes == NULL)
         return COPY;
     return is_zero(job->hashes[block]) ||
-                   (job->compares && memcmp(host->hashes[block], job->hashes[block],
-                                            2 * sizeof(uint64_t)) == 0)
+                   (job->compares &&
+                    memcmp(host->hashes[block], job->hashes[block], 2 * sizeof(uint64_t)) == 0)
                ? SKIP
                : COPY;
 }

@@ -26,6 +26,7 @@ struct gs_job {
     uint64_t copied;          /* bytes that cross the bus */
     bool zero;                /* out: nothing but zeros in it */
     CUevent hashed, done;     /* of the job's place in the ring; kept */
+    bool marked;              /* HASHING: `hashed` is behind the kernel */
     bool compares;            /* out: the host copy's hashes are those of what it holds */
     uint64_t (*hashes)[2];    /* host memory that the device writes; NULL: no hashing (more than
                                  GS_HASH_MOST blocks, say) */

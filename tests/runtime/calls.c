@@ -105,6 +105,9 @@ static void case_attributes(void)
     CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0x10) != CUDA_SUCCESS);
     OK(cuMemFreeHost(host));
     OK(cuMemFree(ours));
+    size = 1; /* freed, and kept mapped for the next one: the program's address no longer */
+    OK(cuPointerGetAttributes(3, which, where, ours + 3));
+    CHECK(type == 0 && size == 0);
 }
 
 static void case_pitch(void)

@@ -3,6 +3,7 @@
 """Runs the single cases of calls.c and pools.c on a simulated card, and checks what they say on stderr. calls.py --build DIR"""
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +65,26 @@ def absent_daemon(build):
     check(err == "", "GPUSHARE_QUIET=1 is not silent")
 
 
+def stopped_daemon(build):
+    """One that is there and does not answer: the program goes on, and says so once; and shares when it answers again."""
+    with Card(build, memory="128MiB") as card:
+        card.daemon.send_signal(signal.SIGSTOP)
+        child = card.start([os.path.join(build, "tests", "runtime", "soak"), "--seconds", "12", "--threads", "1", "--memory",
+                            "10MiB", "--seed", "1"])
+        try:
+            err = child.stderr.readline()
+            check("running without sharing: gpushare-lockd does not answer" in err, f"a stopped daemon: said {err!r}")
+            card.daemon.send_signal(signal.SIGCONT)
+            until = time.monotonic() + 10
+            while time.monotonic() < until and not any(device["programs"] for device in card.status()["devices"]):
+                time.sleep(0.05)
+            check(any(device["programs"] for device in card.status()["devices"]), "it does not share with the daemon that is back")
+            out, err = child.communicate(timeout=60)
+            check(child.returncode == 0 and err == "", f"with a stopped daemon: exit {child.returncode} {out}{err}")
+        finally:
+            card.daemon.send_signal(signal.SIGCONT)
+
+
 def many_at_once(build):
     """Programs that start at the same moment start one daemon between them, and all share."""
     with Card(build, memory="128MiB", daemon=False) as card:
@@ -93,7 +114,7 @@ def main():
     for case in ("sizes", "frees", "contexts", "fork"):
         run_case(build, case, GPUSHARE_DISABLE="1")
     for case in ("order_large", "order_small", "stream_gone", "attributes", "threshold", "current", "most", "frees",
-                 "per_thread", "graph"):
+                 "per_thread", "graph", "context_gone"):
         run_case(build, case, program="pools")
     run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
     for case in ("attributes", "current", "frees", "graph"):  # what the tests believe, against the driver's own
@@ -104,6 +125,7 @@ def main():
         err = run_case(build, "frees", silent=False, **{name: value})
         check(err.count(f"{name}={value}") == 1 and err.count("\n") == 1, f"{name}={value}: said {err!r}")
     absent_daemon(build)
+    stopped_daemon(build)
     many_at_once(build)
     sys.exit(1 if failures else 0)
 

@@ -5,13 +5,11 @@
  *
  *   alloc MIB      a block of random bytes
  *   zero MIB       a block of zeros
- *   export MIB     a block of random bytes in one piece of the program's own, made to be exported
- *   change I AT    one byte of block I, AT MiB from its start, becomes another one
- *   clear I AT N   N MiB of block I from there become zeros
- *   touch          a launch-like call: everything must be on the card
- *   check          compares every byte of every block
- *   free I
- *   limit MIB      so much private memory may the process have from now on beyond what it has
+ *   export MIB     a block of random bytes in one piece of the program's own, made to be
+ * exported change I AT    one byte of block I, AT MiB from its start, becomes another one clear
+ * I AT N   N MiB of block I from there become zeros touch          a launch-like call:
+ * everything must be on the card check          compares every byte of every block free I limit
+ * MIB      so much private memory may the process have from now on beyond what it has
  *
  * Each is answered with a line: "ok", "error N" (a CUresult), or "wrong BLOCK BYTE". Ends at
  * the end of the input with 0; 2 for a command it does not know. One thread.
@@ -38,10 +36,10 @@ const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
 
 static CUresult map_exportable(CUdeviceptr *device, size_t bytes)
 {
-    const CUmemAllocationProp prop = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes =
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
@@ -83,8 +81,8 @@ static CUresult allocate(size_t mib, bool zero, bool own)
 
 static CUresult release(struct block *block)
 {
-    const CUresult result = block->own ? cuMemUnmap(block->device, block->bytes)
-                                       : cuMemFree(block->device);
+    const CUresult result =
+        block->own ? cuMemUnmap(block->device, block->bytes) : cuMemFree(block->device);
 
     free(block->shadow);
     *block = (struct block){0};

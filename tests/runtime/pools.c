@@ -7,6 +7,7 @@
  */
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/runtime/check.h"
 
@@ -306,6 +307,38 @@ static void case_wait_behind(void)
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
 
+/* a piece of one context's, freed behind work of another one that outlives it */
+static void case_context_gone(void)
+{
+    const CUcontext primary = begin();
+    const CUstream stream = stream_new();
+    CUdeviceptr memory, next;
+    CUstream others;
+    CUcontext other;
+
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    others = stream_new();
+    OK(cuMemAllocAsync(&memory, 1000, others));
+    OK(cuStreamSynchronize(others));
+    OK(cuCtxSetCurrent(primary));
+    hold(stream);
+    OK(cuMemFreeAsync(memory, stream));
+    OK(cuCtxDestroy(other));
+    OK(cuCtxSetCurrent(primary));
+    usleep(50000); /* the client thread looks */
+    let_go();
+    OK(cuStreamSynchronize(stream));
+    usleep(50000);
+    for (unsigned i = 0; i < 100; i++) {
+        OK(cuMemAllocAsync(&next, 1000, stream));
+        OK(cuMemsetD8Async(next, 5, 1000, stream));
+        OK(cuStreamSynchronize(stream));
+        expect_bytes(next, 1000, 5);
+        OK(cuMemFreeAsync(next, stream));
+    }
+    OK(cuStreamSynchronize(stream));
+}
+
 static void case_per_thread(void)
 {
     CUdeviceptr first, second;
@@ -373,6 +406,7 @@ int main(int argc, char **argv)
                                               {"frees", case_frees},
                                               {"wait_behind", case_wait_behind},
                                               {"per_thread", case_per_thread},
+                                              {"context_gone", case_context_gone},
                                               {"graph", case_graph},
                                               {NULL, NULL}};
 
