@@ -144,6 +144,11 @@ static inline struct lockd_device *device_of(const struct harness *h)
     return lockd_entry(h->lock->devices.next, struct lockd_device, link);
 }
 
+static inline uint64_t quantum_of(const struct harness *h)
+{
+    return lockd_device_quantum(device_of(h));
+}
+
 static inline enum lockd_member_condition condition_of(const struct harness *h, int who);
 
 struct harness_look {

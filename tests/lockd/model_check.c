@@ -88,18 +88,12 @@ static void check_member(struct model *model, uint32_t index, const struct lockd
 {
     struct model_program *program = member->client->owner;
     const struct model_side *side = &program->side[index];
-    const bool wants = lockd_member_wants(member);
 
     if (side->resident > lockd_member_hold(member) && model->now >= model->unsettled_until)
         fail(model, "bound: really resident, and thought possible", index, side->resident,
              lockd_member_hold(member));
     if (side->running && side->resident != side->demand)
         fail(model, "run: resident, demand", index, side->resident, side->demand);
-    if (member->device->leases && wants && member->run == !lockd_list_empty(&member->queued))
-        fail(model, "forgotten: wants; runs, or is not queued", index, member->run,
-             program->index);
-    if (member->run == lockd_list_empty(&member->holder))
-        fail(model, "holders: run", index, member->run, program->index);
     if (member->outstanding_count == 0 || member->seq - member->echoed > TARGETS_IN_FLIGHT)
         fail(model, "targets in flight", index, member->seq, member->echoed);
     check_wait(model, member->device, index, program);
@@ -125,13 +119,17 @@ static void check_device(struct model *model, const struct lockd_device *device)
     if (held > device->capacity && held > model->held[index] && !oversize &&
         model->now >= model->unsettled_until)
         fail(model, "sum: may be held, capacity", index, held, device->capacity);
-    if (demand != device->demand || members != device->member_count)
-        fail(model, "counts: demand", index, demand, device->demand);
+    if (demand != device->sum.demand || members != device->member_count)
+        fail(model, "counts: demand", index, demand, device->sum.demand);
     model->held[index] = held;
 }
 
 void model_check(struct model *model)
 {
+    const char *wrong = lockd_lock_check(model->lock);
+
+    if (wrong != NULL)
+        fail(model, wrong, 0, 0, 0);
     for (const struct lockd_list *at = model->lock->devices.next; at != &model->lock->devices;
          at = at->next)
         check_device(model, lockd_entry(at, struct lockd_device, link));
