@@ -192,8 +192,10 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
     const struct lockd_policy *policy = lockd_device_policy(party->device);
     const uint64_t ns = lockd_less(now, party->counted_at);
 
+    const bool keeps = party->held && party->gang->runs && !lockd_party_works(party);
+
     party->counted_at = now;
-    if (party->running_members == 0 || ns == 0)
+    if (ns == 0 || (party->running_members == 0 && !keeps))
         return;
     party->ran += ns;
     party->burst += ns;

@@ -219,6 +219,15 @@ void lockd_gang_leave(struct lockd_member *member, uint64_t now)
 
 /* --- turns --- */
 
+bool lockd_party_works(const struct lockd_party *party)
+{
+    lockd_list_each (at, &party->members) {
+        if ((lockd_member_of(at, of_party)->flags & GS_STATE_WANT) != 0)
+            return true;
+    }
+    return false;
+}
+
 /* Everybody's place is there: the turn begins. */
 static void begin(struct lockd_gang *gang, uint64_t now)
 {
@@ -228,10 +237,12 @@ static void begin(struct lockd_gang *gang, uint64_t now)
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
         party->interrupted = party->keeps_place = false;
+        party->device->generation++; /* there is a time now when it must stop */
         party->progress = now;
         party->ran = 0;
         party->counted_at = now;
-        party->started = party->running_members != 0 ? now : 0;
+        /* one that only keeps its place for the others of the gang has begun */
+        party->started = party->running_members != 0 || !lockd_party_works(party) ? now : 0;
         party->until = LOCKD_NEVER;
         if (party->device->leases) {
             const uint64_t length = lockd_device_policy(party->device)->length(party);

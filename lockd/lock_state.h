@@ -360,6 +360,8 @@ void lockd_gang_stop(struct lockd_gang *gang, uint64_t now);
 struct lockd_party *lockd_gang_next(const struct lockd_gang *gang);
 /* Something about the gang changed: each of its parties may have to wait or stop. */
 void lockd_gang_settle(struct lockd_gang *gang);
+/* Has it something to run on this very device? */
+bool lockd_party_works(const struct lockd_party *party);
 /* The highest of its clients'. */
 uint32_t lockd_gang_weight(const struct lockd_gang *gang);
 /* A client of it, or its weight, is another one. */

@@ -16,6 +16,8 @@
 
 #include <string.h>
 
+#define ROUNDS 8
+
 uint64_t lockd_turns_place(const struct lockd_party *party)
 {
     return party->queued.in ? party->queued.key : UINT64_MAX;
@@ -185,7 +187,8 @@ static void grace(struct lockd_device *device, uint64_t now)
 
         if (!lockd_gang_wants(party->gang)) {
             lockd_gang_stop(party->gang, now);
-        } else if (party->running_members == 0 && party->gang->runs) {
+        } else if (party->running_members == 0 && party->gang->runs &&
+                   lockd_party_works(party)) {
             end = lockd_max(party->progress, device->progress) + patience(party);
             if (now >= end) {
                 party->skipped = true;
@@ -289,14 +292,6 @@ static uint64_t freeable(struct lockd_device *device, const struct lockd_party *
     return sum;
 }
 
-/* A gang that cannot be served here because of a stuck program keeps nobody waiting elsewhere
- * meanwhile. */
-static void release_places(struct lockd_party *head, uint64_t now)
-{
-    if (head->gang->held_count != 0 && head->need_stuck == 0)
-        lockd_gang_stop(head->gang, now);
-}
-
 /* Stops those whose time is over, if that makes room for the head. Returns whether somebody is
  * on the way out. */
 static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64_t now)
@@ -312,8 +307,6 @@ static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64
         device->revoke_head = head;
         device->revoke_generation = device->generation;
         device->revoke_need = head->need + stuck;
-        if (stuck + head->need > device->capacity)
-            release_places(head, now);
         return leaving(device, head);
     }
     if (device->cleared_for != head && staying > device->capacity) {
@@ -426,7 +419,8 @@ static void change_mode(struct lockd_device *device, uint64_t now)
     }
 }
 
-static void plan_leases(struct lockd_device *device, uint64_t now)
+/* Returns whether what it did has brought another one to the head of the queue. */
+static bool plan_leases(struct lockd_device *device, uint64_t now)
 {
     struct lockd_party *head;
 
@@ -436,8 +430,10 @@ static void plan_leases(struct lockd_device *device, uint64_t now)
     grace(device, now);
     settle(device, now);
     head = serve(device, now);
-    if (head == NULL)
+    if (head == NULL) {
         device->revoke_at = LOCKD_NEVER;
+        device->revoke_head = NULL;
+    }
     if (head != NULL && !revoke(device, head, now)) {
         settle(device, now);
         if (queue_head(device) == head)
@@ -445,6 +441,7 @@ static void plan_leases(struct lockd_device *device, uint64_t now)
     }
     settle(device, now);
     note_waiters(device, now);
+    return queue_head(device) != head || (device->waiters && device->grace_at <= now);
 }
 
 void lockd_turns_plan(struct lockd_device *device, uint64_t now)
@@ -452,12 +449,19 @@ void lockd_turns_plan(struct lockd_device *device, uint64_t now)
     change_mode(device, now);
     settle(device, now);
     if (device->leases) {
-        plan_leases(device, now);
-        if (device->waiters && device->grace_at <= now)
-            plan_leases(device, now); /* somebody was stopped, and waits since: once more */
+        int rounds = 0;
+
+        while (plan_leases(device, now)) {
+            if (++rounds == ROUNDS) { /* go on a little later */
+                device->revoke_at = lockd_min(device->revoke_at, now + NS_PER_MS);
+                device->grace_at = lockd_max(device->grace_at, now + NS_PER_MS);
+                break;
+            }
+        }
     } else {
         note_waiters(device, now);
         device->grace_at = device->revoke_at = LOCKD_NEVER;
+        device->revoke_head = NULL;
     }
     watch_stopping(device, now);
 }

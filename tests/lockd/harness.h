@@ -78,6 +78,8 @@ static inline void harness_take(struct harness *h)
         c->target = send.target;
         c->targets++;
         assert_true(patience-- > 0);
+        if (c->state.device_free != UINT64_MAX)
+            c->state.device_free = h->free_bytes;
         if (!c->deaf)
             harness_report(h, c);
     }

@@ -47,15 +47,16 @@ void model_check_target(struct model *model, const struct model_side *side,
         fail(model, "idle time of a target", target->uuid[0], target->idle_ns, IDLE_MAX);
 }
 
-/* Longest that round robin may take to come round: everybody else's quantum and switch, and
- * one's own switch. */
+/* Longest that the queue may take to come round: everybody else's turn and switch, and one's
+ * own switch. A turn makes up for a short one before it, so it lasts up to two quanta; and a
+ * program on two devices keeps its place on each while it has its turn on the other. */
 static uint64_t wait_bound(const struct model *model, const struct lockd_device *device)
 {
     const uint64_t bytes = 2 * model->options.total;
     const uint64_t change = bytes * 1000 / (model->options.bandwidth / 1000000) +
                             bytes / MODEL_CHUNK * 6 * NS_PER_MS + 200 * NS_PER_MS;
-    uint64_t bound =
-        (model->options.clients + 1ull) * (lockd_device_quantum(device) + change + IDLE_MAX);
+    uint64_t bound = (model->options.clients + 1ull) * model->options.devices *
+                     (2 * lockd_device_quantum(device) + change + IDLE_MAX);
 
     if (model->options.stuck) /* one of them after the other */
         bound += (uint64_t)model->options.clients * (30000 * NS_PER_MS + GRACE);
@@ -68,10 +69,13 @@ static void check_wait(struct model *model, const struct lockd_device *device, u
                        struct model_program *program)
 {
     struct model_side *side = &program->side[index];
+    bool hopeless = false;
     uint64_t wait;
 
-    if (!side->want || side->running || program->paused || program->client == NULL ||
-        side->demand > device->capacity) {
+    for (uint32_t i = 0; i < model->options.devices; i++) /* it waits for all its devices */
+        hopeless = hopeless || program->side[i].demand > device->capacity;
+    if (hopeless || !side->want || side->running || program->paused ||
+        program->client == NULL || side->demand > device->capacity) {
         side->waits_since = 0;
         return;
     }
