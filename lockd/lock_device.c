@@ -85,6 +85,12 @@ uint64_t lockd_device_most(const struct lockd_device *device)
                       lockd_device_reserve(device));
 }
 
+/* One that needs more than there is counts as all there is, the others with it. */
+uint64_t lockd_device_shortfall(const struct lockd_device *device)
+{
+    return lockd_less(device->sum.demand, device->capacity);
+}
+
 void lockd_device_refresh(struct lockd_device *device, uint64_t now)
 {
     uint64_t capacity;

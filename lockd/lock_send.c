@@ -57,6 +57,8 @@ static bool news(const struct lockd_member *member, uint32_t flags, uint64_t idl
            member->budget != member->sent_budget ||
            member->client->host_budget != member->sent_host ||
            differs(idle, member->sent_idle, idle / 2) ||
+           differs(lockd_device_shortfall(member->device), member->sent_shortfall,
+                   member->device->total / 16) ||
            differs(most_for(member), member->sent_capacity, member->device->total / 64);
 }
 
@@ -84,6 +86,7 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     member->sent_capacity = most_for(member);
     member->sent_idle = idle;
     member->sent_host = member->client->host_budget;
+    member->sent_shortfall = lockd_device_shortfall(device);
     member->sent_at = now;
     lockd_books_member(member, now);
     if (!lockd_list_empty(&member->stopping))
@@ -94,13 +97,17 @@ void lockd_send_broadcast(struct lockd_device *device)
 {
     const uint64_t idle = device->waiters ? lockd_device_idle(device) : device->told_idle;
     const uint64_t most = lockd_device_most(device);
+    const uint64_t shortfall = lockd_device_shortfall(device);
     const bool sole = device->member_count == 1;
 
     if (!differs(idle, device->told_idle, idle / 2) &&
-        !differs(most, device->told_capacity, device->total / 64) && sole == device->told_sole)
+        !differs(most, device->told_capacity, device->total / 64) &&
+        !differs(shortfall, device->told_shortfall, device->total / 16) &&
+        sole == device->told_sole)
         return;
     device->told_idle = idle;
     device->told_capacity = most;
+    device->told_shortfall = shortfall;
     device->told_sole = sole;
     lockd_list_each (at, &device->members)
         lockd_plan_touch(lockd_member_of(at, of_device));
@@ -123,5 +130,6 @@ bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send)
     send->target.capacity = member->sent_capacity;
     send->target.idle_ns = member->sent_idle;
     send->target.host_budget = member->sent_host;
+    send->target.shortfall = member->sent_shortfall;
     return true;
 }

@@ -73,6 +73,20 @@ static void requeue(struct lockd_party *party, uint64_t now)
     lockd_plan_settle(party);
 }
 
+/* A turn that is under way lasts for as long as it would have if it began with these settings.
+ */
+static void retime(struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+
+    if (!device->leases || !party->held || !party->gang->runs)
+        return;
+    party->turn_length = lockd_device_policy(device)->length(party);
+    if (party->started != 0)
+        party->until = party->turn_length == LOCKD_NEVER ? LOCKD_NEVER
+                                                         : party->started + party->turn_length;
+}
+
 static void requeue_gang(struct lockd_gang *gang, uint64_t now)
 {
     lockd_list_each (at, &gang->parties) {
@@ -196,8 +210,12 @@ void lockd_lock_set(struct lockd_lock *lock, const struct lockd_settings *settin
         struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
 
         device->recount = true;
-        lockd_list_each (of, &device->parties)
-            requeue(lockd_party_of(of, of_device), now_ns);
+        lockd_list_each (of, &device->parties) {
+            struct lockd_party *party = lockd_party_of(of, of_device);
+
+            requeue(party, now_ns);
+            retime(party);
+        }
     }
     lockd_plan_all(lock, now_ns);
 }

@@ -101,7 +101,7 @@ struct lockd_member {
     uint32_t seq, first_seq;
     uint32_t stop_seq; /* the target that first said RUN off */
     uint32_t sent_flags;
-    uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_at;
+    uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
     uint32_t outstanding_count;
     struct lockd_outstanding
         outstanding[TARGETS_IN_FLIGHT + 2]; /* budgets falling, seq rising */
@@ -206,7 +206,7 @@ struct lockd_device {
     uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
     bool measured, leases, restarted, waiters;
     bool recount; /* capacity or mode changed: everybody's share did */
-    uint64_t told_idle, told_capacity;
+    uint64_t told_idle, told_capacity, told_shortfall;
     bool told_sole;
 };
 
@@ -312,6 +312,8 @@ uint64_t lockd_device_reserve(const struct lockd_device *device);
 uint64_t lockd_device_switch(const struct lockd_device *device);
 /* The most that any one program can ever get. */
 uint64_t lockd_device_most(const struct lockd_device *device);
+/* How much more programs need than there is. */
+uint64_t lockd_device_shortfall(const struct lockd_device *device);
 void lockd_device_report(struct lockd_device *device, const struct gs_wire_state *state,
                          uint64_t now);
 void lockd_device_restarted(struct lockd_device *device, uint64_t resident, uint64_t now);
