@@ -96,8 +96,7 @@ static void plan_devices(struct lockd_lock *lock, uint64_t now)
 
 void lockd_plan_pending(struct lockd_lock *lock, uint64_t now)
 {
-    plan_devices(lock, now);
-    lockd_host_plan(lock, now);
+    lockd_host_plan(lock, now); /* first: what it decides goes out with the same targets */
     plan_devices(lock, now);
 }
 
