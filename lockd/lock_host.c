@@ -46,29 +46,6 @@ static bool answered(const struct lockd_client *client)
     return true;
 }
 
-void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state)
-{
-    struct lockd_client *client = member->client;
-    uint64_t demand = 0, off = 0;
-
-    lockd_list_each (at, &client->members) {
-        const struct lockd_member *each = lockd_member_of(at, of_client);
-
-        demand += each->demand;
-        off += each->demand - lockd_min(each->demand, each->resident);
-    }
-    client->host_used = state->host_used;
-    client->host_wanted = state->host_wanted;
-    client->host_off = off;
-    client->host_goal = lockd_max(demand + demand / HOST_ROUNDING + HOST_STEP,
-                                  lockd_max(state->host_wanted, state->host_used));
-    if (answered(client))
-        client->host_told = client->host_budget;
-    share(client);
-    if (client->lock->host_total != UINT64_MAX)
-        client->lock->host_changed = true;
-}
-
 void lockd_host_forget(struct lockd_client *client)
 {
     client->host_used = client->host_wanted = client->host_off = client->host_goal = 0;
@@ -128,10 +105,42 @@ static uint64_t part(const struct lockd_client *client)
     return off + (uint64_t)((double)rest * ((double)(client->host_goal - off) / useful));
 }
 
+static uint64_t goal_of(const struct lockd_client *client)
+{
+    const struct lockd_lock *lock = client->lock;
+
+    return lock->host_goal <= lock->host_total ? client->host_goal : part(client);
+}
+
+void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state)
+{
+    struct lockd_client *client = member->client;
+    uint64_t demand = 0, off = 0;
+
+    lockd_list_each (at, &client->members) {
+        const struct lockd_member *each = lockd_member_of(at, of_client);
+
+        demand += each->demand;
+        off += each->demand - lockd_min(each->demand, each->resident);
+    }
+    client->host_used = state->host_used;
+    client->host_wanted = state->host_wanted;
+    client->host_off = off;
+    client->host_goal = lockd_max(demand + demand / HOST_ROUNDING + HOST_STEP,
+                                  lockd_max(state->host_wanted, state->host_used));
+    if (answered(client))
+        client->host_told = client->host_budget;
+    share(client);
+    if (client->lock->host_total == UINT64_MAX)
+        return;
+    client->lock->host_changed = true;
+    if (client->host_budget == UINT64_MAX)
+        steer(client,
+              goal_of(client)); /* its first target has it, whoever was looked at just now */
+}
+
 void lockd_host_plan(struct lockd_lock *lock, uint64_t now)
 {
-    bool roomy;
-
     if (!lock->host_changed)
         return;
     if (lock->host_at != 0 && now - lock->host_at < HOST_PAUSE) {
@@ -142,7 +151,6 @@ void lockd_host_plan(struct lockd_lock *lock, uint64_t now)
     lock->host_deadline = LOCKD_NEVER;
     lock->host_at = now;
     lock->host_total = total(lock);
-    roomy = lock->host_goal <= lock->host_total;
     lockd_list_each (at, &lock->clients) {
         struct lockd_client *client = lockd_entry(at, struct lockd_client, link);
 
@@ -151,6 +159,6 @@ void lockd_host_plan(struct lockd_lock *lock, uint64_t now)
         if (lock->host_total == UINT64_MAX)
             give(client, UINT64_MAX);
         else
-            steer(client, roomy ? client->host_goal : part(client));
+            steer(client, goal_of(client));
     }
 }
