@@ -195,6 +195,8 @@ static void take_want(struct lockd_member *member, bool wants)
     if (before == wants)
         return;
     gang->wanting += wants - (uint32_t)before;
+    if (!wants)
+        member->party->measured = false; /* what comes is no switch: nobody is in a hurry */
     if (gang->wanting <= (uint32_t)wants)
         lockd_gang_settle(gang);
     if (gang->wanting == 0) {

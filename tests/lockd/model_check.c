@@ -47,16 +47,32 @@ void model_check_target(struct model *model, const struct model_side *side,
         fail(model, "idle time of a target", target->uuid[0], target->idle_ns, IDLE_MAX);
 }
 
+/* The longest turn under way on a device: a quantum, or more where it makes up for a short one.
+ */
+static uint64_t longest_turn(const struct lockd_device *device)
+{
+    uint64_t longest = lockd_device_quantum(device);
+
+    for (const struct lockd_list *at = device->holders.next; at != &device->holders;
+         at = at->next) {
+        const struct lockd_party *party = lockd_entry(at, struct lockd_party, holder);
+
+        if (party->turn_length != LOCKD_NEVER)
+            longest = lockd_max(longest, party->turn_length);
+    }
+    return longest;
+}
+
 /* Longest that the queue may take to come round: everybody else's turn and switch, and one's
- * own switch. A turn makes up for a short one before it, so it lasts up to two quanta; and a
- * program on two devices keeps its place on each while it has its turn on the other. */
-static uint64_t wait_bound(const struct model *model, const struct lockd_device *device)
+ * own switch; on each device, since a program waits for its places one after the other. turns:
+ * on all devices together, the longest ones seen while it waited. */
+static uint64_t wait_bound(const struct model *model, uint64_t turns)
 {
     const uint64_t bytes = 2 * model->options.total;
     const uint64_t change = bytes * 1000 / (model->options.bandwidth / 1000000) +
                             bytes / MODEL_CHUNK * 6 * NS_PER_MS + 200 * NS_PER_MS;
-    uint64_t bound = (model->options.clients + 1ull) * model->options.devices *
-                     (2 * lockd_device_quantum(device) + change + IDLE_MAX);
+    uint64_t bound = (model->options.clients + 1ull) *
+                     (turns + model->options.devices * (change + IDLE_MAX));
 
     if (model->options.stuck) /* one of them after the other */
         bound += (uint64_t)model->options.clients * (30000 * NS_PER_MS + GRACE);
@@ -76,16 +92,17 @@ static void check_wait(struct model *model, const struct lockd_device *device, u
         hopeless = hopeless || program->side[i].demand > device->capacity;
     if (hopeless || !side->want || side->running || program->paused ||
         program->client == NULL || side->demand > device->capacity) {
-        side->waits_since = 0;
+        side->waits_since = side->turns_most = 0;
         return;
     }
     if (side->waits_since == 0)
         side->waits_since = model->now;
+    side->turns_most = lockd_max(side->turns_most, model->turn[0] + model->turn[1]);
     wait = model->now - lockd_max(side->waits_since, lockd_min(model->disturbed, model->now));
     model->figures.wait_worst_ns = lockd_max(model->figures.wait_worst_ns, wait);
-    if (wait > wait_bound(model, device))
+    if (wait > wait_bound(model, side->turns_most))
         fail(model, "starving: ns waited, and the bound", index, wait,
-             wait_bound(model, device));
+             wait_bound(model, side->turns_most));
 }
 
 static void check_member(struct model *model, uint32_t index, const struct lockd_member *member)
@@ -110,6 +127,7 @@ static void check_device(struct model *model, const struct lockd_device *device)
     uint32_t members = 0;
     bool oversize = false;
 
+    model->turn[index] = longest_turn(device);
     for (const struct lockd_list *at = device->members.next; at != &device->members;
          at = at->next) {
         const struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
