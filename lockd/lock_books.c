@@ -100,15 +100,23 @@ static uint64_t party_need(const struct lockd_party *party)
 
 static void party_counts(struct lockd_party *party, uint64_t now)
 {
-    uint32_t busy = 0, running = 0, stuck = 0;
+    uint32_t busy = 0, running = 0, stuck = 0, blocked = 0;
 
     lockd_list_each (at, &party->members) {
         const struct lockd_member *member = lockd_member_of(at, of_party);
 
         busy += lockd_member_busy(member);
         running += (member->flags & GS_STATE_RUNNING) != 0;
-        stuck += lockd_member_stuck(member, now);
+        if (lockd_member_stuck(member, now)) {
+            stuck++;
+            blocked += lockd_member_wants(member) && member->demand > member->resident;
+        }
     }
+    if ((blocked != 0) != lockd_party_blocked(party))
+        lockd_plan_settle(party); /* its place is another one */
+    if ((running != 0) != (party->running_members != 0))
+        party->device->generation++;
+    party->blocked_members = blocked;
     party->busy_members = busy;
     party->running_members = running;
     party->stuck_members = stuck;

@@ -129,6 +129,7 @@ struct lockd_party {
     bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
     bool skipped;      /* a turn ended without it coming to run */
     bool interrupted;  /* its last turn was ended before its time for somebody else's */
+    bool first;        /* in the queue before all others: lockd_party_blocked() */
     bool keeps_place;  /* its turn was cut: it comes back to the place that it had */
     bool interrupts;   /* its turn ended another one before its time */
     uint64_t progress; /* when its turn last got ahead */
@@ -152,6 +153,7 @@ struct lockd_party {
     uint64_t demand, need;
     uint64_t need_held, need_busy, need_stuck;
     uint32_t member_count, busy_members, running_members, stuck_members;
+    uint32_t blocked_members; /* stuck, and they lack memory */
     bool counted_stopping;
 };
 
@@ -289,6 +291,12 @@ static inline bool lockd_member_busy(const struct lockd_member *member)
 static inline bool lockd_party_busy(const struct lockd_party *party)
 {
     return party->busy_members != 0;
+}
+
+/* It cannot stop before it got memory, so it goes before all others. */
+static inline bool lockd_party_blocked(const struct lockd_party *party)
+{
+    return party->blocked_members != 0;
 }
 
 static inline bool lockd_party_hopeless(const struct lockd_party *party)

@@ -9,6 +9,10 @@
  * that is given back by stopping someone. Only the head makes others stop, and what was
  * admitted past it gives way to it at once, so the head waits for one turn at most.
  *
+ * What was asked to stop and cannot before it got more memory is the head, whatever the policy:
+ * nobody else gets the room that it has. Holders that do not run give way to it, since they may
+ * lack what it has, and what runs when its turn is over.
+ *
  * Each look at all holders (who is to be stopped for the head, who does not get ahead) is made
  * only when something changed since the last one or its time has come.
  */
@@ -35,14 +39,16 @@ static void enqueue(struct lockd_party *party, uint64_t now)
 {
     struct lockd_device *device = party->device;
     struct lockd_order *of = lockd_party_hopeless(party) ? &device->hopeless : &device->queue;
+    const bool first = lockd_party_blocked(party);
 
-    if (party->queued_of == of)
+    if (party->queued_of == of && party->first == first)
         return;
-    lockd_turns_dequeue(party);
-    if (!party->keeps_place)
+    if (!party->keeps_place && party->queued_of == NULL)
         party->arrival = ++device->clock;
-    party->queued.number = party->arrival;
-    party->queued.key = lockd_device_policy(device)->place(party);
+    lockd_turns_dequeue(party);
+    party->first = first;
+    party->queued.number = first ? 0 : party->arrival;
+    party->queued.key = first ? 0 : lockd_device_policy(device)->place(party);
     lockd_order_insert(of, &party->queued);
     party->queued_of = of;
     lockd_books_party(party, now);
@@ -235,11 +241,13 @@ static bool revocable(const struct lockd_party *party, const struct lockd_party 
 
     if (party->backfilled || lockd_party_hopeless(party))
         return true;
+    if (lockd_party_blocked(head) && party->running_members == 0)
+        return true; /* it may itself wait for what the head has */
     if (!party->gang->runs)
         return false;
     if (party->started != 0 && now >= party->until)
         return true;
-    return policy->ahead != NULL && policy->ahead(head, party);
+    return policy->ahead != NULL && !party->first && policy->ahead(head, party);
 }
 
 /* The one to stop when so many bytes are missing: the first in order that is enough alone, else

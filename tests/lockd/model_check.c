@@ -5,8 +5,9 @@
  *   sum        what all may hold on a device never exceeds its capacity (while it does, because
  * the capacity fell or programs came back to a new daemon, it must not rise) bound      a
  * program never has more on the device than the lock believes possible run        who runs has
- * all its memory there starving   who wants to run and fits, runs in bounded time forgotten
- * everybody is in the queue, on the holders' list, or has nothing to do
+ * all its memory there, but for one that cannot stop   starving   who wants to run and fits,
+ * runs in bounded time forgotten everybody is in the queue, on the holders' list, or has
+ * nothing to do
  */
 #include "tests/lockd/model_state.h"
 
@@ -64,14 +65,15 @@ static uint64_t longest_turn(const struct lockd_device *device)
 }
 
 /* Longest that the queue may take to come round: everybody else's turn and switch, and one's
- * own switch; on each device, since a program waits for its places one after the other. turns:
+ * own switch. On two devices a program waits for its places one after the other, and each of
+ * those before it at the first may keep its place there while it waits for the second. turns:
  * on all devices together, the longest ones seen while it waited. */
 static uint64_t wait_bound(const struct model *model, uint64_t turns)
 {
     const uint64_t bytes = 2 * model->options.total;
     const uint64_t change = bytes * 1000 / (model->options.bandwidth / 1000000) +
                             bytes / MODEL_CHUNK * 6 * NS_PER_MS + 200 * NS_PER_MS;
-    uint64_t bound = (model->options.clients + 1ull) *
+    uint64_t bound = (model->options.clients + 1ull) * model->options.devices *
                      (turns + model->options.devices * (change + IDLE_MAX));
 
     if (model->options.stuck) /* one of them after the other */
@@ -90,8 +92,8 @@ static void check_wait(struct model *model, const struct lockd_device *device, u
 
     for (uint32_t i = 0; i < model->options.devices; i++) /* it waits for all its devices */
         hopeless = hopeless || program->side[i].demand > device->capacity;
-    if (hopeless || !side->want || side->running || program->paused ||
-        program->client == NULL || side->demand > device->capacity) {
+    if (hopeless || !side->want || (side->running && side->resident == side->demand) ||
+        program->paused || program->client == NULL || side->demand > device->capacity) {
         side->waits_since = side->turns_most = 0;
         return;
     }
@@ -113,7 +115,7 @@ static void check_member(struct model *model, uint32_t index, const struct lockd
     if (side->resident > lockd_member_hold(member) && model->now >= model->unsettled_until)
         fail(model, "bound: really resident, and thought possible", index, side->resident,
              lockd_member_hold(member));
-    if (side->running && side->resident != side->demand)
+    if (side->running && side->resident != side->demand && side->stuck_until <= model->now)
         fail(model, "run: resident, demand", index, side->resident, side->demand);
     if (member->outstanding_count == 0 || member->seq - member->echoed > TARGETS_IN_FLIGHT)
         fail(model, "targets in flight", index, member->seq, member->echoed);
