@@ -205,6 +205,7 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
     party->counted_at = now;
     if (ns == 0 || (party->running_members == 0 && !keeps))
         return;
+    party->last_ran = now;
     party->ran += ns;
     party->burst += ns;
     if (party->device->waiters && policy->ran != NULL)

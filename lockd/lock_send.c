@@ -41,12 +41,15 @@ static uint64_t most_for(const struct lockd_member *member)
     return lockd_min(lockd_device_most(member->device), member->client->limit);
 }
 
+/* Who is asked to stop goes on as it was: one that is idle and was stopped for that would say
+ * WANT again until it has stopped, if it heard that nobody waits. */
 static uint32_t flags_for(const struct lockd_member *member)
 {
     const bool run = lockd_member_run(member);
+    const bool waiters =
+        run ? member->device->waiters : (member->sent_flags & GS_TARGET_WAITERS) != 0;
 
-    return (run ? GS_TARGET_RUN : 0) |
-           (run && member->device->waiters ? GS_TARGET_WAITERS : 0) |
+    return (run ? GS_TARGET_RUN : 0) | (waiters ? GS_TARGET_WAITERS : 0) |
            (member->device->member_count == 1 ? GS_TARGET_SOLE : 0) |
            (member->party->gang->paused != 0 ? GS_TARGET_PAUSED : 0);
 }

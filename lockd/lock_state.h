@@ -53,6 +53,7 @@
 #define SHARE_STEP        (2 * MIB)
 #define CREDIT_STEP       (16 * MIB)
 #define TARGETS_IN_FLIGHT 4
+#define LEVEL_START       (1ull << 62) /* room for debts on the way down, a century on the way up */
 
 /* A budget that the client may still be acting on. */
 struct lockd_outstanding {
@@ -143,6 +144,7 @@ struct lockd_party {
     /* for the policy */
     uint64_t arrival;         /* rises with every place in a queue */
     uint64_t counted_at, ran; /* ns it has run in this turn, up to counted_at */
+    uint64_t last_ran;        /* when it ran last */
     uint64_t burst;           /* ns it ran since it last had nothing to do */
     uint64_t burst_usual;     /* ... how long that usually is; LOCKD_NEVER: not known */
     uint64_t virtual_ns;      /* policy_fair.c */
@@ -189,7 +191,7 @@ struct lockd_device {
     uint64_t generation;   /* rises when holders or their needs change */
     uint64_t progress;     /* when memory last moved */
     uint64_t switches;
-    uint64_t level, round; /* policy_fair.c */
+    uint64_t level, round; /* policy_fair.c; the level begins at LEVEL_START */
     uint64_t weights;      /* sum over parties */
 
     /* when to look again, at the latest */

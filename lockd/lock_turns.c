@@ -46,6 +46,7 @@ static void enqueue(struct lockd_party *party, uint64_t now)
     if (!party->keeps_place && party->queued_of == NULL)
         party->arrival = ++device->clock;
     lockd_turns_dequeue(party);
+    lockd_books_ran(party, now);
     party->first = first;
     party->queued.number = first ? 0 : party->arrival;
     party->queued.key = first ? 0 : lockd_device_policy(device)->place(party);

@@ -25,7 +25,7 @@
 #define DEBT_ROUNDS 4
 #define TURN_LONGEST                                                                           \
     4 /* quanta; the rest of it follows when the others of the round had theirs */
-#define INTERACTIVE 4 /* a burst of at most this part of a quantum */
+#define INTERACTIVE 2 /* a burst of at most this part of a quantum */
 #define WORTH       2 /* a turn of at least this part of a quantum */
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
@@ -63,26 +63,47 @@ static uint64_t switch_charge(const struct lockd_party *party, bool interrupts)
     return to_virtual(party, lockd_device_switch(party->device) * (interrupts ? 2 : 1));
 }
 
-/* What it may still have in the present round; nothing is saved up beyond one turn. */
+/* The most that anybody has saved up: one turn. */
+static uint64_t savings(const struct lockd_party *party)
+{
+    return lockd_max(round_step(party->device),
+                     to_virtual(party, lockd_device_quantum(party->device)));
+}
+
+/* What it may still have in the present round. */
 static uint64_t credit(struct lockd_party *party)
 {
     const struct lockd_device *device = party->device;
-    const uint64_t most =
-        lockd_max(round_step(device), to_virtual(party, lockd_device_quantum(device)));
-    const uint64_t debt = round_step(device) * DEBT_ROUNDS;
+    const uint64_t most = savings(party), debt = round_step(device) * DEBT_ROUNDS;
 
     party->virtual_ns =
         lockd_clamp(party->virtual_ns, lockd_less(device->level, most), device->level + debt);
     return lockd_less(device->level, party->virtual_ns);
 }
 
+/* It comes back: its share of the time since it last ran is owed to it, also where nobody
+ * waited meanwhile, so that the level stood still. */
+static void owe(struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+    const uint64_t away = lockd_less(party->counted_at, party->last_ran);
+    const uint64_t owed = lockd_min(
+        (uint64_t)((double)away * GS_WEIGHT_DEFAULT / (double)lockd_max(device->weights, 1)),
+        savings(party));
+
+    party->virtual_ns = lockd_min(party->virtual_ns, lockd_less(device->level, owed));
+}
+
 static uint64_t place(struct lockd_party *party)
 {
     const struct lockd_device *device = party->device;
-    const uint64_t step = round_step(device), have = credit(party),
-                   behind = lockd_less(party->virtual_ns, device->level),
+    const uint64_t step = round_step(device),
                    worth = to_virtual(party, lockd_device_quantum(device) / WORTH);
+    uint64_t have, behind;
 
+    owe(party);
+    have = credit(party);
+    behind = lockd_less(party->virtual_ns, device->level);
     party->round = device->round;
     if (lockd_policy_interactive(party) && have >= switch_charge(party, true))
         return party->round * CLASSES + FIRST;
