@@ -237,6 +237,9 @@ static void begin(struct lockd_gang *gang, uint64_t now)
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
         party->interrupted = party->keeps_place = false;
+        if (!party->measured)
+            party->cleared = now;
+        party->measured = true;
         party->device->generation++; /* there is a time now when it must stop */
         party->progress = now;
         party->ran = 0;
@@ -267,9 +270,11 @@ void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now)
 {
     struct lockd_device *device = party->device;
 
-    party->measured = device->cleared_for == party;
     party->cleared = device->cleared_at;
-    if (party->measured)
+    party->measured = device->cleared_for == party &&
+                      party->gang->held_count + 1 ==
+                          party->gang->party_count; /* else it waits for others of its gang */
+    if (device->cleared_for == party)
         device->cleared_for = NULL;
     lockd_turns_dequeue(party);
     party->held = true;

@@ -137,8 +137,8 @@ struct lockd_party {
     uint64_t started;  /* when it first ran in this turn; 0: not yet */
     uint64_t turn_length; /* ns it may run when others wait */
     uint64_t until;       /* its turn is over then, if anybody waits */
-    uint64_t cleared;     /* when others were first stopped for this turn, if any were */
-    bool measured;        /* ... some were, and it has not come to run yet */
+    uint64_t cleared;     /* when the switch to it began: others were stopped, or its turn */
+    bool measured;        /* ... and it is to be measured: it has not come to run yet */
     uint64_t turns;
 
     /* for the policy */

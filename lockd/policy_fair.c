@@ -11,11 +11,15 @@
  * shares; with weights, turns are longer or shorter, and one whose part of a round would not be
  * worth a switch sits rounds out until it is.
  *
- * Who has nothing to do saves nothing up: at most one turn. Who used little of its share and
+ * Who has nothing to do saves up one turn at most. Who used little of its share and
  * usually runs for a short time (lockd_policy_interactive) goes first within the round and may
  * end another one's turn before its time. It pays for that: a turn that ends long before its
  * time is charged with the switches that it caused, so such switches come out of the share of
  * who causes them.
+ *
+ * A gang that has its place on the first of its devices and is due on the next one goes first
+ * there too, and ends the turn of what runs on that device alone: else the first device would
+ * wait for the turns on all the others.
  *
  * Whoever is behind its round by overrun (a kernel that could not be stopped) is kept waiting
  * for DEBT_ROUNDS at most.
@@ -63,35 +67,38 @@ static uint64_t switch_charge(const struct lockd_party *party, bool interrupts)
     return to_virtual(party, lockd_device_switch(party->device) * (interrupts ? 2 : 1));
 }
 
-/* The most that anybody has saved up: one turn. */
-static uint64_t savings(const struct lockd_party *party)
-{
-    return lockd_max(round_step(party->device),
-                     to_virtual(party, lockd_device_quantum(party->device)));
-}
-
 /* What it may still have in the present round. */
 static uint64_t credit(struct lockd_party *party)
 {
     const struct lockd_device *device = party->device;
-    const uint64_t most = savings(party), debt = round_step(device) * DEBT_ROUNDS;
 
     party->virtual_ns =
-        lockd_clamp(party->virtual_ns, lockd_less(device->level, most), device->level + debt);
+        lockd_min(party->virtual_ns, device->level + round_step(device) * DEBT_ROUNDS);
     return lockd_less(device->level, party->virtual_ns);
 }
 
-/* It comes back: its share of the time since it last ran is owed to it, also where nobody
- * waited meanwhile, so that the level stood still. */
-static void owe(struct lockd_party *party)
+/* It had nothing to do, or is new: its share of that time is owed to it, also where nobody
+ * waited meanwhile, so that the level stood still; but no more than one turn. */
+static void come_back(struct lockd_party *party)
 {
     const struct lockd_device *device = party->device;
-    const uint64_t away = lockd_less(party->counted_at, party->last_ran);
-    const uint64_t owed = lockd_min(
-        (uint64_t)((double)away * GS_WEIGHT_DEFAULT / (double)lockd_max(device->weights, 1)),
-        savings(party));
+    const uint64_t away = lockd_less(party->counted_at, party->last_ran),
+                   owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
+                                     (double)lockd_max(device->weights, 1)),
+                   most = lockd_max(round_step(device),
+                                    to_virtual(party, lockd_device_quantum(device)));
+    const uint64_t from = lockd_max(party->virtual_ns, device->level);
 
-    party->virtual_ns = lockd_min(party->virtual_ns, lockd_less(device->level, owed));
+    if (away == 0 && party->virtual_ns != 0)
+        return;
+    party->virtual_ns = lockd_max(lockd_min(party->virtual_ns, lockd_less(from, owed)),
+                                  lockd_less(device->level, most));
+}
+
+/* Its gang has places on other devices already, which nobody can use meanwhile. */
+static bool assembles(const struct lockd_party *party)
+{
+    return party->gang->party_count > 1 && party->gang->held_count != 0;
 }
 
 static uint64_t place(struct lockd_party *party)
@@ -101,11 +108,12 @@ static uint64_t place(struct lockd_party *party)
                    worth = to_virtual(party, lockd_device_quantum(device) / WORTH);
     uint64_t have, behind;
 
-    owe(party);
+    come_back(party);
     have = credit(party);
     behind = lockd_less(party->virtual_ns, device->level);
     party->round = device->round;
-    if (lockd_policy_interactive(party) && have >= switch_charge(party, true))
+    if ((lockd_policy_interactive(party) || assembles(party)) &&
+        have >= switch_charge(party, true))
         return party->round * CLASSES + FIRST;
     if (have < worth)
         party->round += (worth - have + behind + step - 1) / step;
@@ -149,7 +157,11 @@ static void ended(struct lockd_party *party)
 
 static bool ahead(const struct lockd_party *head, const struct lockd_party *holder)
 {
-    return head->queued.key % CLASSES == FIRST && !lockd_policy_interactive(holder);
+    if (head->queued.key % CLASSES != FIRST)
+        return false;
+    if (assembles(head)) /* two gangs would never stop ending each other's turns */
+        return holder->gang->party_count == 1;
+    return !lockd_policy_interactive(holder);
 }
 
 const struct lockd_policy lockd_policy_fair = {
