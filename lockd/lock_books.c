@@ -208,7 +208,7 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
     party->last_ran = now;
     party->ran += ns;
     party->burst += ns;
-    if (party->device->waiters && policy->ran != NULL)
+    if ((party->device->waiters || party->device->elsewhere != 0) && policy->ran != NULL)
         policy->ran(party, ns);
 }
 

@@ -9,7 +9,7 @@ struct total {
     struct lockd_share sum;
     uint64_t need_held, need_busy, need_stuck, weights;
     uint32_t members, parties, holders, moving, unechoed, stopping, stuck;
-    uint32_t queued, hopeless, idle, waiting;
+    uint32_t queued, hopeless, idle, waiting, elsewhere;
 };
 
 static uint32_t length_of(const struct lockd_list *list)
@@ -104,6 +104,7 @@ static const char *check_party(const struct lockd_party *party, struct total *to
     total->need_stuck += party->need_stuck;
     total->stuck += party->need_stuck != 0;
     total->stopping += !party->held && busy != 0;
+    total->elsewhere += party->elsewhere;
     total->queued += party->queued_of == &device->queue;
     total->hopeless += party->queued_of == &device->hopeless;
     if (wrong != NULL)
@@ -139,7 +140,8 @@ static const char *check_device(const struct lockd_device *device)
     if (total.members != device->member_count || total.parties != device->party_count ||
         total.holders != device->holder_count || total.moving != device->moving ||
         total.unechoed != device->unechoed || total.stopping != device->stopping_parties ||
-        total.stuck != device->stuck_parties || total.weights != device->weights)
+        total.stuck != device->stuck_parties || total.weights != device->weights ||
+        total.elsewhere != device->elsewhere)
         return "counts";
     if (length_of(&device->holders) != device->holder_count ||
         total.queued != device->queue.count || total.hopeless != device->hopeless.count ||

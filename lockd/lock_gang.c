@@ -191,6 +191,7 @@ static void party_free(struct lockd_party *party)
     device->stuck_parties -= party->need_stuck != 0;
     device->stopping_parties -= party->counted_stopping;
     device->weights -= party->weight;
+    device->elsewhere -= party->elsewhere;
     device->generation++;
     free(party);
 }
@@ -228,9 +229,26 @@ bool lockd_party_works(const struct lockd_party *party)
     return false;
 }
 
+/* The turn lasts as long everywhere as where it is due for longest: what that is too much on
+ * the other devices is made up for there. */
+static uint64_t turn_length(struct lockd_gang *gang)
+{
+    uint64_t longest = 0;
+
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        if (party->device->leases)
+            longest = lockd_max(longest, lockd_device_policy(party->device)->length(party));
+    }
+    return longest;
+}
+
 /* Everybody's place is there: the turn begins. */
 static void begin(struct lockd_gang *gang, uint64_t now)
 {
+    const uint64_t length = turn_length(gang);
+
     gang->runs = true;
     gang->out = false;
     lockd_list_each (at, &gang->parties) {
@@ -248,8 +266,6 @@ static void begin(struct lockd_gang *gang, uint64_t now)
         party->started = party->running_members != 0 || !lockd_party_works(party) ? now : 0;
         party->until = LOCKD_NEVER;
         if (party->device->leases) {
-            const uint64_t length = lockd_device_policy(party->device)->length(party);
-
             party->turn_length = length;
             party->turns++;
             party->device->switches++;

@@ -131,6 +131,7 @@ struct lockd_party {
     bool skipped;      /* a turn ended without it coming to run */
     bool interrupted;  /* its last turn was ended before its time for somebody else's */
     bool first;        /* in the queue before all others: lockd_party_blocked() */
+    bool elsewhere;    /* waits for another device before it comes to this one */
     bool keeps_place;  /* its turn was cut: it comes back to the place that it had */
     bool interrupts;   /* its turn ended another one before its time */
     uint64_t progress; /* when its turn last got ahead */
@@ -208,6 +209,7 @@ struct lockd_device {
     uint64_t need_held, need_busy, need_stuck, gpu_ns_gone;
     uint32_t moving, unechoed;
     uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
+    uint32_t elsewhere; /* parties that wait for another device first */
     bool measured, leases, restarted, waiters;
     bool recount; /* capacity or mode changed: everybody's share did */
     uint64_t told_idle, told_capacity, told_shortfall;

@@ -65,10 +65,23 @@ static void leave_queue(struct lockd_party *party, uint64_t now)
 
 /* --- what one party does --- */
 
+/* It will want the device when it has its places on those before. What runs here meanwhile does
+ * so at its cost. */
+static void wait_elsewhere(struct lockd_party *party, bool waits, uint64_t now)
+{
+    if (party->elsewhere == waits)
+        return;
+    lockd_list_each (at, &party->device->holders)
+        lockd_books_ran(lockd_party_of(at, holder), now);
+    party->elsewhere = waits;
+    party->device->elsewhere += waits ? 1 : UINT32_MAX;
+}
+
 static void settle_open(struct lockd_party *party, uint64_t now)
 {
     struct lockd_gang *gang = party->gang;
 
+    wait_elsewhere(party, false, now);
     leave_queue(party, now);
     party->backfilled = false;
     if (gang->paused != 0 || gang->evicting != 0) {
@@ -95,6 +108,7 @@ static void settle_leases(struct lockd_party *party, uint64_t now)
     struct lockd_gang *gang = party->gang;
     const bool wants = lockd_gang_wants(gang);
 
+    wait_elsewhere(party, wants && !party->held && lockd_gang_next(gang) != party, now);
     if (party->held) {
         if (gang->paused != 0 || gang->evicting != 0 ||
             (!wants && (party->device->waiters || !gang->runs)) || out_of_order(party))
