@@ -25,20 +25,33 @@ static enum lockd_member_condition condition(const struct lockd_member *member, 
 {
     if (lockd_member_stuck(member, now))
         return LOCKD_STUCK;
-    if (!member->run && lockd_member_busy(member))
+    if (!member->party->held && lockd_member_busy(member))
         return LOCKD_STOPPING;
-    if (member->client->paused)
+    if (member->party->gang->paused != 0)
         return LOCKD_PAUSED;
     if (member->demand > member->device->capacity && (member->flags & GS_STATE_RUNNING) == 0)
         return LOCKD_DOES_NOT_FIT;
     if ((member->flags & GS_STATE_WANT) == 0)
         return LOCKD_IDLE;
-    if (!member->run)
+    if (!lockd_member_run(member))
         return LOCKD_WAITS;
     return (member->flags & GS_STATE_RUNNING) != 0 ? LOCKD_RUNS : LOCKD_MOVING;
 }
 
-static void device_info(const struct lockd_device *device, struct lockd_device_info *info)
+static uint64_t gpu_ns(const struct lockd_member *member, uint64_t now)
+{
+    const bool runs = (member->flags & GS_STATE_RUNNING) != 0;
+
+    return member->gpu_ns + (runs ? lockd_less(now, member->counted_at) : 0);
+}
+
+static uint64_t waits_altogether(const struct lockd_member *member, uint64_t now)
+{
+    return member->waits_since != 0 ? lockd_less(now, member->waits_since) : 0;
+}
+
+static void device_info(const struct lockd_device *device, uint64_t now,
+                        struct lockd_device_info *info)
 {
     memset(info, 0, sizeof *info);
     memcpy(info->uuid, device->uuid, sizeof info->uuid);
@@ -48,20 +61,27 @@ static void device_info(const struct lockd_device *device, struct lockd_device_i
     info->external = device->external;
     info->reserve = lockd_device_reserve(device);
     info->short_bytes = device->short_bytes;
-    info->demand = device->demand;
+    info->demand = device->sum.demand;
+    info->resident = device->sum.resident;
+    info->pinned = device->sum.pinned;
+    info->gpu_ns = device->gpu_ns_gone;
     for (const struct lockd_list *at = device->members.next; at != &device->members;
          at = at->next)
-        info->resident += lockd_entry(at, struct lockd_member, of_device)->resident;
+        info->gpu_ns += gpu_ns(lockd_member_of(at, of_device), now);
+    info->switches = device->switches;
+    info->exclusive = device->leases && device->sum.demand <= device->capacity;
     info->quantum_ns = lockd_device_quantum(device);
-    info->switch_ns = device->switch_ns;
+    info->switch_ns = lockd_device_switch(device);
     info->clients = device->member_count;
-    info->waiting = device->queue_count;
+    info->waiting = device->queue.count + device->hopeless.count;
     info->leases = device->leases;
 }
 
 static void member_info(const struct lockd_member *member, uint64_t now,
                         struct lockd_member_info *info)
 {
+    const uint64_t waits = member->waits_since != 0 ? lockd_less(now, member->counted_at) : 0;
+
     *info = (struct lockd_member_info){
         .owner = member->client->owner,
         .condition = condition(member, now),
@@ -72,13 +92,17 @@ static void member_info(const struct lockd_member *member, uint64_t now,
         .moved_in = member->moved_in,
         .calls = member->calls,
         .switch_ns = member->switch_ns,
-        .turns = member->turns,
-        .run = member->run,
-        .skipped = member->skipped,
+        .turns = member->party->turns,
+        .run = lockd_member_run(member),
+        .skipped = member->party->skipped,
+        .pinned = member->pinned,
+        .gpu_ns = gpu_ns(member, now),
+        .wait_ns = member->wait_ns + waits,
+        .wait_longest_ns = lockd_max(member->wait_longest_ns, waits_altogether(member, now)),
         .partial = (member->flags & GS_STATE_PARTIAL) != 0,
         .limit = member->client->limit,
         .host_used = member->client->host_used,
-        .host_budget = UINT64_MAX,
+        .host_budget = member->client->host_budget,
         .weight = member->client->weight,
         .priority = member->client->priority,
         .group = member->client->group,
@@ -93,7 +117,7 @@ void lockd_lock_visit(const struct lockd_lock *lock, lockd_visit_device *device,
         const struct lockd_device *each = lockd_entry(at, struct lockd_device, link);
         struct lockd_device_info info;
 
-        device_info(each, &info);
+        device_info(each, now_ns, &info);
         device(context, &info);
         for (const struct lockd_list *of = each->members.next; of != &each->members;
              of = of->next) {

@@ -62,43 +62,134 @@ void lockd_lock_describe(struct lockd_lock *lock, struct lockd_client *client,
     client->group[sizeof client->group - 1] = '\0';
 }
 
-static void plan_all(struct lockd_lock *lock, uint64_t now)
+/* Its place in the queue may be another one now. */
+static void requeue(struct lockd_party *party, uint64_t now)
 {
-    lockd_list_each (at, &lock->devices)
-        lockd_device_plan(lockd_entry(at, struct lockd_device, link), now);
+    if (party->queued_of == NULL)
+        return;
+    party->keeps_place = true; /* among equals */
+    lockd_turns_dequeue(party);
+    lockd_books_party(party, now);
+    lockd_plan_settle(party);
+}
+
+/* A turn that is under way lasts for as long as it would have if it began with these settings.
+ */
+static void retime(struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+
+    if (!device->leases || !party->held || !party->gang->runs)
+        return;
+    party->turn_length = lockd_device_policy(device)->length(party);
+    if (party->started != 0)
+        party->until = party->turn_length == LOCKD_NEVER ? LOCKD_NEVER
+                                                         : party->started + party->turn_length;
+}
+
+static void requeue_gang(struct lockd_gang *gang, uint64_t now)
+{
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        party->device->generation++;
+        requeue(party, now);
+    }
+}
+
+static void pause_gang(struct lockd_gang *gang, bool paused, uint64_t now)
+{
+    gang->paused += paused ? 1 : UINT32_MAX;
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        lockd_books_party(party, now);
+        lockd_list_each (of, &party->members)
+            lockd_plan_touch(lockd_member_of(of, of_party));
+    }
+    lockd_gang_settle(gang);
+}
+
+void lockd_evict_check(struct lockd_member *member)
+{
+    struct lockd_gang *gang = member->party->gang;
+
+    if (!member->evict || member->resident != 0 || lockd_member_busy(member) ||
+        member->echoed != member->seq)
+        return;
+    member->evict = false;
+    gang->evicting--;
+    gang->out = true;
+    lockd_gang_settle(gang);
 }
 
 void lockd_lock_weight(struct lockd_lock *lock, struct lockd_client *client, uint32_t weight,
                        uint64_t now_ns)
 {
     client->weight = (uint32_t)lockd_clamp(weight, 1, GS_WEIGHT_MAX);
-    plan_all(lock, now_ns);
+    if (client->gang != NULL)
+        lockd_gang_reweigh(client->gang);
+    lockd_plan_pending(lock, now_ns);
 }
 
 void lockd_lock_priority(struct lockd_lock *lock, struct lockd_client *client, int32_t priority,
                          uint64_t now_ns)
 {
-    client->priority = priority;
-    plan_all(lock, now_ns);
+    client->priority = priority < -GS_PRIORITY_MAX  ? -GS_PRIORITY_MAX
+                       : priority > GS_PRIORITY_MAX ? GS_PRIORITY_MAX
+                                                    : priority;
+    if (client->gang != NULL)
+        requeue_gang(client->gang, now_ns);
+    lockd_plan_pending(lock, now_ns);
 }
 
 void lockd_lock_limit(struct lockd_lock *lock, struct lockd_client *client, uint64_t bytes,
                       uint64_t now_ns)
 {
     client->limit = bytes;
-    plan_all(lock, now_ns);
+    lockd_list_each (at, &client->members)
+        lockd_plan_touch(lockd_member_of(at, of_client));
+    lockd_plan_pending(lock, now_ns);
 }
 
 void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint64_t now_ns)
 {
-    client->evict = true;
-    plan_all(lock, now_ns);
+    lockd_list_each (at, &client->members) {
+        struct lockd_member *member = lockd_member_of(at, of_client);
+
+        if (member->evict || member->demand == 0)
+            continue;
+        member->evict = true;
+        client->gang->evicting++;
+        lockd_gang_settle(client->gang);
+        lockd_plan_touch(member);
+        lockd_evict_check(member);
+    }
+    lockd_plan_pending(lock, now_ns);
+}
+
+void lockd_lock_pause(struct lockd_lock *lock, struct lockd_client *client, bool paused,
+                      uint64_t now_ns)
+{
+    lockd_list_each (at, &lock->clients) {
+        struct lockd_client *each = lockd_entry(at, struct lockd_client, link);
+
+        if ((client != NULL && each != client) || each->paused == paused)
+            continue;
+        lockd_list_each (of, &each->members)
+            lockd_books_time(lockd_member_of(of, of_client), now_ns);
+        each->paused = paused;
+        if (each->gang != NULL)
+            pause_gang(each->gang, paused, now_ns);
+    }
+    lockd_plan_pending(lock, now_ns);
 }
 
 void lockd_lock_host(struct lockd_lock *lock, uint64_t available, uint64_t now_ns)
 {
     lock->host_available = available;
-    plan_all(lock, now_ns);
+    lock->host_changed = true;
+    lockd_plan_pending(lock, now_ns);
 }
 
 struct lockd_host_info lockd_lock_host_info(const struct lockd_lock *lock)
@@ -109,6 +200,22 @@ struct lockd_host_info lockd_lock_host_info(const struct lockd_lock *lock)
 void lockd_lock_set(struct lockd_lock *lock, const struct lockd_settings *settings,
                     uint64_t now_ns)
 {
+    const enum gs_policy before = lock->settings.policy;
+
     lock->settings = *settings;
-    plan_all(lock, now_ns);
+    if ((unsigned)settings->policy >= GS_POLICY_COUNT)
+        lock->settings.policy = before;
+    lock->host_changed = true;
+    lockd_list_each (at, &lock->devices) {
+        struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
+
+        device->recount = true;
+        lockd_list_each (of, &device->parties) {
+            struct lockd_party *party = lockd_party_of(of, of_device);
+
+            requeue(party, now_ns);
+            retime(party);
+        }
+    }
+    lockd_plan_all(lock, now_ns);
 }

@@ -1,24 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock_state.h: the structures behind lock.h, shared by lock.c (events), lock_turns.c (who
- * runs), lock_budget.c (who holds how much) and lock_info.c (what a person is shown). Nobody
- * else includes it but the tests.
+ * lock_state.h: the structures behind lock.h. Nobody includes it but the files of the lock and
+ * its tests.
+ *
+ *   lock.c           events: what clients report, who comes and goes
+ *   lock_device.c    a device's figures: capacity, foreign use, cost of a switch
+ *   lock_books.c     sums over members, kept up to date with every change
+ *   lock_plan.c      the order in which all of it is decided anew after an event
+ *   lock_turns.c     who runs on a device; asks policy_*.c who comes next and for how long
+ *   lock_gang.c      parties of one gang: their turns begin and end together
+ *   lock_budget.c    who holds how many bytes of a device
+ *   lock_send.c      targets
+ *   lock_host.c      who may have how much host memory
+ *   lock_settings.c, lock_info.c, lock_check.c (all sums from scratch, for tests)
+ *
+ * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
+ * device: it takes turns. A *gang* is one client without a group, or all clients of a group.
+ * Ordinary programs are gangs of one party of one member.
+ *
+ * An event changes few members; those are *touched*, and only their device is planned, from its
+ * sums and ordered sets. Nothing here looks at all members but a change of a device's mode or
+ * capacity.
  */
 #ifndef GS_LOCKD_LOCK_STATE_H
 #define GS_LOCKD_LOCK_STATE_H
 
 #include "lockd/list.h"
 #include "lockd/lock.h"
+#include "lockd/lock_order.h"
+#include "lockd/policy.h"
 
 #define MIB               (1024ull * 1024)
 #define GIB               (1024 * MIB)
 #define NS_PER_MS         1000000ull
-#define QUANTUM_DEFAULT   (2000 * NS_PER_MS)
+#define PPM               1000000ull
 #define QUANTUM_MIN       (200 * NS_PER_MS)
-#define QUANTUM_MAX       (30000 * NS_PER_MS)
-#define QUANTUM_PER_COST  20 /* a switch may cost 5 % of the quantum */
-#define SHARE_PPM         50000
-#define IDLE_DEFAULT      (20 * NS_PER_MS)
+#define QUANTUM_MAX       (60000 * NS_PER_MS)
+#define SHARE_PPM         50000           /* a switch may cost 5 % of the quantum */
+#define SWITCH_BASE       (5 * NS_PER_MS) /* of a switch that moves nothing */
+#define SWITCH_RATE       50000000000ull  /* bytes a second, until one was measured */
 #define IDLE_MIN          (5 * NS_PER_MS)
 #define IDLE_MAX          (500 * NS_PER_MS)
 #define GRACE             (10000 * NS_PER_MS) /* a turn without progress, a stop without an answer */
@@ -33,6 +53,7 @@
 #define SHARE_STEP        (2 * MIB)
 #define CREDIT_STEP       (16 * MIB)
 #define TARGETS_IN_FLIGHT 4
+#define LEVEL_START       (1ull << 62) /* room for debts on the way down, a century on the way up */
 
 /* A budget that the client may still be acting on. */
 struct lockd_outstanding {
@@ -40,77 +61,190 @@ struct lockd_outstanding {
     uint64_t budget;
 };
 
-/* One client on one device. */
+/* What a member adds to its device's sums; kept, so that it can be taken out again. */
+struct lockd_share {
+    uint64_t demand, resident, pinned;
+    uint64_t hold;  /* the most it may have on the device */
+    uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
+    uint64_t given; /* beyond its need, while it may run */
+    bool moving, unechoed;
+};
+
+/* A client on a device. */
 struct lockd_member {
     struct lockd_client *client;
     struct lockd_device *device;
-    struct lockd_list of_client;
-    struct lockd_list of_device; /* least recently run first */
-    struct lockd_list holder; /* on device->holders while run is set, in order of admission */
-    struct lockd_list queued; /* on device->queue while it waits, in order of arrival */
-    struct lockd_list
-        unsent; /* on lock->unsent while a target has not been taken by the caller */
+    struct lockd_party *party;
+    struct lockd_list of_client, of_device, of_party;
+    struct lockd_list touched; /* on device->touched: its target may have to change */
+    struct lockd_list hungry;  /* on device->hungry: its turn has come, its budget has not */
+    struct lockd_list spared;  /* on device->spared: may run and has more than it needs */
+    struct lockd_list unused;  /* on device->unused: does not run, may hold more than it does */
+    struct lockd_list stopping; /* on device->stopping: was asked to stop and has not yet */
+    struct lockd_list unsent;   /* on lock->unsent: a target has not been taken by the caller */
+    struct lockd_node victim;   /* in *victim_of: does not run and has a budget */
+    struct lockd_order *victim_of;
 
     /* as last reported */
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
-    uint64_t demand, resident;
+    uint64_t demand, resident, pinned;
     uint64_t moved_out, moved_in, calls, switch_ns;
 
     /* decided */
-    bool run;
-    bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
-    bool skipped;      /* a turn ended without it coming to run */
-    uint64_t progress; /* when its turn last got ahead */
-    uint64_t started;  /* when it first ran in this turn; 0: not yet */
+    uint64_t budget;
+    uint64_t last_run; /* device->clock when it last ran: victims go in this order */
     uint64_t stopped;  /* when it was asked to stop */
     uint64_t short_at; /* when its last GS_STATE_SHORT was counted */
-    uint64_t turns;
-    uint64_t next; /* budget being worked out by lock_budget.c */
+    bool evict;        /* all its memory is to go out */
 
     /* the newest target */
     uint32_t seq, first_seq;
     uint32_t stop_seq; /* the target that first said RUN off */
     uint32_t sent_flags;
-    uint64_t budget, sent_capacity, sent_idle, sent_at;
+    uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
     uint32_t outstanding_count;
     struct lockd_outstanding
         outstanding[TARGETS_IN_FLIGHT + 2]; /* budgets falling, seq rising */
+
+    /* where its time went, up to counted_at */
+    uint64_t counted_at, gpu_ns, wait_ns, wait_longest_ns, waits_since;
+
+    struct lockd_share share;
+};
+
+/* A gang on a device: takes turns. */
+struct lockd_party {
+    struct lockd_gang *gang;
+    struct lockd_device *device;
+    struct lockd_list of_gang; /* in order of UUID */
+    struct lockd_list of_device;
+    struct lockd_list members;
+    struct lockd_list
+        settle; /* on device->settle: whether it waits or holds is to be decided */
+    struct lockd_list holder; /* on device->holders while held, in order of admission */
+    struct lockd_node queued; /* in device->queue or ->hopeless while it waits */
+    struct lockd_order *queued_of;
+
+    bool held;         /* it has its place on the device; it runs when its whole gang has */
+    bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
+    bool skipped;      /* a turn ended without it coming to run */
+    bool interrupted;  /* its last turn was ended before its time for somebody else's */
+    bool first;        /* in the queue before all others: lockd_party_blocked() */
+    bool elsewhere;    /* waits for another device before it comes to this one */
+    bool keeps_place;  /* its turn was cut: it comes back to the place that it had */
+    bool interrupts;   /* its turn ended another one before its time */
+    uint64_t progress; /* when its turn last got ahead */
+    uint64_t started;  /* when it first ran in this turn; 0: not yet */
+    uint64_t turn_length; /* ns it may run when others wait */
+    uint64_t until;       /* its turn is over then, if anybody waits */
+    uint64_t cleared;     /* when the switch to it began: others were stopped, or its turn */
+    bool measured;        /* ... and it is to be measured: it has not come to run yet */
+    uint64_t turns;
+
+    /* for the policy */
+    uint64_t arrival;         /* rises with every place in a queue */
+    uint64_t counted_at, ran; /* ns it has run in this turn, up to counted_at */
+    uint64_t last_ran;        /* when it ran last */
+    uint64_t burst;           /* ns it ran since it last had nothing to do */
+    uint64_t burst_usual;     /* ... how long that usually is; LOCKD_NEVER: not known */
+    uint64_t virtual_ns;      /* policy_fair.c */
+    uint64_t round;           /* policy_fair.c: of the turn that it waits for or has */
+
+    /* what it adds to the sums of its device */
+    uint32_t weight;
+    uint64_t demand, need;
+    uint64_t need_held, need_busy, need_stuck;
+    uint32_t member_count, busy_members, running_members, stuck_members;
+    uint32_t blocked_members; /* stuck, and they lack memory */
+    bool counted_stopping;
+};
+
+/* Programs that run at the same time or not at all. */
+struct lockd_gang {
+    struct lockd_list link; /* on lock->gangs if it has a name */
+    struct lockd_list parties;
+    uint32_t party_count, held_count, client_count;
+    uint32_t wanting;  /* members with something to run */
+    uint32_t paused;   /* clients */
+    uint32_t evicting; /* members whose memory is to go out */
+    bool runs;         /* all parties are held */
+    bool out;          /* was evicted; comes back when it has something to run */
+    uint32_t user;
+    char name[32]; /* "": one client */
 };
 
 struct lockd_device {
     struct lockd_lock *lock;
-    struct lockd_list link;
-    struct lockd_list members, holders, queue;
+    struct lockd_list link, pending;
+    struct lockd_list members, parties, holders;
+    struct lockd_list touched, settle, hungry, spared, unused, stopping;
+    struct lockd_order queue, hopeless;
+    struct lockd_order victims_idle, victims_waiting;
     uint8_t uuid[16];
     char name[64];
     uint64_t total, external, capacity;
     uint64_t candidate, candidate_at; /* a higher external use that waits to be seen again */
     uint64_t short_bytes, short_until;
-    uint64_t switch_ns;
+    uint64_t switch_ns;    /* measured; 0: not yet */
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */
-    uint64_t deadline;
-    uint64_t demand; /* sum over members */
-    uint32_t member_count, holder_count, queue_count;
-    bool measured, leases, restarted;
+    uint64_t clock;        /* counts whatever needs an order */
+    uint64_t generation;   /* rises when holders or their needs change */
+    uint64_t progress;     /* when memory last moved */
+    uint64_t switches;
+    uint64_t level, round; /* policy_fair.c; the level begins at LEVEL_START */
+    uint64_t weights;      /* sum over parties */
+
+    /* when to look again, at the latest */
+    uint64_t deadline, grace_at, stop_at, revoke_at;
+    /* the last look at who may be stopped for whom came to nothing, and would again */
+    const struct lockd_party *revoke_head;
+    uint64_t revoke_generation, revoke_need;
+    /* others were stopped for this one, first at that time */
+    const struct lockd_party *cleared_for;
+    uint64_t cleared_at;
+
+    /* sums over members and parties */
+    struct lockd_share sum;
+    uint64_t need_held, need_busy, need_stuck, gpu_ns_gone;
+    uint32_t moving, unechoed;
+    uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
+    uint32_t elsewhere; /* parties that wait for another device first */
+    bool measured, leases, restarted, waiters;
+    bool recount; /* capacity or mode changed: everybody's share did */
+    uint64_t told_idle, told_capacity, told_shortfall;
+    bool told_sole;
 };
 
 struct lockd_client {
     struct lockd_list link, members;
+    struct lockd_lock *lock;
+    struct lockd_gang *gang; /* from its first state on */
     void *owner;
     uint32_t member_count, weight, user;
     int32_t priority;
     uint64_t limit; /* on one device, bytes; UINT64_MAX: none */
-    uint64_t host_used, host_wanted;
     char group[32];
-    bool paused, evict;
+    bool paused;
+
+    /* lock_host.c */
+    uint64_t host_used, host_wanted;
+    uint64_t host_off;               /* bytes of its memory that are on no device now */
+    uint64_t host_goal;              /* the most that is of use to it */
+    uint64_t host_budget, host_told; /* decided; the highest that it may still act on */
+    struct {                         /* what it adds to the sums of the lock */
+        uint64_t used, hold, off, goal;
+    } host_share;
 };
 
 struct lockd_lock {
     struct lockd_settings settings;
     uint64_t created;
-    uint64_t host_available, host_total, host_used;
-    struct lockd_list clients, devices, unsent;
+    uint64_t host_available, host_total;
+    uint64_t host_used, host_hold, host_off, host_goal; /* sums over clients */
+    uint64_t host_at, host_deadline;
+    bool host_changed;
+    struct lockd_list clients, devices, gangs, unsent, pending;
 };
 
 static inline uint64_t lockd_min(uint64_t a, uint64_t b)
@@ -140,46 +274,142 @@ static inline uint64_t lockd_need(const struct lockd_member *member)
     return lockd_min(member->demand, member->device->capacity);
 }
 
+/* Does its newest decision say RUN? */
+static inline bool lockd_member_run(const struct lockd_member *member)
+{
+    return member->party->held && member->party->gang->runs;
+}
+
 static inline bool lockd_member_wants(const struct lockd_member *member)
 {
-    return (member->flags & GS_STATE_WANT) != 0 && !member->client->paused;
+    return (member->flags & GS_STATE_WANT) != 0 && member->party->gang->paused == 0;
 }
 
 /* May it be running, by what it was told and what it says? */
 static inline bool lockd_member_busy(const struct lockd_member *member)
 {
-    return member->run || (member->sent_flags & GS_TARGET_RUN) != 0 ||
+    return member->party->held || (member->sent_flags & GS_TARGET_RUN) != 0 ||
            (member->flags & GS_STATE_RUNNING) != 0 || member->echoed < member->stop_seq;
 }
 
-static inline bool lockd_member_hopeless(const struct lockd_member *member)
+static inline bool lockd_party_busy(const struct lockd_party *party)
 {
-    return member->demand > member->device->total;
+    return party->busy_members != 0;
 }
 
-/* The most it may hold on the device now or before it has read everything sent. */
-uint64_t lockd_member_hold(const struct lockd_member *member);
-bool lockd_member_stuck(const struct lockd_member *member, uint64_t now);
+/* It cannot stop before it got memory, so it goes before all others. */
+static inline bool lockd_party_blocked(const struct lockd_party *party)
+{
+    return party->blocked_members != 0;
+}
+
+static inline bool lockd_party_hopeless(const struct lockd_party *party)
+{
+    return party->demand > party->device->total;
+}
+
+static inline bool lockd_gang_wants(const struct lockd_gang *gang)
+{
+    return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0;
+}
+
+#define lockd_member_of(at, link) lockd_entry(at, struct lockd_member, link)
+#define lockd_party_of(at, link)  lockd_entry(at, struct lockd_party, link)
+
+/* --- lock_device.c --- */
 uint64_t lockd_device_quantum(const struct lockd_device *device);
 uint64_t lockd_device_idle(const struct lockd_device *device);
 uint64_t lockd_device_reserve(const struct lockd_device *device);
+/* What a switch costs: measured, or guessed from what must move. */
+uint64_t lockd_device_switch(const struct lockd_device *device);
+/* The most that any one program can ever get. */
+uint64_t lockd_device_most(const struct lockd_device *device);
+/* How much more programs need than there is. */
+uint64_t lockd_device_shortfall(const struct lockd_device *device);
+void lockd_device_report(struct lockd_device *device, const struct gs_wire_state *state,
+                         uint64_t now);
+void lockd_device_restarted(struct lockd_device *device, uint64_t resident, uint64_t now);
+/* Works out capacity and mode; notes when shares change with them. */
+void lockd_device_refresh(struct lockd_device *device, uint64_t now);
+/* A turn came to run so long after others were first stopped for it. */
+void lockd_device_switched(struct lockd_device *device, uint64_t ns);
+const struct lockd_policy *lockd_device_policy(const struct lockd_device *device);
 
-/* Decides everything about a device anew. */
-void lockd_device_plan(struct lockd_device *device, uint64_t now);
+/* --- lock_books.c --- */
+/* The most it may hold on the device now or before it has read everything sent. */
+uint64_t lockd_member_hold(const struct lockd_member *member);
+bool lockd_member_stuck(const struct lockd_member *member, uint64_t now);
+/* To be called after every change to what a member reported, was told or was given. */
+void lockd_books_member(struct lockd_member *member, uint64_t now);
+/* ... to a party; books of its members too. */
+void lockd_books_party(struct lockd_party *party, uint64_t now);
+/* Takes a member out of all sums and sets. */
+void lockd_books_forget(struct lockd_member *member);
+/* Adds up the time until now. To be called before the flags or the lease change. */
+void lockd_books_time(struct lockd_member *member, uint64_t now);
+void lockd_books_ran(struct lockd_party *party, uint64_t now);
 
-/* Does anybody wait who can ever be served? */
-bool lockd_device_waiters(const struct lockd_device *device);
+/* --- lock_plan.c --- */
+/* Decides a device anew, and all that follows on others. */
+void lockd_plan(struct lockd_device *device, uint64_t now);
+void lockd_plan_all(struct lockd_lock *lock, uint64_t now);
+/* ... whatever is to be looked at. */
+void lockd_plan_pending(struct lockd_lock *lock, uint64_t now);
+/* The device is to be looked at as well, before the event ends. */
+void lockd_plan_also(struct lockd_device *device);
+void lockd_plan_touch(struct lockd_member *member); /* its target may have to change */
+void lockd_plan_settle(struct lockd_party *party);  /* it may have to wait or stop */
 
-/* lock_turns.c: decides member->run for all, keeps the queue; lowers device->deadline to when
- * it must look again. */
+/* --- lock_gang.c --- */
+/* The party of that client on that device; made if there is none. NULL without memory. */
+struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_device *device);
+void lockd_gang_leave(struct lockd_member *member, uint64_t now);
+/* Frees what the client's gang was, when it was the last one. */
+void lockd_gang_client_gone(struct lockd_client *client);
+/* The party gets its place; when it was the last one of its gang, all run. */
+void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now);
+/* Ends the turn of all of them. */
+void lockd_gang_stop(struct lockd_gang *gang, uint64_t now);
+/* The one that is to get its place next; NULL: all have. */
+struct lockd_party *lockd_gang_next(const struct lockd_gang *gang);
+/* Something about the gang changed: each of its parties may have to wait or stop. */
+void lockd_gang_settle(struct lockd_gang *gang);
+/* Has it something to run on this very device? */
+bool lockd_party_works(const struct lockd_party *party);
+/* The highest of its clients'. */
+uint32_t lockd_gang_weight(const struct lockd_gang *gang);
+/* A client of it, or its weight, is another one. */
+void lockd_gang_reweigh(struct lockd_gang *gang);
+int32_t lockd_gang_priority(const struct lockd_gang *gang);
+
+/* --- lock_turns.c --- */
 void lockd_turns_plan(struct lockd_device *device, uint64_t now);
-/* Takes the member off every list of its device's turns. */
-void lockd_turns_forget(struct lockd_member *member);
+void lockd_turns_dequeue(struct lockd_party *party);
+/* A party of a gang that waits elsewhere: it is further away than all in the queue. */
+uint64_t lockd_turns_place(const struct lockd_party *party);
 
-/* lock_budget.c: gives everybody a budget that goes with that, and puts out the targets that
- * changed. */
+/* --- lock_budget.c --- */
 void lockd_budget_plan(struct lockd_device *device, uint64_t now);
+
+/* --- lock_send.c --- */
 /* Drops the budgets that the client has left behind with what it echoed. */
-void lockd_budget_echo(struct lockd_member *member);
+void lockd_send_echo(struct lockd_member *member);
+/* Puts out a target if it would differ from the newest in something that matters. */
+void lockd_send_member(struct lockd_member *member, uint64_t now);
+/* Touches everybody who must be told of a change to the device. */
+void lockd_send_broadcast(struct lockd_device *device);
+
+/* --- lock_host.c --- */
+void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state);
+void lockd_host_forget(struct lockd_client *client);
+void lockd_host_plan(struct lockd_lock *lock, uint64_t now);
+
+/* --- lock_settings.c --- */
+/* Is all its memory out, as somebody wished? */
+void lockd_evict_check(struct lockd_member *member);
+
+/* --- lock_check.c: for tests --- */
+/* Adds up everything from scratch. NULL: all sums and sets are right; else what is wrong. */
+const char *lockd_lock_check(const struct lockd_lock *lock);
 
 #endif

@@ -1,349 +1,490 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock_turns.c: decides who runs. When all demands fit, everybody does. When they do not, turns
- * are taken: holders keep theirs for a quantum while anybody waits, and the head of the queue
- * is who comes next.
+ * lock_turns.c: decides who runs on a device. When all demands fit, everybody does. When they
+ * do not (or turns were asked for), holders keep theirs for as long as the policy says while
+ * anybody waits, and the head of the queue is who comes next.
  *
  * Invariants: the needs of all that run, or may not have stopped yet, never exceed the capacity
  * once a plan is done, except by what running programs have grown since they were admitted;
- * that is given back by stopping someone. The queue is in order of arrival; only the head makes
- * others stop, and what was admitted past it gives way to it at once, so the head waits for one
- * quantum at most. This is round robin; other policies replace queue_head() and revocable().
+ * that is given back by stopping someone. Only the head makes others stop, and what was
+ * admitted past it gives way to it at once, so the head waits for one turn at most.
+ *
+ * What was asked to stop and cannot before it got more memory is the head, whatever the policy:
+ * nobody else gets the room that it has. Holders that do not run give way to it, since they may
+ * lack what it has, and what runs when its turn is over.
+ *
+ * Each look at all holders (who is to be stopped for the head, who does not get ahead) is made
+ * only when something changed since the last one or its time has come.
  */
 #include "lockd/lock_state.h"
 
-static void look_again(struct lockd_device *device, uint64_t when)
+#include <string.h>
+
+#define ROUNDS 8
+
+uint64_t lockd_turns_place(const struct lockd_party *party)
 {
-    device->deadline = lockd_min(device->deadline, when);
+    return party->queued.in ? party->queued.key : UINT64_MAX;
 }
 
-bool lockd_member_stuck(const struct lockd_member *member, uint64_t now)
+void lockd_turns_dequeue(struct lockd_party *party)
 {
-    if (member->run || !lockd_member_busy(member))
-        return false;
-    return (member->flags & GS_STATE_STUCK) != 0 || now - member->stopped >= GRACE;
-}
-
-static void enqueue(struct lockd_member *member)
-{
-    if (!lockd_list_empty(&member->queued))
+    if (party->queued_of == NULL)
         return;
-    lockd_list_append(&member->device->queue, &member->queued);
-    member->device->queue_count++;
+    lockd_order_remove(party->queued_of, &party->queued);
+    party->queued_of = NULL;
 }
 
-static void dequeue(struct lockd_member *member)
+static void enqueue(struct lockd_party *party, uint64_t now)
 {
-    if (lockd_list_empty(&member->queued))
+    struct lockd_device *device = party->device;
+    struct lockd_order *of = lockd_party_hopeless(party) ? &device->hopeless : &device->queue;
+    const bool first = lockd_party_blocked(party);
+
+    if (party->queued_of == of && party->first == first)
         return;
-    lockd_list_remove(&member->queued);
-    member->device->queue_count--;
+    if (!party->keeps_place && party->queued_of == NULL)
+        party->arrival = ++device->clock;
+    lockd_turns_dequeue(party);
+    lockd_books_ran(party, now);
+    party->first = first;
+    party->queued.number = first ? 0 : party->arrival;
+    party->queued.key = first ? 0 : lockd_device_policy(device)->place(party);
+    lockd_order_insert(of, &party->queued);
+    party->queued_of = of;
+    lockd_books_party(party, now);
 }
 
-static void admit(struct lockd_member *member, bool backfilled, uint64_t now)
+static void leave_queue(struct lockd_party *party, uint64_t now)
 {
-    dequeue(member);
-    member->run = true;
-    member->backfilled = backfilled;
-    member->progress = now;
-    member->started = (member->flags & GS_STATE_RUNNING) != 0 ? now : 0;
-    lockd_list_append(&member->device->holders, &member->holder);
-    member->device->holder_count++;
-    if (member->device->leases)
-        member->turns++;
+    if (party->queued_of == NULL)
+        return;
+    lockd_turns_dequeue(party);
+    lockd_books_party(party, now);
 }
 
-static void stop(struct lockd_member *member, uint64_t now)
+/* --- what one party does --- */
+
+/* It will want the device when it has its places on those before. What runs here meanwhile does
+ * so at its cost. */
+static void wait_elsewhere(struct lockd_party *party, bool waits, uint64_t now)
 {
-    member->run = false;
-    member->stopped = now;
-    member->backfilled = false;
-    lockd_list_remove(&member->holder);
-    member->device->holder_count--;
-    if (lockd_member_wants(member))
-        enqueue(member);
+    if (party->elsewhere == waits)
+        return;
+    lockd_list_each (at, &party->device->holders)
+        lockd_books_ran(lockd_party_of(at, holder), now);
+    party->elsewhere = waits;
+    party->device->elsewhere += waits ? 1 : UINT32_MAX;
 }
 
-void lockd_turns_forget(struct lockd_member *member)
+static void settle_open(struct lockd_party *party, uint64_t now)
 {
-    dequeue(member);
-    if (member->run) {
-        lockd_list_remove(&member->holder);
-        member->device->holder_count--;
+    struct lockd_gang *gang = party->gang;
+
+    wait_elsewhere(party, false, now);
+    leave_queue(party, now);
+    party->backfilled = false;
+    if (gang->paused != 0 || gang->evicting != 0) {
+        if (party->held)
+            lockd_gang_stop(gang, now);
+    } else if (!party->held && lockd_gang_next(gang) == party &&
+               (!gang->out || gang->wanting != 0)) {
+        lockd_gang_admit(party, false, now);
     }
 }
 
-/* Must it give way when the head of the queue needs its room? */
-static bool revocable(const struct lockd_member *member, uint64_t now)
+/* It has its place and a party before it has not: only a new daemon's clients come like that.
+ */
+static bool out_of_order(const struct lockd_party *party)
 {
-    if (member->backfilled || lockd_member_hopeless(member))
-        return true;
-    return member->started != 0 &&
-           now - member->started >= lockd_device_quantum(member->device);
+    const struct lockd_party *next = lockd_gang_next(party->gang);
+
+    return next != NULL &&
+           memcmp(next->device->uuid, party->device->uuid, sizeof party->device->uuid) < 0;
 }
 
-bool lockd_device_waiters(const struct lockd_device *device)
+static void settle_leases(struct lockd_party *party, uint64_t now)
 {
-    for (const struct lockd_list *at = device->queue.next; at != &device->queue;
-         at = at->next) {
-        if (!lockd_member_hopeless(lockd_entry(at, struct lockd_member, queued)))
-            return true;
-    }
-    return false;
-}
+    struct lockd_gang *gang = party->gang;
+    const bool wants = lockd_gang_wants(gang);
 
-/* Everybody runs but the paused. */
-static void turns_open(struct lockd_device *device, uint64_t now)
-{
-    device->leases = false;
-    lockd_list_each (at, &device->members) {
-        struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
-
-        dequeue(member);
-        if (member->client->paused && member->run)
-            stop(member, now);
-        else if (!member->client->paused && !member->run)
-            admit(member, false, now);
-        member->backfilled = false;
+    wait_elsewhere(party, wants && !party->held && lockd_gang_next(gang) != party, now);
+    if (party->held) {
+        if (gang->paused != 0 || gang->evicting != 0 ||
+            (!wants && (party->device->waiters || !gang->runs)) || out_of_order(party))
+            lockd_gang_stop(gang, now);
+    } else if (!wants) {
+        leave_queue(party, now);
+    } else if (lockd_gang_next(gang) == party) {
+        enqueue(party, now);
+    } else {
+        leave_queue(party, now);
     }
 }
 
-static void turns_enqueue(struct lockd_device *device, uint64_t now)
+static void settle(struct lockd_device *device, uint64_t now)
 {
-    lockd_list_each (at, &device->members) {
-        struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
+    while (!lockd_list_empty(&device->settle)) {
+        struct lockd_party *party = lockd_party_of(device->settle.next, settle);
 
-        if (member->run && member->client->paused)
-            stop(member, now);
-        if (lockd_member_wants(member) && !member->run)
-            enqueue(member);
+        lockd_list_remove(&party->settle);
+        if (device->leases)
+            settle_leases(party, now);
         else
-            dequeue(member);
+            settle_open(party, now);
     }
 }
 
-/* Sum of what the holders need; with stopping, also of those that have not stopped yet. */
-static uint64_t needs(const struct lockd_device *device, bool stopping)
-{
-    uint64_t sum = 0;
-
-    for (const struct lockd_list *at = device->members.next; at != &device->members;
-         at = at->next) {
-        const struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
-
-        if (member->run || (stopping && lockd_member_busy(member)))
-            sum += lockd_need(member);
-    }
-    return sum;
-}
+/* --- holders that must stop by themselves --- */
 
 /* How little is lost when it stops; -1: nothing is won. */
-static int overflow_rank(const struct lockd_member *member)
+static int overflow_rank(const struct lockd_party *party)
 {
-    if (lockd_need(member) == 0)
+    bool partly = false;
+
+    if (party->need == 0)
         return -1;
-    if (!lockd_member_wants(member))
+    if (!lockd_gang_wants(party->gang))
         return 3;
-    if (member->demand > member->budget)
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        partly = partly || member->demand > member->sent_budget;
+    }
+    if (partly)
         return 2;
-    return (member->flags & GS_STATE_RUNNING) == 0 ? 1 : 0;
+    return party->running_members == 0 ? 1 : 0;
 }
 
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
  * ones, then the one that needs more than it was given (it cannot run anyway), then the one
  * that came last. */
-static void turns_overflow(struct lockd_device *device, uint64_t now)
+static void overflow(struct lockd_device *device, uint64_t now)
 {
-    uint64_t sum = needs(device, false);
-
-    while (sum > device->capacity && device->holder_count > 1) {
-        struct lockd_member *victim = NULL;
+    while (device->need_held > device->capacity && device->holder_count > 1) {
+        struct lockd_party *victim = NULL;
         int rank = -1;
 
         lockd_list_each (at, &device->holders) {
-            struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
-            const int mine = overflow_rank(member);
+            struct lockd_party *party = lockd_party_of(at, holder);
+            const int mine = overflow_rank(party);
 
             if (mine >= rank && mine >= 0) {
                 rank = mine;
-                victim = member;
+                victim = party;
             }
         }
         if (victim == NULL)
             return;
-        sum -= lockd_need(victim);
-        stop(victim, now);
+        lockd_gang_stop(victim->gang, now);
     }
 }
 
 /* How long a holder may get nowhere. Short when the driver itself has no memory for it and the
  * books agree: then something that cannot be moved is in the way. */
-static uint64_t patience(const struct lockd_member *member)
+static uint64_t patience(const struct lockd_party *party)
 {
-    const bool lacks = (member->flags & GS_STATE_SHORT) != 0;
+    bool lacks = false;
 
-    return lacks && member->demand > member->device->capacity ? GRACE_SHORT : GRACE;
+    lockd_list_each (at, &party->members)
+        lacks = lacks || (lockd_member_of(at, of_party)->flags & GS_STATE_SHORT) != 0;
+    return lacks && party->demand > party->device->capacity ? GRACE_SHORT : GRACE;
 }
 
-/* While others wait: an idle holder gives back at once, and one that does not get ahead is
+/* While others wait, an idle holder gives back at once, and one that does not get ahead is
  * passed over. */
-static void turns_grace(struct lockd_device *device, uint64_t now)
+static void grace(struct lockd_device *device, uint64_t now)
 {
-    if (!lockd_device_waiters(device))
+    if (!device->waiters) {
+        device->grace_at = LOCKD_NEVER;
         return;
+    }
+    if (now < device->grace_at)
+        return;
+    device->grace_at = LOCKD_NEVER;
     lockd_list_each (at, &device->holders) {
-        struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
+        struct lockd_party *party = lockd_party_of(at, holder);
+        uint64_t end;
 
-        if (!lockd_member_wants(member)) {
-            stop(member, now);
-        } else if ((member->flags & GS_STATE_RUNNING) == 0) {
-            if (now - member->progress >= patience(member)) {
-                member->skipped = true;
-                stop(member, now);
+        if (!lockd_gang_wants(party->gang)) {
+            lockd_gang_stop(party->gang, now);
+        } else if (party->running_members == 0 && party->gang->runs &&
+                   lockd_party_works(party)) {
+            end = lockd_max(party->progress, device->progress) + patience(party);
+            if (now >= end) {
+                party->skipped = true;
+                lockd_gang_stop(party->gang, now);
             } else {
-                look_again(device, member->progress + patience(member));
+                device->grace_at = lockd_min(device->grace_at, end);
             }
         }
     }
 }
 
+/* --- the queue --- */
+
 /* The one to be served next. What can never fit has its turn only when nobody else has work. */
-static struct lockd_member *queue_head(struct lockd_device *device)
+static struct lockd_party *queue_head(struct lockd_device *device)
 {
-    struct lockd_member *hopeless = NULL;
+    struct lockd_node *first = lockd_order_first(&device->queue);
 
-    lockd_list_each (at, &device->queue) {
-        struct lockd_member *member = lockd_entry(at, struct lockd_member, queued);
-
-        if (!lockd_member_hopeless(member))
-            return member;
-        if (hopeless == NULL)
-            hopeless = member;
-    }
-    return device->holder_count == 0 ? hopeless : NULL;
+    if (first == NULL && device->holder_count == 0)
+        first = lockd_order_first(&device->hopeless);
+    return first != NULL ? lockd_party_of(first, queued) : NULL;
 }
 
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
  * does not, or NULL. */
-static struct lockd_member *turns_serve(struct lockd_device *device, uint64_t now)
+static struct lockd_party *serve(struct lockd_device *device, uint64_t now)
 {
-    uint64_t sum = needs(device, true);
-    struct lockd_member *head;
+    struct lockd_party *head;
 
     while ((head = queue_head(device)) != NULL) {
-        const uint64_t own = lockd_member_busy(head) ? lockd_need(head) : 0;
-
-        if (sum - own + lockd_need(head) > device->capacity)
+        if (device->need_busy - head->need_busy + head->need > device->capacity)
             return head;
-        sum = sum - own + lockd_need(head);
-        admit(head, false, now);
+        lockd_gang_admit(head, false, now);
+        settle(device, now);
     }
     return NULL;
 }
 
+/* Must it give way when the head of the queue needs its room? */
+static bool revocable(const struct lockd_party *party, const struct lockd_party *head,
+                      uint64_t now)
+{
+    const struct lockd_policy *policy = lockd_device_policy(party->device);
+
+    if (party->backfilled || lockd_party_hopeless(party))
+        return true;
+    if (lockd_party_blocked(head) && party->running_members == 0)
+        return true; /* it may itself wait for what the head has */
+    if (!party->gang->runs)
+        return false;
+    if (party->started != 0 && now >= party->until)
+        return true;
+    return policy->ahead != NULL && !party->first && policy->ahead(head, party);
+}
+
 /* The one to stop when so many bytes are missing: the first in order that is enough alone, else
  * the one that frees most. */
-static struct lockd_member *revoke_pick(struct lockd_device *device, uint64_t missing,
-                                        uint64_t now)
+static struct lockd_party *revoke_pick(struct lockd_device *device,
+                                       const struct lockd_party *head, uint64_t missing,
+                                       uint64_t now)
 {
-    struct lockd_member *pick = NULL;
+    struct lockd_party *pick = NULL;
 
     lockd_list_each (at, &device->holders) {
-        struct lockd_member *member = lockd_entry(at, struct lockd_member, holder);
+        struct lockd_party *party = lockd_party_of(at, holder);
 
-        if (lockd_need(member) == 0 || !revocable(member, now))
+        if (party->need == 0 || party->gang == head->gang || !revocable(party, head, now))
             continue;
-        if (lockd_need(member) >= missing)
-            return member;
-        if (pick == NULL || lockd_need(member) > lockd_need(pick))
-            pick = member;
+        if (party->need >= missing)
+            return party;
+        if (pick == NULL || party->need > pick->need)
+            pick = party;
     }
     return pick;
 }
 
+/* Is anybody on the way out, who will make room? */
+static bool leaving(const struct lockd_device *device, const struct lockd_party *head)
+{
+    uint32_t count = device->stopping_parties - device->stuck_parties;
+
+    count -= head->counted_stopping && head->need_stuck == 0;
+    return count != 0;
+}
+
+/* What all revocable holders would free. Notes when there will be more of them. */
+static uint64_t freeable(struct lockd_device *device, const struct lockd_party *head,
+                         uint64_t now)
+{
+    uint64_t sum = 0;
+
+    device->revoke_at = LOCKD_NEVER;
+    lockd_list_each (at, &device->holders) {
+        const struct lockd_party *party = lockd_party_of(at, holder);
+
+        if (party->gang == head->gang)
+            continue;
+        if (revocable(party, head, now))
+            sum += party->need;
+        else if (party->gang->runs && party->started != 0)
+            device->revoke_at = lockd_min(device->revoke_at, party->until);
+    }
+    return sum;
+}
+
 /* Stops those whose time is over, if that makes room for the head. Returns whether somebody is
  * on the way out. */
-static bool turns_revoke(struct lockd_device *device, struct lockd_member *head, uint64_t now)
+static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64_t now)
 {
-    uint64_t staying = lockd_need(head), freeable = 0;
-    struct lockd_member *victim;
-    bool leaving = false;
+    const uint64_t stuck = device->need_stuck - head->need_stuck;
+    uint64_t staying = device->need_held + stuck + head->need;
+    struct lockd_party *victim;
 
-    lockd_list_each (at, &device->members) {
-        struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
-
-        if (member == head || !lockd_member_busy(member))
-            continue;
-        if (member->run || lockd_member_stuck(member, now))
-            staying += lockd_need(member);
-        else
-            leaving = true;
-        if (member->run && revocable(member, now))
-            freeable += lockd_need(member);
-        else if (member->run && member->started != 0)
-            look_again(device, member->started + lockd_device_quantum(device));
+    if (device->revoke_head == head && device->revoke_generation == device->generation &&
+        device->revoke_need == head->need + stuck && now < device->revoke_at)
+        return leaving(device, head);
+    if (staying - lockd_min(staying, freeable(device, head, now)) > device->capacity) {
+        device->revoke_head = head;
+        device->revoke_generation = device->generation;
+        device->revoke_need = head->need + stuck;
+        return leaving(device, head);
     }
-    if (staying - freeable > device->capacity)
-        return leaving;
+    if (device->cleared_for != head && staying > device->capacity) {
+        device->cleared_for = head;
+        device->cleared_at = now;
+    }
     while (staying > device->capacity) {
-        victim = revoke_pick(device, staying - device->capacity, now);
+        victim = revoke_pick(device, head, staying - device->capacity, now);
         if (victim == NULL)
-            return leaving;
-        staying -= lockd_need(victim);
-        stop(victim, now);
+            return leaving(device, head);
+        victim->keeps_place = victim->started == 0 || now < victim->until;
+        victim->interrupted = victim->keeps_place && !victim->backfilled;
+        head->interrupts = head->interrupts || victim->interrupted;
+        lockd_gang_stop(victim->gang, now);
+        staying = device->need_held + device->need_stuck - head->need_stuck + head->need;
     }
     return true;
 }
 
 /* The head has to wait: who fits beside the holders, and leaves the head's own memory where it
  * is, may run meanwhile. */
-static void turns_backfill(struct lockd_device *device, struct lockd_member *head, uint64_t now)
+static void backfill(struct lockd_device *device, const struct lockd_party *head, uint64_t now)
 {
-    uint64_t sum = needs(device, true);
+    uint64_t used = device->need_busy;
+    struct lockd_node *node;
 
-    if (!lockd_member_busy(head))
-        sum += lockd_min(head->resident, head->budget);
-    lockd_list_each (at, &device->queue) {
-        struct lockd_member *member = lockd_entry(at, struct lockd_member, queued);
+    if (!lockd_party_busy(head)) {
+        lockd_list_each (at, &head->members) {
+            const struct lockd_member *member = lockd_member_of(at, of_party);
 
-        if (member == head || lockd_member_busy(member) || lockd_member_hopeless(member) ||
-            sum + lockd_need(member) > device->capacity)
-            continue;
-        sum += lockd_need(member);
-        admit(member, true, now);
+            used += lockd_min(member->resident, member->budget);
+        }
+    }
+    while (used <= device->capacity &&
+           (node = lockd_order_find(&device->queue, device->capacity - used)) != NULL) {
+        struct lockd_party *party = lockd_party_of(node, queued);
+
+        if (party == head)
+            return;
+        used += party->need;
+        lockd_gang_admit(party, true, now);
     }
 }
 
-/* A stuck program is asked again, as long as it still listens; lock_budget.c sends when sent_at
- * is old enough. */
-static void turns_stopping(struct lockd_device *device, uint64_t now)
-{
-    lockd_list_each (at, &device->members) {
-        struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
+/* --- stops that take long --- */
 
-        if (member->run || !lockd_member_busy(member))
+/* A stuck program is asked again, as long as it still listens. */
+static void watch_stopping(struct lockd_device *device, uint64_t now)
+{
+    if (now < device->stop_at)
+        return;
+    device->stop_at = LOCKD_NEVER;
+    lockd_list_each (at, &device->stopping) {
+        struct lockd_member *member = lockd_member_of(at, stopping);
+
+        if (!lockd_member_stuck(member, now)) {
+            device->stop_at = lockd_min(device->stop_at, member->stopped + GRACE);
             continue;
-        if (!lockd_member_stuck(member, now))
-            look_again(device, member->stopped + GRACE);
-        else if (member->echoed == member->seq && member->sent_at + ASK_AGAIN > now)
-            look_again(device, member->sent_at + ASK_AGAIN);
+        }
+        lockd_books_member(member, now);
+        if (member->echoed != member->seq)
+            continue;
+        if (now - member->sent_at >= ASK_AGAIN)
+            lockd_plan_touch(member);
+        device->stop_at =
+            lockd_min(device->stop_at, lockd_max(member->sent_at, now) + ASK_AGAIN);
     }
+}
+
+/* Does anybody wait who can ever be served? What happens when that changes. */
+static void note_waiters(struct lockd_device *device, uint64_t now)
+{
+    const bool waiters = device->queue.count != 0;
+
+    if (waiters == device->waiters)
+        return;
+    lockd_list_each (at, &device->holders) {
+        struct lockd_party *party = lockd_party_of(at, holder);
+
+        lockd_books_ran(party, now); /* it counts only while others wait */
+        lockd_list_each (of, &party->members)
+            lockd_plan_touch(lockd_member_of(of, of_party));
+    }
+    device->waiters = waiters;
+    device->grace_at = waiters ? now : LOCKD_NEVER;
+}
+
+static void change_mode(struct lockd_device *device, uint64_t now)
+{
+    const bool crowded = device->lock->settings.exclusive ? device->party_count > 1 : false;
+    const bool leases = device->sum.demand > device->capacity || crowded;
+
+    if (leases == device->leases)
+        return;
+    device->leases = leases;
+    device->cleared_for = NULL;
+    lockd_list_each (at, &device->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_device);
+
+        lockd_books_ran(party, now);
+        lockd_plan_settle(party);
+        party->interrupted = party->interrupts = false;
+        if (leases && party->held) {
+            lockd_device_policy(device)->place(party);
+            party->turn_length = lockd_device_policy(device)->length(party);
+            party->until = party->turn_length == LOCKD_NEVER || party->started == 0
+                               ? LOCKD_NEVER
+                               : party->started + party->turn_length;
+        }
+    }
+}
+
+/* Returns whether what it did has brought another one to the head of the queue. */
+static bool plan_leases(struct lockd_device *device, uint64_t now)
+{
+    struct lockd_party *head;
+
+    overflow(device, now);
+    settle(device, now);
+    note_waiters(device, now);
+    grace(device, now);
+    settle(device, now);
+    head = serve(device, now);
+    if (head == NULL) {
+        device->revoke_at = LOCKD_NEVER;
+        device->revoke_head = NULL;
+    }
+    if (head != NULL && !revoke(device, head, now)) {
+        settle(device, now);
+        if (queue_head(device) == head)
+            backfill(device, head, now);
+    }
+    settle(device, now);
+    note_waiters(device, now);
+    return queue_head(device) != head || (device->waiters && device->grace_at <= now);
 }
 
 void lockd_turns_plan(struct lockd_device *device, uint64_t now)
 {
-    struct lockd_member *head;
+    change_mode(device, now);
+    settle(device, now);
+    if (device->leases) {
+        int rounds = 0;
 
-    if (device->demand <= device->capacity) {
-        turns_open(device, now);
+        while (plan_leases(device, now)) {
+            if (++rounds == ROUNDS) { /* go on a little later */
+                device->revoke_at = lockd_min(device->revoke_at, now + NS_PER_MS);
+                device->grace_at = lockd_max(device->grace_at, now + NS_PER_MS);
+                break;
+            }
+        }
     } else {
-        device->leases = true;
-        turns_enqueue(device, now);
-        turns_overflow(device, now);
-        turns_grace(device, now);
-        head = turns_serve(device, now);
-        if (head != NULL && !turns_revoke(device, head, now))
-            turns_backfill(device, head, now);
+        note_waiters(device, now);
+        device->grace_at = device->revoke_at = LOCKD_NEVER;
+        device->revoke_head = NULL;
     }
-    turns_stopping(device, now);
+    watch_stopping(device, now);
 }

@@ -185,10 +185,11 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Nobody needs it while no program is connected. */
+/* At the start, so that the first program's first target has its part; then nobody needs it
+ * while no program is connected. */
 static uint64_t tell_host(struct lockd_server *server, uint64_t now)
 {
-    if (server->program_count == 0)
+    if (server->program_count == 0 && server->host_at != 0)
         return LOCKD_NEVER;
     if (now >= server->host_at) {
         const uint64_t available = lockd_host_available();

@@ -155,6 +155,8 @@ struct gs_wire_target {
     uint64_t host_budget; /* bytes of host memory that the process may have for what moves, all
                              devices together; UINT64_MAX: no limit. Below host_used: drop
                              copies of what is on a device as well */
+    uint64_t shortfall; /* bytes by which the demand of all programs on this device exceeds its
+                           capacity; 0: everything fits. Told with other news */
 };
 
 enum gs_control_op {
@@ -322,7 +324,7 @@ _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
 _Static_assert(sizeof(struct gs_wire_state) == 200, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
-_Static_assert(sizeof(struct gs_wire_target) == 72, "wire");
+_Static_assert(sizeof(struct gs_wire_target) == 80, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
 _Static_assert(sizeof(struct gs_wire_daemon) == 136, "wire");
 _Static_assert(sizeof(struct gs_wire_device) == 208, "wire");

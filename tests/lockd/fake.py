@@ -18,7 +18,7 @@ MIB = 1 << 20
 GIB = 1 << 30
 CARD = bytes(range(16))
 
-TARGET_FORMAT = "<IHHII16sIIQQQQ"
+TARGET_FORMAT = "<IHHII16sIIQQQQQ"
 
 
 def header(kind, length):
@@ -55,7 +55,7 @@ class Refused(EOFError):
 class Target:
     def __init__(self, data):
         (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
-         self.host_budget) = struct.unpack(
+         self.host_budget, self.shortfall) = struct.unpack(
             TARGET_FORMAT, data)
         assert kind == TARGET, f"message type {kind} where a target was expected"
 

@@ -78,6 +78,8 @@ static inline void harness_take(struct harness *h)
         c->target = send.target;
         c->targets++;
         assert_true(patience-- > 0);
+        if (c->state.device_free != UINT64_MAX)
+            c->state.device_free = h->free_bytes;
         if (!c->deaf)
             harness_report(h, c);
     }
@@ -142,6 +144,11 @@ static inline void runs(struct harness *h, int who, uint64_t demand)
 static inline struct lockd_device *device_of(const struct harness *h)
 {
     return lockd_entry(h->lock->devices.next, struct lockd_device, link);
+}
+
+static inline uint64_t quantum_of(const struct harness *h)
+{
+    return lockd_device_quantum(device_of(h));
 }
 
 static inline enum lockd_member_condition condition_of(const struct harness *h, int who);

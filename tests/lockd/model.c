@@ -138,11 +138,28 @@ static void end_move(struct model *model, struct model_side *side)
     side->moving = false;
 }
 
+static void step_in(struct model *model, struct model_program *program, uint32_t device);
+
+/* It cannot stop, and its next call needs more memory than it has: it goes on when that is
+ * there. */
+static void step_blocked(struct model *model, struct model_program *program, uint32_t device)
+{
+    struct model_side *side = &program->side[device];
+
+    if (side->resident < side->budget && (side->flags & GS_TARGET_RUN) != 0)
+        step_in(model, program, device);
+    side->stuck_until = lockd_max(side->stuck_until, model->now + 1000 * NS_PER_MS);
+    report(model, program, device);
+    step_later(model, program, device, 500 * NS_PER_MS);
+}
+
 static void step_running(struct model *model, struct model_program *program, uint32_t device)
 {
     struct model_side *side = &program->side[device];
 
-    if ((side->flags & GS_TARGET_RUN) == 0) {
+    if (side->resident < side->demand) {
+        step_blocked(model, program, device);
+    } else if ((side->flags & GS_TARGET_RUN) == 0) {
         if (side->stuck_until > model->now) {
             step_later(model, program, device, side->stuck_until - model->now);
         } else {
@@ -182,7 +199,7 @@ static void step_in(struct model *model, struct model_program *program, uint32_t
         end_move(model, side);
     else
         begin_move(model, side);
-    if (side->resident == side->demand) {
+    if (side->resident == side->demand && !side->running) {
         side->running = true;
         model->figures.turns++;
     }
@@ -273,12 +290,27 @@ void model_connect(struct model *model, struct model_program *program)
     }
 }
 
+/* It lacks memory and cannot stop before it got it. Two at a time could block each other, and
+ * nobody could help them. */
+static bool may_be_blocked(const struct model *model, uint32_t device, uint64_t demand)
+{
+    for (uint32_t i = 0; i < model->options.clients; i++) {
+        const struct model_side *side = &model->programs[i].side[device];
+
+        if (side->running && side->resident < side->demand)
+            return false;
+    }
+    return demand <= model->options.total;
+}
+
 void model_want(struct model *model, struct model_program *program, uint32_t device, bool work)
 {
     struct model_side *side = &program->side[device];
 
     side->work = work;
     side->idle_since = model->now;
+    if (!work && side->running)
+        side->demand = side->resident; /* it gives up what it was blocked for */
     if (work)
         side->want = true;
     else if (!side->running || (side->flags & GS_TARGET_RUN) == 0)
@@ -292,11 +324,14 @@ void model_resize(struct model *model, struct model_program *program, uint32_t d
 {
     struct model_side *side = &program->side[device];
 
+    if (demand > side->resident && side->running && side->stuck_until > model->now &&
+        !may_be_blocked(model, device, demand))
+        return;
     if (demand > side->demand && side->running) {
         if (demand <= side->budget && model_resident(model, device) + demand - side->demand <=
                                           model->options.total - model->options.hidden)
             side->resident = demand;
-        else
+        else if (side->stuck_until <= model->now) /* else it can not even stop */
             side->running = false;
     }
     side->demand = demand;

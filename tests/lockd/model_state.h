@@ -28,6 +28,7 @@ struct model_side {
     uint64_t demand, resident, budget, idle_ns, short_bytes, switch_ns;
     uint64_t step_at, idle_since, stuck_until, move_began;
     uint64_t waits_since; /* it wants to run and does not; 0: no such thing */
+    uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
     uint32_t seq, flags;
     bool work, want, running, moving;
 };
@@ -49,6 +50,7 @@ struct model {
     size_t count, room;
     uint64_t order, random, now, tick_at;
     uint64_t held[MODEL_DEVICES]; /* at the last check */
+    uint64_t turn[MODEL_DEVICES]; /* the longest under way */
     uint64_t unsettled_until;     /* the daemon was restarted: not all are back */
     uint64_t disturbed;           /* waits are measured from here */
     bool frozen;                  /* nobody changes his mind */

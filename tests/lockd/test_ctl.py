@@ -170,14 +170,12 @@ class CtlTest(unittest.TestCase):
         self.ctl("set", "limit", me, "auto")
         self.assertIsNone(self.programs()["train"]["limit"])
 
-    @unittest.skip("the lock does not evict yet")
     def test_evict_moves_memory_out(self):
         self.assertIn("evicting 2", self.ctl("evict", str(os.getpid())))
         while self.one.resident:
             self.assertIsNotNone(self.one.hear(5), "nothing more came, and it still holds memory")
             self.one.obey()
 
-    @unittest.skip("the lock does not evict yet")
     def test_suspend_moves_out_and_stays_so(self):
         self.ctl("suspend", str(os.getpid()))
         for program in (self.one, self.two):

@@ -179,7 +179,7 @@ static void lock_runner_grows_beside_another_runner_it_queues(void **state)
     say(h, 1, W, 8 * GIB, 5 * GIB);
     assert_true(has_run(h, 0));
     assert_false(has_run(h, 1));
-    later(h, QUANTUM_DEFAULT);
+    later(h, quantum_of(h));
     assert_false(has_run(h, 0));
     say(h, 0, W, 5 * GIB, 5 * GIB);
     assert_true(has_run(h, 1));
@@ -247,7 +247,7 @@ static void lock_needs_more_than_capacity_runs_alone(void **state)
     runs(h, 0, 3 * GIB);
     say(h, 1, W, 9 * GIB, 0); /* capacity 8, device 10 */
     assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);
-    later(h, QUANTUM_DEFAULT);
+    later(h, quantum_of(h));
     say(h, 0, W, 3 * GIB, 3 * GIB);
     assert_true(has_run(h, 1));
     assert_true(h->client[1].target.budget <= 8 * GIB);
@@ -263,7 +263,7 @@ static void lock_needs_more_than_the_device_others_do_not_suffer(void **state)
 
     runs(h, 0, 7 * GIB);
     say(h, 1, W, 12 * GIB, 0);
-    later(h, 10 * QUANTUM_DEFAULT);
+    later(h, 10 * quantum_of(h));
     assert_true(has_run(h, 0));
     assert_false(has_waiters(h, 0));
     assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);

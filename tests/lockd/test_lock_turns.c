@@ -39,7 +39,7 @@ static void lock_does_not_fit_newcomer_waits(void **state)
     assert_false(has_run(h, 1));
     assert_true(has_run(h, 0));
     assert_true(has_waiters(h, 0));
-    assert_true(h->client[0].target.idle_ns == IDLE_DEFAULT);
+    assert_true(h->client[0].target.idle_ns == lockd_device_idle(device_of(h)));
     assert_int_equal(condition_of(h, 1), LOCKD_WAITS);
 }
 
@@ -49,7 +49,7 @@ static void lock_quantum_over_next_one_runs(void **state)
 
     runs(h, 0, 7 * GIB);
     say(h, 1, W, 7 * GIB, 0);
-    later(h, QUANTUM_DEFAULT - MS);
+    later(h, quantum_of(h) - MS);
     assert_true(has_run(h, 0));
     later(h, 2 * MS);
     assert_false(has_run(h, 0));
@@ -67,7 +67,7 @@ static void lock_victim_shrinks_next_gets_credits(void **state)
 
     runs(h, 0, 7 * GIB);
     say(h, 1, W, 7 * GIB, 0);
-    later(h, QUANTUM_DEFAULT);
+    later(h, quantum_of(h));
     say(h, 0, W, 7 * GIB, 7 * GIB);
     say(h, 0, W | GS_STATE_MOVING, 7 * GIB, 6 * GIB);
     assert_true(h->client[1].target.budget == 4 * GIB);
@@ -84,7 +84,7 @@ static void lock_nobody_waits_no_revocation(void **state)
 
     runs(h, 0, 7 * GIB);
     say(h, 1, 0, 7 * GIB, 0); /* has memory, has no work */
-    later(h, 100 * QUANTUM_DEFAULT);
+    later(h, 100 * quantum_of(h));
     assert_true(has_run(h, 0));
     assert_false(has_waiters(h, 0));
     assert_true(lockd_lock_deadline(h->lock) == LOCKD_NEVER);
@@ -120,7 +120,7 @@ static void lock_backfilled_gives_way_to_the_head(void **state)
 
     runs(h, 0, 6 * GIB);
     say(h, 1, W, 8 * GIB, 0);
-    later(h, QUANTUM_DEFAULT - 100 * MS);
+    later(h, quantum_of(h) - 100 * MS);
     runs(h, 2, 4 * GIB); /* past client 1, which needs more than client 2 leaves */
     later(h, 200 * MS);
     assert_false(has_run(h, 0));
@@ -140,7 +140,7 @@ static void lock_turns_of_three_are_in_order(void **state)
     for (int turn = 0; turn < 9; turn++) {
         const int now = turn % 3, next = (turn + 1) % 3;
 
-        later(h, QUANTUM_DEFAULT);
+        later(h, quantum_of(h));
         assert_false(has_run(h, now));
         say(h, now, W, 8 * GIB, 8 * GIB);
         for (int i = 0; i < 3; i++)
@@ -163,7 +163,7 @@ static void lock_waiter_leaves_holder_keeps(void **state)
     gone(h, 1);
     assert_true(has_run(h, 0));
     assert_false(has_waiters(h, 0));
-    later(h, 10 * QUANTUM_DEFAULT);
+    later(h, 10 * quantum_of(h));
     assert_true(has_run(h, 0));
 }
 
@@ -201,7 +201,7 @@ static void lock_stuck_holder_others_that_fit_go_on(void **state)
 
     runs(h, 0, 7 * GIB);
     say(h, 1, W, 7 * GIB, 0);
-    later(h, QUANTUM_DEFAULT);
+    later(h, quantum_of(h));
     say(h, 0, R | GS_STATE_STUCK, 7 * GIB, 7 * GIB);
     assert_int_equal(condition_of(h, 0), LOCKD_STUCK);
     runs(h, 2, 2 * GIB);
@@ -264,14 +264,30 @@ static void lock_switch_measured_quantum_follows(void **state)
 {
     struct harness *h = *state;
 
+    const struct lockd_settings wide = {.quantum_ns = LOCKD_AUTO,
+                                        .idle_ns = LOCKD_AUTO,
+                                        .reserve = LOCKD_AUTO,
+                                        .quantum_max_ns = 5000 * MS,
+                                        .share_ppm = 100000};
+    uint64_t guess;
+
     runs(h, 0, 7 * GIB);
-    assert_true(lockd_device_quantum(device_of(h)) == QUANTUM_DEFAULT);
-    h->client[0].state.switch_ns = 50 * MS;
-    say(h, 0, R, 7 * GIB, 7 * GIB);
-    assert_true(lockd_device_quantum(device_of(h)) == 1000 * MS); /* 5 % */
-    h->client[0].state.switch_ns = 3600000 * MS;
-    say(h, 0, R, 7 * GIB, 7 * GIB);
-    assert_true(lockd_device_quantum(device_of(h)) == QUANTUM_MAX);
+    say(h, 1, W, 7 * GIB, 0);
+    guess = SWITCH_BASE + 4 * GIB * 1000 / (SWITCH_RATE / 1000000); /* 4 GiB do not fit */
+    assert_true(quantum_of(h) == 20 * guess);
+    later(h, 20 * guess);
+    assert_false(has_run(h, 0));
+    later(h, 10 * MS); /* it drains */
+    say(h, 0, W, 7 * GIB, 7 * GIB);
+    later(h, 40 * MS);
+    say(h, 0, W, 7 * GIB, 3 * GIB);
+    say(h, 1, R, 7 * GIB, 7 * GIB);
+    assert_true(lockd_device_switch(device_of(h)) == 50 * MS);
+    assert_true(quantum_of(h) == 1000 * MS); /* 5 % */
+    lockd_lock_set(h->lock, &wide, h->now);
+    assert_true(quantum_of(h) == 500 * MS); /* 10 % */
+    device_of(h)->switch_ns = 3600000 * MS;
+    assert_true(quantum_of(h) == 5000 * MS);
 }
 
 int main(void)

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lock_books.c: the sums and sets that plans are made from. A member's share of its device's
+ * sums is kept in it; after every change the old share is taken out and the new one put in, so
+ * the sums are always those of all members (lock_check.c says so in the tests). O(log n).
+ */
+#include "lockd/lock_state.h"
+
+uint64_t lockd_member_hold(const struct lockd_member *member)
+{
+    return lockd_max(lockd_max(member->resident, member->budget),
+                     member->outstanding[0].budget);
+}
+
+bool lockd_member_stuck(const struct lockd_member *member, uint64_t now)
+{
+    if (member->party->held || !lockd_member_busy(member))
+        return false;
+    return (member->flags & GS_STATE_STUCK) != 0 || now - member->stopped >= GRACE;
+}
+
+static void put(struct lockd_list *list, struct lockd_list *link, bool on)
+{
+    if (!on)
+        lockd_list_remove(link);
+    else if (lockd_list_empty(link))
+        lockd_list_append(list, link);
+}
+
+/* Memory of what has nothing to do goes before that of what waits; of those, who ran least
+ * recently, of these, whose turn is furthest away. */
+static void sort_victim(struct lockd_member *member, bool busy)
+{
+    struct lockd_device *device = member->device;
+    struct lockd_order *of = NULL;
+    uint64_t key = member->last_run;
+
+    if (!busy && member->budget > 0) {
+        of = &device->victims_idle;
+        if (lockd_member_wants(member) || lockd_gang_wants(member->party->gang)) {
+            of = &device->victims_waiting;
+            key = lockd_turns_place(member->party);
+        }
+    }
+    if (of == member->victim_of && (of == NULL || key == member->victim.key))
+        return;
+    if (member->victim_of != NULL)
+        lockd_order_remove(member->victim_of, &member->victim);
+    member->victim_of = of;
+    if (of == NULL)
+        return;
+    member->victim.key = key;
+    member->victim.number = of == &device->victims_waiting && member->party->queued.in
+                                ? member->party->queued.number
+                                : ++device->clock;
+    lockd_order_insert(of, &member->victim);
+}
+
+static struct lockd_share share_of(const struct lockd_member *member, bool busy)
+{
+    const uint64_t need = lockd_need(member);
+
+    return (struct lockd_share){
+        .demand = member->demand,
+        .resident = member->resident,
+        .pinned = member->pinned,
+        .hold = lockd_member_hold(member),
+        .kept = busy ? need : member->budget,
+        .given = busy ? lockd_less(member->budget, need) : 0,
+        .moving = (member->flags & GS_STATE_MOVING) != 0,
+        .unechoed = member->echoed != member->seq,
+    };
+}
+
+static void count(struct lockd_member *member, const struct lockd_share *share)
+{
+    struct lockd_device *device = member->device;
+    struct lockd_share *sum = &device->sum, *old = &member->share;
+
+    sum->demand += share->demand - old->demand;
+    sum->resident += share->resident - old->resident;
+    sum->pinned += share->pinned - old->pinned;
+    sum->hold += share->hold - old->hold;
+    sum->kept += share->kept - old->kept;
+    sum->given += share->given - old->given;
+    device->moving += share->moving - (uint32_t)old->moving;
+    device->unechoed += share->unechoed - (uint32_t)old->unechoed;
+    member->party->demand += share->demand - old->demand;
+    *old = *share;
+}
+
+/* What a party takes of its device's capacity while it runs. */
+static uint64_t party_need(const struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+
+    return device->lock->settings.exclusive ? device->capacity
+                                            : lockd_min(party->demand, device->capacity);
+}
+
+static void party_counts(struct lockd_party *party, uint64_t now)
+{
+    uint32_t busy = 0, running = 0, stuck = 0, blocked = 0;
+
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        busy += lockd_member_busy(member);
+        running += (member->flags & GS_STATE_RUNNING) != 0;
+        if (lockd_member_stuck(member, now)) {
+            stuck++;
+            blocked += lockd_member_wants(member) && member->demand > member->resident;
+        }
+    }
+    if ((blocked != 0) != lockd_party_blocked(party))
+        lockd_plan_settle(party); /* its place is another one */
+    if ((running != 0) != (party->running_members != 0))
+        party->device->generation++;
+    party->blocked_members = blocked;
+    party->busy_members = busy;
+    party->running_members = running;
+    party->stuck_members = stuck;
+}
+
+/* The party's own sums, from those of its members. */
+static void party_sums(struct lockd_party *party, uint64_t now)
+{
+    struct lockd_device *device = party->device;
+    uint64_t held, busy, stuck;
+    bool stopping;
+
+    party_counts(party, now);
+    party->need = party_need(party);
+    held = party->held ? party->need : 0;
+    busy = lockd_party_busy(party) ? party->need : 0;
+    stuck = !party->held && party->stuck_members != 0 ? party->need : 0;
+    stopping = !party->held && lockd_party_busy(party);
+    if (held != party->need_held)
+        device->generation++;
+    device->need_held += held - party->need_held;
+    device->need_busy += busy - party->need_busy;
+    device->need_stuck += stuck - party->need_stuck;
+    device->stuck_parties += (stuck != 0) - (uint32_t)(party->need_stuck != 0);
+    device->stopping_parties += stopping - (uint32_t)party->counted_stopping;
+    party->need_held = held;
+    party->need_busy = busy;
+    party->need_stuck = stuck;
+    party->counted_stopping = stopping;
+    /* what is still stopping, and what waits on other devices too, runs past nobody */
+    lockd_order_value(&party->queued, lockd_party_busy(party) || party->gang->party_count > 1
+                                          ? UINT64_MAX
+                                          : party->need);
+}
+
+static void sort_member(struct lockd_member *member)
+{
+    struct lockd_device *device = member->device;
+    const bool busy = lockd_member_busy(member), held = member->party->held;
+    const struct lockd_share share = share_of(member, busy);
+
+    count(member, &share);
+    put(&device->hungry, &member->hungry, held && member->budget < member->demand);
+    put(&device->spared, &member->spared, busy && member->budget > member->demand);
+    put(&device->unused, &member->unused, !busy && member->budget > member->resident);
+    put(&device->stopping, &member->stopping, busy && !held);
+    sort_victim(member, busy);
+}
+
+void lockd_books_member(struct lockd_member *member, uint64_t now)
+{
+    sort_member(member);
+    party_sums(member->party, now);
+}
+
+void lockd_books_party(struct lockd_party *party, uint64_t now)
+{
+    lockd_list_each (at, &party->members)
+        sort_member(lockd_member_of(at, of_party));
+    party_sums(party, now);
+}
+
+void lockd_books_forget(struct lockd_member *member)
+{
+    const struct lockd_share nothing = {0};
+
+    count(member, &nothing);
+    lockd_list_remove(&member->hungry);
+    lockd_list_remove(&member->spared);
+    lockd_list_remove(&member->unused);
+    lockd_list_remove(&member->stopping);
+    lockd_list_remove(&member->touched);
+    lockd_list_remove(&member->unsent);
+    if (member->victim_of != NULL)
+        lockd_order_remove(member->victim_of, &member->victim);
+    member->victim_of = NULL;
+}
+
+void lockd_books_ran(struct lockd_party *party, uint64_t now)
+{
+    const struct lockd_policy *policy = lockd_device_policy(party->device);
+    const uint64_t ns = lockd_less(now, party->counted_at);
+
+    const bool keeps = party->held && party->gang->runs && !lockd_party_works(party);
+
+    party->counted_at = now;
+    if (ns == 0 || (party->running_members == 0 && !keeps))
+        return;
+    party->last_ran = now;
+    party->ran += ns;
+    party->burst += ns;
+    if ((party->device->waiters || party->device->elsewhere != 0) && policy->ran != NULL)
+        policy->ran(party, ns);
+}
+
+void lockd_books_time(struct lockd_member *member, uint64_t now)
+{
+    const uint64_t ns = lockd_less(now, member->counted_at);
+
+    lockd_books_ran(member->party, now);
+    member->counted_at = now;
+    if ((member->flags & GS_STATE_RUNNING) != 0) {
+        member->gpu_ns += ns;
+        member->waits_since = 0;
+    } else if (lockd_member_wants(member)) {
+        if (member->waits_since == 0)
+            member->waits_since = now - ns;
+        member->wait_ns += ns;
+        member->wait_longest_ns = lockd_max(member->wait_longest_ns, now - member->waits_since);
+    } else {
+        member->waits_since = 0;
+    }
+}

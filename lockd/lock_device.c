@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lock_device.c: a device's figures: what else is on it, what is left for programs, what a
+ * switch costs and so how long a turn is. No state of its own; O(1) but for a change of
+ * capacity, which lock_plan.c answers with a recount of all members.
+ */
+#include "lockd/lock_state.h"
+
+#include <string.h>
+
+static const struct lockd_policy *const policies[GS_POLICY_COUNT] = {
+    [GS_POLICY_FAIR] = &lockd_policy_fair,
+    [GS_POLICY_FIFO] = &lockd_policy_fifo,
+    [GS_POLICY_RR] = &lockd_policy_rr,
+    [GS_POLICY_PRIORITY] = &lockd_policy_priority,
+};
+
+const struct lockd_policy *lockd_device_policy(const struct lockd_device *device)
+{
+    return policies[device->lock->settings.policy];
+}
+
+/* What a switch is expected to move: the bytes that do not fit, but no more than an average
+ * program has. */
+static uint64_t switch_bytes(const struct lockd_device *device)
+{
+    const uint64_t over = lockd_less(device->sum.demand, device->capacity);
+
+    if (device->party_count == 0)
+        return 0;
+    return lockd_min(over, device->sum.demand / device->party_count);
+}
+
+uint64_t lockd_device_switch(const struct lockd_device *device)
+{
+    if (device->switch_ns != 0)
+        return device->switch_ns;
+    return SWITCH_BASE + switch_bytes(device) * 1000 / (SWITCH_RATE / 1000000);
+}
+
+void lockd_device_switched(struct lockd_device *device, uint64_t ns)
+{
+    if (ns == 0)
+        ns = 1;
+    if (device->switch_ns == 0)
+        device->switch_ns = ns;
+    else
+        device->switch_ns = device->switch_ns - device->switch_ns / 4 + ns / 4;
+}
+
+uint64_t lockd_device_quantum(const struct lockd_device *device)
+{
+    const struct lockd_settings *settings = &device->lock->settings;
+    const uint64_t low = lockd_settings_quantum_min(settings),
+                   high = lockd_settings_quantum_max(settings),
+                   per_cost = PPM / lockd_settings_share(settings);
+
+    if (settings->quantum_ns != LOCKD_AUTO)
+        return settings->quantum_ns;
+    return lockd_clamp(lockd_min(lockd_device_switch(device), high) * lockd_max(per_cost, 1),
+                       low, high);
+}
+
+uint64_t lockd_device_idle(const struct lockd_device *device)
+{
+    if (device->lock->settings.idle_ns != LOCKD_AUTO)
+        return device->lock->settings.idle_ns;
+    return lockd_clamp(lockd_device_switch(device), IDLE_MIN, IDLE_MAX);
+}
+
+/* Room for the contexts of programs yet to come. With GPUSHARE_DEVICE_LIMIT nobody measures the
+ * card, and the limit is meant to be used up. */
+uint64_t lockd_device_reserve(const struct lockd_device *device)
+{
+    if (device->lock->settings.reserve != LOCKD_AUTO)
+        return device->lock->settings.reserve;
+    return device->measured ? lockd_clamp(device->total / 64, 2 * MIB, GIB) : 0;
+}
+
+/* A shortage that the driver reported passes: it makes programs wait, and is no reason to
+ * refuse them memory. */
+uint64_t lockd_device_most(const struct lockd_device *device)
+{
+    return lockd_less(lockd_less(device->total, device->external),
+                      lockd_device_reserve(device));
+}
+
+/* One that needs more than there is counts as all there is, the others with it. */
+uint64_t lockd_device_shortfall(const struct lockd_device *device)
+{
+    return lockd_less(device->sum.demand, device->capacity);
+}
+
+void lockd_device_refresh(struct lockd_device *device, uint64_t now)
+{
+    uint64_t capacity;
+
+    if (device->short_bytes != 0 && now >= device->short_until) {
+        device->short_bytes /= 2;
+        device->short_until = now + SHORT_DECAY;
+        if (device->short_bytes < 2 * MIB)
+            device->short_bytes = 0;
+    }
+    capacity = lockd_less(lockd_device_most(device), device->short_bytes);
+    if (capacity != device->capacity) {
+        device->capacity = capacity;
+        device->recount = true;
+    }
+}
+
+/* A rise must be seen twice, because another client may have allocated and not yet said so.
+ * What all clients together may hold explains a rise for much longer than a moment: one may
+ * be in the middle of a large allocation. */
+static void rise(struct lockd_device *device, uint64_t external, uint64_t now)
+{
+    const uint64_t unsaid = device->sum.hold - device->sum.resident;
+    const uint64_t wait =
+        lockd_less(external, device->external) > unsaid ? EXTERNAL_CONFIRM : EXTERNAL_UNSAID;
+
+    if (device->candidate_at == 0) {
+        device->candidate = external;
+        device->candidate_at = now;
+        return;
+    }
+    device->candidate = lockd_min(device->candidate, external);
+    if (now - device->candidate_at < wait)
+        return;
+    device->external = device->candidate;
+    device->candidate_at = 0;
+}
+
+/* What is on the card and is no client's movable memory: contexts, pinned memory, programs
+ * without gpushare. It can be told only while nothing moves, and after a restart only when all
+ * that held something from an earlier daemon have come back. */
+static void measure(struct lockd_device *device, uint64_t device_free, uint64_t now)
+{
+    uint64_t external;
+
+    if (device->restarted && now - device->lock->created < RESTART_WINDOW)
+        return;
+    if (device->moving != 0 || device->unechoed != 0)
+        return;
+    external = lockd_less(device->total, lockd_min(device_free, device->total));
+    external = lockd_less(external, device->sum.resident);
+    external = lockd_min((external + SHARE_STEP - 1) / SHARE_STEP * SHARE_STEP, device->total);
+    if (external <= device->external || !device->measured) {
+        device->external = external;
+        device->candidate_at = 0;
+    } else {
+        rise(device, external, now);
+    }
+    device->measured = true;
+}
+
+void lockd_device_report(struct lockd_device *device, const struct gs_wire_state *state,
+                         uint64_t now)
+{
+    if (device->total != state->device_total) {
+        device->total = state->device_total;
+        device->measured = false;
+        device->external = 0;
+        device->recount = true;
+    }
+    memcpy(device->name, state->device_name, sizeof device->name);
+    device->name[sizeof device->name - 1] = '\0';
+    if (state->device_free != UINT64_MAX)
+        measure(device, state->device_free, now);
+}
+
+/* A client of an earlier daemon comes back: what it holds may have been measured before it said
+ * so, and more may follow. */
+void lockd_device_restarted(struct lockd_device *device, uint64_t resident, uint64_t now)
+{
+    device->restarted = true;
+    device->external = lockd_less(device->external, resident);
+    device->candidate_at = 0;
+    if (device->settle_until == 0)
+        device->settle_until = now + RESTART_SETTLE;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lock_send.c: targets. Nothing is sent unless it changes something that matters, and at most
+ * TARGETS_IN_FLIGHT are on the way to a client that does not answer: its next report touches it
+ * and what was decided meanwhile is sent then.
+ */
+#include "lockd/lock_state.h"
+
+#include <string.h>
+
+void lockd_send_echo(struct lockd_member *member)
+{
+    uint32_t drop = 0;
+
+    while (drop + 1 < member->outstanding_count &&
+           member->outstanding[drop].seq < member->echoed)
+        drop++;
+    member->outstanding_count -= drop;
+    for (uint32_t i = 0; i < member->outstanding_count; i++)
+        member->outstanding[i] = member->outstanding[i + drop];
+}
+
+static void outstanding_push(struct lockd_member *member, uint32_t seq, uint64_t budget)
+{
+    uint32_t count = member->outstanding_count;
+
+    while (count > 0 && (member->outstanding[count - 1].budget <= budget ||
+                         member->outstanding[count - 1].seq == seq))
+        count--;
+    member->outstanding[count] = (struct lockd_outstanding){seq, budget};
+    member->outstanding_count = count + 1;
+}
+
+static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
+{
+    return lockd_less(a, b) > tolerance || lockd_less(b, a) > tolerance;
+}
+
+static uint64_t most_for(const struct lockd_member *member)
+{
+    return lockd_min(lockd_device_most(member->device), member->client->limit);
+}
+
+/* Who is asked to stop goes on as it was: one that is idle and was stopped for that would say
+ * WANT again until it has stopped, if it heard that nobody waits. */
+static uint32_t flags_for(const struct lockd_member *member)
+{
+    const bool run = lockd_member_run(member);
+    const bool waiters =
+        run ? member->device->waiters : (member->sent_flags & GS_TARGET_WAITERS) != 0;
+
+    return (run ? GS_TARGET_RUN : 0) | (waiters ? GS_TARGET_WAITERS : 0) |
+           (member->device->member_count == 1 ? GS_TARGET_SOLE : 0) |
+           (member->party->gang->paused != 0 ? GS_TARGET_PAUSED : 0);
+}
+
+static bool news(const struct lockd_member *member, uint32_t flags, uint64_t idle)
+{
+    return member->seq == member->first_seq || flags != member->sent_flags ||
+           member->budget != member->sent_budget ||
+           member->client->host_budget != member->sent_host ||
+           differs(idle, member->sent_idle, idle / 2) ||
+           differs(lockd_device_shortfall(member->device), member->sent_shortfall,
+                   member->device->total / 16) ||
+           differs(most_for(member), member->sent_capacity, member->device->total / 64);
+}
+
+void lockd_send_member(struct lockd_member *member, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+    const uint32_t flags = flags_for(member);
+    const uint64_t idle = (flags & GS_TARGET_WAITERS) != 0 ? lockd_device_idle(device) : 0;
+    const bool again = lockd_member_stuck(member, now) && member->echoed == member->seq &&
+                       now - member->sent_at >= ASK_AGAIN;
+
+    if (!again && !news(member, flags, idle))
+        return;
+    if (lockd_list_empty(&member->unsent)) {
+        if (member->seq - member->echoed >= TARGETS_IN_FLIGHT)
+            return;
+        member->seq++;
+        lockd_list_append(&device->lock->unsent, &member->unsent);
+    }
+    if ((flags & GS_TARGET_RUN) == 0 && (member->sent_flags & GS_TARGET_RUN) != 0)
+        member->stop_seq = member->seq;
+    outstanding_push(member, member->seq, member->budget);
+    member->sent_flags = flags;
+    member->sent_budget = member->budget;
+    member->sent_capacity = most_for(member);
+    member->sent_idle = idle;
+    member->sent_host = member->client->host_budget;
+    member->sent_shortfall = lockd_device_shortfall(device);
+    member->sent_at = now;
+    lockd_books_member(member, now);
+    if (!lockd_list_empty(&member->stopping))
+        device->stop_at = lockd_min(device->stop_at, now + ASK_AGAIN);
+}
+
+void lockd_send_broadcast(struct lockd_device *device)
+{
+    const uint64_t idle = device->waiters ? lockd_device_idle(device) : device->told_idle;
+    const uint64_t most = lockd_device_most(device);
+    const uint64_t shortfall = lockd_device_shortfall(device);
+    const bool sole = device->member_count == 1;
+
+    if (!differs(idle, device->told_idle, idle / 2) &&
+        !differs(most, device->told_capacity, device->total / 64) &&
+        !differs(shortfall, device->told_shortfall, device->total / 16) &&
+        sole == device->told_sole)
+        return;
+    device->told_idle = idle;
+    device->told_capacity = most;
+    device->told_shortfall = shortfall;
+    device->told_sole = sole;
+    lockd_list_each (at, &device->members)
+        lockd_plan_touch(lockd_member_of(at, of_device));
+}
+
+bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send)
+{
+    struct lockd_member *member;
+
+    if (lockd_list_empty(&lock->unsent))
+        return false;
+    member = lockd_entry(lock->unsent.next, struct lockd_member, unsent);
+    lockd_list_remove(&member->unsent);
+    memset(send, 0, sizeof *send);
+    send->owner = member->client->owner;
+    memcpy(send->target.uuid, member->device->uuid, sizeof send->target.uuid);
+    send->target.seq = member->seq;
+    send->target.flags = member->sent_flags;
+    send->target.budget = member->sent_budget;
+    send->target.capacity = member->sent_capacity;
+    send->target.idle_ns = member->sent_idle;
+    send->target.host_budget = member->sent_host;
+    send->target.shortfall = member->sent_shortfall;
+    return true;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_lock_stuck.c: programs that were asked to stop and cannot, because they first need
+ * memory that others have: a graph is captured, and its next call waits at the gate.
+ */
+#include "tests/lockd/harness.h"
+
+#define STUCK (R | GS_STATE_STUCK)
+
+/* 0 cannot stop and lacks 1 GiB; 2 has waited for longest. */
+static void lacks_memory(struct harness *h)
+{
+    runs(h, 0, 6 * GIB);
+    runs(h, 1, 3 * GIB);
+    say(h, 2, W, 5 * GIB, 0);
+    later(h, quantum_of(h) + MS);
+    assert_false(has_run(h, 0));
+    assert_false(has_run(h, 2));
+    say(h, 0, STUCK, 7 * GIB, 6 * GIB);
+}
+
+static void lock_stuck_and_short_beside_a_holder_that_is_short_gets_its_memory(void **state)
+{
+    struct harness *h = *state;
+
+    lacks_memory(h);
+    say(h, 1, W, 4 * GIB + 512 * MIB, 3 * GIB); /* its gate is shut: it cannot have that much */
+    later(h, 1000 * MS);
+    if (!has_run(h, 1))
+        say(h, 1, W, 4 * GIB + 512 * MIB, lockd_min(3 * GIB, h->client[1].target.budget));
+    assert_true(has_run(h, 0));
+    assert_true(h->client[0].target.budget >= 7 * GIB);
+    say(h, 0, R, 7 * GIB, 7 * GIB); /* the capture is over */
+    later(h, 2 * quantum_of(h));
+    say(h, 0, W, 7 * GIB, 7 * GIB);
+    assert_true(has_run(h, 1) || has_run(h, 2));
+}
+
+static void lock_stuck_and_short_goes_before_the_head_of_the_queue(void **state)
+{
+    struct harness *h = *state;
+
+    lacks_memory(h);
+    say(h, 1, 0, 3 * GIB, 3 * GIB);
+    later(h, 100 * MS);
+    assert_false(has_run(h, 2)); /* it cannot have its room */
+    assert_true(has_run(h, 0));
+    assert_true(h->client[0].target.budget >= 7 * GIB);
+}
+
+static void lock_stuck_and_short_waits_for_a_holder_that_runs(void **state)
+{
+    struct harness *h = *state;
+
+    lacks_memory(h);
+    say(h, 0, STUCK, 8 * GIB, 6 * GIB);
+    later(h, 10 * MS);
+    assert_true(h->client[1].target.budget >= 3 * GIB);
+    later(h, 2 * quantum_of(h));
+    assert_false(has_run(h, 1));
+    say(h, 1, W, 3 * GIB, 3 * GIB);
+    assert_true(has_run(h, 0));
+    say(h, 1, W, 3 * GIB, 2 * GIB);
+    assert_true(h->client[0].target.budget >= 8 * GIB);
+}
+
+static void lock_stuck_with_all_its_memory_is_not_served_again(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 6 * GIB);
+    say(h, 1, W, 6 * GIB, 0);
+    later(h, quantum_of(h) + MS);
+    for (int i = 0; i < 5; i++) {
+        say(h, 0, STUCK, 6 * GIB, 6 * GIB);
+        later(h, 5000 * MS);
+        assert_false(has_run(h, 0));
+    }
+    say(h, 0, W, 6 * GIB, 6 * GIB);
+    assert_true(has_run(h, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(lock_stuck_and_short_beside_a_holder_that_is_short_gets_its_memory),
+        scenario(lock_stuck_and_short_goes_before_the_head_of_the_queue),
+        scenario(lock_stuck_and_short_waits_for_a_holder_that_runs),
+        scenario(lock_stuck_with_all_its_memory_is_not_served_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
