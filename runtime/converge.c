@@ -105,6 +105,7 @@ static void apply(const struct gs_wire_target *target, uint64_t now)
             target->capacity > atomic_load_explicit(&device->capacity, memory_order_relaxed))
             atomic_store_explicit(&device->capacity, target->capacity, memory_order_relaxed);
         atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
+        atomic_store_explicit(&device->shortfall, target->shortfall, memory_order_relaxed);
         atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
         gs_host_set_budget(target->host_budget);
         atomic_store_explicit(&device->target_seq, target->seq, memory_order_release);
