@@ -157,6 +157,10 @@ class Told:
         """The other program takes the whole card and gives it back, so that all memory of this one goes to the host."""
         self.until(lambda entry: entry["resident"] == entry["demand"] != 0, timeout)  # what it has is known
         answer = other.say(f"zero {self.card.settled_capacity(other) >> 20}", timeout)
+        end = time.monotonic() + 20
+        while answer == "error 2" and time.monotonic() < end:  # it has not heard of that capacity yet
+            time.sleep(0.05)
+            answer = other.say(f"zero {self.card.settled_capacity(other) >> 20}", timeout)
         gone = self.until(lambda entry: entry["resident"] == 0, timeout)
         if answer != "ok" or gone["resident"] != 0 or other.say("free 0") != "ok":
             raise RuntimeError(f"no room was made: {answer}, {gone}")
