@@ -223,6 +223,7 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
     if (block == NULL)
         return NULL;
     block->bytes = bytes;
+    gs_host_file_begin();
     while (!cut(block, units))
         if (!grow(units)) {
             if (gs_host_file_get(units * UNIT, &block->offset))
@@ -294,6 +295,7 @@ void gs_host_prepare(uint64_t bytes)
     pthread_t thread;
 
     find_node();
+    gs_host_file_begin(); /* it needs a buffer: before memory is taken ahead */
     gs_lock(&arena.lock, GS_LOCK_HOST);
     if (atomic_exchange_explicit(&arena.goal, bytes, memory_order_relaxed) != bytes)
         arena.hopeless = false;
