@@ -17,7 +17,6 @@
 #include "runtime/kernels.h"
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
-#include "runtime/swap.h"
 
 #define STEP_BYTES (64ull << 20) /* resident is reported at least this often while it moves */
 #define ACCOUNT_NS                                                                             \
@@ -166,6 +165,5 @@ void gs_report_after_fork(void)
 {
     memset(last, 0, sizeof last);
     gs_host_after_fork();
-    gs_swap_after_fork();
     gs_kernels_after_fork();
 }

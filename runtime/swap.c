@@ -521,8 +521,3 @@ void gs_swap_drop_copies(struct gs_device *device)
         }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
-
-void gs_swap_after_fork(void)
-{
-    gs_swap_copy_after_fork(); /* the movers went with the contexts */
-}

@@ -40,6 +40,4 @@ bool gs_swap_is_under_way(const struct gs_device *device, bool out);
 /* Drops host copies of what is on the device, so that the arena can give them back. */
 void gs_swap_drop_copies(struct gs_device *device);
 
-void gs_swap_after_fork(void);
-
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * swap_copy.c: the bytes of one chunk: which blocks of it must cross the bus, and in what
- * pieces. No state but the buffer for what goes through the spill file. Client thread only.
+ * pieces. No state. Client thread only.
  */
 #include "runtime/swap_job.h"
 
@@ -9,10 +9,7 @@
 
 #include "runtime/driver.h"
 #include "runtime/host_file.h"
-#include "runtime/host_memory.h"
 #include "runtime/log.h"
-
-#define PIECE_BYTES (16ull << 20) /* what goes through the file at a time */
 
 static unsigned block_count(const struct gs_job *job)
 {
@@ -33,43 +30,29 @@ static bool is_zero(const uint64_t *hash)
 
 /* --- the file --- */
 
-static char *bounce; /* kept */
-
-static bool have_bounce(void)
-{
-    if (bounce == NULL)
-        bounce = gs_host_map(PIECE_BYTES, -1);
-    return bounce != NULL;
-}
-
-void gs_swap_copy_after_fork(void)
-{
-    bounce = NULL; /* not mapped here */
-}
-
 static CUresult through_file(const struct gs_job *job, uint64_t from, uint64_t bytes, bool out,
                              CUstream stream)
 {
     const struct gs_host_block *host = job->chunk->host;
+    char *buffer = gs_host_file_buffer();
 
-    if (!have_bounce())
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    for (uint64_t at = 0; at < bytes; at += PIECE_BYTES) {
-        const uint64_t piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+    for (uint64_t at = 0; at < bytes; at += GS_HOST_FILE_PIECE) {
+        const uint64_t piece =
+            bytes - at < GS_HOST_FILE_PIECE ? bytes - at : GS_HOST_FILE_PIECE;
         const uint64_t offset = host->offset + from + at;
         const CUdeviceptr address = job->address + from + at;
-        int error = out ? 0 : gs_host_file_read(offset, bounce, piece);
+        int error = out ? 0 : gs_host_file_read(offset, buffer, piece);
         CUresult result = CUDA_SUCCESS;
 
         if (error == 0)
-            result = out ? gs_driver.cuMemcpyDtoHAsync_v2(bounce, address, piece, stream)
-                         : gs_driver.cuMemcpyHtoDAsync_v2(address, bounce, piece, stream);
+            result = out ? gs_driver.cuMemcpyDtoHAsync_v2(buffer, address, piece, stream)
+                         : gs_driver.cuMemcpyHtoDAsync_v2(address, buffer, piece, stream);
         if (error == 0 && result == CUDA_SUCCESS)
             result = gs_driver.cuStreamSynchronize(stream);
         if (result != CUDA_SUCCESS)
             return result;
         if (error == 0 && out)
-            error = gs_host_file_write(offset, bounce, piece);
+            error = gs_host_file_write(offset, buffer, piece);
         if (error != 0) {
             gs_log("the spill file: %s", strerror(-error));
             return CUDA_ERROR_OUT_OF_MEMORY; /* of the file's kind: tried again later */

@@ -44,6 +44,4 @@ void gs_job_copied_out(struct gs_job *job);
 /* Queues the copies to the chunk's memory, which has been mapped. */
 CUresult gs_job_copy_in(struct gs_job *job, CUstream stream);
 
-void gs_swap_copy_after_fork(void);
-
 #endif
