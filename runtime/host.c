@@ -223,6 +223,7 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
     if (block == NULL)
         return NULL;
     block->bytes = bytes;
+    gs_host_file_begin();
     while (!cut(block, units))
         if (!grow(units)) {
             if (gs_host_file_get(units * UNIT, &block->offset))

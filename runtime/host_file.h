@@ -11,7 +11,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Room for bytes (a multiple of 2 MiB); false: no folder is named, or it has none left (said
+#define GS_HOST_FILE_PIECE (16ull << 20) /* bytes of the buffer */
+
+/* Opens the file if a folder is named; says once if it cannot be used. Again: no effect. */
+void gs_host_file_begin(void);
+
+/* What crosses between device and file goes through this; NULL: there is no file. */
+char *gs_host_file_buffer(void);
+
+/* Room for bytes (a multiple of 2 MiB); false: there is no file, or the disk has none left (said
  * once). */
 bool gs_host_file_get(uint64_t bytes, uint64_t *offset);
 void gs_host_file_put(uint64_t offset, uint64_t bytes);

@@ -169,8 +169,9 @@ class Told:
     def arrived(self, bytes_, timeout=60):
         return self.until(lambda entry: entry["resident"] >= bytes_, timeout)
 
-    def end(self):
-        """Ends it: 0 and nothing on stderr, or an exception. Returns nothing."""
+    def end(self, silent=True):
+        """Ends it: 0, and nothing on stderr unless silent is False, or an exception. Returns stderr."""
         out, err = self.child.communicate(timeout=60)
-        if self.child.returncode != 0 or out or err:
+        if self.child.returncode != 0 or out or (err and silent):
             raise RuntimeError(f"moves: exit {self.child.returncode}: {out} {err}")
+        return err

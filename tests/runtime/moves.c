@@ -5,11 +5,14 @@
  *
  *   alloc MIB      a block of random bytes
  *   zero MIB       a block of zeros
- *   export MIB     a block of random bytes in one piece of the program's own, made to be
- * exported change I AT    one byte of block I, AT MiB from its start, becomes another one clear
- * I AT N   N MiB of block I from there become zeros touch          a launch-like call:
- * everything must be on the card check          compares every byte of every block free I limit
- * MIB      so much private memory may the process have from now on beyond what it has
+ *   export MIB     a block of random bytes in one piece of the program's own, made to be exported
+ *   change I AT    one byte of block I, AT MiB from its start, becomes another one
+ *   clear I AT N   N MiB of block I from there become zeros
+ *   touch          a launch-like call: everything must be on the card
+ *   check          compares every byte of every block
+ *   free I
+ *   limit MIB      so much private memory may the process have from now on beyond what it has
+ *   disk MIB       so long may its files become; 0: as long as it likes
  *
  * Each is answered with a line: "ok", "error N" (a CUresult), or "wrong BLOCK BYTE". Ends at
  * the end of the input with 0; 2 for a command it does not know. One thread.
@@ -113,18 +116,26 @@ static CUresult touch(void)
 /* false: it has said what is wrong */
 static bool compare(const struct block *block, CUresult *result)
 {
-    uint8_t *copy = malloc(block->bytes);
-    size_t i = 0;
+    static uint8_t copy[MIB]; /* there may be no memory for more */
 
-    CHECK(copy != NULL);
-    *result = cuMemcpyDtoH(copy, block->device, block->bytes);
-    while (*result == CUDA_SUCCESS && i < block->bytes && copy[i] == block->shadow[i])
-        i++;
-    free(copy);
-    if (*result != CUDA_SUCCESS || i == block->bytes)
-        return true;
-    printf("wrong %td %zu\n", block - blocks, i);
-    return false;
+    for (size_t from = 0; from < block->bytes && *result == CUDA_SUCCESS; from += sizeof copy) {
+        *result = cuMemcpyDtoH(copy, block->device + from, sizeof copy);
+        for (size_t i = 0; i < sizeof copy && *result == CUDA_SUCCESS; i++)
+            if (copy[i] != block->shadow[from + i]) {
+                printf("wrong %td %zu\n", block - blocks, from + i);
+                return false;
+            }
+    }
+    return true;
+}
+
+static void limit_files(size_t mib)
+{
+    struct rlimit most;
+
+    CHECK(getrlimit(RLIMIT_FSIZE, &most) == 0);
+    most.rlim_cur = mib != 0 ? mib * MIB : most.rlim_max;
+    CHECK(setrlimit(RLIMIT_FSIZE, &most) == 0);
 }
 
 static void limit(size_t mib)
@@ -165,6 +176,8 @@ static bool obey(const char *line, CUresult *result)
         *result = release(&blocks[i]);
     else if (strcmp(word, "limit") == 0 && words == 2)
         limit(i);
+    else if (strcmp(word, "disk") == 0 && words == 2)
+        limit_files(i);
     else if (strcmp(word, "check") == 0)
         for (i = 0; i < BLOCKS && *result == CUDA_SUCCESS; i++) {
             if (blocks[i].device != 0 && !compare(&blocks[i], result))

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A program that has no host memory for what must leave the card: GPUSHARE_SPILL, and what happens without room there.
+spill.py --build DIR"""
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from card import Card, Told  # noqa: E402  (beside this file)
+
+MIB = 1 << 20
+BLOCKS = 6  # of 10 MiB
+failures = []
+
+
+def check(good, text):
+    print(f"{'ok' if good else 'FAILED'}: {text}", flush=True)
+    if not good:
+        failures.append(text)
+
+
+def spill_bytes(told, folder):
+    """What the files that the program has open in the folder, all without a name, have on the disk."""
+    total = 0
+    base = f"/proc/{told.child.pid}/fd"
+    for fd in os.listdir(base):
+        try:
+            path = os.readlink(f"{base}/{fd}")
+            if path.startswith(folder + "/") and path.endswith("(deleted)"):
+                total += os.stat(f"{base}/{fd}").st_blocks * 512
+        except OSError:
+            continue
+    return total
+
+
+def begin(card, folder):
+    """Two programs; the first has 60 MiB on the card and next to no host memory any more."""
+    told, other = Told(card, GPUSHARE_SPILL=folder), Told(card)
+    for _ in range(BLOCKS):
+        check(told.say("alloc 10") == "ok", "10 MiB")
+    check(told.say("limit 44") == "ok", "little memory")  # the buffer, a block or two
+    return told, other
+
+
+def round_trip(told, other, text):
+    gone = told.make_room(other)
+    check(gone["on_host"] == BLOCKS * 10 * MIB, f"{text}: everything has left")
+    return gone
+
+
+def right(build, folder, gone_meanwhile=False):
+    """Every byte comes back, unchanged ones do not go twice, what is freed leaves the disk, nothing is left behind."""
+    with Card(build, memory="96MiB") as card:
+        told, other = begin(card, folder)
+        first = round_trip(told, other, folder)
+        used = spill_bytes(told, folder)
+        check(30 * MIB <= used <= BLOCKS * 10 * MIB, f"{used / MIB:g} MiB are in the file")
+        check(os.listdir(folder) == [], "it has no name")
+        if gone_meanwhile:
+            os.rmdir(folder)
+        check(told.say("check") == "ok", "every byte")
+        second = round_trip(told, other, "again")
+        check(second["moved_out"] == first["moved_out"], "nothing has changed: nothing went out")
+        for block in range(BLOCKS):
+            check(told.say(f"change {block} {block}") == "ok", f"a byte of block {block}")
+        third = round_trip(told, other, "changed")
+        check(third["moved_out"] - second["moved_out"] == BLOCKS * 2 * MIB, "only what has changed went out")
+        check(told.say("check") == "ok", "every byte")
+        for block in range(BLOCKS):
+            check(told.say(f"free {block}") == "ok", f"free {block}")
+        until = time.monotonic() + 20
+        while spill_bytes(told, folder) != 0 and time.monotonic() < until:
+            time.sleep(0.05)
+        check(spill_bytes(told, folder) == 0, "what is freed leaves the disk")
+        told.end()
+        other.end()
+
+
+def killed(build, folder):
+    """Nothing is left of a program that was killed."""
+    with Card(build, memory="96MiB") as card:
+        told, other = begin(card, folder)
+        round_trip(told, other, "before kill -9")
+        told.child.kill()
+        told.child.wait()
+        check(os.listdir(folder) == [], "the folder is empty")
+        other.end()
+
+
+def no_room(build, folder, disk, said):
+    """Nowhere to go: the memory stays on the card and good, and that is said, once."""
+    with Card(build, memory="96MiB") as card:
+        told, other = begin(card, folder)
+        capacity = card.settled_capacity(other)
+        if disk:
+            check(told.say("disk 16") == "ok", "files of 16 MiB at most")  # as a full disk: one block, then no more
+        other.tell(f"zero {capacity >> 20}")
+        time.sleep(1)
+        entry = told.entry()
+        check(entry["demand"] == BLOCKS * 10 * MIB and entry["resident"] > 0, f"it stays: {entry['resident'] / MIB:g} MiB")
+        other.child.kill()
+        other.child.wait()
+        if disk:
+            check(told.say("disk 0") == "ok", "files of any size")
+        check(told.say("check") == "ok", "every byte")
+        err = told.end(silent=False)
+        check(err.count("GPUSHARE_SPILL") == 1 and err.count("\n") == 1 and said in err, f"it said: {err!r}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    build = parser.parse_args().build
+    folder = tempfile.mkdtemp(prefix="gs-spill-")
+    in_memory = tempfile.mkdtemp(prefix="gs-spill-", dir="/dev/shm")  # a file system without direct I/O
+    try:
+        right(build, folder)
+        right(build, in_memory, gone_meanwhile=True)
+        killed(build, folder)
+        no_room(build, folder, True, "no room for")
+        no_room(build, folder + "/none", False, "No such file or directory")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(in_memory, ignore_errors=True)
+    sys.exit(1 if failures else 0)
+
+
+main()
