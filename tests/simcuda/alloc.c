@@ -157,7 +157,11 @@ CUresult sim_alloc(struct sim_context *context, size_t size, enum sim_memory_kin
         result = host_pages(size, allocation);
     else if (kind == SIM_DEVICE && size < SMALL)
         result = slab_take(context->device, size, allocation);
-    else if (kind != SIM_REGISTERED) {
+    else if (kind == SIM_MANAGED) {
+        result = sim_managed_new(context->device, size, &allocation->managed);
+        if (!result)
+            allocation->range.start = sim_managed_start(allocation->managed);
+    } else if (kind != SIM_REGISTERED) {
         result = sim_block_new(context->device, size, &allocation->block);
         if (!result)
             allocation->range.start = allocation->block->place->start;
@@ -183,6 +187,8 @@ void sim_free(struct sim_allocation *allocation)
         slab_give(allocation);
     else if (allocation->block)
         sim_block_free(allocation->block);
+    else if (allocation->managed)
+        sim_managed_free(allocation->managed);
     else if (allocation->kind == SIM_HOST)
         munmap((void *)allocation->range.start, allocation->range.size);
     free(allocation);

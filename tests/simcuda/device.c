@@ -184,6 +184,8 @@ static CUresult attribute_get(int *value, CUdevice_attribute attribute, CUdevice
     for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++)
         if (attributes[i].attribute == attribute)
             *value = attributes[i].value;
+    if (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+        *value = sim_has_vmm();
     return CUDA_SUCCESS;
 }
 

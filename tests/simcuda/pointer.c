@@ -198,8 +198,7 @@ static CUresult attribute_set(const void *value, CUpointer_attribute attribute,
                                                          : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* -- managed memory: it is where both can reach it, so advice and prefetch have nothing to move
- * -- */
+/* -- managed memory: advice changes nothing here -- */
 
 static CUresult managed_check(CUdeviceptr address, size_t size)
 {
@@ -221,9 +220,24 @@ static CUresult prefetch(struct sim_call *call, struct sim_stream *stream, CUdev
         return result;
     if (device != CU_DEVICE_CPU && (device < 0 || (unsigned)device >= sim.device_count))
         return CUDA_ERROR_INVALID_DEVICE;
-    return sim_submit(
-        call, stream,
-        sim_op_new(sizeof(struct sim_op), "prefetch", CU_GRAPH_NODE_TYPE_EMPTY, NULL));
+    return sim_submit(call, stream,
+                      sim_managed_prefetch_op(address, size, device != CU_DEVICE_CPU));
+}
+
+static CUresult attach(struct sim_call *call, struct sim_stream *stream, CUdeviceptr address,
+                       unsigned flags)
+{
+    const CUresult result = managed_check(address, 1);
+
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+        flags != CU_MEM_ATTACH_SINGLE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!stream)
+        return call->result;
+    return result ? result
+                  : sim_submit(call, stream,
+                               sim_op_new(sizeof(struct sim_op), "attach",
+                                          CU_GRAPH_NODE_TYPE_EMPTY, NULL));
 }
 
 #define STREAM sim_stream(&call, stream, per_thread)
@@ -254,7 +268,4 @@ SIM_STREAM_API(cuMemPrefetchAsync_v2, _ptsz,
                                                                              : CU_DEVICE_CPU))
 SIM_STREAM_API(cuStreamAttachMemAsync, _ptsz,
                (CUstream stream, CUdeviceptr address, size_t size, unsigned int flags), SIM_CTX,
-               ((void)size, flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
-                                    flags != CU_MEM_ATTACH_SINGLE
-                                ? CUDA_ERROR_INVALID_VALUE
-                                : prefetch(&call, STREAM, address, 1, CU_DEVICE_CPU)))
+               ((void)size, attach(&call, STREAM, address, flags)))

@@ -57,7 +57,7 @@ extern struct sim_driver sim;
 
 struct sim_stats {
     uint64_t to_device_bytes, to_host_bytes, on_device_bytes, launches, graph_launches, calls,
-        failures;
+        failures, managed_faults;
     uint64_t memory_bytes, memory_peak;
 };
 extern struct sim_stats sim_stats; /* relaxed atomics; memory_* under sim.lock */
@@ -212,8 +212,9 @@ struct sim_allocation {
     enum sim_memory_kind kind;
     unsigned device, flags;
     uint64_t id, context_id;
-    struct sim_slab *slab;   /* part of it, or NULL */
-    struct sim_block *block; /* memory of its own on the card, or NULL */
+    struct sim_slab *slab;       /* part of it, or NULL */
+    struct sim_block *block;     /* memory of its own on the card, or NULL */
+    struct sim_managed *managed; /* SIM_MANAGED */
     struct sim_pool *pool;
     bool freeing; /* cuMemFreeAsync was called */
 };
@@ -228,6 +229,7 @@ extern struct sim_ranges sim_reservations; /* cuMemAddressReserve */
 extern struct sim_ranges sim_mappings;
 extern struct sim_ranges sim_allocations;
 
+bool sim_has_vmm(void); /* SIMCUDA_VMM=0: as a driver without virtual memory management */
 CUresult sim_memory_init(void);
 bool sim_in_arena(CUdeviceptr address);
 struct sim_range *sim_place_take(size_t size, size_t alignment, CUdeviceptr hint);
@@ -248,6 +250,14 @@ CUresult sim_alloc(struct sim_context *context, size_t size, enum sim_memory_kin
 void sim_free(struct sim_allocation *allocation);
 void sim_pool_forget(const struct sim_allocation *allocation); /* it is freed */
 struct sim_allocation *sim_allocation_find(CUdeviceptr address);
+
+/* Managed memory (managed.c): address space whose pages come and go on the card. */
+CUresult sim_managed_new(unsigned device, size_t size, struct sim_managed **managed);
+CUdeviceptr sim_managed_start(const struct sim_managed *managed);
+void sim_managed_free(struct sim_managed *managed);
+/* An access faulted. False: it is no managed memory, or the card has no room for it. */
+bool sim_managed_touch(CUdeviceptr address, bool by_card);
+struct sim_op *sim_managed_prefetch_op(CUdeviceptr address, size_t size, bool to_card);
 
 enum sim_space { SIM_SPACE_DEVICE, SIM_SPACE_PINNED, SIM_SPACE_PAGEABLE };
 enum sim_space sim_space_of(CUdeviceptr address);
@@ -311,6 +321,7 @@ struct sim_fence *sim_fence_get(struct sim_fence *fence);
 void sim_fence_put(struct sim_fence *fence);
 void sim_fence_wait(struct sim_fence *fence);
 /* Runs op, turning an access to an unmapped device address into CUDA_ERROR_ILLEGAL_ADDRESS. */
+void sim_faults_catch(void); /* from now on, if not yet */
 CUresult sim_guarded_run(const struct sim_op *op, struct sim_context *context);
 
 struct sim_event {

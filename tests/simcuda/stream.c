@@ -89,6 +89,9 @@ static void on_fault(int number, siginfo_t *info, void *machine)
 {
     const uintptr_t address = (uintptr_t)info->si_addr;
 
+    if (info->si_code > 0 && sim_in_arena(address) &&
+        sim_managed_touch(address, fault_return != NULL))
+        return; /* the page has come: again */
     if (fault_return && info->si_code > 0 && (address < 65536 || sim_in_arena(address)))
         siglongjmp(*fault_return, 1);
     const struct sigaction *before = &fault_before;
@@ -103,7 +106,7 @@ static void on_fault(int number, siginfo_t *info, void *machine)
 }
 
 /* The application may set a handler of its own after us: look each time. */
-static void catch_faults(void)
+void sim_faults_catch(void)
 {
     static pthread_mutex_t handler_lock = PTHREAD_MUTEX_INITIALIZER;
     struct sigaction now;
@@ -124,7 +127,7 @@ CUresult sim_guarded_run(const struct sim_op *op, struct sim_context *context)
 {
     sigjmp_buf here;
 
-    catch_faults();
+    sim_faults_catch();
     if (sigsetjmp(here, 1)) {
         fault_return = NULL;
         return CUDA_ERROR_ILLEGAL_ADDRESS;

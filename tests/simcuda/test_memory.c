@@ -238,12 +238,63 @@ static void managed_memory(void)
     kit_context();
     const size_t before = memory_left();
     OK(cuMemAllocManaged(&pointer, 2 * MIB, CU_MEM_ATTACH_GLOBAL));
-    CHECK(memory_left() == before - 2 * MIB);
+    CHECK(memory_left() == before); /* nowhere yet */
     memset((void *)pointer, 0x42, 2 * MIB);
+    CHECK(memory_left() == before); /* on the host */
     OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer));
     CHECK(managed && all_bytes(pointer, 2 * MIB, 0x42));
     OK(cuMemFree(pointer));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAllocManaged(&pointer, 2 * MIB, 9));
+    CHECK(memory_left() == before);
+}
+
+/* where the pages are: what counts on the card, what is brought there by a touch */
+static void managed_pages(void)
+{
+    const CUdevice device = 0;
+    CUdeviceptr pointer = 0;
+
+    kit_context();
+    const size_t before = memory_left();
+    OK(cuMemAllocManaged(&pointer, 8 * MIB, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemsetD8(pointer + 2 * MIB, 7, 4 * MIB));
+    OK(cuCtxSynchronize());
+    CHECK(memory_left() == before - 4 * MIB); /* the two pages that were touched */
+    OK(cuMemPrefetchAsync(pointer, 8 * MIB, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}, 0,
+                          NULL));
+    OK(cuCtxSynchronize());
+    CHECK(memory_left() == before);
+    OK(cuMemPrefetchAsync(pointer, 4 * MIB,
+                          (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device}, 0, NULL));
+    OK(cuCtxSynchronize());
+    CHECK(memory_left() == before - 4 * MIB);
+    CHECK(all_bytes(pointer + 2 * MIB, 4 * MIB, 7)); /* the second of these has come as well */
+    OK(cuMemPrefetchAsync(pointer, 8 * MIB, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}, 0,
+                          NULL));
+    OK(cuCtxSynchronize());
+    for (size_t i = 2 * MIB; i < 6 * MIB; i += 4096) /* the program's own touch */
+        CHECK(((volatile uint8_t *)pointer)[i] == 7);
+    CHECK(memory_left() == before);
+    OK(cuMemFree(pointer));
+    CHECK(memory_left() == before);
+}
+
+/* more than the card has: as much as fits may be there, and no more is let in */
+static void managed_on_a_full_card(void)
+{
+    CUdeviceptr pointer = 0;
+
+    kit_context();
+    const size_t before = memory_left();
+    OK(cuMemAllocManaged(&pointer, before + 8 * MIB, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemPrefetchAsync(pointer, before + 8 * MIB,
+                          (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}, 0, NULL));
+    OK(cuCtxSynchronize());
+    CHECK(memory_left() < 2 * MIB);
+    OK(cuMemsetD8(pointer, 1, 2 * MIB));
+    OK(cuCtxSynchronize());
+    cuMemsetD8(pointer + before + 4 * MIB, 1, 2 * MIB);
+    GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
 }
 
 static void pools(void)
@@ -360,6 +411,8 @@ TEST(vmm_moves, NULL)
 TEST(shared_by_descriptor, NULL)
 TEST(host_memory, NULL)
 TEST(managed_memory, NULL)
+TEST(managed_pages, NULL)
+TEST(managed_on_a_full_card, NULL)
 TEST(pools, NULL)
 TEST(address_questions, NULL)
 TEST(copies_2d_and_3d, NULL)
@@ -376,6 +429,8 @@ int kit_run_memory(void)
         cmocka_unit_test(test_shared_by_descriptor),
         cmocka_unit_test(test_host_memory),
         cmocka_unit_test(test_managed_memory),
+        cmocka_unit_test(test_managed_pages),
+        cmocka_unit_test(test_managed_on_a_full_card),
         cmocka_unit_test(test_pools),
         cmocka_unit_test(test_address_questions),
         cmocka_unit_test(test_copies_2d_and_3d),

@@ -16,6 +16,13 @@
 #include <unistd.h>
 #include "tests/simcuda/sim.h"
 
+bool sim_has_vmm(void)
+{
+    const char *wanted = getenv("SIMCUDA_VMM");
+
+    return !wanted || strcmp(wanted, "0") != 0;
+}
+
 static bool page_multiple(uint64_t bytes)
 {
     return bytes % SIM_PAGE == 0;
@@ -30,6 +37,8 @@ static bool range_valid(CUdeviceptr start, size_t size)
 
 static CUresult prop_check(const CUmemAllocationProp *prop)
 {
+    if (!sim_has_vmm())
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
@@ -56,6 +65,8 @@ static CUresult granularity(size_t *out, const CUmemAllocationProp *prop)
 static CUresult reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
                         unsigned long long flags)
 {
+    if (!sim_has_vmm())
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (!out || !size || !page_multiple(size) || flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment & (alignment - 1)) /* 0 stands for the granularity */
