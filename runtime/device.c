@@ -46,7 +46,7 @@ static bool describe(CUdevice ordinal, struct gs_device *device)
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
     size_t total = 0, granule = 0;
     CUuuid uuid;
-    int vmm = 0;
+    int vmm = 0, prefetch = 0;
 
     memset(device, 0, sizeof *device);
     device->ordinal = ordinal;
@@ -64,7 +64,10 @@ static bool describe(CUdevice ordinal, struct gs_device *device)
     if (vmm != 0 && gs_driver.cuMemGetAllocationGranularity(
                         &granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
         vmm = 0;
-    device->movable = vmm != 0 && !gs_runtime.config.native_memory;
+    gs_driver.cuDeviceGetAttribute(&prefetch, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                                   ordinal);
+    device->managed = prefetch != 0 && (vmm == 0 || gs_runtime.config.managed_memory);
+    device->movable = (vmm != 0 || device->managed) && !gs_runtime.config.native_memory;
     device->granule = granule != 0 ? granule : 2u << 20;
     device->physical = total;
     device->total = total;
@@ -93,7 +96,9 @@ struct gs_device *gs_device_get(CUdevice ordinal)
         atomic_store_explicit(&device_count, count + 1, memory_order_release);
         gs_log("device %d (%s): %llu bytes%s", ordinal, device->name,
                (unsigned long long)device->total,
-               device->movable ? "" : ", its memory is not moved");
+               !device->movable  ? ", its memory is not moved"
+               : device->managed ? ", as managed memory"
+                                 : "");
     }
     gs_unlock(&lock, GS_LOCK_DEVICES);
     return device;

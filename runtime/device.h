@@ -28,12 +28,14 @@ struct gs_device {
     uint64_t physical; /* bytes, as the driver says */
     uint64_t total;    /* bytes, as the program sees it: the limit, if that is lower */
     uint64_t granule;  /* bytes: VMM granularity, also of everything accounted here */
-    bool movable;      /* cuMemAlloc is backed by VMM memory that we can move */
+    bool movable;      /* cuMemAlloc is backed by memory that we can move ... */
+    bool managed;      /* ... which is managed memory (backend.h) */
 
     /* The newest target, written by the client thread, read by any (relaxed: a stale value
      * costs a round, nothing else) */
     _Atomic(uint32_t) target_seq, target_flags;
     _Atomic(uint64_t) budget, capacity, idle_ns, shortfall;
+    _Atomic(uint64_t) arriving; /* bytes; managed.c */
 
     /* Accounts, bytes; under the memory lock (memory.c) */
     uint64_t demand;   /* live ranges */

@@ -129,6 +129,9 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
         return put(data, &bytes, sizeof bytes);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         return put(data, &allocation->pool, sizeof(CUmemoryPool));
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *answered = allocation->device->managed; /* has one in the driver's eyes */
+        return CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put_flag(data, true);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:

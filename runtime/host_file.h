@@ -19,8 +19,8 @@ void gs_host_file_begin(void);
 /* What crosses between device and file goes through this; NULL: there is no file. */
 char *gs_host_file_buffer(void);
 
-/* Room for bytes (a multiple of 2 MiB); false: there is no file, or the disk has none left (said
- * once). */
+/* Room for bytes (a multiple of 2 MiB); false: there is no file, or the disk has none left
+ * (said once). */
 bool gs_host_file_get(uint64_t bytes, uint64_t *offset);
 void gs_host_file_put(uint64_t offset, uint64_t bytes);
 

@@ -10,6 +10,7 @@
 #include "runtime/idle.h"
 
 #include "lockd/wire.h"
+#include "runtime/backend.h"
 #include "runtime/client.h"
 #include "runtime/lock.h"
 #include "runtime/pool.h"
@@ -67,6 +68,8 @@ bool gs_idle_put(struct gs_range *range)
 {
     const struct gs_device *device = range->device;
 
+    if (gs_backend_of(range)->send != NULL) /* it ends with the context that it was made in */
+        return false;
     if (range->own != NULL || range->pinned || device->broken ||
         (range->pool != NULL && range->pool->peer_count != 0) || !gs_range_is_whole(range) ||
         device->idle_bytes + range->reserved > gs_idle_limit(device))

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/backend.h"
 #include "runtime/client.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
@@ -27,8 +28,7 @@ static struct gs_range *range_new(struct gs_device *device, uint64_t reserved, C
     *result = CUDA_ERROR_OUT_OF_MEMORY;
     if (range == NULL)
         return NULL;
-    *result = gs_driver.cuMemAddressReserve((CUdeviceptr *)&range->node.base, reserved,
-                                            device->granule, 0, 0);
+    *result = gs_backend_of(range)->reserve(range);
     if (*result != CUDA_SUCCESS) {
         free(range);
         return NULL;
@@ -42,7 +42,7 @@ static void discard(struct gs_range *range)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_pool_leave(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_driver.cuMemAddressFree(range->node.base, range->reserved);
+    gs_backend_of(range)->give_back(range);
     free(range);
 }
 

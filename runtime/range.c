@@ -15,6 +15,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/backend.h"
 #include "runtime/client.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
@@ -23,7 +24,6 @@
 #include "runtime/slab.h"
 #include "runtime/swap.h"
 #include "runtime/virtual.h"
-#include "runtime/vmm.h"
 
 pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -118,7 +118,7 @@ void gs_range_take_back(struct gs_range *range)
         const bool resident = chunk->state == GS_CHUNK_RESIDENT;
 
         if (resident)
-            gs_vmm_remove(range, i);
+            gs_backend_of(range)->remove(range, i);
         chunk->state = GS_CHUNK_ABSENT;
         chunk->zero = false;
         gs_host_put(chunk->host);
@@ -161,7 +161,7 @@ bool gs_range_place(struct gs_range *range)
         return false;
     gs_client_wake(); /* said before it is done: else others measure it as nobody's */
     if (wanted == range->reserved && range->own == NULL) {
-        const uint32_t count = gs_vmm_place_all(range);
+        const uint32_t count = gs_backend_of(range)->place_all(range);
 
         for (uint32_t i = 0; i < count; i++) {
             range->chunks[i].state = GS_CHUNK_RESIDENT;
@@ -171,7 +171,7 @@ bool gs_range_place(struct gs_range *range)
     for (uint32_t i = 0; i < range->chunk_count && placed < wanted; i++) {
         if (range->chunks[i].state == GS_CHUNK_RESIDENT)
             continue;
-        if (gs_vmm_place(range, i) != CUDA_SUCCESS)
+        if (gs_backend_of(range)->place(range, i) != CUDA_SUCCESS)
             break;
         range->chunks[i].state = GS_CHUNK_RESIDENT;
         placed += gs_range_chunk_bytes(range, i);
@@ -286,7 +286,7 @@ void gs_range_dispose(struct gs_range *range)
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_tree_remove(&gone, range->node.base);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_driver.cuMemAddressFree(range->node.base, range->reserved);
+        gs_backend_of(range)->give_back(range);
     }
     if (range->after != NULL)
         gs_driver.cuEventDestroy_v2(range->after);

@@ -88,6 +88,7 @@ static void configure(struct gs_config *config)
     config->disabled = is_one("GPUSHARE_DISABLE");
     config->strict = is_one("GPUSHARE_STRICT");
     config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
+    config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;
     config->stats = secure_getenv("GPUSHARE_STATS");
     if (limit != NULL && *limit != '\0' &&
         (gs_size_parse(limit, &config->device_limit) != 0 || config->device_limit == 0)) {
@@ -95,8 +96,8 @@ static void configure(struct gs_config *config)
         gs_say_once(&said, "GPUSHARE_DEVICE_LIMIT=%s is ignored: write a size, as 16GiB",
                     limit);
     }
-    if (memory != NULL && *memory != '\0' && !config->native_memory)
-        gs_say_once(&said_memory, "GPUSHARE_MEMORY=%s is ignored: the only choice is native",
+    if (memory != NULL && *memory != '\0' && !config->native_memory && !config->managed_memory)
+        gs_say_once(&said_memory, "GPUSHARE_MEMORY=%s is ignored: write native or managed",
                     memory);
 }
 

@@ -18,6 +18,7 @@ struct gs_config {
                            through */
     bool native_memory; /* GPUSHARE_MEMORY=native: cuMemAlloc stays the driver's own (legacy IPC
                            works; never moved) */
+    bool managed_memory;   /* GPUSHARE_MEMORY=managed: cuMemAlloc gives managed memory */
     uint64_t device_limit; /* GPUSHARE_DEVICE_LIMIT, bytes; 0: none */
     const char *stats;     /* GPUSHARE_STATS: a file to write counters to at exit; NULL: none */
 };

@@ -15,12 +15,12 @@
 
 #include <stdlib.h>
 
+#include "runtime/backend.h"
 #include "runtime/driver.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 #include "runtime/swap_job.h"
-#include "runtime/vmm.h"
 
 #define RING        64u            /* jobs */
 #define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */
@@ -267,7 +267,7 @@ static void abandon(struct gs_mover *mover, CUresult result)
             state = GS_CHUNK_RESIDENT;
         if (broken ==
             mover->out) /* in: what was made for it goes again; the host copy is good */
-            gs_vmm_remove(job->range, job->index);
+            gs_backend_of(job->range)->remove(job->range, job->index);
         settle(job, state);
         drop_first(mover);
     }
@@ -280,7 +280,8 @@ static void begin_hashing(struct gs_mover *mover, struct gs_job *job)
     const uint64_t slot = (uint64_t)(job - mover->jobs);
     const uint64_t blocks = (job->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES;
 
-    if (mover->results == NULL || mover->context->hash == NULL || blocks > GS_HASH_MOST)
+    if (gs_backend_of(job->range)->send != NULL || mover->results == NULL ||
+        mover->context->hash == NULL || blocks > GS_HASH_MOST)
         return;
     job->hashes_there = mover->results_there + slot * sizeof mover->results[0];
     if (gs_hash_queue(mover->context, job->address, job->bytes, job->hashes_there,
@@ -336,7 +337,7 @@ static CUresult retire_out(struct gs_mover *mover)
         return result;
     }
     gs_job_copied_out(job);
-    gs_vmm_remove(job->range, job->index);
+    gs_backend_of(job->range)->remove(job->range, job->index);
     atomic_fetch_add_explicit(&gs_runtime.moved_out, job->copied, memory_order_relaxed);
     settle(job, GS_CHUNK_HOST);
     drop_first(mover);
@@ -349,7 +350,7 @@ static CUresult retire_out(struct gs_mover *mover)
 static CUresult queue_in(struct gs_mover *mover)
 {
     struct gs_job *job = job_at(mover, mover->count - 1);
-    CUresult result = gs_vmm_place(job->range, job->index);
+    CUresult result = gs_backend_of(job->range)->place(job->range, job->index);
 
     if (result != CUDA_SUCCESS) { /* nothing of it is under way: only this one goes back */
         settle(job, job->chunk->state);

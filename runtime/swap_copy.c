@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "runtime/backend.h"
 #include "runtime/driver.h"
 #include "runtime/host_file.h"
 #include "runtime/log.h"
@@ -125,10 +126,15 @@ static CUresult by_runs(struct gs_job *job, bool out, CUstream stream)
 CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
 {
     const unsigned count = block_count(job);
+    const struct gs_backend *backend = gs_backend_of(job->range);
     struct gs_host_block *host = job->chunk->host;
 
     job->copied = 0;
     job->zero = job->hashes != NULL;
+    if (backend->send != NULL) {
+        job->copied = job->bytes;
+        return backend->send(job->range, job->index, stream);
+    }
     for (unsigned i = 0; i < count && job->zero; i++)
         job->zero = is_zero(job->hashes[i]);
     if (job->zero)
@@ -147,6 +153,8 @@ void gs_job_copied_out(struct gs_job *job)
     struct gs_host_block *host = job->chunk->host;
 
     job->chunk->zero = job->zero;
+    if (gs_backend_of(job->range)->send != NULL)
+        return; /* it has no host memory of ours */
     if (job->zero) {
         gs_host_put(host);
         job->chunk->host = NULL;
@@ -160,5 +168,11 @@ void gs_job_copied_out(struct gs_job *job)
 CUresult gs_job_copy_in(struct gs_job *job, CUstream stream)
 {
     job->copied = 0;
-    return job->chunk->state == GS_CHUNK_HOST ? by_runs(job, false, stream) : CUDA_SUCCESS;
+    if (job->chunk->state != GS_CHUNK_HOST)
+        return CUDA_SUCCESS;
+    if (gs_backend_of(job->range)->send != NULL) {
+        job->copied = job->bytes; /* came with its place */
+        return CUDA_SUCCESS;
+    }
+    return by_runs(job, false, stream);
 }

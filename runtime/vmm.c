@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/backend.h"
 #include "runtime/driver.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
@@ -73,6 +74,8 @@ CUresult gs_vmm_share(struct gs_device *device, CUdevice peer)
     struct placed *list = NULL;
     size_t count;
 
+    if (device->managed)
+        return CUDA_SUCCESS; /* all devices can reach it */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     count = list_placed(device, NULL);
     list = calloc(count + 1, sizeof *list);
@@ -131,7 +134,7 @@ static CUresult release(CUmemGenericAllocationHandle handle)
     return result;
 }
 
-CUresult gs_vmm_place(struct gs_range *range, uint32_t chunk)
+static CUresult place(struct gs_range *range, uint32_t chunk)
 {
     const CUmemAllocationProp plain = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -166,7 +169,19 @@ static bool put_in_place(struct gs_range *range, uint32_t chunk)
     return false;
 }
 
-uint32_t gs_vmm_place_all(struct gs_range *range)
+static void take(struct gs_range *range, uint32_t chunk)
+{
+    const CUresult unmapped =
+        gs_range_is_mapped(range) ? gs_vmm_unmap(range, chunk) : CUDA_SUCCESS;
+    const CUresult released = release(range->chunks[chunk].handle);
+
+    if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS)
+        gs_log("unmapping %llu bytes at %#llx: %d, %d",
+               (unsigned long long)gs_range_chunk_bytes(range, chunk),
+               (unsigned long long)gs_range_chunk_address(range, chunk), unmapped, released);
+}
+
+static uint32_t place_all(struct gs_range *range)
 {
     CUmemAccessDesc access[2 * GS_MAX_PEERS + 1];
     const size_t count = plain_access(range, access);
@@ -180,18 +195,23 @@ uint32_t gs_vmm_place_all(struct gs_range *range)
         gs_driver.cuMemSetAccess(range->node.base, bytes, access, count) == CUDA_SUCCESS)
         return placed;
     while (placed > 0)
-        gs_vmm_remove(range, --placed);
+        take(range, --placed);
     return 0;
 }
 
-void gs_vmm_remove(struct gs_range *range, uint32_t chunk)
+static CUresult reserve(struct gs_range *range)
 {
-    const CUresult unmapped =
-        gs_range_is_mapped(range) ? gs_vmm_unmap(range, chunk) : CUDA_SUCCESS;
-    const CUresult released = release(range->chunks[chunk].handle);
-
-    if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS)
-        gs_log("unmapping %llu bytes at %#llx: %d, %d",
-               (unsigned long long)gs_range_chunk_bytes(range, chunk),
-               (unsigned long long)gs_range_chunk_address(range, chunk), unmapped, released);
+    return gs_driver.cuMemAddressReserve((CUdeviceptr *)&range->node.base, range->reserved,
+                                         range->device->granule, 0, 0);
 }
+
+static void give_back(struct gs_range *range)
+{
+    gs_driver.cuMemAddressFree(range->node.base, range->reserved);
+}
+
+const struct gs_backend gs_vmm_backend = {.reserve = reserve,
+                                          .give_back = give_back,
+                                          .place = place,
+                                          .place_all = place_all,
+                                          .remove = take};

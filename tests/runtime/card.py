@@ -9,8 +9,6 @@ import subprocess
 import tempfile
 import time
 
-CONTEXT_BYTES = 4 << 20  # what a context takes of the simulated card
-
 
 class Card:
     """with Card(build, memory="64MiB") as card: card.start([...]); everything is ended and removed at the end."""
@@ -100,20 +98,17 @@ class Card:
                               capture_output=True, text=True, timeout=20, check=False)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
-    def settled_capacity(self, told):
-        """Bytes that programs can have, once the daemon has seen all their contexts; told reports until it has."""
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            device = self.status()["devices"][0]
-            if device["external"] == len(device["programs"]) * CONTEXT_BYTES:
-                return device["capacity"]
-            if told.say("zero 2") != "ok" or told.say("free 0") != "ok":
-                break
-        raise RuntimeError(f"the daemon does not see what contexts take: {device}")
+    def capacity(self):
+        """Bytes that a program can have, SMALL_CONTEXTS and the daemon's reserve apart, also before it has noticed the contexts."""
+        device = self.status()["devices"][0]
+        return min(device["capacity"], device["total"] - (4 << 20))
 
 
 class Told:
-    """The program `moves` on a card: told = Told(card); told.say("alloc 10") gives its answer."""
+    """The program `moves` on a card: told = Told(card); told.say("alloc 10") gives its answer. SMALL_CONTEXTS is for such cards:
+    the daemon need not notice, which takes it seconds, what the second program's context takes."""
+
+    SMALL_CONTEXTS = {"SIMCUDA_CONTEXT_MEMORY": "64KiB"}
 
     def __init__(self, card, **more):
         self.card = card
@@ -156,11 +151,11 @@ class Told:
     def make_room(self, other, timeout=60):
         """The other program takes the whole card and gives it back, so that all memory of this one goes to the host."""
         self.until(lambda entry: entry["resident"] == entry["demand"] != 0, timeout)  # what it has is known
-        answer = other.say(f"zero {self.card.settled_capacity(other) >> 20}", timeout)
+        answer = other.say(f"zero {self.card.capacity() >> 20}", timeout)
         end = time.monotonic() + 20
         while answer == "error 2" and time.monotonic() < end:  # it has not heard of that capacity yet
             time.sleep(0.05)
-            answer = other.say(f"zero {self.card.settled_capacity(other) >> 20}", timeout)
+            answer = other.say(f"zero {self.card.capacity() >> 20}", timeout)
         gone = self.until(lambda entry: entry["resident"] == 0, timeout)
         if answer != "ok" or gone["resident"] != 0 or other.say("free 0") != "ok":
             raise RuntimeError(f"no room was made: {answer}, {gone}")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves a program's memory out and back at the test's command, and looks at how many bytes that took. moves.py --build DIR"""
 import argparse
+import json
 import os
 import sys
 
@@ -32,7 +33,7 @@ def round_trip(told, other, out, back, text):
 
 def hashed(build):
     """Only what has changed crosses the bus, and zeros never do."""
-    with Card(build, memory="128MiB") as card:
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
         told, other = Told(card), Told(card)
         check(told.say("alloc 80") == "ok", "80 MiB of random bytes")  # more than one chunk
         round_trip(told, other, 80, 80, "the first time")
@@ -54,7 +55,7 @@ def hashed(build):
 
 def copied(build):
     """Without the kernel everything crosses, and is right as well."""
-    with Card(build, memory="128MiB", SIMCUDA_BUILTIN="0") as card:
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS, SIMCUDA_BUILTIN="0") as card:
         told, other = Told(card), Told(card)
         check(told.say("alloc 80") == "ok" and told.say("zero 10") == "ok", "80 MiB of random bytes, 10 MiB of zeros")
         for _ in range(2):
@@ -66,7 +67,7 @@ def copied(build):
 
 def kernel_fails(build):
     """A launch that fails costs that chunk the comparison, nothing else."""
-    with Card(build, memory="128MiB", SIMCUDA_FAIL="cuLaunchKernel:2:701") as card:
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS, SIMCUDA_FAIL="cuLaunchKernel:2:701") as card:
         told, other = Told(card), Told(card)
         check(told.say("alloc 80") == "ok", "80 MiB")
         round_trip(told, other, 80, 80, "the second launch fails")
@@ -79,7 +80,7 @@ def kernel_fails(build):
 
 def in_one_piece(build):
     """What may be exported is one chunk, of any size: more blocks than one launch hashes, more than a segment holds."""
-    with Card(build, memory="512MiB") as card:
+    with Card(build, memory="512MiB", **Told.SMALL_CONTEXTS) as card:
         told, other = Told(card), Told(card)
         for bytes_, out in ((200, (200, 200)), (300, (300, 300)), (100, (100, 0))):
             check(told.say(f"export {bytes_}") == "ok", f"{bytes_} MiB in one piece")
@@ -90,6 +91,24 @@ def in_one_piece(build):
         other.end()
 
 
+def managed(build, more):
+    """By prefetch: everything goes and comes, and never has the card too many pages."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS, **more) as card:
+        stats = os.path.join(card.folder, "stats")
+        told, other = Told(card, SIMCUDA_STATS=stats), Told(card)
+        check(told.say("alloc 80") == "ok" and told.say("zero 10") == "ok", f"{more}: 80 MiB of random bytes, 10 MiB of zeros")
+        for _ in range(2):
+            round_trip(told, other, 90, 90, "managed memory")
+            check(told.say("check") == "ok", "every byte")
+        told.end()
+        other.end()
+        with open(stats, encoding="utf-8") as file:
+            pages = json.load(file)
+        check(pages["managed_faults"] == 0, f"{pages['managed_faults']} pages came by a fault")
+        check(pages["managed_remote"] == 0, f"{pages['managed_remote']} pages had no room")
+        check(pages["memory_peak_bytes"] == 0, "no other device memory")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
@@ -98,6 +117,8 @@ def main():
     copied(build)
     kernel_fails(build)
     in_one_piece(build)
+    managed(build, {"GPUSHARE_MEMORY": "managed"})
+    managed(build, {"SIMCUDA_VMM": "0"})
     sys.exit(1 if failures else 0)
 
 

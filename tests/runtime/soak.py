@@ -74,6 +74,8 @@ def start_all(card, args, rng, seed):
                 "SIMCUDA_LOG": os.path.join(card.folder, f"driver{number}")}
         if rng.random() < 0.25:  # no hashes: everything is copied
             more["SIMCUDA_BUILTIN"] = "0"
+        if rng.random() < 0.15:
+            more["GPUSHARE_MEMORY"] = "managed"
         command = [os.path.join(args.build, "tests", "runtime", "soak"), "--seed", str(seed * 10 + number),
                    "--seconds", str(args.seconds), "--threads", str(rng.choice([1, 1, 2, 4])), "--memory", "36MiB"]
         if args.mode == "faults":

@@ -8,8 +8,8 @@
  * that the card's touch, made by a stream's worker, faults and brings them there; the program's
  * own touch opens them in place. What is not seen: the program's touch of a page on the card
  * (it stays there), and the card's touch of a page that the program has opened. Where a real
- * driver would push out other pages, this one fails the access (and says so in the log): what
- * needs that is what tests must find.
+ * driver would push out other pages, also those of other programs, the page is used where it
+ * is; such touches are counted (and logged), for tests of what must never need that.
  *
  * State: the list of ranges and their pages, under `lock`, which comes after sim.lock and
  * before the locks of a card; the fault handler takes it. Threads: any.
@@ -36,7 +36,7 @@ static void *page_at(const struct sim_managed *managed, size_t page)
     return (void *)(managed->place->start + page * SIM_PAGE);
 }
 
-/* Under the lock. False: the card has no room. */
+/* Under the lock. False: the card has no room, and nothing has changed. */
 static bool page_move(struct sim_managed *managed, size_t page, enum where to)
 {
     const struct sim_device *device = &sim.device[managed->device];
@@ -120,22 +120,23 @@ static struct sim_managed *find(CUdeviceptr address)
 
 bool sim_managed_touch(CUdeviceptr address, bool by_card)
 {
-    bool good = false;
+    bool no_room = false;
 
     pthread_mutex_lock(&lock);
     struct sim_managed *managed = find(address);
-    if (managed) {
-        const size_t page = (address - managed->place->start) / SIM_PAGE;
-        const enum where where = managed->where[page];
-        good = where == CARD || page_move(managed, page, by_card ? CARD : HOST_OPEN);
-        if (good && by_card)
-            sim_count(&sim_stats.managed_faults, 1);
+    const size_t page = managed ? (address - managed->place->start) / SIM_PAGE : 0;
+    if (managed && managed->where[page] != CARD) { /* else another thread was quicker */
+        no_room = by_card && !page_move(managed, page, CARD);
+        if (no_room || !by_card)
+            page_move(managed, page, HOST_OPEN);
+        sim_count(&sim_stats.managed_faults, by_card);
+        sim_count(&sim_stats.managed_remote, no_room);
     }
     pthread_mutex_unlock(&lock);
-    if (managed && !good)
+    if (no_room)
         sim_log("managed memory at %#llx: no room on the card for what it touches",
                 (unsigned long long)address);
-    return good;
+    return managed != NULL;
 }
 
 /* -- prefetch -- */

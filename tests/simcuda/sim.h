@@ -57,7 +57,7 @@ extern struct sim_driver sim;
 
 struct sim_stats {
     uint64_t to_device_bytes, to_host_bytes, on_device_bytes, launches, graph_launches, calls,
-        failures, managed_faults;
+        failures, managed_faults, managed_remote;
     uint64_t memory_bytes, memory_peak;
 };
 extern struct sim_stats sim_stats; /* relaxed atomics; memory_* under sim.lock */
@@ -255,7 +255,7 @@ struct sim_allocation *sim_allocation_find(CUdeviceptr address);
 CUresult sim_managed_new(unsigned device, size_t size, struct sim_managed **managed);
 CUdeviceptr sim_managed_start(const struct sim_managed *managed);
 void sim_managed_free(struct sim_managed *managed);
-/* An access faulted. False: it is no managed memory, or the card has no room for it. */
+/* An access faulted. False: it is no managed memory. */
 bool sim_managed_touch(CUdeviceptr address, bool by_card);
 struct sim_op *sim_managed_prefetch_op(CUdeviceptr address, size_t size, bool to_card);
 

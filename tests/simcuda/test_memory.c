@@ -293,8 +293,11 @@ static void managed_on_a_full_card(void)
     CHECK(memory_left() < 2 * MIB);
     OK(cuMemsetD8(pointer, 1, 2 * MIB));
     OK(cuCtxSynchronize());
-    cuMemsetD8(pointer + before + 4 * MIB, 1, 2 * MIB);
-    GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    OK(cuMemsetD8(pointer + before + 4 * MIB, 2, 2 * MIB)); /* used where it is */
+    CHECK(all_bytes(pointer, 2 * MIB, 1) && all_bytes(pointer + before + 4 * MIB, 2 * MIB, 2));
+    CHECK(memory_left() < 2 * MIB);
+    OK(cuMemFree(pointer));
+    CHECK(memory_left() == before);
 }
 
 static void pools(void)
