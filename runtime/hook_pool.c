@@ -196,33 +196,23 @@ CUresult __wrap_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     return result;
 }
 
-CUresult __wrap_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
-{
-    struct gs_pool *served;
-    CUresult result;
+#define POOL_ATTRIBUTE(symbol, ours)                                                           \
+    CUresult __wrap_##symbol(CUmemoryPool pool, CUmemPool_attribute attr, void *value)         \
+    {                                                                                          \
+        struct gs_pool *served;                                                                \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        result = gs_driver.symbol(pool, attr, value);                                          \
+        served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;                             \
+        if (served != NULL)                                                                    \
+            ours(served, attr, value);                                                         \
+        return result;                                                                         \
+    }
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemPoolSetAttribute(pool, attr, value);
-    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
-    if (served != NULL)
-        gs_pool_attribute_set(served, attr, value);
-    return result;
-}
-
-CUresult __wrap_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
-{
-    struct gs_pool *served;
-    CUresult result;
-
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemPoolGetAttribute(pool, attr, value);
-    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
-    if (served != NULL)
-        gs_pool_attribute_get(served, attr, value);
-    return result;
-}
+POOL_ATTRIBUTE(cuMemPoolSetAttribute, gs_pool_attribute_set)
+POOL_ATTRIBUTE(cuMemPoolGetAttribute, gs_pool_attribute_get)
 
 CUresult __wrap_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
