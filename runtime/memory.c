@@ -23,7 +23,9 @@
 /* an empty range with address space of its own */
 static struct gs_range *range_new(struct gs_device *device, uint64_t reserved, CUresult *result)
 {
-    struct gs_range *range = gs_range_new(device, reserved, GS_CHUNK_BYTES);
+    struct gs_range *range =
+        gs_range_new(device, reserved,
+                     reserved < GS_LARGE_RANGE_BYTES ? GS_CHUNK_BYTES : GS_LARGE_CHUNK_BYTES);
 
     *result = CUDA_ERROR_OUT_OF_MEMORY;
     if (range == NULL)

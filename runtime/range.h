@@ -18,6 +18,10 @@
 /* Physical memory is created, moved and released in chunks of this many bytes (the last of a
  * range may be smaller); 64 to 128 MiB is where the bus is used best (DESIGN.md, section 8). */
 #define GS_CHUNK_BYTES (64ull << 20)
+/* In large ranges the driver's calls for each chunk are what an allocation costs: a hash or a
+ * host segment takes no more than this at a time. */
+#define GS_LARGE_CHUNK_BYTES (128ull << 20)
+#define GS_LARGE_RANGE_BYTES (512ull << 20)
 
 enum gs_chunk_state {
     GS_CHUNK_ABSENT,   /* never had memory: contents undefined */

@@ -287,6 +287,16 @@ static void case_wait(void)
     CHECK(waitpid(-1, &status, WNOHANG) == -1);
 }
 
+/* three large ones, for calls.py to count the driver's calls */
+static void case_large(void)
+{
+    CUdeviceptr address;
+
+    begin();
+    for (int i = 0; i < 3; i++)
+        OK(cuMemAlloc(&address, 1024 * MIB));
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"sizes", case_sizes},
@@ -300,6 +310,7 @@ int main(int argc, char **argv)
                                               {"fork", case_fork},
                                               {"child_only", case_child_only},
                                               {"wait", case_wait},
+                                              {"large", case_large},
                                               {NULL, NULL}};
 
     return run_case(argc, argv, cases);

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the single cases of calls.c and pools.c on a simulated card, and checks what they say on stderr. calls.py --build DIR"""
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -55,6 +56,19 @@ def same_answers(build):
     for own, ours in zip(*said):
         check(own == ours, f"the driver says {own!r}, gpushare {ours!r}")
     check(len(said[0]) == len(said[1]), "not the same number of answers")
+
+
+def few_driver_calls(build):
+    """A large allocation takes two calls for each of its chunks of 128 MiB, and a few."""
+    with Card(build, memory="4GiB", daemon=False, SIMCUDA_POISON="0", GPUSHARE_QUIET="1",
+              GPUSHARE_LOCKD="/nonexistent") as card:
+        stats = os.path.join(card.folder, "stats")
+        code, out, err = card.run([os.path.join(build, "tests", "runtime", "calls"), "large"], SIMCUDA_STATS=stats)
+        check(code == 0 and out + err == "", f"large: exit {code}: {out}{err}")
+        with open(stats, encoding="utf-8") as file:
+            calls = json.load(file)["calls"]
+        check(3 * 18 <= calls < 3 * 28, f"3 allocations of 1 GiB took {calls} driver calls")
+        print(f"3 allocations of 1 GiB: {calls} driver calls in all")
 
 
 def absent_daemon(build):
@@ -131,6 +145,7 @@ def main():
     for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):
         err = run_case(build, "frees", silent=False, **{name: value})
         check(err.count(f"{name}={value}") == 1 and err.count("\n") == 1, f"{name}={value}: said {err!r}")
+    few_driver_calls(build)
     absent_daemon(build)
     stopped_daemon(build)
     many_at_once(build)

@@ -5,7 +5,7 @@
  *
  *   alloc MIB      a block of random bytes
  *   zero MIB       a block of zeros
- *   export MIB     one of random bytes, in one piece, the program's own, made to be exported
+ *   export MIB     a block of random bytes in one piece of the program's own, made to be exported
  *   change I AT    one byte of block I, AT MiB from its start, becomes another one
  *   clear I AT N   N MiB of block I from there become zeros
  *   touch          a launch-like call: everything must be on the card
