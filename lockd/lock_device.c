@@ -81,8 +81,10 @@ uint64_t lockd_device_reserve(const struct lockd_device *device)
  * refuse them memory. */
 uint64_t lockd_device_most(const struct lockd_device *device)
 {
-    return lockd_less(lockd_less(device->total, device->external),
-                      lockd_device_reserve(device));
+    /* what clients know to be pinned need not wait for a moment in which it can be measured */
+    const uint64_t external = lockd_max(device->external, device->sum.pinned);
+
+    return lockd_less(lockd_less(device->total, external), lockd_device_reserve(device));
 }
 
 /* One that needs more than there is counts as all there is, the others with it. */

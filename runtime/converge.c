@@ -32,6 +32,7 @@
 
 #define MS             1000000ull
 #define HOST_KEPT_NS   (10000 * MS) /* after everything fitted again */
+#define KEPT_LOOK_NS   (1000 * MS)
 #define SHORT_STEP_MIN (2ull << 20)
 #define SHORT_STEP_MAX (512ull << 20)
 
@@ -300,16 +301,64 @@ static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
         gs_gate_refuse(true);
 }
 
+static void keep(struct gs_device *device, uint64_t bytes)
+{
+    atomic_store_explicit(&device->kept, bytes, memory_order_relaxed);
+}
+
+/* What is kept is tried again now and then: there may be host memory. */
+static bool should_leave(const struct gs_device *device, const struct gs_accounts *accounts,
+                         uint64_t budget, uint64_t now)
+{
+    const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
+
+    return self.stopped && accounts->resident > budget &&
+           (accounts->resident > budget + kept || now - device->kept_looked_at > KEPT_LOOK_NS);
+}
+
 static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
 {
     if (atomic_load_explicit(&self.exiting, memory_order_relaxed))
         return false; /* all of it is about to be freed */
-    if (gs_swap_out(device, excess) == GS_SWAP_SHORT) {
+    switch (gs_swap_out(device, excess)) {
+    case GS_SWAP_SHORT:
         device->retry_at = now + 20 * MS;
         return false;
+    case GS_SWAP_KEPT:
+        device->kept_looked_at = now;
+        keep(device, excess);
+        return false;
+    default:
+        device->was_out = true;
+        return true;
     }
-    device->was_out = true;
-    return true;
+}
+
+/* What is kept is never more than what is there beyond the budget; alone, nothing need leave.
+ */
+static void update_kept(struct gs_device *device, uint64_t resident, uint64_t budget)
+{
+    const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
+
+    if (kept == 0)
+        return;
+    if ((flags_of(device) & GS_TARGET_SOLE) != 0 || resident <= budget)
+        keep(device, 0);
+    else if (kept > resident - budget)
+        keep(device, resident - budget);
+}
+
+/* More is needed than the program may ever have (others took it for good): its calls must not
+ * wait for ever. */
+static void watch_never(struct gs_device *device, const struct gs_accounts *accounts,
+                        uint64_t now)
+{
+    if (accounts->missing == 0 || accounts->demand <= gs_device_room(device))
+        device->never_since = 0;
+    else if (device->never_since == 0)
+        device->never_since = now;
+    else if (now - device->never_since > GS_SHORT_LIMIT_NS)
+        gs_gate_refuse(true);
 }
 
 static bool move_in(struct gs_device *device, uint64_t room, uint64_t now)
@@ -337,6 +386,7 @@ static bool move(uint64_t now)
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
         struct gs_accounts accounts = gs_memory_accounts(device);
+        uint64_t here;
 
         /* it may stay after all; what has come in counts */
         if (((!self.stopped || accounts.resident <= budget) &&
@@ -345,13 +395,16 @@ static bool move(uint64_t now)
             gs_swap_settle();
             accounts = gs_memory_accounts(device);
         }
+        update_kept(device, accounts.resident, budget);
+        watch_never(device, &accounts, now);
+        here = accounts.resident - atomic_load_explicit(&device->kept, memory_order_relaxed);
         if (now < device->retry_at)
             continue;
-        if (self.stopped && accounts.resident > budget)
+        if (should_leave(device, &accounts, budget, now))
             more |= move_out(device, accounts.resident - budget, now);
         else if ((flags_of(device) & GS_TARGET_RUN) != 0 && accounts.missing != 0 &&
-                 accounts.resident < budget)
-            more |= move_in(device, budget - accounts.resident, now);
+                 here < budget)
+            more |= move_in(device, budget - here, now);
         else
             continue;
         device->moving_ns += gs_now() - now;

@@ -104,6 +104,12 @@ struct gs_device *gs_device_get(CUdevice ordinal)
     return device;
 }
 
+uint64_t gs_device_room(const struct gs_device *device)
+{
+    return atomic_load_explicit(&device->capacity, memory_order_relaxed) +
+           atomic_load_explicit(&device->kept, memory_order_relaxed);
+}
+
 struct gs_device *gs_device_current(void)
 {
     CUdevice ordinal;

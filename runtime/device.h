@@ -35,12 +35,18 @@ struct gs_device {
      * costs a round, nothing else) */
     _Atomic(uint32_t) target_seq, target_flags;
     _Atomic(uint64_t) budget, capacity, idle_ns, shortfall;
+
+    /* Bytes of resident that should leave and cannot, for want of host memory. The daemon takes
+     * them for pinned: `demand`, `resident` and `capacity` are without them in what it says and
+     * hears. Client thread writes, relaxed. */
+    _Atomic(uint64_t) kept;
     _Atomic(uint64_t) arriving; /* bytes; managed.c */
 
     /* Accounts, bytes; under the memory lock (memory.c) */
     uint64_t demand;   /* live ranges */
     uint64_t missing;  /* of these, not on the device */
     uint64_t resident; /* on the device, ranges that wait for their disposal included */
+    uint64_t pinned;   /* on the device, in none of these: never moves again */
     struct gs_range *ranges;
     struct gs_range *cursor;              /* where swap.c looks on */
     uint8_t sweep;                        /* ... and in which pass over them */
@@ -52,9 +58,11 @@ struct gs_device {
     unsigned peer_count;
 
     /* Client thread only */
-    uint64_t short_bytes; /* to be reported */
-    uint64_t retry_at;    /* ns: no copy-in before, after the driver was out of memory */
-    uint64_t short_since; /* ns; 0: the driver has had memory */
+    uint64_t short_bytes;    /* to be reported */
+    uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
+    uint64_t short_since;    /* ns; 0: the driver has had memory */
+    uint64_t never_since;    /* ns: more is needed than this program may ever have; 0: not so */
+    uint64_t kept_looked_at; /* ns */
     uint64_t graph_bytes, graphs_looked_at; /* graph_memory.c */
     uint64_t moving_ns;                     /* spent on moving since it last ran */
     uint64_t switch_ns;
@@ -75,6 +83,9 @@ struct gs_context {
 /* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
  * caller passes the call through). Any thread. Entries never move or go. */
 struct gs_device *gs_device_get(CUdevice ordinal);
+
+/* Bytes that the program may have there, kept ones included. Any thread. */
+uint64_t gs_device_room(const struct gs_device *device);
 
 /* The device of the calling thread's current context; NULL: none. */
 struct gs_device *gs_device_current(void);

@@ -42,7 +42,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
         return CUDA_SUCCESS;
     }
     gs_client_await_target(device);
-    capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
+    capacity = gs_device_room(device);
     *free = capacity > accounts.demand ? capacity - accounts.demand : 0;
     return CUDA_SUCCESS;
 }

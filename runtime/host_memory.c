@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -82,9 +83,40 @@ static uint64_t groups_leave(void)
     return least;
 }
 
+/* limits of the process itself: what is used is counted in pages, in this field of statm */
+static uint64_t limit_leaves(int resource, unsigned field)
+{
+    struct rlimit limit;
+    char text[128] = "", *at = text;
+    uint64_t used;
+    ssize_t length;
+    int fd;
+
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    length = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (length <= 0)
+        return UINT64_MAX;
+    for (unsigned i = 0; i < field; i++)
+        strtoull(at, &at, 10);
+    used = strtoull(at, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return used < limit.rlim_cur ? limit.rlim_cur - used : 0;
+}
+
+static uint64_t limits_leave(void)
+{
+    const uint64_t data = limit_leaves(RLIMIT_DATA, 5), space = limit_leaves(RLIMIT_AS, 0);
+
+    return data < space ? data : space;
+}
+
 uint64_t gs_host_available(void)
 {
-    const uint64_t group = groups_leave();
+    const uint64_t groups = groups_leave(), limits = limits_leave();
+    const uint64_t group = groups < limits ? groups : limits;
     uint64_t machine = UINT64_MAX;
     char line[128];
     FILE *file = fopen("/proc/meminfo", "re");

@@ -61,6 +61,7 @@ void gs_range_pin(struct gs_range *range)
     range->pinned = true;
     range->device->demand -= range->reserved;
     range->device->resident -= range->reserved;
+    range->device->pinned += range->reserved;
 }
 
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes)
@@ -86,7 +87,7 @@ struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved, uint6
 /* under the lock */
 static bool demand_more(struct gs_device *device, uint64_t bytes)
 {
-    const uint64_t capacity = atomic_load_explicit(&device->capacity, memory_order_relaxed);
+    const uint64_t capacity = gs_device_room(device);
 
     if (bytes > capacity || device->demand > capacity - bytes)
         return false;
@@ -123,10 +124,11 @@ void gs_range_take_back(struct gs_range *range)
         chunk->zero = false;
         gs_host_put(chunk->host);
         chunk->host = NULL;
-        if (!resident || range->pinned)
+        if (!resident)
             continue;
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        range->device->resident -= gs_range_chunk_bytes(range, i);
+        *(range->pinned ? &range->device->pinned : &range->device->resident) -=
+            gs_range_chunk_bytes(range, i);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
 }
@@ -153,7 +155,8 @@ bool gs_range_place(struct gs_range *range)
             return false; /* copying is the client thread's */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     claimed = device->resident + wanted <=
-              atomic_load_explicit(&device->budget, memory_order_relaxed);
+              atomic_load_explicit(&device->budget, memory_order_relaxed) +
+                  atomic_load_explicit(&device->kept, memory_order_relaxed);
     if (claimed)
         device->resident += wanted;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -310,7 +313,7 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     accounts = (struct gs_accounts){device->demand, device->missing, device->resident,
-                                    device->idle_bytes};
+                                    device->idle_bytes, device->pinned};
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return accounts;
 }

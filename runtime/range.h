@@ -147,6 +147,7 @@ bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);
 struct gs_accounts {
     uint64_t demand, missing, resident; /* bytes, as in struct gs_device */
     uint64_t idle; /* of resident: kept for the next allocations, as good as free */
+    uint64_t pinned;
 };
 
 /* Any thread. */

@@ -72,6 +72,7 @@ static void fill(struct gs_wire_state *state, struct gs_device *device,
     const bool wants_run = (atomic_load_explicit(&device->target_flags, memory_order_relaxed) &
                             GS_TARGET_RUN) != 0;
     const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
+    const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
     const struct gs_accounts accounts = gs_memory_accounts(device);
 
     memset(state, 0, sizeof *state);
@@ -82,10 +83,10 @@ static void fill(struct gs_wire_state *state, struct gs_device *device,
     memcpy(state->uuid, device->uuid, sizeof state->uuid);
     state->target_seq = atomic_load_explicit(&device->target_seq, memory_order_acquire);
     state->device_total = device->total;
-    state->demand = accounts.demand;
-    state->resident = accounts.resident;
-    if ((wants_run && accounts.missing != 0) ||
-        (!report->running && accounts.resident > budget))
+    state->demand = accounts.demand - (kept < accounts.demand ? kept : accounts.demand);
+    state->resident = accounts.resident - (kept < accounts.resident ? kept : accounts.resident);
+    state->pinned = accounts.pinned + device->graph_bytes + kept;
+    if ((wants_run && accounts.missing != 0) || (!report->running && state->resident > budget))
         state->flags |= GS_STATE_MOVING;
     state->flags |= (report->running ? GS_STATE_RUNNING : 0) |
                     (report->want ? GS_STATE_WANT : 0) | (report->stuck ? GS_STATE_STUCK : 0) |

@@ -308,8 +308,32 @@ static CUresult await_hashes(const struct gs_mover *mover, const struct gs_job *
     return result;
 }
 
-/* Queues the copies of the oldest job that has none queued yet. */
-static CUresult queue_out(struct gs_mover *mover)
+/* The host, or the spill file, has no room for it: it stays, and so does what was chosen behind
+ * it. */
+static bool has_no_place(const struct gs_job *job, CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY &&
+           (job->chunk->host == NULL || job->chunk->host->memory == NULL);
+}
+
+static void keep_from(struct gs_mover *mover, unsigned first)
+{
+    gs_driver.cuStreamSynchronize(mover->hashes); /* their hashes may still be on the way */
+    while (mover->count > first) {
+        struct gs_job *job = job_at(mover, mover->count - 1);
+
+        settle(job, job->chunk->state);
+        mover->bytes -= job->bytes;
+        if (job->stage == GS_JOB_COPYING) {
+            mover->queued--;
+            mover->queued_bytes -= job->bytes;
+        }
+        mover->count--;
+    }
+}
+
+/* Queues the copies of the oldest job that has none queued yet. *kept: it has no place. */
+static CUresult queue_out(struct gs_mover *mover, bool *kept)
 {
     struct gs_job *job = job_at(mover, mover->queued);
     CUresult result = await_hashes(mover, job);
@@ -321,7 +345,10 @@ static CUresult queue_out(struct gs_mover *mover)
         result = gs_job_copy_out(job, mover->copies);
     if (result == CUDA_SUCCESS && job->copied != 0)
         result = mark(&job->done, mover->copies);
-    if (result != CUDA_SUCCESS)
+    *kept = has_no_place(job, result);
+    if (*kept)
+        keep_from(mover, mover->queued - 1);
+    else if (result != CUDA_SUCCESS)
         abandon(mover, result);
     return result;
 }
@@ -393,14 +420,8 @@ static void finish(struct gs_mover *mover)
 
     while (mover->queued != 0 && result == CUDA_SUCCESS)
         result = mover->out ? retire_out(mover) : retire_in(mover);
-    if (mover->count != 0) /* their hashes may still be on the way */
-        gs_driver.cuStreamSynchronize(mover->hashes);
-    while (mover->count != 0) {
-        struct gs_job *job = job_at(mover, 0);
-
-        settle(job, job->chunk->state);
-        drop_first(mover);
-    }
+    if (mover->count != 0)
+        keep_from(mover, 0);
 }
 
 static void settle_device(const struct gs_device *device)
@@ -461,7 +482,7 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
 {
     struct gs_mover *mover = enter_for(device, true);
     CUresult result = CUDA_SUCCESS;
-    bool moved;
+    bool moved, kept = false;
 
     if (mover == NULL)
         return GS_SWAP_SHORT;
@@ -470,14 +491,16 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
         begin_hashing(mover, job_at(mover, mover->count - 1));
     while (mover->queued < mover->count && mover->queued_bytes < QUEUE_BYTES &&
            result == CUDA_SUCCESS)
-        result = queue_out(mover);
+        result = queue_out(mover, &kept);
     moved = mover->count != 0;
-    if (result == CUDA_SUCCESS && moved)
+    if (moved)
         result = retire_out(mover);
     leave();
-    if (result != CUDA_SUCCESS)
-        return GS_SWAP_SHORT;
-    return moved ? GS_SWAP_MOVED : GS_SWAP_NOTHING;
+    if (moved && result == CUDA_SUCCESS)
+        return GS_SWAP_MOVED;
+    if (kept)
+        return GS_SWAP_KEPT;
+    return result == CUDA_SUCCESS ? GS_SWAP_NOTHING : GS_SWAP_SHORT;
 }
 
 enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t *lacking)

@@ -18,7 +18,8 @@
 enum gs_swap_result {
     GS_SWAP_MOVED,   /* a chunk has moved, or is on its way */
     GS_SWAP_NOTHING, /* nothing to move */
-    GS_SWAP_SHORT,   /* no memory on the other side, or the driver failed: try again later */
+    GS_SWAP_SHORT,   /* no memory on the device, or the driver failed: try again later */
+    GS_SWAP_KEPT,    /* there is no host memory for what should leave */
 };
 
 /* Gets on with moving out, until excess bytes are gone. The gate is closed and everything
