@@ -113,6 +113,27 @@ static void gang_two_gangs_in_the_same_order_never_block_each_other(void **state
         assert_in_range(ran[i], 28000, 32000);
 }
 
+/* Both fit on device 0, so each can have its place there and want the other's on 1. */
+static void gang_two_gangs_fit_on_one_device_they_take_turns(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[6] = {0};
+    uint32_t targets;
+
+    for (int i = 0; i < 4; i++)
+        say(h, i, W, i % 2 == 0 ? 4 * GIB : 7 * GIB, 0);
+    targets = h->client[1].targets;
+    for (int step = 0; step < 10000; step++) {
+        all_obey(h);
+        for (int i = 0; i < 4; i++)
+            ran[i] += runs_now(h, i);
+        later(h, 20 * MS);
+    }
+    assert_in_range(ran[1], 4500, 5500);
+    assert_in_range(ran[3], 4500, 5500);
+    assert_true(h->client[1].targets - targets < 100);
+}
+
 static void gang_beside_a_program_of_one_device_shares_are_equal(void **state)
 {
     struct harness *h = *state;
@@ -182,6 +203,7 @@ int main(void)
         six_scenario(gang_runs_only_with_all_its_places),
         six_scenario(gang_turn_ends_on_all_devices),
         six_scenario(gang_two_gangs_in_the_same_order_never_block_each_other),
+        six_scenario(gang_two_gangs_fit_on_one_device_they_take_turns),
         six_scenario(gang_beside_a_program_of_one_device_shares_are_equal),
         six_scenario(gang_of_another_user_is_another_gang),
         six_scenario(gang_member_dies_the_others_go_on),

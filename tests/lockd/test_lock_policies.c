@@ -133,8 +133,15 @@ static void policy_fair_short_burst_goes_before_the_end_of_a_long_turn(void **st
         obey(h, train_alone, demand, 2);
         later(h, 60000 * MS);
     }
+    obey(h, both, demand, 2);
+    assert_int_equal(runner(h), 1);
+    later(h, 20 * MS);
+    obey(h, train_alone, demand, 2);
+    assert_int_equal(runner(h), 0); /* its turn has just begun */
+    later(h, quantum_of(h) / 8);
+    obey(h, both, demand, 1);
     assert_int_equal(runner(h), 0);
-    say(h, 1, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, h->client[1].state.resident);
     later(h, MS);
     assert_false(has_run(h, 0)); /* ... training is stopped at once */
     say(h, 0, W, 7 * GIB, 7 * GIB);
