@@ -33,6 +33,8 @@ void lockd_turns_dequeue(struct lockd_party *party)
         return;
     lockd_order_remove(party->queued_of, &party->queued);
     party->queued_of = NULL;
+    if (party->device->cleared_for == party)
+        party->device->cleared_for = NULL;
 }
 
 static void enqueue(struct lockd_party *party, uint64_t now)
