@@ -59,6 +59,8 @@ struct model {
 
 uint64_t model_random(struct model *model, uint64_t below);
 void model_push(struct model *model, struct model_event event);
+/* The earliest event; there is one. */
+struct model_event model_pop(struct model *model);
 bool model_once(struct model *model, uint64_t until);
 void model_flush(struct model *model);
 void model_connect(struct model *model, struct model_program *program);
