@@ -316,6 +316,7 @@ static void to_lock(struct model *model, struct model_program *program,
     model->figures.states++;
     model->figures.decision_ns += took;
     model->figures.decision_worst_ns = lockd_max(model->figures.decision_worst_ns, took);
+    model->took[lockd_min(took / 100, MODEL_TIMES)]++;
     model_flush(model);
 }
 

@@ -9,6 +9,7 @@
 #include "tests/lockd/model.h"
 
 #define MODEL_CHUNK (256 * MIB)
+#define MODEL_TIMES 10000 /* hundreds of ns */
 
 enum model_kind { MODEL_STATE, MODEL_TARGET, MODEL_STEP, MODEL_MIND, MODEL_TICK, MODEL_BACK };
 
@@ -55,6 +56,7 @@ struct model {
     uint64_t disturbed;           /* waits are measured from here */
     bool frozen;                  /* nobody changes his mind */
     char failure[512];
+    uint32_t took[MODEL_TIMES + 1]; /* how many decisions took so many hundreds of ns */
 };
 
 uint64_t model_random(struct model *model, uint64_t below);
