@@ -157,6 +157,20 @@ static void member_free(struct lockd_member *member, uint64_t now)
     free(member);
 }
 
+/* While nobody else moves anything, what the driver cannot give is what something else has. Who
+ * is short moves and so does not measure; this is how it becomes known before the next
+ * measurement. */
+static void infer_external(struct lockd_member *member, uint64_t bytes)
+{
+    struct lockd_device *device = member->device;
+    const uint64_t least = lockd_less(lockd_less(device->total, device->sum.resident), bytes);
+
+    if (!device->measured || device->moving > member->share.moving ||
+        device->unechoed > member->share.unechoed)
+        return;
+    device->external = lockd_max(device->external, least / SHARE_STEP * SHARE_STEP);
+}
+
 /* The driver had no memory for it, although the books say there is: others are made to leave,
  * by lowering the capacity for a while. Never so far that the reporter itself would not fit:
  * when all others have left there is nothing more to be had. */
@@ -171,6 +185,7 @@ static void member_short(struct lockd_member *member, uint64_t bytes, uint64_t n
     if (member->short_at != 0 && now - member->short_at < SHORT_REPEAT)
         return;
     member->short_at = now;
+    infer_external(member, bytes);
     device->short_bytes = lockd_min(device->short_bytes + lockd_min(bytes, device->total),
                                     lockd_min(others, device->total / 2));
     device->short_until = now + SHORT_DECAY;

@@ -94,6 +94,7 @@ static void requeue_gang(struct lockd_gang *gang, uint64_t now)
 
         party->device->generation++;
         requeue(party, now);
+        lockd_plan_also(party->device); /* a holder may have to give way now */
     }
 }
 

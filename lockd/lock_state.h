@@ -8,6 +8,7 @@
  *   lock_books.c     sums over members, kept up to date with every change
  *   lock_plan.c      the order in which all of it is decided anew after an event
  *   lock_turns.c     who runs on a device; asks policy_*.c who comes next and for how long
+ *   lock_stop.c      who stops for reasons of its own, and who was asked to and has not
  *   lock_gang.c      parties of one gang: their turns begin and end together
  *   lock_budget.c    who holds how many bytes of a device
  *   lock_send.c      targets
@@ -27,33 +28,9 @@
 
 #include "lockd/list.h"
 #include "lockd/lock.h"
+#include "lockd/lock_figures.h"
 #include "lockd/lock_order.h"
 #include "lockd/policy.h"
-
-#define MIB               (1024ull * 1024)
-#define GIB               (1024 * MIB)
-#define NS_PER_MS         1000000ull
-#define PPM               1000000ull
-#define QUANTUM_MIN       (200 * NS_PER_MS)
-#define QUANTUM_MAX       (60000 * NS_PER_MS)
-#define SHARE_PPM         50000           /* a switch may cost 5 % of the quantum */
-#define SWITCH_BASE       (5 * NS_PER_MS) /* of a switch that moves nothing */
-#define SWITCH_RATE       50000000000ull  /* bytes a second, until one was measured */
-#define IDLE_MIN          (5 * NS_PER_MS)
-#define IDLE_MAX          (500 * NS_PER_MS)
-#define GRACE             (10000 * NS_PER_MS) /* a turn without progress, a stop without an answer */
-#define GRACE_SHORT       (1000 * NS_PER_MS) /* ... that the driver has no memory for */
-#define ASK_AGAIN         (2000 * NS_PER_MS) /* a stuck holder */
-#define SHORT_DECAY       (10000 * NS_PER_MS)
-#define SHORT_REPEAT      (1000 * NS_PER_MS)
-#define RESTART_WINDOW    (2000 * NS_PER_MS)
-#define RESTART_SETTLE    (300 * NS_PER_MS)
-#define EXTERNAL_CONFIRM  (20 * NS_PER_MS)
-#define EXTERNAL_UNSAID   (1000 * NS_PER_MS)
-#define SHARE_STEP        (2 * MIB)
-#define CREDIT_STEP       (16 * MIB)
-#define TARGETS_IN_FLIGHT 4
-#define LEVEL_START       (1ull << 62) /* room for debts on the way down, a century on the way up */
 
 /* A budget that the client may still be acting on. */
 struct lockd_outstanding {
@@ -247,26 +224,6 @@ struct lockd_lock {
     struct lockd_list clients, devices, gangs, unsent, pending;
 };
 
-static inline uint64_t lockd_min(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline uint64_t lockd_max(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static inline uint64_t lockd_clamp(uint64_t value, uint64_t low, uint64_t high)
-{
-    return lockd_min(lockd_max(value, low), high);
-}
-
-static inline uint64_t lockd_less(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /* What a member takes of the device while it runs; one that needs more than there is takes all
  * of it. */
 static inline uint64_t lockd_need(const struct lockd_member *member)
@@ -387,6 +344,14 @@ void lockd_turns_plan(struct lockd_device *device, uint64_t now);
 void lockd_turns_dequeue(struct lockd_party *party);
 /* A party of a gang that waits elsewhere: it is further away than all in the queue. */
 uint64_t lockd_turns_place(const struct lockd_party *party);
+
+/* --- lock_stop.c --- */
+/* Stops holders until the others fit together. */
+void lockd_stop_overflow(struct lockd_device *device, uint64_t now);
+/* ... those that idle or do not get ahead while others wait. */
+void lockd_stop_idle(struct lockd_device *device, uint64_t now);
+/* Asks the stuck ones again. */
+void lockd_stop_watch(struct lockd_device *device, uint64_t now);
 
 /* --- lock_budget.c --- */
 void lockd_budget_plan(struct lockd_device *device, uint64_t now);

@@ -112,9 +112,8 @@ static uint64_t place(struct lockd_party *party)
     have = credit(party);
     behind = lockd_less(party->virtual_ns, device->level);
     party->round = device->round;
-    if (assembles(party)
-            ? behind < step
-            : lockd_policy_interactive(party) && have >= switch_charge(party, true))
+    if ((lockd_policy_interactive(party) || assembles(party)) &&
+        have >= switch_charge(party, true))
         return party->round * CLASSES + FIRST;
     if (have < worth)
         party->round += (worth - have + behind + step - 1) / step;

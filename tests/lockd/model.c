@@ -20,55 +20,6 @@ static uint64_t real_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t model_random(struct model *model, uint64_t below)
-{
-    uint64_t x = model->random; /* splitmix64 */
-
-    model->random += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return below == 0 ? 0 : (x ^ (x >> 31)) % below;
-}
-
-static bool earlier(const struct model_event *a, const struct model_event *b)
-{
-    return a->at != b->at ? a->at < b->at : a->order < b->order;
-}
-
-void model_push(struct model *model, struct model_event event)
-{
-    size_t at;
-
-    if (model->count == model->room) {
-        model->room = model->room == 0 ? 1024 : model->room * 2;
-        model->heap = realloc(model->heap, model->room * sizeof *model->heap);
-        if (model->heap == NULL)
-            abort();
-    }
-    event.order = ++model->order;
-    for (at = model->count++; at > 0 && earlier(&event, &model->heap[(at - 1) / 2]);
-         at = (at - 1) / 2)
-        model->heap[at] = model->heap[(at - 1) / 2];
-    model->heap[at] = event;
-}
-
-static struct model_event pop(struct model *model)
-{
-    const struct model_event top = model->heap[0], last = model->heap[--model->count];
-    size_t at = 0, child;
-
-    while ((child = 2 * at + 1) < model->count) {
-        if (child + 1 < model->count && earlier(&model->heap[child + 1], &model->heap[child]))
-            child++;
-        if (!earlier(&model->heap[child], &last))
-            break;
-        model->heap[at] = model->heap[child];
-        at = child;
-    }
-    model->heap[at] = last;
-    return top;
-}
-
 /* A delay of up to most, small ones more often. */
 static uint64_t delay(struct model *model, uint64_t most)
 {
@@ -365,6 +316,7 @@ static void to_lock(struct model *model, struct model_program *program,
     model->figures.states++;
     model->figures.decision_ns += took;
     model->figures.decision_worst_ns = lockd_max(model->figures.decision_worst_ns, took);
+    model->took[lockd_min(took / 100, MODEL_TIMES)]++;
     model_flush(model);
 }
 
@@ -399,7 +351,7 @@ bool model_once(struct model *model, uint64_t until)
         model->now = until;
         return false;
     }
-    event = pop(model);
+    event = model_pop(model);
     model->now = lockd_max(model->now, event.at);
     handle(model, &event);
     model->figures.events++;

@@ -54,5 +54,8 @@ struct model_figures {
     uint64_t now_ns;
 };
 const struct model_figures *model_figures(const struct model *model);
+/* So many of the lock's decisions (0 to 1) took at most so many ns of real time; in steps of
+ * 100, and what took longer than a millisecond counts as that. */
+uint64_t model_decision_quantile(const struct model *model, double part);
 
 #endif

@@ -195,3 +195,15 @@ const struct model_figures *model_figures(const struct model *model)
 {
     return &model->figures;
 }
+
+uint64_t model_decision_quantile(const struct model *model, double part)
+{
+    uint64_t left = (uint64_t)(part * (double)model->figures.states);
+
+    for (uint64_t i = 0; i < MODEL_TIMES; i++) {
+        if (model->took[i] > left)
+            return (i + 1) * 100;
+        left -= model->took[i];
+    }
+    return MODEL_TIMES * 100;
+}

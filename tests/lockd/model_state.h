@@ -9,6 +9,7 @@
 #include "tests/lockd/model.h"
 
 #define MODEL_CHUNK (256 * MIB)
+#define MODEL_TIMES 10000 /* hundreds of ns */
 
 enum model_kind { MODEL_STATE, MODEL_TARGET, MODEL_STEP, MODEL_MIND, MODEL_TICK, MODEL_BACK };
 
@@ -55,10 +56,13 @@ struct model {
     uint64_t disturbed;           /* waits are measured from here */
     bool frozen;                  /* nobody changes his mind */
     char failure[512];
+    uint32_t took[MODEL_TIMES + 1]; /* how many decisions took so many hundreds of ns */
 };
 
 uint64_t model_random(struct model *model, uint64_t below);
 void model_push(struct model *model, struct model_event event);
+/* The earliest event; there is one. */
+struct model_event model_pop(struct model *model);
 bool model_once(struct model *model, uint64_t until);
 void model_flush(struct model *model);
 void model_connect(struct model *model, struct model_program *program);

@@ -64,6 +64,27 @@ static void lock_stuck_and_short_waits_for_a_holder_that_runs(void **state)
     assert_true(h->client[0].target.budget >= 8 * GIB);
 }
 
+static void lock_stuck_and_short_holder_that_has_not_begun_gives_way_at_once(void **state)
+{
+    struct harness *h = *state;
+    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+
+    settings.policy = GS_POLICY_RR; /* where nobody ends another one's turn otherwise */
+    lockd_lock_set(h->lock, &settings, h->now);
+    runs(h, 0, 6 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    later(h, quantum_of(h) + MS);
+    say(h, 0, STUCK, 6 * GIB, 6 * GIB);
+    later(h, 10 * MS);
+    say(h, 1, 0, 7 * GIB, 0);
+    say(h, 2, W, 4 * GIB, 0);
+    assert_true(has_run(h, 2)); /* beside 0 */
+    say(h, 0, STUCK, 7 * GIB, 6 * GIB);
+    later(h, MS);
+    assert_false(has_run(h, 2));
+    assert_true(has_run(h, 0));
+}
+
 static void lock_stuck_with_all_its_memory_is_not_served_again(void **state)
 {
     struct harness *h = *state;
@@ -86,6 +107,7 @@ int main(void)
         scenario(lock_stuck_and_short_beside_a_holder_that_is_short_gets_its_memory),
         scenario(lock_stuck_and_short_goes_before_the_head_of_the_queue),
         scenario(lock_stuck_and_short_waits_for_a_holder_that_runs),
+        scenario(lock_stuck_and_short_holder_that_has_not_begun_gives_way_at_once),
         scenario(lock_stuck_with_all_its_memory_is_not_served_again),
     };
 

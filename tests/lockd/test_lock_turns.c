@@ -102,6 +102,19 @@ static void lock_idle_holder_gives_back_at_once(void **state)
     assert_true(has_run(h, 1));
 }
 
+/* Else it would say WANT again until it has stopped, and get another turn for nothing. */
+static void lock_idle_holder_being_stopped_hears_of_waiters_still(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 7 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
+    assert_false(has_run(h, 0));
+    assert_true(has_waiters(h, 0));
+    assert_true(h->client[0].target.idle_ns != 0);
+}
+
 static void lock_small_one_runs_beside_the_holder(void **state)
 {
     struct harness *h = *state;
@@ -300,6 +313,7 @@ int main(void)
         scenario(lock_victim_shrinks_next_gets_credits),
         scenario(lock_nobody_waits_no_revocation),
         scenario(lock_idle_holder_gives_back_at_once),
+        scenario(lock_idle_holder_being_stopped_hears_of_waiters_still),
         scenario(lock_small_one_runs_beside_the_holder),
         scenario(lock_backfilled_gives_way_to_the_head),
         scenario(lock_turns_of_three_are_in_order),

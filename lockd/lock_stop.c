@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lock_stop.c: holders that stop for their own reasons, whoever is the head of the queue: they
+ * have outgrown the device together, have nothing to do, or do not get ahead; and what becomes
+ * of those that were asked to stop and have not yet. No state of its own; each look at all
+ * holders is made only when its time has come (device->grace_at, stop_at) or needs exceed the
+ * capacity.
+ */
+#include "lockd/lock_state.h"
+
+/* How little is lost when it stops; -1: nothing is won. */
+static int overflow_rank(const struct lockd_party *party)
+{
+    bool partly = false;
+
+    if (party->need == 0)
+        return -1;
+    if (!lockd_gang_wants(party->gang))
+        return 3;
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        partly = partly || member->demand > member->sent_budget;
+    }
+    if (partly)
+        return 2;
+    return party->running_members == 0 ? 1 : 0;
+}
+
+/* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
+ * ones, then the one that needs more than it was given (it cannot run anyway), then the one
+ * that came last. */
+void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
+{
+    while (device->need_held > device->capacity && device->holder_count > 1) {
+        struct lockd_party *victim = NULL;
+        int rank = -1;
+
+        lockd_list_each (at, &device->holders) {
+            struct lockd_party *party = lockd_party_of(at, holder);
+            const int mine = overflow_rank(party);
+
+            if (mine >= rank && mine >= 0) {
+                rank = mine;
+                victim = party;
+            }
+        }
+        if (victim == NULL)
+            return;
+        lockd_gang_stop(victim->gang, now);
+    }
+}
+
+/* How long a holder may get nowhere. Short when the driver itself has no memory for it and the
+ * books agree: then something that cannot be moved is in the way. */
+static uint64_t patience(const struct lockd_party *party)
+{
+    bool lacks = false;
+
+    lockd_list_each (at, &party->members)
+        lacks = lacks || (lockd_member_of(at, of_party)->flags & GS_STATE_SHORT) != 0;
+    return lacks && party->demand > party->device->capacity ? GRACE_SHORT : GRACE;
+}
+
+/* While others wait, an idle holder gives back at once, and one that does not get ahead is
+ * passed over. */
+void lockd_stop_idle(struct lockd_device *device, uint64_t now)
+{
+    if (!device->waiters) {
+        device->grace_at = LOCKD_NEVER;
+        return;
+    }
+    if (now < device->grace_at)
+        return;
+    device->grace_at = LOCKD_NEVER;
+    lockd_list_each (at, &device->holders) {
+        struct lockd_party *party = lockd_party_of(at, holder);
+        uint64_t end;
+
+        if (!lockd_gang_wants(party->gang)) {
+            lockd_gang_stop(party->gang, now);
+        } else if (party->running_members == 0 && party->gang->runs &&
+                   lockd_party_works(party)) {
+            end = lockd_max(party->progress, device->progress) + patience(party);
+            if (now >= end) {
+                party->skipped = true;
+                lockd_gang_stop(party->gang, now);
+            } else {
+                device->grace_at = lockd_min(device->grace_at, end);
+            }
+        }
+    }
+}
+
+/* A stuck program is asked again, as long as it still listens. */
+void lockd_stop_watch(struct lockd_device *device, uint64_t now)
+{
+    if (now < device->stop_at)
+        return;
+    device->stop_at = LOCKD_NEVER;
+    lockd_list_each (at, &device->stopping) {
+        struct lockd_member *member = lockd_member_of(at, stopping);
+
+        if (!lockd_member_stuck(member, now)) {
+            device->stop_at = lockd_min(device->stop_at, member->stopped + GRACE);
+            continue;
+        }
+        lockd_books_member(member, now);
+        if (member->echoed != member->seq)
+            continue;
+        if (now - member->sent_at >= ASK_AGAIN)
+            lockd_plan_touch(member);
+        device->stop_at =
+            lockd_min(device->stop_at, lockd_max(member->sent_at, now) + ASK_AGAIN);
+    }
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_lock_gangs.c: programs of one group on two devices get their turns together. 0 and 1 are
+ * gang a, 2 and 3 gang b, the even ones on device 0; 4 and 5 are alone, one on each.
+ */
+#include "tests/lockd/harness.h"
+
+static void joins(struct harness *h, int who, const char *group, uint32_t user)
+{
+    struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+    struct harness_client *c = &h->client[who];
+
+    c->client = lockd_lock_client_add(h->lock, c);
+    strncpy(hello.group, group, sizeof hello.group - 1);
+    lockd_lock_describe(h->lock, c->client, &hello, user);
+    c->state.uuid[0] = (uint8_t)(who % 2);
+}
+
+static int six(void **state)
+{
+    struct harness *h;
+
+    harness_setup(state);
+    h = *state;
+    joins(h, 0, "a", 1);
+    joins(h, 1, "a", 1);
+    joins(h, 2, "b", 1);
+    joins(h, 3, "b", 1);
+    joins(h, 4, "", 1);
+    joins(h, 5, "", 1);
+    return 0;
+}
+
+#define six_scenario(name) cmocka_unit_test_setup_teardown(name, six, harness_teardown)
+
+/* Does what its target says, at once. */
+static void obey(struct harness *h, int who)
+{
+    const struct harness_client *c = &h->client[who];
+    const uint64_t demand = c->state.demand, budget = c->target.budget;
+
+    if (!has_run(h, who))
+        say(h, who, W, demand, lockd_min(c->state.resident, budget));
+    else
+        say(h, who, budget >= demand ? R : W, demand, lockd_min(demand, budget));
+}
+
+static void all_obey(struct harness *h)
+{
+    for (int round = 0; round < 6; round++) {
+        for (int i = 0; i < 6; i++)
+            if (h->client[i].targets != 0)
+                obey(h, i);
+    }
+}
+
+static bool runs_now(const struct harness *h, int who)
+{
+    return (h->client[who].state.flags & GS_STATE_RUNNING) != 0;
+}
+
+static void gang_runs_only_with_all_its_places(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 5, W, 7 * GIB, 0);
+    all_obey(h);
+    assert_true(runs_now(h, 5));
+    say(h, 1, W, 7 * GIB, 0); /* 5 has the room */
+    say(h, 0, W, 7 * GIB, 0);
+    assert_false(has_run(h, 0)); /* its device is free, its gang's other one is not */
+    assert_false(has_run(h, 1));
+    later(h, 2 * quantum_of(h));
+    all_obey(h);
+    assert_true(runs_now(h, 0));
+    assert_true(runs_now(h, 1));
+    assert_false(runs_now(h, 5));
+}
+
+static void gang_turn_ends_on_all_devices(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    all_obey(h);
+    assert_true(runs_now(h, 0) && runs_now(h, 1));
+    say(h, 5, W, 7 * GIB, 0); /* on device 1 only */
+    later(h, 61000 * MS);
+    assert_false(has_run(h, 0));
+    assert_false(has_run(h, 1));
+    all_obey(h);
+    assert_true(runs_now(h, 5));
+}
+
+static void gang_two_gangs_in_the_same_order_never_block_each_other(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[6] = {0}, together = 0;
+
+    for (int i = 3; i >= 0; i--) /* b comes first on device 1, and so does a on 0 */
+        say(h, i, W, 7 * GIB, 0);
+    for (int step = 0; step < 60000; step++) {
+        all_obey(h);
+        assert_false(runs_now(h, 0) && runs_now(h, 2));
+        for (int i = 0; i < 4; i++)
+            ran[i] += runs_now(h, i);
+        together += (runs_now(h, 0) && runs_now(h, 1)) || (runs_now(h, 2) && runs_now(h, 3));
+        later(h, 20 * MS);
+    }
+    assert_true(together > 58000);
+    for (int i = 0; i < 4; i++)
+        assert_in_range(ran[i], 28000, 32000);
+}
+
+/* Both fit on device 0, so each can have its place there and want the other's on 1. */
+static void gang_two_gangs_fit_on_one_device_they_take_turns(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[6] = {0};
+
+    for (int i = 0; i < 4; i++)
+        say(h, i, W, i % 2 == 0 ? 4 * GIB : 7 * GIB, 0);
+    for (int step = 0; step < 10000; step++) {
+        all_obey(h);
+        for (int i = 0; i < 4; i++)
+            ran[i] += runs_now(h, i);
+        later(h, 20 * MS);
+    }
+    assert_in_range(ran[1], 4900, 5100);
+    assert_in_range(ran[3], 4900, 5100);
+}
+
+static void gang_beside_a_program_of_one_device_shares_are_equal(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[6] = {0};
+
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 5, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 60000; step++) {
+        all_obey(h);
+        for (int i = 0; i < 6; i++)
+            ran[i] += runs_now(h, i);
+        later(h, 20 * MS);
+    }
+    assert_in_range(ran[0], 28000, 32000);
+    assert_in_range(ran[1], 28000, 32000);
+    assert_in_range(ran[4], 28000, 32000);
+    assert_in_range(ran[5], 28000, 32000);
+}
+
+static void gang_of_another_user_is_another_gang(void **state)
+{
+    struct harness *h = *state;
+
+    joins(h, 6, "a", 2);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 6, W, GIB, 0);
+    assert_true(h->client[0].client->gang != h->client[6].client->gang);
+    assert_true(has_run(h, 0));
+    say(h, 1, W, 7 * GIB, 0);
+    assert_true(h->client[0].client->gang == h->client[1].client->gang);
+}
+
+static void gang_member_dies_the_others_go_on(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 5, W, 7 * GIB, 0);
+    all_obey(h);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 0, W, 7 * GIB, 0);
+    assert_false(has_run(h, 0));
+    gone(h, 1);
+    assert_true(has_run(h, 0)); /* the rest of the gang waits for nothing any more */
+}
+
+static void gang_paused_member_stops_all(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    all_obey(h);
+    lockd_lock_pause(h->lock, h->client[0].client, true, h->now);
+    harness_take(h);
+    assert_false(has_run(h, 0));
+    assert_false(has_run(h, 1));
+    lockd_lock_pause(h->lock, h->client[0].client, false, h->now);
+    harness_take(h);
+    assert_true(has_run(h, 0) && has_run(h, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        six_scenario(gang_runs_only_with_all_its_places),
+        six_scenario(gang_turn_ends_on_all_devices),
+        six_scenario(gang_two_gangs_in_the_same_order_never_block_each_other),
+        six_scenario(gang_two_gangs_fit_on_one_device_they_take_turns),
+        six_scenario(gang_beside_a_program_of_one_device_shares_are_equal),
+        six_scenario(gang_of_another_user_is_another_gang),
+        six_scenario(gang_member_dies_the_others_go_on),
+        six_scenario(gang_paused_member_stops_all),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_lock_short.c: the driver has no memory although the budget allowed it, and nobody is
+ * left who could make room.
+ */
+#include "tests/lockd/harness.h"
+
+#define SHORT (W | GS_STATE_MOVING | GS_STATE_SHORT)
+
+/* 1 has placed 9 GiB and lacks a chunk of 64 MiB; contexts came that nobody has measured. */
+static void runs_short(struct harness *h)
+{
+    h->free_bytes = 10 * GIB;
+    say(h, 0, 0, 0, 0);
+    say(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->measured);
+    h->client[1].state.short_bytes = 64 * MIB;
+    say(h, 1, W | GS_STATE_MOVING, 9 * GIB + 512 * MIB, 9 * GIB);
+}
+
+static void lock_short_alone_is_external_use(void **state)
+{
+    struct harness *h = *state;
+
+    runs_short(h);
+    assert_true(device_of(h)->external == 0);
+    h->client[1].state.device_free = UINT64_MAX;
+    say(h, 1, SHORT, 9 * GIB + 512 * MIB, 9 * GIB);
+    assert_true(device_of(h)->external == GIB - 64 * MIB);
+    assert_true(h->client[1].target.capacity <= 9 * GIB + 64 * MIB);
+    h->free_bytes =
+        10 * GIB - 64 * MIB; /* a measurement is believed at once when it is lower */
+    say(h, 1, 0, 0, 0);
+    assert_true(device_of(h)->external == 64 * MIB);
+}
+
+static void lock_short_while_others_move_is_no_external_use(void **state)
+{
+    struct harness *h = *state;
+
+    runs_short(h);
+    say(h, 0, GS_STATE_MOVING, 0, 0);
+    say(h, 1, SHORT, 9 * GIB + 512 * MIB, 9 * GIB);
+    assert_true(device_of(h)->external == 0);
+}
+
+static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 1, W | GS_STATE_MOVING, 9 * GIB + 512 * MIB, 9 * GIB);
+    h->client[1].state.short_bytes = 64 * MIB;
+    say(h, 1, SHORT, 9 * GIB + 512 * MIB, 9 * GIB);
+    assert_true(device_of(h)->external == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(lock_short_alone_is_external_use),
+        scenario(lock_short_while_others_move_is_no_external_use),
+        scenario(lock_short_on_an_unmeasured_device_is_no_external_use),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
