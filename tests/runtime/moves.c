@@ -5,7 +5,7 @@
  *
  *   alloc MIB      a block of random bytes
  *   zero MIB       a block of zeros
- *   export MIB     a block of random bytes in one piece of the program's own, made to be exported
+ *   export MIB     as alloc, in one piece of the program's own that may be exported
  *   change I AT    one byte of block I, AT MiB from its start, becomes another one
  *   clear I AT N   N MiB of block I from there become zeros
  *   touch          a launch-like call: everything must be on the card
@@ -153,11 +153,29 @@ static void limit(size_t mib)
     CHECK(setrlimit(RLIMIT_DATA, &(struct rlimit){held + mib * MIB, held + mib * MIB}) == 0);
 }
 
+/* "WORD [N [N [N]]]": how many there are */
+static int parse(const char *line, char *word, size_t size, size_t number[3])
+{
+    const char *at = line + strcspn(line, " \n");
+    char *end;
+    int words = 1;
+
+    snprintf(word, size, "%.*s", (int)(at - line), line);
+    for (int i = 0; i < 3; i++, at = end, words++) {
+        number[i] = strtoull(at, &end, 10);
+        if (end == at)
+            break;
+    }
+    return words;
+}
+
 static bool obey(const char *line, CUresult *result)
 {
-    size_t i = 0, at = 0, count = 0;
-    char word[16] = "";
-    const int words = sscanf(line, "%15s %zu %zu %zu", word, &i, &at, &count);
+    size_t number[3] = {0};
+    char word[16];
+    const int words = parse(line, word, sizeof word, number);
+    size_t i = number[0];
+    const size_t at = number[1], count = number[2];
 
     *result = CUDA_SUCCESS;
     if (strcmp(word, "alloc") == 0 && words == 2)
