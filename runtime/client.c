@@ -24,6 +24,7 @@
 #include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
+#include "runtime/session.h"
 #include "runtime/stats.h"
 #include "runtime/swap.h"
 
@@ -163,7 +164,7 @@ static void start(void)
             atexit(at_exit);
             atomic_store_explicit(&client.started, true, memory_order_release);
         } else {
-            gs_converge_give_up("this process cannot start a thread");
+            gs_session_give_up("this process cannot start a thread");
         }
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         pthread_attr_destroy(&attributes);

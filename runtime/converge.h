@@ -16,9 +16,6 @@ uint64_t gs_converge(void);
 /* The daemon's descriptor, or -1. */
 int gs_converge_fd(void);
 
-/* Any thread: run without a daemon from now on, saying why once. */
-void gs_converge_give_up(const char *why);
-
 /* Any thread: the process ends. */
 void gs_converge_exiting(void);
 

@@ -84,6 +84,11 @@ struct gs_context {
  * caller passes the call through). Any thread. Entries never move or go. */
 struct gs_device *gs_device_get(CUdevice ordinal);
 
+static inline uint32_t gs_device_flags(const struct gs_device *device)
+{
+    return atomic_load_explicit(&device->target_flags, memory_order_relaxed);
+}
+
 /* Bytes that the program may have there, kept ones included. Any thread. */
 uint64_t gs_device_room(const struct gs_device *device);
 

@@ -371,11 +371,9 @@ bool gs_memory_dispose_dead(bool moving)
         waits = true;
     }
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        const uint32_t flags =
-            atomic_load_explicit(&device->target_flags, memory_order_relaxed);
-
         gs_idle_trim(device, gs_now());
-        gs_graph_memory_look(device, moving && (flags & GS_TARGET_RUN) == 0, gs_now());
+        gs_graph_memory_look(device, moving && (gs_device_flags(device) & GS_TARGET_RUN) == 0,
+                             gs_now());
     }
     return waits;
 }

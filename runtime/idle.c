@@ -55,7 +55,7 @@ static void delist(struct gs_range *range)
  * hardly feel; nothing while they wait. */
 uint64_t gs_idle_limit(const struct gs_device *device)
 {
-    const uint32_t flags = atomic_load_explicit(&device->target_flags, memory_order_relaxed);
+    const uint32_t flags = gs_device_flags(device);
 
     if ((flags & GS_TARGET_RUN) == 0 || (flags & GS_TARGET_WAITERS) != 0)
         return 0;

@@ -69,8 +69,7 @@ static uint64_t measure_settled(const struct gs_device *device, uint64_t residen
 static void fill(struct gs_wire_state *state, struct gs_device *device,
                  const struct gs_report *report)
 {
-    const bool wants_run = (atomic_load_explicit(&device->target_flags, memory_order_relaxed) &
-                            GS_TARGET_RUN) != 0;
+    const bool wants_run = (gs_device_flags(device) & GS_TARGET_RUN) != 0;
     const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
     const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
     const struct gs_accounts accounts = gs_memory_accounts(device);

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * session.c: owns the connection to the daemon: finds it, hears its targets, comes back after
+ * it was lost, and gives up where nobody answers.
+ *
+ * State: one object, client thread only, but for the atomics at its head. With no daemon, what
+ * the program holds is kept; after GS_ALONE_AFTER_NS it runs without one, and goes on looking.
+ */
+#include "runtime/session.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/client.h"
+#include "runtime/connect.h"
+#include "runtime/device.h"
+#include "runtime/host.h"
+#include "runtime/log.h"
+#include "runtime/report.h"
+#include "runtime/runtime.h"
+
+#define MS 1000000ull
+
+static struct {
+    _Atomic(bool) alone; /* no daemon: ungated */
+    _Atomic(bool) partial_pending;
+    char partial_text[160]; /* written once, before partial_pending */
+
+    int fd;            /* -1: not connected */
+    uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
+                          yet */
+    uint64_t next_try; /* ns */
+    uint64_t refused_since; /* ns: connections end before a target came; 0: they do not */
+    uint64_t connected_at;  /* ns */
+    bool heard;             /* a target came on this connection */
+    uint64_t trust_less_at; /* ns; see apply() */
+} self = {.fd = -1};
+
+int gs_session_fd(void)
+{
+    return self.fd;
+}
+
+void gs_session_give_up(const char *why)
+{
+    static bool said;
+
+    gs_say_once(&said, "running without sharing: %s (see docs/guide.md)", why);
+    atomic_store_explicit(&self.alone, true, memory_order_release);
+}
+
+bool gs_client_is_alone(void)
+{
+    return atomic_load_explicit(&self.alone, memory_order_acquire);
+}
+
+static void apply(const struct gs_wire_target *target, uint64_t now)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
+            continue;
+        atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
+        /* a daemon that has just come back takes what programs hold that it does not know yet
+         * for foreign: its word on less room counts a little later */
+        if (now >= self.trust_less_at ||
+            target->capacity > atomic_load_explicit(&device->capacity, memory_order_relaxed))
+            atomic_store_explicit(&device->capacity, target->capacity, memory_order_relaxed);
+        atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
+        atomic_store_explicit(&device->shortfall, target->shortfall, memory_order_relaxed);
+        atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
+        gs_host_set_budget(target->host_budget);
+        atomic_store_explicit(&device->target_seq, target->seq, memory_order_release);
+        gs_log("target %u: %s%s budget %llu MiB", target->seq,
+               (target->flags & GS_TARGET_RUN) != 0 ? "run" : "wait",
+               (target->flags & GS_TARGET_WAITERS) != 0 ? " (others wait)" : "",
+               (unsigned long long)(target->budget >> 20));
+    }
+}
+
+static void lost(uint64_t now)
+{
+    struct gs_device *device;
+
+    gs_log("the daemon is gone");
+    close(self.fd);
+    self.fd = -1;
+    self.lost_at = now;
+    self.next_try = now;
+    if (!self.heard) { /* it refuses us: another release, or too many programs */
+        self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 200 * MS);
+        if (self.refused_since == 0)
+            self.refused_since = now;
+        else if (now - self.refused_since > GS_ALONE_AFTER_NS && !gs_client_is_alone())
+            gs_session_give_up("gpushare-lockd refuses it");
+    }
+    self.trust_less_at = UINT64_MAX; /* set by the new connection */
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        gs_report_forget(device); /* the next daemon gets everything anew */
+}
+
+static void receive(uint64_t now)
+{
+    struct gs_wire_target target;
+    int got = 0;
+
+    while (self.fd >= 0 && (got = gs_connect_receive(self.fd, &target)) > 0) {
+        self.heard = true;
+        self.refused_since = 0;
+        atomic_store_explicit(&self.alone, false, memory_order_release);
+        apply(&target, now);
+    }
+    if (got < 0)
+        lost(now);
+}
+
+/* The kernel takes connections for a daemon that is stopped or hangs. */
+static void wait_for_first_word(uint64_t now)
+{
+    if (self.fd >= 0 && !self.heard && !gs_client_is_alone() &&
+        now - self.connected_at > GS_ALONE_AFTER_NS)
+        gs_session_give_up("gpushare-lockd does not answer");
+}
+
+/* With no daemon, what we hold is kept; after a while the gate opens without one. */
+static void reconnect(uint64_t now)
+{
+    int fd;
+
+    if (self.fd >= 0 || now < self.next_try)
+        return;
+    if (self.lost_at == 0)
+        self.lost_at = now;
+    fd = gs_connect(!gs_client_is_alone());
+    if (fd >= 0) {
+        self.fd = fd;
+        self.heard = false;
+        self.connected_at = now;
+        self.lost_at = 0;
+        if (self.trust_less_at != 0)
+            self.trust_less_at = now + 3000 * MS;
+        return;
+    }
+    self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
+    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || fd == -ENOENT ||
+                                  fd == -EPERM || fd == -EACCES)) {
+        char why[160];
+
+        snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)",
+                 fd == -ECHILD   ? "it ended at once; run it by hand to see why"
+                 : fd == -ENOENT ? "the program was not found; see GPUSHARE_LOCKD"
+                                 : strerror(-fd));
+        gs_session_give_up(why);
+    }
+}
+
+/* without a daemon: everything is allowed */
+static void allow_everything(void)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        atomic_store_explicit(&device->target_flags, GS_TARGET_RUN, memory_order_relaxed);
+        atomic_store_explicit(&device->budget, UINT64_MAX / 2, memory_order_relaxed);
+        gs_host_set_budget(UINT64_MAX);
+        atomic_store_explicit(&device->capacity, device->total, memory_order_relaxed);
+    }
+}
+
+void gs_session_turn(uint64_t now)
+{
+    reconnect(now);
+    receive(now);
+    wait_for_first_word(now);
+    if (gs_client_is_alone())
+        allow_everything();
+}
+
+void gs_session_failed(uint64_t now)
+{
+    receive(now); /* why it was ended was said before */
+    if (self.fd >= 0)
+        lost(now);
+}
+
+void gs_session_send_note(void)
+{
+    struct gs_wire_note note;
+
+    if (self.fd < 0 ||
+        !atomic_exchange_explicit(&self.partial_pending, false, memory_order_acq_rel))
+        return;
+    gs_connect_note(&note, GS_NOTE_OTHER, self.partial_text);
+    gs_connect_send(self.fd, &note, sizeof note);
+}
+
+/* --- what other threads say --- */
+
+void gs_client_await_target(struct gs_device *device)
+{
+    const uint64_t until = gs_now() + 1000 * MS;
+    const struct timespec pause = {0, 200000};
+
+    while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 &&
+           !gs_client_is_alone() && gs_now() < until)
+        nanosleep(&pause, NULL);
+}
+
+void gs_client_note_partial(const char *text)
+{
+    static _Atomic(bool) taken;
+
+    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
+    if (atomic_exchange_explicit(&taken, true, memory_order_relaxed))
+        return;
+    snprintf(self.partial_text, sizeof self.partial_text, "%s", text);
+    atomic_store_explicit(&self.partial_pending, true, memory_order_release);
+    gs_client_wake();
+}
+
+void gs_session_after_fork(void)
+{
+    if (self.fd >= 0)
+        close(self.fd);
+    memset(&self, 0, sizeof self);
+    self.fd = -1;
+}
