@@ -71,9 +71,10 @@ static uint64_t free_bytes(const struct elf_image *image, size_t index)
     for (size_t i = 0; i < image->header.e_phnum; i++) {
         const Elf64_Phdr *p = &image->segments[i];
         uint64_t page = p->p_vaddr & ~(image->page - 1), top = s->p_vaddr + s->p_memsz;
+        uint64_t space = page > top ? page - top : 0;
 
-        if (p->p_type == PT_LOAD && p->p_vaddr > s->p_vaddr && room > page - top)
-            room = page > top ? page - top : 0;
+        if (p->p_type == PT_LOAD && p->p_vaddr > s->p_vaddr && room > space)
+            room = space;
     }
     return room;
 }
