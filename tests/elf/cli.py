@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What gpushare-patch answers: options, exit statuses, bad input, and that a refused file is not touched."""
-import argparse
 import json
 import os
 import random
@@ -12,18 +11,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import warnings
 
-OPTIONS = None
+sys.dont_write_bytecode = True
+import tool
+from tool import OPTIONS, run
+
 MAIN = "int main(void) { return 0; }"
 DLSYM = '#include <dlfcn.h>\nint main(void) { return dlsym(RTLD_DEFAULT, "puts") == 0; }'
 LOADS = '#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
-
-
-def run(*args, **kw):
-    done = subprocess.run([OPTIONS.patch, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=60, **kw)
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
 class Case(unittest.TestCase):
@@ -411,14 +406,4 @@ class Reports(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--patch", required=True)
-    parser.add_argument("--runtime", required=True)
-    OPTIONS, rest = parser.parse_known_args()
-    OPTIONS.patch, OPTIONS.runtime = os.path.abspath(OPTIONS.patch), os.path.realpath(OPTIONS.runtime)
-    OPTIONS.runtime = os.path.join(os.path.dirname(OPTIONS.runtime), "libgpushare.so.1")
-    if not shutil.which("gcc"):
-        print("skipped: gcc is not installed")
-        sys.exit(77)
-    warnings.simplefilter("ignore", ResourceWarning)
-    unittest.main(warnings="ignore", argv=[sys.argv[0], *rest])
+    tool.main()

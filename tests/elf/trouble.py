@@ -5,7 +5,6 @@
 Whatever happens, the file is the complete old or the complete new one, nothing else is left in the folder, and the message
 names the file. What this machine cannot do (mount, chattr, setcap) is skipped and says so.
 """
-import argparse
 import os
 import resource
 import shutil
@@ -14,9 +13,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import warnings
 
-OPTIONS = None
+sys.dont_write_bytecode = True
+import tool
+from tool import OPTIONS
+
 SOURCE = ('#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }\n'
           'char room[600000] = {1};')
 
@@ -26,9 +27,7 @@ def command(*args):
 
 
 def run(*args, **kw):
-    done = subprocess.run(command(*args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=60, **kw)
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    return tool.run("--runtime", OPTIONS.runtime, *args, **kw)
 
 
 def read(path):
@@ -230,13 +229,4 @@ class Trouble(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--patch", required=True)
-    parser.add_argument("--runtime", required=True)
-    OPTIONS, rest = parser.parse_known_args()
-    OPTIONS.patch, OPTIONS.runtime = os.path.abspath(OPTIONS.patch), os.path.abspath(OPTIONS.runtime)
-    if not shutil.which("gcc"):
-        print("skipped: gcc is not installed")
-        sys.exit(77)
-    warnings.simplefilter("ignore", ResourceWarning)
-    unittest.main(warnings="ignore", argv=[sys.argv[0], *rest])
+    tool.main()
