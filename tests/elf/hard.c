@@ -65,7 +65,8 @@ int chosen(void) __attribute__((ifunc("choose")));
 #endif
 
 #ifdef PAYLOAD
-/* As an AppImage does it, behind the section headers; and as an archive does it, from the end. */
+/* As an AppImage does it, behind the section headers; and as an archive does it, from the end.
+ */
 static int check_payload(void)
 {
     FILE *self = fopen("/proc/self/exe", "rb");
