@@ -6,6 +6,10 @@ A file is right when the program (hard.c) still finds everything about itself in
 stand-in library, the same holds after strip, a second run changes nothing, and --restore gives the same bytes back.
 """
 import argparse
+import collections
+import concurrent.futures
+import copy
+import json
 import os
 import shutil
 import struct
@@ -76,6 +80,9 @@ def check_tables(old, new):
 
 def check_right(b, path, flags, tool):
     original = open(path, "rb").read()
+    problem = check_plan(path, flags, tool)
+    if problem:
+        return problem
     before = behaviour(b, path, flags)
     if before[0] != (3 if "driver" in flags else 0):
         raise RuntimeError("the unpatched file does not run: " + before[2])
@@ -110,6 +117,15 @@ def check_right(b, path, flags, tool):
     if sh([b.o.patch, "--restore", path])[0] != 0 or open(path, "rb").read() != original:
         return "restore"
     return None
+
+
+def check_plan(path, flags, tool):
+    """The writing strategies that the case is there for ("plan=end") are those that are used."""
+    wanted = [f[5:] for f in flags if f.startswith("plan=")]
+    if not wanted:
+        return None
+    plan = json.loads(sh(tool + ["--print", "--json", path])[1]).get("plan", {})
+    return None if set(wanted) <= {plan.get("dynamic"), plan.get("program_header")} else f"plan is {plan}, not {wanted}"
 
 
 def check_unstrip(b, original, patched, strip, flags):
@@ -162,17 +178,37 @@ def check_refused(path, reason, tool):
     return None
 
 
+def run_case(base, index):
+    """(result, name, reason); result: ok, refused, skipped or FAILED. In a folder of its own."""
+    b = copy.copy(base)
+    b.folder = os.path.join(base.folder, str(index))
+    os.mkdir(b.folder)
+    name, build, expect, *flags = list(cases(b))[index]
+    flags = flags[0] if flags else []
+    runtime = b.other_runtime if "qemu" in flags else b.o.runtime
+    tool = [b.o.patch, "--any", "--runtime", runtime] + (["--force"] if "aarch64" in flags else [])
+    try:
+        path = build()
+        problem = check_right(b, path, flags, tool) if expect == "right" else check_refused(path, expect, tool)
+    except NotHere as missing:
+        return "skipped", name, f"not here: {missing}"
+    except RuntimeError as error:
+        problem = "could not be built: " + str(error)[:300]
+    return ("FAILED", name, problem) if problem else ("ok", name, "") if expect == "right" else ("refused", name, expect)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--patch", required=True)
     parser.add_argument("--runtime", required=True)
     parser.add_argument("--only", help="part of a name")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     options.patch, options.runtime = os.path.abspath(options.patch), os.path.abspath(options.runtime)
     if not shutil.which("gcc"):
         print("skipped: gcc is not installed")
         return 77
-    failed = done = skipped = 0
+    counts = collections.Counter()
     with tempfile.TemporaryDirectory(prefix="gpushare-hard.") as folder:
         b = Bench(options, folder)
         b.user = b.cc(source=USER)
@@ -181,27 +217,13 @@ def main():
         os.mkdir(b.libcuda)
         os.rename(b.cc("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source=os.path.join(HERE, "hard_libcuda.c")),
                   os.path.join(b.libcuda, "libcuda.so.1"))
-        for name, build, expect, *flags in cases(b):
-            if options.only and options.only not in name:
-                continue
-            flags = flags[0] if flags else []
-            runtime = b.other_runtime if "qemu" in flags else options.runtime
-            tool = [options.patch, "--any", "--runtime", runtime] + (["--force"] if "aarch64" in flags else [])
-            try:
-                path = build()
-                problem = check_right(b, path, flags, tool) if expect == "right" else check_refused(path, expect, tool)
-            except NotHere as missing:
-                skipped += 1
-                print(f"{'skipped':<8} {name}: not here: {missing}")
-                continue
-            except RuntimeError as error:
-                problem = "could not be built: " + str(error)[:300]
-            done += 1
-            failed += problem is not None
-            print(f"{'FAILED' if problem else 'ok':<8} {name}{': ' + problem if problem else '' if expect == 'right' else ' (refused)'}",
-                  flush=True)
-    print(f"{done} hard files, {failed} wrong, {skipped} skipped")
-    return 1 if failed or not done else 0
+        wanted = [i for i, case in enumerate(cases(b)) if not options.only or options.only in case[0]]
+        with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:  # not threads: see corpus.py
+            for result, name, reason in pool.map(run_case, [b] * len(wanted), wanted):
+                counts[result] += 1
+                print(f"{result:<8} {name}{': ' + reason if reason else ''}", flush=True)
+    print(f"{counts['ok']} right, {counts['refused']} refused as they should be, {counts['FAILED']} wrong, {counts['skipped']} skipped")
+    return 1 if counts["FAILED"] or not counts["ok"] + counts["refused"] else 0
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def cases(b):
     library = lambda *flags: b.cc(*shared, *flags, suffix=".so")
     driver = ["-DDRIVER", *ld("--no-as-needed", "-rpath," + b.libcuda), os.path.join(b.libcuda, "libcuda.so.1")]
     lld, gold = "-fuse-ld=lld", "-fuse-ld=gold"
-    yield "pie", lambda: b.cc(), "right"
+    yield "pie", lambda: b.cc(), "right", ["plan=spare", "plan=property_note"]
     yield "no pie", lambda: b.cc("-no-pie"), "right"
     yield "no plt, now", lambda: b.cc("-fno-plt", *ld("-z,now")), "right"
     yield "lazy", lambda: b.cc(*ld("-z,lazy")), "right"
@@ -119,7 +119,7 @@ def cases(b):
     yield "sysv hash", lambda: b.cc(*ld("--hash-style=sysv")), "right"
     yield "gnu hash", lambda: b.cc(*ld("--hash-style=gnu")), "right"
     yield "both hashes, exported", lambda: b.cc("-rdynamic", *ld("--hash-style=both")), "right"
-    yield "no spare tags", lambda: b.cc(*ld("--spare-dynamic-tags=0")), "right"
+    yield "no spare tags", lambda: b.cc(*ld("--spare-dynamic-tags=0")), "right", ["plan=move"]
     yield "no spare tags, no pie", lambda: b.cc("-no-pie", *ld("--spare-dynamic-tags=0")), "right"
     yield "no spare tags, nocombreloc", lambda: b.cc(*ld("--spare-dynamic-tags=0", "-z,nocombreloc", "-z,lazy")), "right"
     yield "RELR", lambda: b.cc(*ld("-z,pack-relative-relocs")), "right"
@@ -135,11 +135,11 @@ def cases(b):
     yield "no section headers", lambda: b.sstrip(b.cc()), "right"
     yield "no section headers, no pie", lambda: b.sstrip(b.cc("-no-pie")), "right"
     yield "no section headers, sysv", lambda: b.sstrip(b.cc(*ld("--hash-style=sysv"))), "right"
-    yield "gold", lambda: b.cc(gold), "right"
+    yield "gold", lambda: b.cc(gold), "right", ["plan=grow"]
     yield "gold, no pie", lambda: b.cc(gold, "-no-pie"), "right"
     yield "gold, no build id", lambda: b.cc(gold, *ld("--build-id=none")), "right"
-    yield "lld", lambda: b.cc(lld), "right"
-    yield "lld, no pie", lambda: b.cc(lld, "-no-pie"), "right"
+    yield "lld", lambda: b.cc(lld), "right", ["plan=relacount", "plan=grow"]
+    yield "lld, no pie", lambda: b.cc(lld, "-no-pie"), "right", ["plan=move", "plan=grow"]
     yield "lld, now, no plt", lambda: b.cc(lld, "-fno-plt", *ld("-z,now")), "right"
     # strip clears what lies between the segments, so nobody can prove what was there
     yield "lld, separate loadable", lambda: b.cc(lld, *ld("-z,separate-loadable-segments")), "right", ["strip clears"]
@@ -167,8 +167,11 @@ def cases(b):
     yield "IFUNC, lld", lambda: b.cc("-DIFUNC", lld), "right"
     yield "TLS descriptors, library", lambda: library("-mtls-dialect=gnu2"), "right", ["library"]
     yield "initial-exec TLS, library", lambda: library("-ftls-model=initial-exec"), "right", ["library"]
-    yield "spare program header", lambda: b.spare_header(b.cc()), "right"
-    yield "strings behind the program headers", lambda: b_strings_first(b), "right"
+    yield "spare program header", lambda: b.spare_header(b.cc()), "right", ["plan=null"]
+    yield "constants behind the program headers", lambda: b_constants_first(b), "right", ["library", "plan=end"]
+    yield "constants behind the program headers, no spare tags", \
+        lambda: b_constants_first(b, *ld("--spare-dynamic-tags=0")), "right", ["library", "plan=end", "plan=move"]
+    yield "DT_BIND_NOW", lambda: b_bind_now(b), "right", ["plan=bind_now"]
     yield "lld, 64K pages", lambda: b.cc(lld, *ld("-z,max-page-size=0x10000")), "right"
     yield "lld, 2M pages, no pie", lambda: b.cc(lld, "-no-pie", *ld("-z,max-page-size=0x200000")), "right"
     yield "gold, 64K pages", lambda: b.cc(gold, *ld("-z,max-page-size=0x10000")), "right"
@@ -204,7 +207,7 @@ def cases(b):
     yield "aarch64 under qemu, overlay", lambda: b.appended(arm()), "right", ["qemu", "overlay"]
     yield "static", lambda: b.cc("-static", "-DNO_DYNAMIC"), "statically linked"
     yield "static pie", lambda: b.cc("-static-pie"), "statically linked"
-    yield "overlay", lambda: b.appended(b.cc()), "right", ["overlay"]
+    yield "overlay", lambda: b.appended(b.cc()), "right", ["overlay", "plan=padding"]
     yield "overlay that it reads itself", lambda: b.appended(b.cc("-DPAYLOAD")), "right", ["overlay"]
     yield "overlay that it reads itself, no pie", lambda: b.appended(b.cc("-DPAYLOAD", "-no-pie")), "right", ["overlay"]
     yield "overlay that it reads itself, gold", lambda: b.appended(b.cc("-DPAYLOAD", gold)), "are appended behind the program"
@@ -245,15 +248,24 @@ def b_objcopy(b, path):
     return b_after(b, path, "objcopy", "--add-section", f".extra={HERE}/hard.c")
 
 
-def b_strings_first(b):
-    """.rodata right behind the program headers, where the table cannot grow."""
-    script = b.new(".ld")
-    text = sh(["ld", "-pie", "--verbose"])[1].split("=" * 50 + "\n")[1]
-    rodata = next(line for line in text.splitlines() if line.strip().startswith(".rodata  "))
+def b_constants_first(b, *flags):
+    """.rodata right behind the program headers: there the table cannot grow."""
+    script, text = b.new(".ld"), sh(["ld", "-shared", "--verbose"])[1].split("=" * 50 + "\n")[1]
+    rodata = next(line for line in text.splitlines() if line.startswith("  .rodata  "))
     text = text.replace(rodata, "", 1)
-    at = text.index("  .interp ")
+    at = text.index("  .note.gnu.build-id")
     open(script, "w").write(text[:at] + rodata + "\n" + text[at:])
-    return b.cc("-Wl,-T," + script, "-fcf-protection=none", "-Wa,-mx86-used-note=no")
+    return b.cc("-shared", "-fPIC", "-DLIBRARY", "-Wl,-T," + script, *flags, suffix=".so")
+
+
+def b_bind_now(b):
+    """No entry to spare but a DT_BIND_NOW that DT_FLAGS_1 repeats, as old linkers wrote it."""
+    path = b.cc("-fuse-ld=lld", "-Wl,-z,now,-z,nocombreloc")
+    data = open(path, "rb").read()
+    dynamic, = b.headers(path, 2)
+    offset, size = struct.unpack_from("<Q", data, dynamic + 8)[0], struct.unpack_from("<Q", data, dynamic + 32)[0]
+    at = next(o for o in range(offset, offset + size, 16) if struct.unpack_from("<Q", data, o)[0] == 0x1e)  # DT_FLAGS
+    return b.edit(path, at, struct.pack("<QQ", 24, 0))
 
 
 def b_mold(b, *flags):
@@ -337,12 +349,14 @@ def b_qemu(b, *flags):
     if not os.path.exists(SYSROOT + "/lib/libc.so.6"):
         raise NotHere("libc6-dev-arm64-cross")
     if not os.path.exists(b.other_runtime):
+        made = b.new(".so")
         os.makedirs(os.path.dirname(b.other_runtime), exist_ok=True)
         status, _, err = sh([gcc, "-w", "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC", "-I", os.path.join(HERE, "../.."),
-                             os.path.join(HERE, "standin.c"), os.path.join(HERE, "standin.S"), "-o", b.other_runtime,
+                             os.path.join(HERE, "standin.c"), os.path.join(HERE, "standin.S"), "-o", made,
                              "-Wl,-soname,libgpushare.so.1,-z,initfirst,-z,nodelete,-z,now", "-ldl"])
         if status != 0:
             raise RuntimeError(err)
+        os.rename(made, b.other_runtime)  # another process may do the same
     return b.cc(*flags, compiler=CROSS + "gcc")
 
 
