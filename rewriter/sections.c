@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define CHUNK        2048  /* symbols read at a time */
-#define OUR_SECTIONS 3     /* a .dynamic that moved, .gpushare.dynstr, .gpushare */
+#define OUR_SECTIONS 3     /* a .dynamic that moved, .gpushare.strings, .gpushare */
 #define MAX_MENDED   65536 /* symbols; more means that we misunderstand the file */
 
 static bool is_loaded(const Elf64_Shdr *s)
