@@ -85,6 +85,14 @@ class Bench:
         self.edit(path, first, data[second:second + 56])
         return self.edit(path, second, data[first:first + 56])
 
+    def crowded(self, path):
+        """Puts the second loadable segment into the page where the first one ends."""
+        first, second = self.headers(path, 1)[:2]
+        data = open(path, "rb").read()
+        end = struct.unpack_from("<Q", data, first + 16)[0] + struct.unpack_from("<Q", data, first + 40)[0]
+        self.edit(path, second + 16, struct.pack("<Q", end + 8))  # p_vaddr
+        return self.edit(path, second + 48, struct.pack("<Q", 1))  # p_align
+
     def stripped(self, path):
         if sh(["strip", path])[0] != 0:
             raise RuntimeError("strip of the unpatched file")
@@ -216,6 +224,7 @@ def cases(b):
     yield "overlay, no pie, now", lambda: b.appended(b.cc("-no-pie", *ld("-z,now"))), "right", ["overlay"]
     yield "overlay, stripped", lambda: b.appended(b.stripped(b.cc())), "right", ["overlay"]
     yield "overlay, lld", lambda: b.appended(b.cc(lld)), "are appended behind the program"
+    yield "overlay, crowded segments", lambda: b.appended(b.crowded(b.cc())), "padding of its string table's segment is too small"
     yield "overlay, library", lambda: b.appended(library()), "are appended behind the program"
     yield "musl", lambda: b.cc(*ld("--dynamic-linker=/lib/ld-musl-x86_64.so.1")), "not glibc's"
     yield "library for musl", lambda: b_foreign(b, "libc.musl-x86_64.so.1"), "not glibc"
