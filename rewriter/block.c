@@ -172,14 +172,13 @@ static int check_pointers(const struct elf_image *image, uint64_t address, uint6
 }
 
 /* Sets plan->block. -ENOENT when the table cannot grow in place. */
-int elf_plan_block(struct elf_plan *plan, struct gs_err *err)
+int elf_plan_block(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;
     uint64_t table_end = image->header.e_phoff + image->header.e_phnum * sizeof(Elf64_Phdr),
              last;
     struct range block = {table_end, table_end + NEEDED};
 
-    (void)err;
     do { /* until nothing more hangs on it */
         last = block.end;
         if (take_sections(image, &block) != 0 || take_segments(image, &block) != 0 ||

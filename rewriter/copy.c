@@ -21,8 +21,8 @@
 #include <string.h>
 
 #define CHUNK ((uint64_t)1 << 20) /* bytes */
-#define RING  4                   /* chunks between reader and writer */
-#define PAGE  4096                /* copying to and from aligned memory is faster */
+#define RING  8    /* chunks between reader and writer; with 4 they often wait under load */
+#define PAGE  4096 /* copying to and from aligned memory is faster */
 
 struct pipe {
     const struct elf_copy *copy;

@@ -87,6 +87,35 @@ static uint64_t tag_value(const struct elf_image *image, int64_t tag)
     return entry != NULL ? entry->d_un.d_val : 0;
 }
 
+bool elf_dynamic_is_name(int64_t tag)
+{
+    return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH ||
+           tag == DT_AUDIT || tag == DT_DEPAUDIT || tag == DT_AUXILIARY || tag == DT_FILTER;
+}
+
+/* All names lie in the string table; none of them is that of another libc (musl's is libc.so or
+ * libc.musl-ARCH.so.1, Android's libc.so): the runtime library would bring glibc beside it. */
+static int check_names(const struct elf_image *image, struct gs_err *err)
+{
+    for (size_t i = 0; i < image->dynamic_count; i++) {
+        const Elf64_Dyn *entry = &image->dynamic[i];
+        const char *name;
+
+        if (!elf_dynamic_is_name(entry->d_tag))
+            continue;
+        name = elf_image_string(image, entry->d_un.d_val);
+        if (name == NULL)
+            return damaged(image, "a name in PT_DYNAMIC", entry->d_un.d_val, err);
+        if (entry->d_tag == DT_NEEDED &&
+            (strcmp(name, "libc.so") == 0 || strncmp(name, "libc.musl-", 10) == 0))
+            return gs_err_set(err, -ENOEXEC,
+                              "%s: needs %s, which is not glibc; CUDA needs glibc, so build it "
+                              "for that",
+                              image->source.name, name);
+    }
+    return 0;
+}
+
 static int read_strings(struct elf_image *image, struct gs_err *err)
 {
     uint64_t size = tag_value(image, DT_STRSZ);
@@ -106,13 +135,8 @@ static int read_strings(struct elf_image *image, struct gs_err *err)
         return -ENOEXEC;
     if (image->string_bytes[size - 1] != '\0')
         return damaged(image, "end of DT_STRTAB, which is no NUL", size, err);
-    for (size_t i = 0; i < image->dynamic_count; i++) {
-        int64_t tag = image->dynamic[i].d_tag;
-
-        if ((tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH) &&
-            elf_image_string(image, image->dynamic[i].d_un.d_val) == NULL)
-            return damaged(image, "a name in PT_DYNAMIC", image->dynamic[i].d_un.d_val, err);
-    }
+    if (check_names(image, err) != 0)
+        return -ENOEXEC;
     image->soname = soname != NULL ? elf_image_string(image, soname->d_un.d_val) : NULL;
     return 0;
 }

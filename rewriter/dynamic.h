@@ -12,6 +12,9 @@
  * tables. The image's headers have been read. 0 or -ENOEXEC (or what reading gave). */
 int elf_dynamic_read(struct elf_image *image, struct gs_err *err);
 
+/* Whether an entry with that tag holds the offset of a name in the string table. */
+bool elf_dynamic_is_name(int64_t tag);
+
 /* Says why a file without PT_DYNAMIC cannot be patched: packed, or fully static. Always
  * -ENOEXEC. */
 int elf_refuse_static(const struct elf_image *image, struct gs_err *err);

@@ -7,6 +7,7 @@
  * a time. No state, any thread.
  */
 #include "rewriter/facts.h"
+#include "rewriter/grow.h"
 #include "rewriter/names.h"
 
 #include <errno.h>
@@ -19,18 +20,14 @@
 
 static int add_import(struct elf_facts *facts, size_t *room, struct elf_import import)
 {
-    if (facts->import_count == *room) {
-        size_t wanted = *room ? *room * 2 : 16;
-        struct elf_import *list;
+    struct elf_import *list;
 
-        if (wanted > MAX_FOUND)
-            return -ENOEXEC;
-        list = reallocarray(facts->imports, wanted, sizeof *list);
-        if (list == NULL)
-            return -ENOMEM;
-        facts->imports = list;
-        *room = wanted;
-    }
+    if (facts->import_count == MAX_FOUND)
+        return -ENOEXEC;
+    list = elf_grow(facts->imports, facts->import_count, room, sizeof *list);
+    if (list == NULL)
+        return -ENOMEM;
+    facts->imports = list;
     facts->imports[facts->import_count++] = import;
     return 0;
 }

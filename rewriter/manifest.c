@@ -6,6 +6,7 @@
  * are refused. No state, any thread.
  */
 #include "rewriter/manifest.h"
+#include "rewriter/grow.h"
 #include "rewriter/output.h"
 
 #include <errno.h>
@@ -19,15 +20,12 @@
 
 static int append(struct elf_manifest *manifest, char *path, char *target)
 {
-    if (manifest->count == manifest->room) {
-        size_t room = manifest->room ? manifest->room * 2 : 64;
-        struct elf_manifest_entry *list = reallocarray(manifest->entries, room, sizeof *list);
+    struct elf_manifest_entry *list =
+        elf_grow(manifest->entries, manifest->count, &manifest->room, sizeof *list);
 
-        if (list == NULL)
-            return -ENOMEM;
-        manifest->entries = list;
-        manifest->room = room;
-    }
+    if (list == NULL)
+        return -ENOMEM;
+    manifest->entries = list;
     manifest->entries[manifest->count++] =
         (struct elf_manifest_entry){.path = path, .target = target};
     return 0;

@@ -6,6 +6,7 @@
  * Looks at the new file with the reader alone, not with the plan's intermediate results. No
  * state, any thread.
  */
+#include "rewriter/dynamic.h"
 #include "rewriter/names.h"
 #include "rewriter/verify.h"
 
@@ -64,12 +65,6 @@ static int check_loads(const struct elf_plan *plan, const struct elf_image *new,
     return 0;
 }
 
-static int is_name(int64_t tag)
-{
-    return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH ||
-           tag == DT_AUDIT || tag == DT_DEPAUDIT || tag == DT_AUXILIARY || tag == DT_FILTER;
-}
-
 static int same_entry(const struct elf_image *old, const Elf64_Dyn *a,
                       const struct elf_image *new, const Elf64_Dyn *b)
 {
@@ -77,7 +72,7 @@ static int same_entry(const struct elf_image *old, const Elf64_Dyn *a,
 
     if (a->d_tag != b->d_tag)
         return 0;
-    if (!is_name(a->d_tag))
+    if (!elf_dynamic_is_name(a->d_tag))
         return a->d_un.d_val == b->d_un.d_val || a->d_tag == DT_STRTAB ||
                a->d_tag == DT_STRSZ || a->d_tag == DT_HASH || a->d_tag == DT_GNU_HASH ||
                a->d_tag == DT_SYMTAB || a->d_tag == DT_VERSYM || a->d_tag == DT_VERNEED ||

@@ -48,12 +48,11 @@ static size_t choose_way(struct elf_plan *plan)
     return NOT_FOUND;
 }
 
-int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
+int elf_plan_needed(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;
     size_t given_up = choose_way(plan), first = find(image, DT_NEEDED), n = 0;
 
-    (void)err;
     plan->dynamic = calloc(image->dynamic_count + 2, sizeof *plan->dynamic);
     if (plan->dynamic == NULL)
         return -ENOMEM;
@@ -111,13 +110,12 @@ static void mend(const struct elf_plan *plan, Elf64_Dyn *table, size_t count)
     }
 }
 
-int elf_plan_needed_finish(struct elf_plan *plan, struct gs_err *err)
+int elf_plan_needed_finish(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;
     Elf64_Dyn *old;
     int ret;
 
-    (void)err;
     mend(plan, plan->dynamic, plan->dynamic_count);
     if (plan->dynamic_way != ELF_DYNAMIC_MOVE)
         return change_in_place(plan, plan->dynamic, plan->dynamic_count);

@@ -52,8 +52,8 @@ static int lost(const struct elf_source *source, const char *why, struct gs_err 
 {
     return gs_err_set(
         err, -ENOEXEC,
-        "%s: patched by gpushare-patch, but its undo note is %s (changed after the patch, or "
-        "by another release?); take the file from its package or build again",
+        "%s: patched by gpushare-patch, but its undo note is %s (was it changed after the "
+        "patch?); take the file from its package or build again",
         source->name, why);
 }
 
@@ -137,25 +137,55 @@ static int read_undo(struct elf_note *note, const struct elf_source *source,
                           trailer->undo_size - sizeof *head - copies);
 }
 
+/* Whether the undo note is of another format than ours. Where it is was said in the same way.
+ */
+static bool is_foreign(const struct elf_source *source, uint64_t undo_offset)
+{
+    static const char ours[] = ELF_UNDO_MAGIC;
+    char magic[sizeof ours];
+
+    return undo_offset < source->size &&
+           elf_source_read(source, undo_offset, magic, sizeof magic, NULL) == 0 &&
+           memcmp(magic, ours, sizeof ours - 2) == 0 && memcmp(magic, ours, sizeof ours) != 0;
+}
+
+static int read_note(struct elf_note *note, const struct elf_source *source,
+                     const struct elf_marker_trailer *trailer)
+{
+    uint64_t room = note->segment.p_filesz - sizeof *trailer;
+    uint64_t end = note->segment.p_offset + room;
+    bool foreign = is_foreign(source, trailer->undo_offset);
+    /* the first formats had the undo note behind the segment, not in it */
+    uint64_t undo = foreign && trailer->undo_offset >= end ? 0 : trailer->undo_size;
+    int ret;
+
+    if (trailer->text_size >= sizeof note->text || trailer->text_size > room ||
+        undo > room - trailer->text_size)
+        return lost(source, "damaged (marker)", &note->lost);
+    ret = elf_source_read(source, end - undo - trailer->text_size, note->text,
+                          (size_t)trailer->text_size, &note->lost);
+    if (ret != 0)
+        return ret;
+    if (foreign)
+        return gs_err_set(&note->lost, -ENOEXEC,
+                          "%s: patched by another build of gpushare-patch, whose undo notes "
+                          "this one does not know; restore it with that build, or take the "
+                          "file from its package or build again",
+                          source->name);
+    if (undo > MAX_UNDO || undo < sizeof note->head)
+        return lost(source, "damaged (size)", &note->lost);
+    return read_undo(note, source, trailer, end - undo);
+}
+
 enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source)
 {
     struct elf_marker_trailer trailer;
-    uint64_t end, room;
 
     memset(note, 0, sizeof *note);
     if (!find_trailer(note, source, &trailer))
         return ELF_NOTE_NONE;
-    room = note->segment.p_filesz - sizeof trailer;
-    end = note->segment.p_offset + room;
-    if (trailer.text_size >= sizeof note->text || trailer.text_size > room ||
-        trailer.undo_size > room - trailer.text_size || trailer.undo_size > MAX_UNDO ||
-        trailer.undo_size < sizeof note->head)
-        lost(source, "damaged (marker)", &note->lost);
-    else if (elf_source_read(source, end - trailer.undo_size - trailer.text_size, note->text,
-                             (size_t)trailer.text_size, &note->lost) == 0 &&
-             read_undo(note, source, &trailer, end - trailer.undo_size) == 0)
-        return ELF_NOTE_FOUND;
-    elf_note_deinit(note);
+    if (read_note(note, source, &trailer) != 0)
+        elf_note_deinit(note);
     return ELF_NOTE_FOUND;
 }
 

@@ -26,6 +26,36 @@ static void make_name(char name[NAME_MAX + 1])
     snprintf(name, NAME_MAX + 1, ".gpushare-patch.%016llx", (unsigned long long)random);
 }
 
+/* What to do about an error of the file system; an empty string where it says so itself. */
+static const char *way_out(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+        return " (make room for a second copy of it)";
+    case EFBIG:
+        return " (raise the file size limit, ulimit -f)";
+    case EROFS:
+        return " (patch a copy elsewhere, or mount it writable)";
+    case EACCES:
+        return " (run this as one who may write there)";
+    case EPERM:
+        return " (immutable, append-only, or another user's in a sticky folder? lsattr, ls "
+               "-ld)";
+    case EBUSY:
+        return " (it is a mount point; patch the file that is mounted there)";
+    default:
+        return "";
+    }
+}
+
+static int failed(const struct elf_output *output, const char *what, struct gs_err *err)
+{
+    int error = errno;
+
+    return gs_err_errno(err, -error, "%s: %s%s", output->target, what, way_out(error));
+}
+
 static int open_folder(struct elf_output *output, struct gs_err *err)
 {
     const char *slash = strrchr(output->target, '/');
@@ -50,14 +80,29 @@ static int open_folder(struct elf_output *output, struct gs_err *err)
     return 0;
 }
 
+/* A device or folder is never replaced; a link itself is, by the file. */
+static int check_kind(const struct elf_output *output, struct gs_err *err)
+{
+    struct stat st;
+
+    if (fstatat(output->folder, output->base, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
+        return 0;
+    return gs_err_set(err, -EEXIST, "%s: is %s and is left alone; name a file", output->target,
+                      S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
+}
+
 int elf_output_open(struct elf_output *output, const char *target, struct gs_err *err)
 {
     int ret;
 
     *output = (struct elf_output){.target = target, .folder = -1, .fd = -1};
     ret = open_folder(output, err);
-    if (ret != 0)
+    ret = ret ?: check_kind(output, err);
+    if (ret != 0) {
+        elf_output_deinit(output);
         return ret;
+    }
     output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
         make_name(output->temporary);
@@ -67,7 +112,7 @@ int elf_output_open(struct elf_output *output, const char *target, struct gs_err
             output->temporary[0] = '\0';
     }
     if (output->fd < 0) {
-        ret = gs_err_errno(err, -errno, "%s: cannot write into its folder", target);
+        ret = failed(output, "cannot write into its folder", err);
         elf_output_deinit(output);
     }
     return ret;
@@ -96,7 +141,7 @@ int elf_output_write(struct elf_output *output, uint64_t offset, const void *byt
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return gs_err_errno(err, -errno, "%s: cannot write the new file", output->target);
+            return failed(output, "cannot write the new file", err);
         from += n;
         offset += (uint64_t)n;
         length -= (size_t)n;
@@ -151,7 +196,7 @@ int elf_output_commit(struct elf_output *output, const struct stat *old, bool sy
     int ret;
 
     if (sync && fsync(output->fd) != 0)
-        return gs_err_errno(err, -errno, "%s: cannot sync the new file", output->target);
+        return failed(output, "cannot sync the new file", err);
     elf_fault();
     ret = name_it(output, err);
     elf_fault();
@@ -159,8 +204,7 @@ int elf_output_commit(struct elf_output *output, const struct stat *old, bool sy
     if (ret != 0)
         return ret;
     if (renameat(output->folder, output->temporary, output->folder, output->base) != 0)
-        return gs_err_errno(err, -errno, "%s: cannot put the new file in place",
-                            output->target);
+        return failed(output, "cannot put the new file in place", err);
     output->temporary[0] = '\0';
     elf_fault();
     if (sync && fsync(output->folder) != 0 && errno != EINVAL)

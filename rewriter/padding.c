@@ -71,9 +71,10 @@ static uint64_t free_bytes(const struct elf_image *image, size_t index)
     for (size_t i = 0; i < image->header.e_phnum; i++) {
         const Elf64_Phdr *p = &image->segments[i];
         uint64_t page = p->p_vaddr & ~(image->page - 1), top = s->p_vaddr + s->p_memsz;
+        uint64_t space = page > top ? page - top : 0;
 
-        if (p->p_type == PT_LOAD && p->p_vaddr > s->p_vaddr && room > page - top)
-            room = page > top ? page - top : 0;
+        if (p->p_type == PT_LOAD && p->p_vaddr > s->p_vaddr && room > space)
+            room = space;
     }
     return room;
 }
@@ -173,7 +174,7 @@ static int plan_rest(struct elf_plan *plan, size_t index, uint64_t start, uint64
     uint8_t *undo;
     int ret = change_segment(plan, index, start); /* only its place counts here */
 
-    ret = ret ?: elf_plan_needed_finish(plan, err);
+    ret = ret ?: elf_plan_needed_finish(plan);
     if (ret != 0)
         return ret;
     undo = encode_undo(plan, start, 0, err); /* for its size */
@@ -226,7 +227,7 @@ int elf_plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *
     plan->segment.offset = plan->end = image->source.size;
     plan->segment_count = image->header.e_phnum;
     plan->new_segment = index;
-    ret = elf_plan_needed(plan, err);
+    ret = elf_plan_needed(plan);
     if (ret == 0 && plan->dynamic_way == ELF_DYNAMIC_MOVE)
         ret = refuse(plan, "its dynamic section has no entry to spare", err);
     if (ret == 0) {

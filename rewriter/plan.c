@@ -6,6 +6,7 @@
  * the file system but through the image's source. No state, any thread.
  */
 #include "rewriter/plan.h"
+#include "rewriter/grow.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,20 +21,16 @@
 
 int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, size_t length)
 {
-    uint8_t *copy;
+    struct elf_change *list =
+        elf_grow(plan->changes, plan->change_count, &plan->change_room, sizeof *list);
+    uint8_t *copy = malloc(length > 0 ? length : 1);
 
-    if (plan->change_count == plan->change_room) {
-        size_t room = plan->change_room ? plan->change_room * 2 : 32;
-        struct elf_change *list = reallocarray(plan->changes, room, sizeof *list);
-
-        if (list == NULL)
-            return -ENOMEM;
+    if (list != NULL)
         plan->changes = list;
-        plan->change_room = room;
-    }
-    copy = malloc(length > 0 ? length : 1);
-    if (copy == NULL)
+    if (list == NULL || copy == NULL) {
+        free(copy);
         return -ENOMEM;
+    }
     memcpy(copy, bytes, length);
     plan->changes[plan->change_count++] =
         (struct elf_change){.offset = offset, .length = (uint32_t)length, .bytes = copy};
@@ -128,11 +125,11 @@ static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err
 {
     int ret = elf_plan_names(plan, runtime, err);
 
-    ret = ret ?: elf_plan_needed(plan, err);
-    ret = ret ?: elf_plan_slot(plan, err);
+    ret = ret ?: elf_plan_needed(plan);
+    ret = ret ?: elf_plan_slot(plan);
     ret = ret ?: lay_out_segment(plan, err);
     ret = ret ?: elf_plan_sections(plan, err);
-    ret = ret ?: elf_plan_needed_finish(plan, err);
+    ret = ret ?: elf_plan_needed_finish(plan);
     return ret ?: elf_plan_tail(plan, err);
 }
 

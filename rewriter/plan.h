@@ -89,13 +89,13 @@ const char *elf_slot_way_text(enum elf_slot_way way);
 
 /* The steps, each in a file of its own; 0 or a negative errno with err filled. */
 int elf_plan_names(struct elf_plan *plan, const char *runtime,
-                   struct gs_err *err);                                /* imports.c */
-int elf_plan_needed(struct elf_plan *plan, struct gs_err *err);        /* needed.c */
-int elf_plan_needed_finish(struct elf_plan *plan, struct gs_err *err); /* needed.c */
-int elf_plan_slot(struct elf_plan *plan, struct gs_err *err);          /* slot.c */
-int elf_plan_slot_finish(struct elf_plan *plan, struct gs_err *err);   /* slot.c */
-int elf_plan_block(struct elf_plan *plan, struct gs_err *err);         /* block.c */
-int elf_plan_sections(struct elf_plan *plan, struct gs_err *err);      /* sections.c */
+                   struct gs_err *err);                           /* imports.c */
+int elf_plan_needed(struct elf_plan *plan);                       /* needed.c */
+int elf_plan_needed_finish(struct elf_plan *plan);                /* needed.c */
+int elf_plan_slot(struct elf_plan *plan);                         /* slot.c */
+int elf_plan_slot_finish(struct elf_plan *plan);                  /* slot.c */
+int elf_plan_block(struct elf_plan *plan);                        /* block.c */
+int elf_plan_sections(struct elf_plan *plan, struct gs_err *err); /* sections.c */
 int elf_plan_padding(struct elf_plan *plan, const char *runtime,
                      struct gs_err *err); /* padding.c, instead of all the others */
 int elf_plan_tail(struct elf_plan *plan, struct gs_err *err); /* tail.c */

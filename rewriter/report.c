@@ -226,11 +226,12 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
     elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
     elf_note_value(job->note.text, "scope", scope, sizeof scope);
     fprintf(
-        to, "%s: patched, %s scope, runtime %s%s%s\n", job->name, scope, runtime,
-        present
+        to, "%s: patched, %s scope, runtime %s%s%s\n", job->name, *scope ? scope : "unknown",
+        *runtime ? runtime : "unknown (its marker is damaged)",
+        present || !*runtime
             ? ""
             : ", which is NOT there: it will not start; patch it again or put the library back",
-        job->note.lost.code != 0 ? "; cannot be restored (its undo note is gone)" : "");
+        job->note.lost.code != 0 ? "; cannot be restored (--restore says why)" : "");
 }
 
 void elf_report_check_json(FILE *to, const struct elf_job *job, bool present)

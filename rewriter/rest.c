@@ -32,11 +32,14 @@ static bool in_segment(const struct elf_rest *rest, const Elf64_Shdr *s)
            s->sh_addr - p->p_vaddr < p->p_filesz;
 }
 
-/* Numbers the sections that stay: all but the marker's and a .dynamic that moved. */
-static int number(struct elf_rest *rest, size_t marker, size_t old_dynamic, size_t new_dynamic,
-                  struct gs_err *err)
+/* Numbers the sections that stay: all but the marker's, what keeps the place of the strings,
+ * and a .dynamic that moved. */
+static int number(struct elf_rest *rest, size_t new_dynamic, struct gs_err *err)
 {
     const struct elf_image *now = rest->now;
+    size_t marker = elf_image_section(now, ELF_MARKER_SECTION);
+    size_t old_dynamic = elf_image_section(now, ELF_OLD_SECTION);
+    size_t old_strings = elf_image_section(now, ELF_OLD_STRINGS);
 
     if (marker == ELF_NO_SECTION || (old_dynamic == ELF_NO_SECTION) != (new_dynamic == 0))
         return refuse(rest, 0, "table lacks one of gpushare-patch's sections", err);
@@ -47,7 +50,7 @@ static int number(struct elf_rest *rest, size_t marker, size_t old_dynamic, size
         return gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
     for (size_t i = 0; i < now->section_count; i++) {
         rest->map[i] = DROPPED;
-        if (i == marker || (new_dynamic != 0 && i == new_dynamic))
+        if (i != 0 && (i == marker || i == old_strings || i == new_dynamic))
             continue;
         rest->map[i] = (uint32_t)rest->count;
         rest->from[rest->count] = (uint32_t)i;
@@ -208,13 +211,13 @@ int elf_rest_plan(struct elf_rest *rest, const struct elf_image *now,
     if (rest->names == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
     memcpy(rest->names, now->section_names, rest->names_size);
-    ret = number(rest, elf_image_section(now, ELF_MARKER_SECTION),
-                 elf_image_section(now, ELF_OLD_SECTION), find_dynamic(rest), err);
+    ret = number(rest, find_dynamic(rest), err);
     ret = ret ?: mend_numbers(rest, err);
     ret = ret ?: move_back(rest, err);
     if (ret != 0)
         return ret;
     cut_name(rest, ELF_OLD_SECTION);
+    cut_name(rest, ELF_OLD_STRINGS);
     cut_name(rest, ELF_MARKER_SECTION);
     return place(rest, err);
 }

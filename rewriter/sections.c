@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK      2048  /* symbols read at a time */
-#define MAX_MENDED 65536 /* symbols; more means that we misunderstand the file */
+#define CHUNK        2048  /* symbols read at a time */
+#define OUR_SECTIONS 3     /* a .dynamic that moved, .gpushare.strings, .gpushare */
+#define MAX_MENDED   65536 /* symbols; more means that we misunderstand the file */
 
 static bool is_loaded(const Elf64_Shdr *s)
 {
@@ -44,11 +45,34 @@ static void split_dynamic(struct elf_plan *plan, size_t index, size_t *next)
     ++*next;
 }
 
+/* strip writes a segment anew from the sections in it, and one that has none left as a damaged
+ * one. So a segment that holds little but the strings (patchelf makes such) keeps a section in
+ * their place. The segment of the ELF header needs none. */
+static void keep_strings(struct elf_plan *plan, const Elf64_Shdr *strings, size_t *next)
+{
+    const struct elf_image *image = plan->image;
+
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type != PT_LOAD || p->p_offset == 0 || strings->sh_addr < p->p_vaddr ||
+            strings->sh_addr - p->p_vaddr >= p->p_filesz)
+            continue;
+        plan->sections[*next] = *strings;
+        plan->sections[*next].sh_name =
+            (uint32_t)(image->section_names_size + sizeof ELF_OLD_SECTION);
+        plan->sections[*next].sh_type = SHT_PROGBITS;
+        ++*next;
+        return;
+    }
+}
+
 /* The new headers of all old sections. */
 static void move_sections(struct elf_plan *plan, size_t *next)
 {
     const struct elf_image *image = plan->image;
     uint64_t dynamic = image->segments[image->dynamic_segment].p_vaddr;
+    bool kept = false;
 
     for (size_t i = 1; i < image->section_count; i++) {
         Elf64_Shdr *s = &plan->sections[i];
@@ -56,6 +80,9 @@ static void move_sections(struct elf_plan *plan, size_t *next)
         if (!is_loaded(s))
             continue;
         if (s->sh_type == SHT_STRTAB && s->sh_addr == image->strings.address) {
+            if (!kept) /* a damaged file may have several */
+                keep_strings(plan, s, next);
+            kept = true;
             move_to(s, plan, plan->strings.address);
             s->sh_size = plan->strings.size;
         } else if (s->sh_type == SHT_DYNAMIC && s->sh_addr == dynamic &&
@@ -139,19 +166,20 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
 
     if (image->section_count == 0)
         return 0;
-    if (image->section_count + 2 >= SHN_LORESERVE ||
+    if (image->section_count + OUR_SECTIONS >= SHN_LORESERVE ||
         (image->sections[image->header.e_shstrndx].sh_flags & SHF_ALLOC))
         return gs_err_set(
             err, -ENOEXEC,
             "%s: its section names cannot be extended (e_shnum %zu, e_shstrndx %u)",
             image->source.name, image->section_count, image->header.e_shstrndx);
-    plan->sections = calloc(image->section_count + 2, sizeof *plan->sections);
+    plan->sections = calloc(image->section_count + OUR_SECTIONS, sizeof *plan->sections);
     if (plan->sections == NULL)
         return -ENOMEM;
     memcpy(plan->sections, image->sections, image->section_count * sizeof *plan->sections);
     move_sections(plan, &next);
     plan->sections[next++] = (Elf64_Shdr){
-        .sh_name = (uint32_t)(image->section_names_size + sizeof ELF_OLD_SECTION),
+        .sh_name = (uint32_t)(image->section_names_size + sizeof ELF_OLD_SECTION +
+                              sizeof ELF_OLD_STRINGS),
         .sh_type = SHT_PROGBITS,
         .sh_flags = SHF_ALLOC,
         .sh_addr = plan->marker_at.address,

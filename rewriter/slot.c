@@ -54,16 +54,15 @@ static size_t choose_way(struct elf_plan *plan)
     taken = find_property_note(plan->image);
     if (taken != NOT_FOUND)
         return taken;
-    plan->slot_way = elf_plan_block(plan, NULL) == 0 ? ELF_SLOT_GROW : ELF_SLOT_END;
+    plan->slot_way = elf_plan_block(plan) == 0 ? ELF_SLOT_GROW : ELF_SLOT_END;
     return NOT_FOUND;
 }
 
-int elf_plan_slot(struct elf_plan *plan, struct gs_err *err)
+int elf_plan_slot(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;
     size_t taken = choose_way(plan), last_load = 0, n = 0;
 
-    (void)err;
     plan->segments = calloc((size_t)image->header.e_phnum + 1, sizeof *plan->segments);
     if (plan->segments == NULL)
         return -ENOMEM;
@@ -101,11 +100,10 @@ static void move(Elf64_Phdr *p, uint64_t offset, uint64_t address)
     p->p_vaddr = address;
 }
 
-int elf_plan_slot_finish(struct elf_plan *plan, struct gs_err *err)
+int elf_plan_slot_finish(struct elf_plan *plan)
 {
     size_t bytes = plan->segment_count * sizeof(Elf64_Phdr);
 
-    (void)err;
     for (size_t i = 0; i < plan->segment_count; i++) {
         Elf64_Phdr *p = &plan->segments[i];
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* What is appended to the section names; sections.c counts on the order. */
-static const char our_names[] = ELF_OLD_SECTION "\0" ELF_MARKER_SECTION;
+static const char our_names[] = ELF_OLD_SECTION "\0" ELF_OLD_STRINGS "\0" ELF_MARKER_SECTION;
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -198,9 +198,9 @@ static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *
 
 /* The last two changes: the program headers, unless they are part of the tail, and the ELF
  * header. */
-static int change_headers(struct elf_plan *plan, struct gs_err *err)
+static int change_headers(struct elf_plan *plan)
 {
-    return elf_plan_slot_finish(plan, err) ?: change_header(plan);
+    return elf_plan_slot_finish(plan) ?: change_header(plan);
 }
 
 static void drop_changes(struct elf_plan *plan, size_t count)
@@ -213,7 +213,7 @@ int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
 {
     size_t count = plan->change_count;
     /* for the ranges that the undo note lists; their bytes are not final */
-    int ret = change_headers(plan, err);
+    int ret = change_headers(plan);
     uint8_t *undo;
 
     if (ret != 0)
@@ -226,7 +226,7 @@ int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
     if (plan->sections != NULL)
         finish_sections(plan);
     drop_changes(plan, count);
-    ret = change_headers(plan, err);
+    ret = change_headers(plan);
     undo = ret == 0 ? encode_undo(plan, err) : NULL;
     if (undo == NULL)
         return -ENOMEM;

@@ -129,10 +129,32 @@ static const char *below(const struct tree *tree, const char *path)
 static int full(const struct tree *tree, const char *path, char out[PATH_MAX],
                 struct gs_err *err)
 {
-    if (snprintf(out, PATH_MAX, "%s/%s", tree->folder, path) >= PATH_MAX)
-        return gs_err_set(err, -ENAMETOOLONG, "%s/%s: the path is too long", tree->folder,
-                          path);
+    const char *folder = strcmp(tree->folder, "/") == 0 ? "" : tree->folder;
+
+    if (snprintf(out, PATH_MAX, "%s/%s", folder, path) >= PATH_MAX)
+        return gs_err_set(err, -ENAMETOOLONG, "%s/%s: the path is too long", folder, path);
     return 0;
+}
+
+/* The manifest was made without following links; one that came since must not lead out of the
+ * folder. Of a listed link it is its own folder that counts. */
+static int check_inside(const struct tree *tree, const struct elf_manifest_entry *entry,
+                        const char *path, struct gs_err *err)
+{
+    size_t length = strcmp(tree->folder, "/") == 0 ? 0 : strlen(tree->folder);
+    char real[PATH_MAX], folder[PATH_MAX];
+
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    if (realpath(entry->target != NULL ? folder : path, real) == NULL)
+        return 0; /* gone */
+    if (strncmp(real, tree->folder, length) == 0 &&
+        (real[length] == '/' || real[length] == '\0'))
+        return 0;
+    return gs_err_set(
+        err, -EXDEV,
+        "%s: is listed, but a link leads from there to %s; nothing was done; take "
+        "the link away, or the line out of %s",
+        path, real, ELF_MANIFEST_NAME);
 }
 
 /* First pass: which files would be patched, or are. */
@@ -204,7 +226,7 @@ static int patch_tree(struct tree *tree)
     int ret = choose(tree);
 
     if (ret == 0 && options->venv != NULL)
-        ret = elf_venv_links(tree->folder, &tree->manifest, &links, options, &tree->err);
+        ret = elf_venv_links(tree->folder, &tree->manifest, &links, &tree->err);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
         ret = elf_manifest_add(&tree->manifest, below(tree, tree->chosen.list[i]), NULL);
     if (ret == 0 && !options->dry_run && !options->print)
@@ -236,6 +258,7 @@ static int choose_listed(struct tree *tree)
         char path[PATH_MAX];
 
         ret = full(tree, entry->path, path, &tree->err);
+        ret = ret ?: check_inside(tree, entry, path, &tree->err);
         if (ret != 0 || entry->target != NULL)
             continue;
         if (access(path, F_OK) == 0)

@@ -38,14 +38,13 @@ static int add_link(const char *folder, const char *name, struct elf_manifest *m
 }
 
 int elf_venv_links(const char *folder, struct elf_manifest *manifest, size_t *count,
-                   const struct elf_options *options, struct gs_err *err)
+                   struct gs_err *err)
 {
     char path[PATH_MAX];
     struct dirent *entry;
     DIR *bin;
     int ret = 0;
 
-    (void)options;
     *count = 0;
     if (snprintf(path, sizeof path, "%s/bin", folder) >= (int)sizeof path)
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", folder);

@@ -16,7 +16,7 @@
 /* Adds those links in folder/bin named python* that lead out of it to the manifest. `count`
  * gets the number of links that the manifest has then. 0 or a negative errno. */
 int elf_venv_links(const char *folder, struct elf_manifest *manifest, size_t *count,
-                   const struct elf_options *options, struct gs_err *err);
+                   struct gs_err *err);
 
 /* Replaces each link of the manifest by a patched copy of what it led to. */
 enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *manifest,

@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,8 +70,11 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
     unsigned machine = image->header.e_machine;
     const char *loader = loader_path(machine), *name = image->source.name;
     bool accepted = false, accepted_old = false;
+    struct statvfs mounted;
     int ret;
 
+    if (fstatvfs(fd, &mounted) == 0 && (mounted.f_flag & ST_NOEXEC))
+        return 0; /* there it accepts nothing */
     /* only the system's own loader is run, never one that the file names */
     if (machine != host_machine() || access(loader, X_OK) != 0)
         return 0;

@@ -12,7 +12,8 @@
 int elf_verify_meaning(const struct elf_plan *plan, int fd, struct gs_err *err);
 
 /* Lets the system's dynamic loader check the new file (ld.so --verify) if it is for this
- * machine's. 0; -EIO; -ENOEXEC when it does not accept the original (old) either. */
+ * machine and on a mount that it may map programs from (not noexec). 0; -EIO; -ENOEXEC when it
+ * does not accept the original (old) either. */
 int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_err *err);
 
 #endif

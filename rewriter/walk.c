@@ -6,6 +6,7 @@
  * touched. fts keeps its state to itself: any thread.
  */
 #include "rewriter/walk.h"
+#include "rewriter/grow.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -18,15 +19,11 @@
 
 int elf_paths_add(struct elf_paths *paths, const char *path)
 {
-    if (paths->count == paths->room) {
-        size_t room = paths->room ? paths->room * 2 : 64;
-        char **list = reallocarray(paths->list, room, sizeof *list);
+    char **list = elf_grow(paths->list, paths->count, &paths->room, sizeof *list);
 
-        if (list == NULL)
-            return -ENOMEM;
-        paths->list = list;
-        paths->room = room;
-    }
+    if (list == NULL)
+        return -ENOMEM;
+    paths->list = list;
     paths->list[paths->count] = strdup(path);
     if (paths->list[paths->count] == NULL)
         return -ENOMEM;

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,11 +89,27 @@ static int finish(struct elf_job *job, struct elf_output *output, struct gs_err 
                                     !job->options->no_sync, err);
 }
 
+/* Where the result goes: the file itself, or another one beside it or elsewhere. */
+static int open_output(const struct elf_job *job, struct elf_output *output, struct gs_err *err)
+{
+    const char *target = job->options->output;
+    char real[PATH_MAX];
+    struct stat st;
+
+    if (target == NULL)
+        return elf_output_open(output, job->path, err);
+    if (lstat(target, &st) == 0 && S_ISREG(st.st_mode) && realpath(target, real) != NULL &&
+        strcmp(real, job->path) == 0)
+        return gs_err_set(err, -EEXIST,
+                          "%s: is the file itself; leave --output away to change it in place",
+                          target);
+    return elf_output_open(output, target, err);
+}
+
 int elf_job_write(struct elf_job *job, struct gs_err *err)
 {
-    const char *target = job->options->output != NULL ? job->options->output : job->path;
     struct elf_output output;
-    int ret = elf_output_open(&output, target, err);
+    int ret = open_output(job, &output, err);
 
     if (ret != 0)
         return ret;
@@ -105,7 +122,6 @@ int elf_job_write(struct elf_job *job, struct gs_err *err)
 
 int elf_job_restore(struct elf_job *job, struct gs_err *err)
 {
-    const char *target = job->options->output != NULL ? job->options->output : job->path;
     struct elf_output output;
     int ret;
 
@@ -113,7 +129,7 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
         return gs_err_set(err, -ENODATA, "%s: nothing to do: it is not patched", job->name);
     if (job->note.lost.code != 0)
         return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
-    ret = elf_output_open(&output, target, err);
+    ret = open_output(job, &output, err);
     if (ret != 0)
         return ret;
     elf_fault();

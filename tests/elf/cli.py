@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What gpushare-patch answers: options, exit statuses, bad input, and that a refused file is not touched."""
-import argparse
 import json
 import os
 import random
@@ -12,18 +11,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import warnings
 
-OPTIONS = None
+sys.dont_write_bytecode = True
+import tool
+from tool import OPTIONS, run
+
 MAIN = "int main(void) { return 0; }"
 DLSYM = '#include <dlfcn.h>\nint main(void) { return dlsym(RTLD_DEFAULT, "puts") == 0; }'
 LOADS = '#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
-
-
-def run(*args, **kw):
-    done = subprocess.run([OPTIONS.patch, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=60, **kw)
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
 class Case(unittest.TestCase):
@@ -209,6 +204,27 @@ class Patching(Case):
         self.assertEqual(run("--restore", "-o", self.path("back"), out)[0], 0)
         self.assertEqual(open(self.path("back"), "rb").read(), before[0])
 
+    def test_output_never_replaces_what_is_no_file(self):
+        path, patched = self.build("a"), self.path("patched")
+        self.assertEqual(run(*self.runtime, "-o", patched, path)[0], 0)
+        os.mkfifo(self.path("pipe"))
+        os.mkdir(self.path("folder"))
+        for name, text in (("pipe", "no regular file"), ("folder", "a folder"), (None, "is the file itself")):
+            for options, source in (([], path), (["--restore"], patched)):
+                out = self.path(name) if name else source
+                before = os.stat(out)
+                status, _, err = run(*self.runtime, *options, "-o", out, source)
+                self.assertEqual((status, text in err, out in err), (1, True, True), err)
+                self.assertEqual((os.stat(out).st_ino, os.stat(out).st_mtime_ns), (before.st_ino, before.st_mtime_ns))
+
+    def test_output_replaces_a_link_by_a_file(self):
+        path, link = self.build("a"), self.path("link")
+        before = open(path, "rb").read()
+        os.symlink("a", link)
+        self.assertEqual(run(*self.runtime, "-o", link, path)[0], 0)
+        self.assertFalse(os.path.islink(link))
+        self.assertEqual(open(path, "rb").read(), before)
+
     def test_dry_run_touches_nothing(self):
         path = self.build("a")
         before = self.snapshot(path)
@@ -253,6 +269,19 @@ class Patching(Case):
         os.mkdir(self.path("other"))
         other = shutil.copy(OPTIONS.runtime, self.path("other/libgpushare.so.1"))
         self.refused(path, 3, "--restore it first", "--runtime", other)
+
+    def test_note_of_another_build_is_told_from_damage(self):
+        path = self.build("a")
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        data = open(path, "rb").read()
+        for old, new, text in ((b"gpushare-undo-3", b"gpushare-undo-2", "restore it with that build"),
+                               (b"gpushare-undo-3", b"gpushare-xxxx-3", "its undo note is gone")):
+            self.assertEqual(data.count(old), 1)
+            open(path, "wb").write(data.replace(old, new))
+            self.refused(path, 3, text, "--restore")
+            self.refused(path, 3, text)
+            status, out, _ = run("--check", path)
+            self.assertEqual((status, "runtime " + OPTIONS.runtime in out, "--restore says why" in out), (0, True, True), out)
 
     def test_stripped_and_changed_is_not_restored(self):
         path = self.stripped("strip")[1]
@@ -377,14 +406,4 @@ class Reports(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--patch", required=True)
-    parser.add_argument("--runtime", required=True)
-    OPTIONS, rest = parser.parse_known_args()
-    OPTIONS.patch, OPTIONS.runtime = os.path.abspath(OPTIONS.patch), os.path.realpath(OPTIONS.runtime)
-    OPTIONS.runtime = os.path.join(os.path.dirname(OPTIONS.runtime), "libgpushare.so.1")
-    if not shutil.which("gcc"):
-        print("skipped: gcc is not installed")
-        sys.exit(77)
-    warnings.simplefilter("ignore", ResourceWarning)
-    unittest.main(warnings="ignore", argv=[sys.argv[0], *rest])
+    tool.main()

@@ -3,9 +3,10 @@
  * hard.c: a program that looks at itself in every way that a careless rewriter breaks, and then
  * says "right".
  *
- * With -DLIBRARY it is a library with the entry look(); with -DDRIVER it calls driver
+ * With -DLIBRARY it is a library with the entry hard_look(); with -DDRIVER it calls driver
  * functions; with -DADDRESS it takes the address of one, which in non-PIE code makes a
- * canonical PLT entry.
+ * canonical PLT entry; with -DIFUNC it calls a function that is chosen while it is loaded; with
+ * -DPAYLOAD it finds what is appended to its own file, from the front and from the end.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -49,6 +50,40 @@ static int check_notes(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
+#ifdef IFUNC
+static int seventeen(void)
+{
+    return 17;
+}
+
+static int (*choose(void))(void)
+{
+    return seventeen;
+}
+
+int chosen(void) __attribute__((ifunc("choose")));
+#endif
+
+#ifdef PAYLOAD
+/* As an AppImage does it, behind the section headers; and as an archive does it, from the end.
+ */
+static int check_payload(void)
+{
+    FILE *self = fopen("/proc/self/exe", "rb");
+    char first[8] = "", last[8] = "";
+    ElfW(Ehdr) header;
+
+    if (self == NULL || fread(&header, sizeof header, 1, self) != 1 ||
+        fseek(self, (long)(header.e_shoff + (size_t)header.e_shentsize * header.e_shnum),
+              SEEK_SET) != 0 ||
+        fread(first, 7, 1, self) != 1 || fseek(self, -7, SEEK_END) != 0 ||
+        fread(last, 7, 1, self) != 1)
+        return -1;
+    fclose(self);
+    return strcmp(first, "PAYLOAD") != 0 || strcmp(last, "PAYLOAD") != 0;
+}
+#endif
+
 static int look(void)
 {
     int tags = 0, notes = 0;
@@ -80,6 +115,14 @@ static int look(void)
     uint64_t other = 0;
     if (alloc(&other, 1) != 4242)
         return 4;
+#endif
+#ifdef IFUNC
+    if (chosen() != 17)
+        return 5;
+#endif
+#ifdef PAYLOAD
+    if (check_payload() != 0)
+        return 6;
 #endif
     return print("right") < 0;
 }

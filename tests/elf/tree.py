@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """gpushare-patch --tree and --venv: what they choose, patch, list, check and give back, byte for byte."""
-import argparse
 import base64
 import hashlib
 import os
@@ -10,17 +9,17 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import warnings
 
-OPTIONS = None
+sys.dont_write_bytecode = True
+import tool
+from tool import OPTIONS
+
 LOADS = '#include <dlfcn.h>\nint %s(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
 PLAIN = '#include <dlfcn.h>\nint %s(void) { return dlsym(RTLD_DEFAULT, "puts") == 0; }'
 
 
 def run(*args):
-    done = subprocess.run([OPTIONS.patch, "--runtime", OPTIONS.runtime, *args], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    return tool.run("--runtime", OPTIONS.runtime, *args)
 
 
 def record_line(root, path):
@@ -134,6 +133,23 @@ class Tree(Case):
             status, _, err = run("--tree", self.folder, "--restore")
             self.assertEqual((status, "line 2 is not understood" in err), (1, True), (line, err))
 
+    def test_listed_path_through_a_link_is_left_alone(self):
+        outside = tempfile.mkdtemp(prefix="gpushare-tree.")
+        self.addCleanup(shutil.rmtree, outside)
+        self.assertEqual(run("--tree", self.folder)[0], 0)
+        shutil.move(self.path("bin"), outside)  # what is listed as bin/uses lies outside now
+        os.symlink(os.path.join(outside, "bin"), self.path("bin"))
+        self.assertEqual(run("--check", os.path.join(outside, "bin", "uses"))[0], 0)
+        status, _, err = run("--tree", self.folder, "--restore")
+        self.assertEqual((status, self.path("bin/uses") + ": is listed, but a link leads" in err), (1, True), err)
+        self.assertEqual(run("--check", os.path.join(outside, "bin", "uses"))[0], 0)
+        self.assertEqual(run("--check", self.path("lib/cuda, too.so"))[0], 0)
+        os.unlink(self.path("bin"))
+        shutil.move(os.path.join(outside, "bin"), self.path("moved"))
+        os.symlink("moved", self.path("bin"))  # a link inside the folder is as good as a folder
+        self.assertEqual(run("--tree", self.folder, "--restore")[0], 0)
+        self.assertEqual(run("--check", self.path("moved/uses"))[0], 4)
+
     def test_usage(self):
         for args in (["--tree", "a", "b"], ["--tree", "a", "--venv", "b"], ["--jobs", "2", "b"], ["--exclude", "x", "b"],
                      ["--tree", "a", "--jobs", "0"], ["--tree", "a", "-o", "b"], ["--tree", "a", "--json"]):
@@ -179,13 +195,4 @@ class Venv(Case):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--patch", required=True)
-    parser.add_argument("--runtime", required=True)
-    OPTIONS, rest = parser.parse_known_args()
-    OPTIONS.patch, OPTIONS.runtime = os.path.abspath(OPTIONS.patch), os.path.abspath(OPTIONS.runtime)
-    if not shutil.which("gcc"):
-        print("skipped: gcc is not installed")
-        sys.exit(77)
-    warnings.simplefilter("ignore", ResourceWarning)
-    unittest.main(warnings="ignore", argv=[sys.argv[0], *rest])
+    tool.main()

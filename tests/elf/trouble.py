@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""gpushare-patch where the system gets in its way: full disks, limits, other file systems, attributes, and itself.
+"""gpushare-patch where the system gets in its way: full disks, limits, rights, other file systems, attributes, and itself.
 
 Whatever happens, the file is the complete old or the complete new one, nothing else is left in the folder, and the message
 names the file. What this machine cannot do (mount, chattr, setcap) is skipped and says so.
 """
-import argparse
 import os
 import resource
 import shutil
@@ -14,9 +13,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import warnings
 
-OPTIONS = None
+sys.dont_write_bytecode = True
+import tool
+from tool import OPTIONS
+
 SOURCE = ('#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }\n'
           'char room[600000] = {1};')
 
@@ -26,9 +27,7 @@ def command(*args):
 
 
 def run(*args, **kw):
-    done = subprocess.run(command(*args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=60, **kw)
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    return tool.run("--runtime", OPTIONS.runtime, *args, **kw)
 
 
 def read(path):
@@ -61,10 +60,21 @@ class Trouble(unittest.TestCase):
         self.assertEqual(read(path), self.before)
         self.assertEqual([f for f in os.listdir(os.path.dirname(path)) if f.startswith(".gpushare")], [])
 
-    def mount(self, size):
+    def mount(self, size, *more):
         at = os.path.join(self.folder, "small")
         os.mkdir(at)
-        self.must("mount", "-t", "tmpfs", "-o", f"size={size}k", "gpushare-test", at)
+        self.must("mount", "-t", "tmpfs", "-o", ",".join((f"size={size}k", *more)), "gpushare-test", at)
+        self.addCleanup(subprocess.run, ["umount", at], check=True)
+        return at
+
+    def image(self, kind, mib):
+        """A file system of that kind in a file, mounted."""
+        at, image = os.path.join(self.folder, kind), os.path.join(self.folder, kind + ".img")
+        os.mkdir(at)
+        with open(image, "wb") as out:
+            out.truncate(mib << 20)
+        self.must("mkfs." + kind, "-q", image)
+        self.must("mount", "-o", "loop", image, at)
         self.addCleanup(subprocess.run, ["umount", at], check=True)
         return at
 
@@ -72,13 +82,13 @@ class Trouble(unittest.TestCase):
         at = self.mount(len(self.before) // 1024 + 300)
         path = shutil.copy(self.path, at)
         for more in ([], ["--no-sync"]):
-            self.left_alone(run(*more, path), "No space left", path)
+            self.left_alone(run(*more, path), "make room for a second copy of it): No space left", path)
 
     def test_file_size_limit(self):
         size = len(self.before)
         for limit in (4096, size - 1, size + 10):
             got = run(self.path, preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
-            self.left_alone(got, "File too large")
+            self.left_alone(got, "ulimit -f): File too large")
 
     def test_tmpfs_patch_and_restore(self):
         path = shutil.copy(self.path, self.mount(8192))
@@ -98,12 +108,65 @@ class Trouble(unittest.TestCase):
         at = self.mount(8192)
         path = shutil.copy(self.path, at)
         self.must("mount", "-o", "remount,ro", at)
-        self.left_alone(run(path), "Read-only file system", path)
+        self.left_alone(run(path), "mount it writable): Read-only file system", path)
+
+    def test_folder_of_another_user(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be another user")
+        tools = os.path.join(self.folder, "tools")  # where others may reach them
+        os.mkdir(tools)
+        tool, runtime = shutil.copy(OPTIONS.patch, tools), shutil.copy(OPTIONS.runtime, tools)
+        for mode, text in ((0o755, "one who may write there): Permission denied"), (0o777, "run this as that user or as root")):
+            os.chmod(self.folder, mode)
+            done = subprocess.run([tool, "--runtime", runtime, self.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  user=65534, group=65534, extra_groups=[])
+            self.left_alone((done.returncode, "", done.stderr.decode()), text)
+
+    def test_mount_point(self):
+        point = os.path.join(self.folder, "point")
+        open(point, "w").close()
+        self.must("mount", "--bind", self.path, point)
+        self.addCleanup(subprocess.run, ["umount", point], check=True)
+        self.left_alone(run(point), "is a mount point", point)
+
+    def test_no_programs_may_run_there(self):
+        path = shutil.copy(self.path, self.mount(8192, "noexec"))
+        self.assertEqual(run(path)[0], 0)
+        self.assertEqual(run("--restore", path)[0], 0)
+        self.assertEqual(read(path), self.before)
+
+    def test_overlay_file_system(self):
+        at = self.mount(8192)
+        for name in ("lower", "upper", "work", "merged"):
+            os.mkdir(os.path.join(at, name))
+        shutil.copy(self.path, os.path.join(at, "lower"))
+        self.must("mount", "-t", "overlay", "-o", f"lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work", "gpushare-test",
+                  at + "/merged")
+        self.addCleanup(subprocess.run, ["umount", at + "/merged"], check=True)
+        path = at + "/merged/program"
+        self.assertEqual(run(path)[0], 0)
+        self.assertEqual((read(at + "/lower/program"), read(at + "/upper/program")), (self.before, read(path)))
+        self.assertEqual(run("--restore", path)[0], 0)
+        self.assertEqual(read(path), self.before)
+
+    def test_blocks_are_shared_where_they_can_be(self):
+        for kind, mib in (("btrfs", 128), ("xfs", 320)):
+            with self.subTest(kind):
+                at = self.image(kind, mib)
+                path, out = os.path.join(at, "program"), os.path.join(at, "out")
+                shutil.copy(self.path, path)
+                os.sync()
+                self.assertEqual(run("-o", out, path)[0], 0)
+                shared = subprocess.run(["filefrag", "-v", out], stdout=subprocess.PIPE, check=True).stdout.decode()
+                self.assertIn("shared", shared)
+                self.assertEqual(subprocess.run([out]).returncode, 0)
+                self.assertEqual(run("--restore", out)[0], 0)
+                self.assertEqual(read(out), self.before)
 
     def test_immutable_file(self):
         self.must("chattr", "+i", self.path)
         self.addCleanup(subprocess.run, ["chattr", "-i", self.path], check=True)
-        self.left_alone(run(self.path), "not permitted")
+        self.left_alone(run(self.path), "lsattr, ls -ld): Operation not permitted")
 
     def test_access_list_is_kept(self):
         entries = [(1, 7, -1), (2, 5, 1234), (4, 5, -1), (0x10, 7, -1), (0x20, 5, -1)]  # acl(5): tag, rights, user
@@ -166,13 +229,4 @@ class Trouble(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--patch", required=True)
-    parser.add_argument("--runtime", required=True)
-    OPTIONS, rest = parser.parse_known_args()
-    OPTIONS.patch, OPTIONS.runtime = os.path.abspath(OPTIONS.patch), os.path.abspath(OPTIONS.runtime)
-    if not shutil.which("gcc"):
-        print("skipped: gcc is not installed")
-        sys.exit(77)
-    warnings.simplefilter("ignore", ResourceWarning)
-    unittest.main(warnings="ignore", argv=[sys.argv[0], *rest])
+    tool.main()
