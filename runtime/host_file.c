@@ -91,6 +91,10 @@ void gs_host_file_begin(void)
     buffer = gs_host_map(GS_HOST_FILE_PIECE, -1); /* now: later there may be no memory for it */
     if (buffer != NULL)
         return;
+    gs_say_once(&said,
+                "GPUSHARE_SPILL=%s is not used: there is no memory for its buffer of %llu "
+                "bytes; start the program with more",
+                folder, (unsigned long long)GS_HOST_FILE_PIECE);
     close(file);
     file = -1;
 }

@@ -12,6 +12,8 @@
 #include "runtime/host_file.h"
 #include "runtime/log.h"
 
+_Static_assert(GS_LARGE_CHUNK_BYTES <= GS_HASH_MOST * GS_BLOCK_BYTES, "they are hashed");
+
 static unsigned block_count(const struct gs_job *job)
 {
     return (unsigned)((job->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
