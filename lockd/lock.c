@@ -30,6 +30,7 @@ static struct lockd_device *device_new(struct lockd_lock *lock, const uint8_t *u
     lockd_list_init(&device->stopping);
     memcpy(device->uuid, uuid, sizeof device->uuid);
     device->deadline = device->grace_at = device->stop_at = device->revoke_at = LOCKD_NEVER;
+    device->exact_at = LOCKD_NEVER;
     device->level = LEVEL_START;
     lockd_list_append(&lock->devices, &device->link);
     return device;

@@ -51,6 +51,7 @@ static void note_deadline(struct lockd_device *device)
         device->deadline = lockd_min(device->deadline, device->revoke_at);
     if (device->short_bytes != 0)
         device->deadline = lockd_min(device->deadline, device->short_until);
+    device->deadline = lockd_min(device->deadline, device->exact_at);
 }
 
 static void plan_one(struct lockd_device *device, uint64_t now)
@@ -67,7 +68,7 @@ static void plan_one(struct lockd_device *device, uint64_t now)
     }
     lockd_turns_plan(device, now);
     lockd_budget_plan(device, now);
-    lockd_send_broadcast(device);
+    lockd_send_broadcast(device, now);
     while (!lockd_list_empty(&device->touched)) {
         struct lockd_member *member = lockd_member_of(device->touched.next, touched);
 

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#define EXACT_AFTER (1000 * NS_PER_MS)
+
 void lockd_send_echo(struct lockd_member *member)
 {
     uint32_t drop = 0;
@@ -38,7 +40,7 @@ static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
 
 static uint64_t most_for(const struct lockd_member *member)
 {
-    return lockd_min(lockd_device_most(member->device), member->client->limit);
+    return lockd_min(member->device->told_capacity, member->client->limit);
 }
 
 /* Who is asked to stop goes on as it was: one that is idle and was stopped for that would say
@@ -60,9 +62,8 @@ static bool news(const struct lockd_member *member, uint32_t flags, uint64_t idl
            member->budget != member->sent_budget ||
            member->client->host_budget != member->sent_host ||
            differs(idle, member->sent_idle, idle / 2) ||
-           differs(lockd_device_shortfall(member->device), member->sent_shortfall,
-                   member->device->total / 16) ||
-           differs(most_for(member), member->sent_capacity, member->device->total / 64);
+           member->device->told_shortfall != member->sent_shortfall ||
+           most_for(member) != member->sent_capacity;
 }
 
 void lockd_send_member(struct lockd_member *member, uint64_t now)
@@ -89,14 +90,27 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     member->sent_capacity = most_for(member);
     member->sent_idle = idle;
     member->sent_host = member->client->host_budget;
-    member->sent_shortfall = lockd_device_shortfall(device);
+    member->sent_shortfall = device->told_shortfall;
     member->sent_at = now;
     lockd_books_member(member, now);
     if (!lockd_list_empty(&member->stopping))
         device->stop_at = lockd_min(device->stop_at, now + ASK_AGAIN);
 }
 
-void lockd_send_broadcast(struct lockd_device *device)
+/* Small changes wait a little for more of them. */
+static bool is_time(struct lockd_device *device, uint64_t most, uint64_t shortfall,
+                    uint64_t now)
+{
+    if (most == device->told_capacity && shortfall == device->told_shortfall) {
+        device->exact_at = LOCKD_NEVER;
+        return false;
+    }
+    if (device->exact_at == LOCKD_NEVER)
+        device->exact_at = now + EXACT_AFTER;
+    return now >= device->exact_at;
+}
+
+void lockd_send_broadcast(struct lockd_device *device, uint64_t now)
 {
     const uint64_t idle = device->waiters ? lockd_device_idle(device) : device->told_idle;
     const uint64_t most = lockd_device_most(device);
@@ -106,8 +120,9 @@ void lockd_send_broadcast(struct lockd_device *device)
     if (!differs(idle, device->told_idle, idle / 2) &&
         !differs(most, device->told_capacity, device->total / 64) &&
         !differs(shortfall, device->told_shortfall, device->total / 16) &&
-        sole == device->told_sole)
+        sole == device->told_sole && !is_time(device, most, shortfall, now))
         return;
+    device->exact_at = LOCKD_NEVER;
     device->told_idle = idle;
     device->told_capacity = most;
     device->told_shortfall = shortfall;

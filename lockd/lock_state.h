@@ -190,6 +190,7 @@ struct lockd_device {
     bool measured, leases, restarted, waiters;
     bool recount; /* capacity or mode changed: everybody's share did */
     uint64_t told_idle, told_capacity, told_shortfall;
+    uint64_t exact_at; /* ns: when small changes of these are told; LOCKD_NEVER: there are none */
     bool told_sole;
 };
 
@@ -362,7 +363,7 @@ void lockd_send_echo(struct lockd_member *member);
 /* Puts out a target if it would differ from the newest in something that matters. */
 void lockd_send_member(struct lockd_member *member, uint64_t now);
 /* Touches everybody who must be told of a change to the device. */
-void lockd_send_broadcast(struct lockd_device *device);
+void lockd_send_broadcast(struct lockd_device *device, uint64_t now);
 
 /* --- lock_host.c --- */
 void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state);

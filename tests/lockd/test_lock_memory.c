@@ -119,6 +119,51 @@ static void lock_short_holder_that_does_not_fit_is_passed_over_soon(void **state
     assert_true(has_run(h, 0));
 }
 
+/* What a program is told of the capacity is exact a second later, however little it changed. */
+static void lock_small_changes_are_told_a_little_later(void **state)
+{
+    struct harness *h = *state;
+    uint64_t before;
+
+    h->free_bytes = 10 * GIB;
+    say(h, 0, 0, 0, 0);
+    say(h, 0, 0, 0, 0);
+    before = h->client[0].target.capacity;
+    h->free_bytes -= 16 * MIB;
+    say(h, 0, 0, 0, 0);
+    later(h, 10 * NS_PER_MS);
+    assert_true(h->client[0].target.capacity == before);
+    later(h, 3000 * NS_PER_MS);
+    say(h, 0, 0, 0, 0); /* a rise is seen twice */
+    later(h, 1500 * NS_PER_MS);
+    assert_true(device_of(h)->external == 16 * MIB);
+    assert_true(h->client[0].target.capacity == before - 16 * MIB);
+}
+
+/* Pinned by their own word: no longer movable, taken from what others may have. */
+static void lock_pinned_memory_is_taken_from_the_capacity(void **state)
+{
+    struct harness *h = *state;
+    uint64_t before;
+
+    h->client[0].state.device_free = h->client[1].state.device_free = UINT64_MAX;
+    runs(h, 0, 6 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    before = h->client[1].target.capacity;
+    say(h, 0, 0, 6 * GIB, 6 * GIB);
+    h->client[0].state.pinned = 5 * GIB; /* it could not leave */
+    say(h, 0, 0, GIB, GIB);
+    later(h, 1500 * NS_PER_MS);
+    assert_true(h->client[1].target.capacity == before - 5 * GIB);
+    h->client[0].state.pinned = 0;
+    say(h, 0, 0, GIB, GIB);
+    later(h, 1500 * NS_PER_MS);
+    assert_true(h->client[1].target.capacity == before);
+    say(h, 0, 0, 0, 0);
+    assert_true(has_run(h, 1));
+    assert_true(h->client[1].target.budget >= 7 * GIB);
+}
+
 /* A newcomer measures before those that an earlier daemon knew have come back. */
 static void lock_new_daemon_takes_no_client_for_external(void **state)
 {
@@ -359,6 +404,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         scenario(lock_measured_device_external_and_reserve_counted),
         scenario(lock_limit_in_force_all_of_it_is_given),
+        scenario(lock_small_changes_are_told_a_little_later),
+        scenario(lock_pinned_memory_is_taken_from_the_capacity),
         scenario(lock_external_rise_must_be_seen_twice),
         scenario(lock_allocation_under_way_is_not_external),
         scenario(lock_rise_beyond_budgets_is_believed_soon),
