@@ -23,6 +23,7 @@
 #include "runtime/swap_job.h"
 
 #define RING        64u            /* jobs */
+#define PUSHES      8u             /* attempts: a failure may have been that call's alone */
 #define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */
 #define QUEUE_BYTES (192ull << 20) /* of these, copies queued */
 
@@ -223,7 +224,8 @@ static CUresult mark(CUevent *event, CUstream stream)
 static bool context_is_broken(struct gs_context *context, CUresult result)
 {
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ||
-        result == CUDA_ERROR_INVALID_VALUE)
+        result == CUDA_ERROR_INVALID_VALUE ||
+        result == CUDA_ERROR_INVALID_CONTEXT) /* none was current, which says nothing of it */
         return false;
     for (unsigned i = 0; i < 3; i++)
         if (gs_driver.cuCtxSynchronize() == CUDA_SUCCESS)
@@ -428,17 +430,18 @@ static void settle_device(const struct gs_device *device)
 {
     struct gs_context *context;
     CUcontext popped;
+    bool pushed;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
         if (context->handle == NULL || context->mover == NULL || context->mover->count == 0 ||
             (device != NULL && context->device != device))
             continue;
-        if (gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS) {
-            finish(context->mover);
+        pushed = false;
+        for (unsigned attempt = 0; attempt < PUSHES && !pushed; attempt++)
+            pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
+        finish(context->mover); /* a driver may want a current context for that */
+        if (pushed)
             gs_driver.cuCtxPopCurrent_v2(&popped);
-        } else { /* events and streams answer without a current context as well */
-            finish(context->mover);
-        }
     }
 }
 
