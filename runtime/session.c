@@ -76,10 +76,11 @@ static void apply(const struct gs_wire_target *target, uint64_t now)
         atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
         gs_host_set_budget(target->host_budget);
         atomic_store_explicit(&device->target_seq, target->seq, memory_order_release);
-        gs_log("target %u: %s%s budget %llu MiB", target->seq,
+        gs_log("target %u: %s%s budget %llu of %llu MiB", target->seq,
                (target->flags & GS_TARGET_RUN) != 0 ? "run" : "wait",
                (target->flags & GS_TARGET_WAITERS) != 0 ? " (others wait)" : "",
-               (unsigned long long)(target->budget >> 20));
+               (unsigned long long)(target->budget >> 20),
+               (unsigned long long)(target->capacity >> 20));
     }
 }
 

@@ -101,7 +101,7 @@ class Card:
     def capacity(self):
         """Bytes that a program can have, SMALL_CONTEXTS and the daemon's reserve apart, also before it has noticed the contexts."""
         device = self.status()["devices"][0]
-        return min(device["capacity"], device["total"] - (4 << 20))
+        return min(device["capacity"], device["total"] - (4 << 20)) >> 21 << 21  # in granules
 
 
 class Told:

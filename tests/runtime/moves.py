@@ -80,12 +80,11 @@ def kernel_fails(build):
 
 def in_one_piece(build):
     """What may be exported is one chunk, of any size: more blocks than one launch hashes, more than a segment holds."""
-    with Card(build, memory="512MiB", **Told.SMALL_CONTEXTS) as card:
+    with Card(build, memory="288MiB", **Told.SMALL_CONTEXTS) as card:
         told, other = Told(card), Told(card)
-        for bytes_, out in ((200, (200, 200)), (300, (300, 300)), (100, (100, 0))):
+        for bytes_ in (132, 260):
             check(told.say(f"export {bytes_}") == "ok", f"{bytes_} MiB in one piece")
-            for went in out:
-                round_trip(told, other, went, bytes_, f"{bytes_} MiB in one piece")
+            round_trip(told, other, bytes_, bytes_, f"{bytes_} MiB in one piece")
             check(told.say("check") == "ok" and told.say("free 0") == "ok", "every byte")
         told.end()
         other.end()
