@@ -113,7 +113,7 @@ static enum worth worth_sending(const struct gs_wire_state *state,
     const bool moving = (state->flags & GS_STATE_MOVING) != 0;
 
     if (state->flags != sent->flags || state->target_seq != sent->target_seq ||
-        state->short_bytes != 0)
+        state->pinned != sent->pinned || state->short_bytes != 0)
         return NOW;
     if (state->demand == sent->demand && state->resident == sent->resident)
         return state->host_used == sent->host_used && state->host_wanted == sent->host_wanted
