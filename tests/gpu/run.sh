@@ -60,7 +60,7 @@ case_same_vmm() { same_when_patched vmm --rounds 5; }
 case_same_vmm_exported() { same_when_patched vmm --rounds 5 --exportable; }
 
 case_two_vmm_beyond_limit() { # the program's own virtual memory is moved as well
-    local moved words=(--bytes "$(($(size_of "$limit") * 7 / 10))" --rounds 20 --cpu-ms 100)
+    local moved words=(--bytes "$(($(size_of "$limit") * 7 / 10))" --rounds 15 --cpu-ms 500)
     patched vmm vmm || return
     start_job one env GPUSHARE_DEVICE_LIMIT="$limit" "$work/vmm" "${words[@]}" --seed 1
     start_job two env GPUSHARE_DEVICE_LIMIT="$limit" "$work/vmm" "${words[@]}" --seed 2
