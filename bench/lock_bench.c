@@ -269,7 +269,7 @@ static int daemon_part(const struct options *options)
     struct daemon daemon = {0};
     struct pollfd *sockets = calloc(options->programs, sizeof *sockets);
     struct gs_wire_state *states = calloc(options->programs, sizeof *states);
-    uint64_t before_kib;
+    uint64_t before_kib = 0;
     int error = sockets != NULL && states != NULL ? 0 : -ENOMEM;
 
     if (error == 0)
