@@ -245,7 +245,7 @@ static int crowd_in(const struct daemon *daemon, struct pollfd *sockets,
 static int weigh(const struct daemon *daemon, const struct options *options,
                  uint64_t before_kib)
 {
-    uint64_t after_kib, ran, ran_later;
+    uint64_t after_kib = 0, ran = 0, ran_later = 0;
 
     if (proc_number(daemon->pid, "status", "RssAnon:", &after_kib) != 0)
         return -EIO;
@@ -269,7 +269,7 @@ static int daemon_part(const struct options *options)
     struct daemon daemon = {0};
     struct pollfd *sockets = calloc(options->programs, sizeof *sockets);
     struct gs_wire_state *states = calloc(options->programs, sizeof *states);
-    uint64_t before_kib;
+    uint64_t before_kib = 0;
     int error = sockets != NULL && states != NULL ? 0 : -ENOMEM;
 
     if (error == 0)

@@ -190,7 +190,8 @@ def thesis(result):
 # --- files ---
 
 TITLES = {"handoff": "A hand-off: one program's memory out, the next one's in",
-          "sim": "Policies in the simulator, against what is asked of them"}
+          "sim": "Policies in the simulator, against what is asked of them",
+          "lock": "gpushare-lockd with a thousand programs, against what is asked of it"}
 
 
 def draw(result):

@@ -190,7 +190,8 @@ struct lockd_device {
     bool measured, leases, restarted, waiters;
     bool recount; /* capacity or mode changed: everybody's share did */
     uint64_t told_idle, told_capacity, told_shortfall;
-    uint64_t exact_at; /* ns: when small changes of these are told; LOCKD_NEVER: there are none */
+    uint64_t
+        exact_at; /* ns: when small changes of these are told; LOCKD_NEVER: there are none */
     bool told_sole;
 };
 

@@ -17,7 +17,7 @@
  *   - a target with RUN off: it closes its gate, lets submitted work finish, then reports
  * RUNNING off; only then does it start moving memory out;
  *   - a target with a lower budget: it evicts down to it (when not running) and reports
- * resident as it falls, at least every 256 MiB;
+ * resident as it falls, at least every 64 MiB;
  *   - it runs only when the target says RUN and everything it has is resident (resident ==
  * demand). Promises of the daemon
  *   - the sum over clients of max(resident, newest budget, budgets not yet echoed) never

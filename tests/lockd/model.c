@@ -36,6 +36,8 @@ static void report(struct model *model, struct model_program *program, uint32_t 
 
     if (program->client == NULL)
         return;
+    if (side->resident == side->demand)
+        side->short_bytes = 0;
     state->uuid[0] = (uint8_t)(device + 1);
     state->target_seq = side->seq;
     state->flags = (side->running ? GS_STATE_RUNNING : 0) | (side->want ? GS_STATE_WANT : 0) |

@@ -205,5 +205,5 @@ uint64_t model_decision_quantile(const struct model *model, double part)
             return (i + 1) * 100;
         left -= model->took[i];
     }
-    return MODEL_TIMES * 100;
+    return MODEL_TIMES * 100ull;
 }

@@ -13,10 +13,10 @@
  * spare bytes, growth, policies (turns go in the order of arrival), several devices.
  *
  * Safety (assertions): all that programs have never exceeds the capacity; who runs has all its
- * memory. Liveness (turn): a program that wants to run does, or is killed.
+ * memory. Liveness (turn): a program that wants to run does, unless it gives up or is killed.
  *
  * To see that the model can fail, leave a rule out: -DBREAK_DRAIN (memory moves out before work has
- * finished), -DBREAK_ECHO (budgets count as lowered once they are sent), -DBREAK_RECONNECT (a
+ * finished, and the daemon asks for that), -DBREAK_ECHO (budgets count as lowered once they are sent), -DBREAK_RECONNECT (a
  * program goes on by the budget of an earlier daemon), -DBREAK_QUANTUM (turns never end).
  */
 #ifndef N
@@ -27,6 +27,9 @@
 #endif
 #ifndef RESTARTS
 #define RESTARTS 1
+#endif
+#ifndef REGRETS
+#define REGRETS 1 /* a program that waits gives up */
 #endif
 #ifndef CAPACITY
 #define CAPACITY 3
@@ -41,7 +44,7 @@ chan state[N] = [1] of { byte, bit, bit, byte };
 /* --- what is so --- */
 bit alive[N], wants[N], running[N], may[N], news[N];
 byte resident[N], budget[N], seq[N];
-byte kills = KILLS, restarts = RESTARTS;
+byte kills = KILLS, restarts = RESTARTS, regrets = REGRETS;
 
 /* --- what the daemon knows, has decided and has sent --- */
 bit known[N], k_running[N], k_wants[N], held[N], over[N], stopping[N];
@@ -60,7 +63,11 @@ hidden byte c_running, c_wants, waits;
 #define most(a, b) ((a) > (b) -> (a) : (b))
 #define least(a, b) ((a) < (b) -> (a) : (b))
 #define hold(i) most(k_resident[i], most(k_budget[i], most(sent_budget[i], older[i])))
+#ifdef BREAK_DRAIN
+#define busy(i) held[i]
+#else
 #define busy(i) (held[i] || sent_run[i] || k_running[i] || stopping[i])
+#endif
 
 inline leave(i) {
     if
@@ -190,8 +197,9 @@ inline tell() {
             older[x] = most(older[x], sent_budget[x]);
 #ifdef BREAK_ECHO
             older[x] = 0;
-#endif
+#else
             stopping[x] = stopping[x] || (sent_run[x] && !held[x]);
+#endif
             sent_seq[x] = (sent_seq[x] + 1) % SEQS;
             sent_run[x] = held[x];
             sent_budget[x] = k_budget[x];
@@ -240,17 +248,25 @@ inline take(i) {
     k_resident[i] = c_resident
 }
 
+#if N > 2
+#define ANY(what) (what(0) || what(1) || what(2))
+#define SUM (resident[0] + resident[1] + resident[2])
+#else
+#define ANY(what) (what(0) || what(1))
+#define SUM (resident[0] + resident[1])
+#endif
+#define HEARD(i) nempty(state[i])
+#define FIRST(i) place[i] == 1
+#define MAY_END(i) (held[i] && k_running[i] && !over[i])
+#define DEAD(i) !alive[i]
+
 active proctype daemon() {
     byte i;
 
 end:
     do
     :: d_step {
-        nempty(state[0]) || nempty(state[1])
-#if N > 2
-            || nempty(state[2])
-#endif
-            ->
+        ANY(HEARD) ->
         for (i : 0 .. N - 1) {
             if
             :: nempty(state[i]) -> take(i)
@@ -273,15 +289,7 @@ end:
 #ifdef BREAK_QUANTUM
         false &&
 #endif
-        (place[0] == 1 || place[1] == 1
-#if N > 2
-         || place[2] == 1
-#endif
-        ) && ((held[0] && k_running[0] && !over[0]) || (held[1] && k_running[1] && !over[1])
-#if N > 2
-              || (held[2] && k_running[2] && !over[2])
-#endif
-        ) ->
+        ANY(FIRST) && ANY(MAY_END) ->
         for (i : 0 .. N - 1) {
             over[i] = over[i] || (held[i] && k_running[i])
         }
@@ -295,12 +303,6 @@ end:
 #define fills(i) (may[i] && wants[i] && !running[i] && resident[i] < DEMAND(i) && resident[i] < budget[i])
 #define opens(i) (may[i] && wants[i] && !running[i] && resident[i] == DEMAND(i))
 #define quiet(i) (alive[i] && empty(target[i]) && !news[i])
-
-#if N > 2
-#define SUM (resident[0] + resident[1] + resident[2])
-#else
-#define SUM (resident[0] + resident[1])
-#endif
 
 /* Steps that it owes come before changes of mind, so these cannot go on for ever instead. */
 proctype program(byte i) {
@@ -318,7 +320,9 @@ end:
                 state[i] ! seq[i], running[i], wants[i], resident[i];
                 news[i] = 0 }
     :: d_step { quiet(i) && !wants[i] -> wants[i] = 1; news[i] = 1 }
+    :: quiet(i) && wants[i] && running[i] && may[i] /* it works on */
     :: d_step { quiet(i) && wants[i] && running[i] && may[i] -> wants[i] = 0; news[i] = 1 }
+    :: d_step { quiet(i) && wants[i] && !running[i] && regrets > 0 -> regrets--; wants[i] = 0; news[i] = 1 }
     od
 }
 
@@ -365,11 +369,7 @@ end:
 #endif
                 }
                 i = 0 }
-    :: d_step { !alive[0] || !alive[1]
-#if N > 2
-                    || !alive[2]
-#endif
-                    ->
+    :: d_step { ANY(DEAD) ->
                 for (i : 0 .. N - 1) {
                     if
                     :: !alive[i] -> alive[i] = 1; news[i] = 1
@@ -390,4 +390,6 @@ init {
     }
 }
 
-ltl turn { [] (wants[0] -> <> (running[0] || !alive[0])) && [] (wants[1] -> <> (running[1] || !alive[1])) }
+#define served(i) (wants[i] -> <> (running[i] || !wants[i] || !alive[i]))
+
+ltl turn { [] served(0) && [] served(1) }

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Has spin search every interleaving of handoff.pml, and see that it finds what is broken on purpose.
+
+usage: check.py [--all] [CC]      exit 77: spin is not installed
+
+Without --all what takes seconds: two programs, one of them killed or the daemon restarted. With it (minutes, some GiB) also both,
+a waiting program that gives up, and three programs.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "handoff.pml")
+SAFETY, LIVENESS = ["-DSAFETY", "-DNOCLAIM"], ["-DNFAIR=6"]
+
+# what it is, how it is searched, the model's settings, is a fault to be found?
+QUICK = [
+    ("a program killed, the daemon restarted: memory", SAFETY, "KILLS=1 RESTARTS=1 REGRETS=0", False),
+    ("a program killed: turns", LIVENESS, "KILLS=1 RESTARTS=0 REGRETS=0", False),
+    ("the daemon restarted: turns", LIVENESS, "KILLS=0 RESTARTS=1 REGRETS=0", False),
+    ("memory moves before work has finished", SAFETY, "KILLS=0 RESTARTS=0 BREAK_DRAIN", True),
+    ("budgets count as lowered once sent", SAFETY, "KILLS=0 RESTARTS=0 BREAK_ECHO", True),
+    ("an earlier daemon's budget is used", SAFETY, "KILLS=0 RESTARTS=1 BREAK_RECONNECT", True),
+    ("turns never end", LIVENESS, "KILLS=0 RESTARTS=0 BREAK_QUANTUM", True),
+]
+LONG = [
+    ("all of it: memory", SAFETY, "KILLS=1 RESTARTS=1 REGRETS=1", False),
+    ("a program killed, one gives up: turns", LIVENESS, "KILLS=1 RESTARTS=0 REGRETS=1", False),
+    ("the daemon restarted, one gives up: turns", LIVENESS, "KILLS=0 RESTARTS=1 REGRETS=1", False),
+    ("three programs: memory", SAFETY, "N=3 KILLS=0 RESTARTS=0 REGRETS=0", False),
+]
+
+
+def search(cc, how, settings):
+    """(errors, states) of the whole search."""
+    with tempfile.TemporaryDirectory(prefix="gpushare-spin-") as folder:
+        subprocess.run(["spin", "-a", *["-D" + each for each in settings.split()], MODEL], cwd=folder, check=True,
+                       stdout=subprocess.DEVNULL)
+        subprocess.run([cc, "-O1", "-w", "-DCOLLAPSE", "-DMEMLIM=8000", *how, "-o", "pan", "pan.c"], cwd=folder, check=True)
+        said = subprocess.run(["./pan", "-m100000", *(["-a", "-f"] if how is LIVENESS else [])], cwd=folder, stdout=subprocess.PIPE,
+                              text=True, check=True).stdout
+    errors, states = re.search(r"errors: (\d+)", said), re.search(r"(\d+(?:\.\d+e\+\d+)?) states, stored", said)
+    if errors is None or states is None or "max search depth" in said or ("Search not completed" in said and errors[1] == "0"):
+        sys.exit(f"the search with {settings} came to no end:\n{said}")
+    return int(errors[1]), int(float(states[1]))
+
+
+def main():
+    arguments = [each for each in sys.argv[1:] if each != "--all"]
+    cc = arguments[0] if arguments else "cc"
+    if shutil.which("spin") is None:
+        print("skipped: spin is not installed (scripts/packages.txt)")
+        sys.exit(77)
+    wrong = 0
+    for what, how, settings, broken in QUICK + (LONG if "--all" in sys.argv else []):
+        errors, states = search(cc, how, settings)
+        wrong += (errors != 0) != broken
+        print(f"{'ok' if (errors != 0) == broken else 'WRONG':6}{'broken: ' if broken else ''}{what}: "
+              f"{'a fault' if errors else 'no fault'}, {states} states", flush=True)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
