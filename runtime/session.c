@@ -20,6 +20,7 @@
 #include "runtime/device.h"
 #include "runtime/host.h"
 #include "runtime/log.h"
+#include "runtime/memory.h"
 #include "runtime/report.h"
 #include "runtime/runtime.h"
 
@@ -128,6 +129,25 @@ static void wait_for_first_word(uint64_t now)
         gs_session_give_up("gpushare-lockd does not answer");
 }
 
+/* What a new daemon takes for granted until its first target: what is there, and what a running
+ * program may need (docs/protocol.md). The rest of the old budget may be somebody else's now.
+ */
+static void claim_no_more(void)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+        const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
+        uint64_t most = accounts.resident > kept ? accounts.resident - kept : 0;
+
+        if (accounts.missing == 0 && accounts.demand > most)
+            most = accounts.demand;
+        if (atomic_load_explicit(&device->budget, memory_order_relaxed) > most)
+            atomic_store_explicit(&device->budget, most, memory_order_relaxed);
+    }
+}
+
 /* With no daemon, what we hold is kept; after a while the gate opens without one. */
 static void reconnect(uint64_t now)
 {
@@ -141,6 +161,8 @@ static void reconnect(uint64_t now)
     if (fd >= 0) {
         self.fd = fd;
         self.heard = false;
+        if (!gs_client_is_alone())
+            claim_no_more();
         self.connected_at = now;
         self.lost_at = 0;
         if (self.trust_less_at != 0)
