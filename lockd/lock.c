@@ -153,7 +153,6 @@ static void member_free(struct lockd_member *member, uint64_t now)
     lockd_list_remove(&member->of_device);
     member->client->member_count--;
     device->member_count--;
-    device->progress = now;
     lockd_gang_leave(member, now);
     free(member);
 }
@@ -229,7 +228,6 @@ static void take_running(struct lockd_member *member, bool runs, uint64_t now)
 
     if (((member->flags & GS_STATE_RUNNING) != 0) == runs)
         return;
-    device->progress = now;
     if (!runs) {
         member->last_run = ++device->clock; /* now the one that ran most recently */
         device->grace_at = lockd_min(device->grace_at, now + GRACE_SHORT);
@@ -250,8 +248,8 @@ static void take_running(struct lockd_member *member, bool runs, uint64_t now)
 static void take_figures(struct lockd_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
-    if (state->resident != member->resident)
-        member->device->progress = now;
+    if (state->resident > member->resident)
+        lockd_books_ahead(member, now);
     member->flags = state->flags;
     member->demand = lockd_max(state->demand, state->resident);
     member->resident = state->resident;

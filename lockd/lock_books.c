@@ -98,9 +98,21 @@ static uint64_t party_need(const struct lockd_party *party)
                                             : lockd_min(party->demand, device->capacity);
 }
 
+/* Who does not answer is asked for nothing more until it does. */
+static void count_deaf(struct lockd_party *party, uint32_t deaf)
+{
+    struct lockd_gang *gang = party->gang;
+    const bool before = gang->deaf != 0;
+
+    gang->deaf += deaf - party->deaf_members;
+    party->deaf_members = deaf;
+    if (before != (gang->deaf != 0))
+        lockd_gang_settle(gang);
+}
+
 static void party_counts(struct lockd_party *party, uint64_t now)
 {
-    uint32_t busy = 0, running = 0, stuck = 0, blocked = 0;
+    uint32_t busy = 0, running = 0, stuck = 0, blocked = 0, deaf = 0;
 
     lockd_list_each (at, &party->members) {
         const struct lockd_member *member = lockd_member_of(at, of_party);
@@ -109,9 +121,12 @@ static void party_counts(struct lockd_party *party, uint64_t now)
         running += (member->flags & GS_STATE_RUNNING) != 0;
         if (lockd_member_stuck(member, now)) {
             stuck++;
-            blocked += lockd_member_wants(member) && member->demand > member->resident;
+            deaf += member->echoed < member->stop_seq;
+            blocked += (member->flags & GS_STATE_STUCK) != 0 && lockd_member_wants(member) &&
+                       member->demand > member->resident;
         }
     }
+    count_deaf(party, deaf);
     if ((blocked != 0) != lockd_party_blocked(party))
         lockd_plan_settle(party); /* its place is another one */
     if ((running != 0) != (party->running_members != 0))
@@ -210,6 +225,15 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
     party->burst += ns;
     if ((party->device->waiters || party->device->elsewhere != 0) && policy->ran != NULL)
         policy->ran(party, ns);
+}
+
+void lockd_books_ahead(struct lockd_member *member, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    member->party->progress = now;
+    if (device->hungry.next == &member->hungry)
+        device->progress = now; /* the others wait for it to be complete */
 }
 
 void lockd_books_time(struct lockd_member *member, uint64_t now)

@@ -88,6 +88,7 @@ static void raise(struct lockd_member *member, uint64_t goal, uint64_t step, uin
 
     if (to <= member->budget || (to < goal && to - member->budget < step))
         return;
+    lockd_books_ahead(member, now);
     change(member, to, now);
 }
 

@@ -111,7 +111,7 @@ struct lockd_party {
     bool elsewhere;    /* waits for another device before it comes to this one */
     bool keeps_place;  /* its turn was cut: it comes back to the place that it had */
     bool interrupts;   /* its turn ended another one before its time */
-    uint64_t progress; /* when its turn last got ahead */
+    uint64_t progress; /* when its turn last got ahead: it began, or memory came */
     uint64_t started;  /* when it first ran in this turn; 0: not yet */
     uint64_t turn_length; /* ns it may run when others wait */
     uint64_t until;       /* its turn is over then, if anybody waits */
@@ -134,6 +134,7 @@ struct lockd_party {
     uint64_t need_held, need_busy, need_stuck;
     uint32_t member_count, busy_members, running_members, stuck_members;
     uint32_t blocked_members; /* stuck, and they lack memory */
+    uint32_t deaf_members;    /* stuck, and they have not even read that they are to stop */
     bool counted_stopping;
 };
 
@@ -144,6 +145,7 @@ struct lockd_gang {
     uint32_t party_count, held_count, client_count;
     uint32_t wanting;  /* members with something to run */
     uint32_t paused;   /* clients */
+    uint32_t deaf;     /* members that do not answer: nothing can come of a turn */
     uint32_t evicting; /* members whose memory is to go out */
     bool runs;         /* all parties are held */
     bool out;          /* was evicted; comes back when it has something to run */
@@ -167,7 +169,7 @@ struct lockd_device {
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */
     uint64_t clock;        /* counts whatever needs an order */
     uint64_t generation;   /* rises when holders or their needs change */
-    uint64_t progress;     /* when memory last moved */
+    uint64_t progress;     /* when the first of the hungry ones last got ahead */
     uint64_t switches;
     uint64_t level, round; /* policy_fair.c; the level begins at LEVEL_START */
     uint64_t weights;      /* sum over parties */
@@ -269,7 +271,7 @@ static inline bool lockd_party_hopeless(const struct lockd_party *party)
 
 static inline bool lockd_gang_wants(const struct lockd_gang *gang)
 {
-    return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0;
+    return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0 && gang->deaf == 0;
 }
 
 #define lockd_member_of(at, link) lockd_entry(at, struct lockd_member, link)
@@ -307,6 +309,8 @@ void lockd_books_forget(struct lockd_member *member);
 /* Adds up the time until now. To be called before the flags or the lease change. */
 void lockd_books_time(struct lockd_member *member, uint64_t now);
 void lockd_books_ran(struct lockd_party *party, uint64_t now);
+/* Its turn got ahead: memory came, or room for it. */
+void lockd_books_ahead(struct lockd_member *member, uint64_t now);
 
 /* --- lock_plan.c --- */
 /* Decides a device anew, and all that follows on others. */

@@ -8,6 +8,8 @@
  */
 #include "lockd/lock_state.h"
 
+#define SKIPPED_SWITCHES 4 /* who did not come to run the last time gets so many */
+
 /* How little is lost when it stops; -1: nothing is won. */
 static int overflow_rank(const struct lockd_party *party)
 {
@@ -51,15 +53,29 @@ void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
     }
 }
 
-/* How long a holder may get nowhere. Short when the driver itself has no memory for it and the
- * books agree: then something that cannot be moved is in the way. */
-static uint64_t patience(const struct lockd_party *party)
+/* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
+ * the books agree: then something that cannot be moved is in the way. Nor for one that was
+ * passed over and did not run since. One that is not given all it needs may wait for others
+ * that come before it; what anybody else does is no reason to wait for it. */
+static uint64_t patience_ends(const struct lockd_party *party)
 {
+    const struct lockd_device *device = party->device;
+    uint64_t progress = party->progress;
     bool lacks = false;
 
-    lockd_list_each (at, &party->members)
-        lacks = lacks || (lockd_member_of(at, of_party)->flags & GS_STATE_SHORT) != 0;
-    return lacks && party->demand > party->device->capacity ? GRACE_SHORT : GRACE;
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        lacks = lacks || (member->flags & GS_STATE_SHORT) != 0;
+        if (!lockd_list_empty(&member->hungry))
+            progress = lockd_max(progress, device->progress);
+    }
+    if (lacks && party->demand > device->capacity)
+        return progress + GRACE_SHORT;
+    if (party->skipped)
+        return progress +
+               lockd_clamp(SKIPPED_SWITCHES * lockd_device_switch(device), GRACE_SHORT, GRACE);
+    return progress + GRACE;
 }
 
 /* While others wait, an idle holder gives back at once, and one that does not get ahead is
@@ -81,7 +97,7 @@ void lockd_stop_idle(struct lockd_device *device, uint64_t now)
             lockd_gang_stop(party->gang, now);
         } else if (party->running_members == 0 && party->gang->runs &&
                    lockd_party_works(party)) {
-            end = lockd_max(party->progress, device->progress) + patience(party);
+            end = patience_ends(party);
             if (now >= end) {
                 party->skipped = true;
                 lockd_gang_stop(party->gang, now);
