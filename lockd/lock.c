@@ -233,7 +233,7 @@ static void take_running(struct lockd_member *member, bool runs, uint64_t now)
         device->grace_at = lockd_min(device->grace_at, now + GRACE_SHORT);
         return;
     }
-    party->skipped = false;
+    party->skipped = 0;
     if (!lockd_member_run(member) || party->started != 0)
         return;
     party->started = now;

@@ -105,12 +105,12 @@ struct lockd_party {
 
     bool held;         /* it has its place on the device; it runs when its whole gang has */
     bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
-    bool skipped;      /* a turn ended without it coming to run */
     bool interrupted;  /* its last turn was ended before its time for somebody else's */
     bool first;        /* in the queue before all others: lockd_party_blocked() */
     bool elsewhere;    /* waits for another device before it comes to this one */
     bool keeps_place;  /* its turn was cut: it comes back to the place that it had */
     bool interrupts;   /* its turn ended another one before its time */
+    uint32_t skipped;  /* so many turns in a row ended without it coming to run */
     uint64_t progress; /* when its turn last got ahead: it began, or memory came */
     uint64_t started;  /* when it first ran in this turn; 0: not yet */
     uint64_t turn_length; /* ns it may run when others wait */

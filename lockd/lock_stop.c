@@ -8,7 +8,10 @@
  */
 #include "lockd/lock_state.h"
 
-#define SKIPPED_SWITCHES 4 /* who did not come to run the last time gets so many */
+/* Who did not come to run the last time gets so many switches' time; but each so many times as
+ * much as anybody, since it may just be slow to begin. */
+#define SKIPPED_SWITCHES 4
+#define SKIPPED_ROUND    8
 
 /* How little is lost when it stops; -1: nothing is won. */
 static int overflow_rank(const struct lockd_party *party)
@@ -54,9 +57,9 @@ void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
 }
 
 /* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
- * the books agree: then something that cannot be moved is in the way. Nor for one that was
- * passed over and did not run since. One that is not given all it needs may wait for others
- * that come before it; what anybody else does is no reason to wait for it. */
+ * the books agree: then something that cannot be moved is in the way. Nor mostly for one
+ * that was passed over and did not run since. One that is not given all it needs may wait for
+ * others that come before it; what anybody else does is no reason to wait for it. */
 static uint64_t patience_ends(const struct lockd_party *party)
 {
     const struct lockd_device *device = party->device;
@@ -72,7 +75,7 @@ static uint64_t patience_ends(const struct lockd_party *party)
     }
     if (lacks && party->demand > device->capacity)
         return progress + GRACE_SHORT;
-    if (party->skipped)
+    if (party->skipped % SKIPPED_ROUND != 0)
         return progress +
                lockd_clamp(SKIPPED_SWITCHES * lockd_device_switch(device), GRACE_SHORT, GRACE);
     return progress + GRACE;
@@ -99,7 +102,7 @@ void lockd_stop_idle(struct lockd_device *device, uint64_t now)
                    lockd_party_works(party)) {
             end = patience_ends(party);
             if (now >= end) {
-                party->skipped = true;
+                party->skipped++;
                 lockd_gang_stop(party->gang, now);
             } else {
                 device->grace_at = lockd_min(device->grace_at, end);

@@ -154,7 +154,7 @@ static void ended(struct lockd_party *party)
 
     if (party->device->waiters && !party->interrupted)
         party->virtual_ns += switch_charge(party, party->interrupts) * missing / 100;
-    if (party->skipped)
+    if (party->skipped != 0)
         party->virtual_ns += to_virtual(party, lockd_less(party->counted_at, party->cleared));
     party->last_ran = party->counted_at;
     party->interrupts = false;

@@ -57,15 +57,15 @@ static uint64_t beside_one_that_never_runs(struct harness *h, uint64_t seconds)
     return least;
 }
 
-static void lock_fair_party_that_never_runs_others_get_three_quarters(void **state)
+static void lock_fair_party_that_never_runs_others_get_two_thirds(void **state)
 {
-    assert_true(beside_one_that_never_runs(*state, 600) >= 600 * 1000 / 4);
+    assert_true(beside_one_that_never_runs(*state, 600) >= 600 * 1000 * 2 / 9);
 }
 
-static void lock_rr_party_that_never_runs_others_get_a_third(void **state)
+static void lock_rr_party_that_never_runs_others_get_a_fifth(void **state)
 {
     set_policy(*state, GS_POLICY_RR);
-    assert_true(beside_one_that_never_runs(*state, 600) >= 600 * 1000 / 9);
+    assert_true(beside_one_that_never_runs(*state, 600) >= 600 * 1000 / 15);
 }
 
 static void lock_never_opens_its_gate_is_skipped_while_others_come_and_go(void **state)
@@ -91,15 +91,98 @@ static void lock_never_opens_its_gate_is_skipped_while_others_come_and_go(void *
         obey(h, 1);
         ran += is_running(h, 1);
     }
-    assert_true(ran >= 200);
+    assert_true(ran >= 150);
+}
+
+/* Needs seconds to begin, each time; once passed over it is not given less for ever. */
+static void lock_slow_to_begin_runs_again_after_it_was_passed_over(void **state)
+{
+    struct harness *h = *state;
+    uint64_t since = h->now;
+    int ran = 0;
+
+    say(h, 0, W, LARGE, 0);
+    say(h, 1, W, LARGE, 0);
+    for (int step = 0; step < 6000; step++) {
+        const uint64_t slow = step < 600 ? 11000 * MS : 5000 * MS;
+
+        if (!has_run(h, 0))
+            since = h->now;
+        if (has_run(h, 0) && h->now - since < slow)
+            say(h, 0, W, LARGE, h->client[0].state.resident);
+        else
+            obey(h, 0);
+        obey(h, 1);
+        later(h, 100 * MS);
+        ran += is_running(h, 0);
+        if (step == 599)
+            assert_int_equal(ran, 0);
+    }
+    assert_true(ran > 500);
+}
+
+/* --- no room at all --- */
+
+static void set_reserve(struct harness *h, uint64_t reserve)
+{
+    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+
+    settings.reserve = reserve;
+    lockd_lock_set(h->lock, &settings, h->now);
+    harness_take(h);
+}
+
+static void lock_nothing_left_of_the_device_all_take_turns(void **state)
+{
+    struct harness *h = *state;
+    int ran[2] = {0};
+
+    set_reserve(h, 2 * h->total);
+    say(h, 2, 0, 0, 0); /* has nothing and wants nothing */
+    say(h, 0, W, 3 * GIB, 0);
+    say(h, 1, W, 3 * GIB, 0);
+    for (int step = 0; step < 6000; step++) {
+        for (int i = 0; i < 2; i++) {
+            obey(h, i);
+            obey(h, i);
+            ran[i] += is_running(h, i);
+        }
+        later(h, 100 * MS);
+        assert_false(is_running(h, 0) && is_running(h, 1));
+    }
+    assert_true(ran[0] > 2000 && ran[1] > 2000);
+}
+
+static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 9 * GIB;
+    say(h, 0, 0, 0, 0);
+    h->free_bytes = 0;
+    for (int i = 0; i < 3; i++) {
+        say(h, 0, 0, 0, 0);
+        later(h, EXTERNAL_UNSAID + 100 * MS);
+    }
+    assert_true(device_of(h)->external == 10 * GIB);
+    say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
+    say(h, 1, W | GS_STATE_MOVING, 3 * GIB, 0);
+    h->free_bytes = 9 * GIB;
+    say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
+    assert_true(device_of(h)->external == GIB);
+    assert_true(h->client[0].target.budget >= 3 * GIB);
+    assert_true(h->client[1].target.budget >= 3 * GIB);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_fair_party_that_never_runs_others_get_three_quarters),
-        scenario(lock_rr_party_that_never_runs_others_get_a_third),
+        scenario(lock_fair_party_that_never_runs_others_get_two_thirds),
+        scenario(lock_rr_party_that_never_runs_others_get_a_fifth),
         scenario(lock_never_opens_its_gate_is_skipped_while_others_come_and_go),
+        scenario(lock_slow_to_begin_runs_again_after_it_was_passed_over),
+        scenario(lock_nothing_left_of_the_device_all_take_turns),
+        scenario(lock_foreign_program_leaves_while_all_move_is_seen),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
