@@ -116,6 +116,7 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     member->switch_ns = state->switch_ns;
     member->counted_at = now;
     member->sent_host = UINT64_MAX;
+    member->owes = LOCKD_NEVER;
     member->last_run = ++device->clock;
     member->budget = state->resident;
     if ((state->flags & GS_STATE_RUNNING) != 0)
@@ -250,6 +251,8 @@ static void take_figures(struct lockd_member *member, const struct gs_wire_state
 {
     if (state->resident > member->resident)
         lockd_books_ahead(member, now);
+    if (state->resident < member->resident || state->target_seq > member->echoed)
+        member->owes = LOCKD_NEVER; /* it is at it */
     member->flags = state->flags;
     member->demand = lockd_max(state->demand, state->resident);
     member->resident = state->resident;

@@ -187,8 +187,8 @@ static void party_free(struct lockd_party *party)
     device->party_count--;
     device->need_held -= party->need_held;
     device->need_busy -= party->need_busy;
-    device->need_stuck -= party->need_stuck;
-    device->stuck_parties -= party->need_stuck != 0;
+    device->lost -= party->lost;
+    device->stuck_parties -= party->counted_stuck;
     device->stopping_parties -= party->counted_stopping;
     device->weights -= party->weight;
     device->elsewhere -= party->elsewhere;

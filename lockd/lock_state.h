@@ -57,7 +57,8 @@ struct lockd_member {
     struct lockd_list hungry;  /* on device->hungry: its turn has come, its budget has not */
     struct lockd_list spared;  /* on device->spared: may run and has more than it needs */
     struct lockd_list unused;  /* on device->unused: does not run, may hold more than it does */
-    struct lockd_list stopping; /* on device->stopping: was asked to stop and has not yet */
+    struct lockd_list stopping; /* on device->stopping: was asked to stop, or may not run and
+                                   owes something */
     struct lockd_list unsent;   /* on lock->unsent: a target has not been taken by the caller */
     struct lockd_node victim;   /* in *victim_of: does not run and has a budget */
     struct lockd_order *victim_of;
@@ -72,12 +73,15 @@ struct lockd_member {
     uint64_t budget;
     uint64_t last_run; /* device->clock when it last ran: victims go in this order */
     uint64_t stopped;  /* when it was asked to stop */
+    uint64_t owes;     /* since when it has more memory than it may have, or has not read all
+                          targets, and nothing came of it; LOCKD_NEVER: it has done everything */
     uint64_t short_at; /* when its last GS_STATE_SHORT was counted */
     bool evict;        /* all its memory is to go out */
 
     /* the newest target */
     uint32_t seq, first_seq;
     uint32_t stop_seq; /* the target that first said RUN off */
+    uint32_t run_seq;  /* ... on */
     uint32_t sent_flags;
     uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
     uint32_t outstanding_count;
@@ -131,11 +135,12 @@ struct lockd_party {
     /* what it adds to the sums of its device */
     uint32_t weight;
     uint64_t demand, need;
-    uint64_t need_held, need_busy, need_stuck;
+    uint64_t need_held, need_busy;
+    uint64_t lost; /* what stuck members, or those that do not leave, hold; part of need_busy */
     uint32_t member_count, busy_members, running_members, stuck_members;
     uint32_t blocked_members; /* stuck, and they lack memory */
     uint32_t deaf_members;    /* stuck, and they have not even read that they are to stop */
-    bool counted_stopping;
+    bool counted_stopping, counted_stuck;
 };
 
 /* Programs that run at the same time or not at all. */
@@ -185,7 +190,7 @@ struct lockd_device {
 
     /* sums over members and parties */
     struct lockd_share sum;
-    uint64_t need_held, need_busy, need_stuck, gpu_ns_gone;
+    uint64_t need_held, need_busy, lost, gpu_ns_gone;
     uint32_t moving, unechoed;
     uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
     uint32_t elsewhere; /* parties that wait for another device first */
@@ -300,6 +305,10 @@ const struct lockd_policy *lockd_device_policy(const struct lockd_device *device
 /* The most it may hold on the device now or before it has read everything sent. */
 uint64_t lockd_member_hold(const struct lockd_member *member);
 bool lockd_member_stuck(const struct lockd_member *member, uint64_t now);
+/* It does not read its targets. */
+bool lockd_member_deaf(const struct lockd_member *member, uint64_t now);
+/* Nothing that it holds can be had: it does not answer, or may have less and none leaves. */
+bool lockd_member_clings(const struct lockd_member *member, uint64_t now);
 /* To be called after every change to what a member reported, was told or was given. */
 void lockd_books_member(struct lockd_member *member, uint64_t now);
 /* ... to a party; books of its members too. */

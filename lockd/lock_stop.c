@@ -37,7 +37,7 @@ static int overflow_rank(const struct lockd_party *party)
  * that came last. */
 void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
 {
-    while (device->need_held > device->capacity && device->holder_count > 1) {
+    while (device->need_held + device->lost > device->capacity && device->holder_count > 1) {
         struct lockd_party *victim = NULL;
         int rank = -1;
 
@@ -111,6 +111,19 @@ void lockd_stop_idle(struct lockd_device *device, uint64_t now)
     }
 }
 
+/* When time alone makes something of it: stuck, deaf or clinging. */
+static uint64_t next_look(const struct lockd_member *member, uint64_t now)
+{
+    const uint64_t since[] = {member->stopped, member->owes};
+    uint64_t look = LOCKD_NEVER;
+
+    for (size_t i = 0; i < 2; i++) {
+        if (since[i] != LOCKD_NEVER && since[i] + GRACE > now)
+            look = lockd_min(look, since[i] + GRACE);
+    }
+    return look;
+}
+
 /* A stuck program is asked again, as long as it still listens. */
 void lockd_stop_watch(struct lockd_device *device, uint64_t now)
 {
@@ -120,11 +133,10 @@ void lockd_stop_watch(struct lockd_device *device, uint64_t now)
     lockd_list_each (at, &device->stopping) {
         struct lockd_member *member = lockd_member_of(at, stopping);
 
-        if (!lockd_member_stuck(member, now)) {
-            device->stop_at = lockd_min(device->stop_at, member->stopped + GRACE);
-            continue;
-        }
         lockd_books_member(member, now);
+        device->stop_at = lockd_min(device->stop_at, next_look(member, now));
+        if (!lockd_member_stuck(member, now))
+            continue;
         if (member->echoed != member->seq)
             continue;
         if (now - member->sent_at >= ASK_AGAIN)
