@@ -83,12 +83,16 @@ static void member_links(struct lockd_member *member)
     member->party->member_count++;
 }
 
-/* It runs on what an earlier daemon allowed it. */
+/* It runs on what an earlier daemon allowed it; or says so: after that time it must stop, like
+ * anybody whose turn it is not. */
 static void member_adopt(struct lockd_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
-    member->budget = lockd_max(state->resident, state->demand);
     member->sent_flags = GS_TARGET_RUN;
+    member->stopped = now;
+    if (now - member->device->lock->created >= RESTART_WINDOW)
+        return;
+    member->budget = lockd_max(state->resident, state->demand);
     if (!member->party->held)
         lockd_gang_admit(member->party, false, now);
 }

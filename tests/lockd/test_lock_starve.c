@@ -341,6 +341,47 @@ static void lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns(voi
     assert_true(is_running(h, 3));
 }
 
+/* --- who says that it runs already --- */
+
+static void comes_again_and_again_running(struct harness *h, uint64_t resident)
+{
+    int ran[HARNESS_CLIENTS], sum = 0;
+
+    later(h, RESTART_WINDOW);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    for (int second = 0; second < 100; second++) {
+        say(h, 7, R, 7 * GIB, resident);
+        assert_false(has_run(h, 7)); /* not its turn */
+        obey_for(h, 1, 0, 2, ran);
+        gone(h, 7);
+        obey_for(h, 1, 0, 2, ran);
+        sum += ran[0] + ran[1];
+    }
+    assert_true(sum > 80);
+}
+
+static void lock_newcomer_that_says_it_runs_has_to_wait_for_its_turn(void **state)
+{
+    comes_again_and_again_running(*state, 0);
+}
+
+static void lock_newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn(void **state)
+{
+    comes_again_and_again_running(*state, GIB);
+}
+
+static void lock_newcomer_that_runs_and_fits_goes_on(void **state)
+{
+    struct harness *h = *state;
+
+    later(h, RESTART_WINDOW);
+    runs(h, 0, 3 * GIB);
+    say(h, 1, R, 3 * GIB, 3 * GIB); /* its connection was lost */
+    assert_true(has_run(h, 1));
+    assert_int_equal(condition_of(h, 1), LOCKD_RUNS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +397,9 @@ int main(void)
         scenario(lock_evicted_program_that_does_not_answer_is_shown),
         scenario(lock_stopped_idle_program_with_exclusive_turns_others_run),
         scenario(lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns),
+        scenario(lock_newcomer_that_says_it_runs_has_to_wait_for_its_turn),
+        scenario(lock_newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn),
+        scenario(lock_newcomer_that_runs_and_fits_goes_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
