@@ -108,6 +108,7 @@ struct lockd_party {
     struct lockd_order *queued_of;
 
     bool held;         /* it has its place on the device; it runs when its whole gang has */
+    bool begun;        /* ... and has, in this turn: its time counts */
     bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
     bool interrupted;  /* its last turn was ended before its time for somebody else's */
     bool first;        /* in the queue before all others: lockd_party_blocked() */

@@ -194,6 +194,35 @@ static void gang_paused_member_stops_all(void **state)
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
 
+/* One of the group comes and goes on devices of its own. */
+static void gang_grows_and_shrinks_all_the_time_turn_ends(void **state)
+{
+    struct harness *h = *state;
+    int ran[2] = {0};
+
+    joins(h, 0, "g", 1);
+    say(h, 0, W, 7 * GIB, 0);
+    joins(h, 1, "", 1);
+    h->client[1].state.uuid[0] = 0;
+    say(h, 1, W, 7 * GIB, 0);
+    for (int step = 0; step < 4000; step++) {
+        joins(h, 2, "g", 1);
+        h->client[2].state.uuid[0] = (uint8_t)(100 + step % 20);
+        say(h, 2, 0, 0, 0);
+        for (int who = 0; who < 4; who++) {
+            struct harness_client *c = &h->client[who % 2];
+            const bool runs = has_run(h, who % 2) && c->target.budget >= 7 * GIB;
+
+            say(h, who % 2, runs ? R : W, 7 * GIB,
+                runs ? 7 * GIB : lockd_min(c->state.resident, c->target.budget));
+            ran[who % 2] += runs && who >= 2;
+        }
+        later(h, 50 * MS);
+        gone(h, 2);
+    }
+    assert_true(ran[0] > 1200 && ran[1] > 1200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +234,7 @@ int main(void)
         six_scenario(gang_of_another_user_is_another_gang),
         six_scenario(gang_member_dies_the_others_go_on),
         six_scenario(gang_paused_member_stops_all),
+        scenario(gang_grows_and_shrinks_all_the_time_turn_ends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
