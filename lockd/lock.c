@@ -88,12 +88,10 @@ static void member_links(struct lockd_member *member)
 static void member_adopt(struct lockd_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
+    member->budget = lockd_max(state->resident, state->demand);
     member->sent_flags = GS_TARGET_RUN;
     member->stopped = now;
-    if (now - member->device->lock->created >= RESTART_WINDOW)
-        return;
-    member->budget = lockd_max(state->resident, state->demand);
-    if (!member->party->held)
+    if (now - member->device->lock->created < RESTART_WINDOW && !member->party->held)
         lockd_gang_admit(member->party, false, now);
 }
 

@@ -1,29 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_lock_starve.c: programs that do not come to run, do not answer or do not leave, and what
- * the others get beside them in an hour or less.
+ * test_lock_starve.c: programs that have a place and do not come to run, or say that they run
+ * already, and a device with no room at all: what the others get.
  */
 #include "tests/lockd/harness.h"
 
 #define LARGE (6 * GIB) /* no two of them fit */
-
-/* Does what its newest target says, in one step. */
-static void obey(struct harness *h, int who)
-{
-    const struct harness_client *c = &h->client[who];
-    const uint64_t demand = c->state.demand, budget = c->target.budget;
-
-    if (!has_run(h, who))
-        say(h, who, W, demand, lockd_min(c->state.resident, budget));
-    else
-        say(h, who, budget >= demand ? R : W, demand,
-            lockd_min(demand, lockd_max(budget, c->state.resident)));
-}
-
-static bool is_running(const struct harness *h, int who)
-{
-    return (h->client[who].state.flags & GS_STATE_RUNNING) != 0;
-}
 
 static void set_policy(struct harness *h, enum gs_policy policy)
 {
@@ -46,8 +28,8 @@ static uint64_t beside_one_that_never_runs(struct harness *h, uint64_t seconds)
         say(h, 0, W | (has_run(h, 0) ? GS_STATE_MOVING : 0), LARGE,
             lockd_min(h->client[0].target.budget, GIB));
         for (int i = 1; i < 4; i++) {
-            obey(h, i);
-            obey(h, i);
+            obeys(h, i);
+            obeys(h, i);
             ran[i] += is_running(h, i) ? 100 : 0;
         }
         later(h, 100 * MS);
@@ -82,13 +64,13 @@ static void lock_never_opens_its_gate_is_skipped_while_others_come_and_go(void *
 
         say(h, 0, W, LARGE, 0);
         say(h, 2, W, GIB, c->state.resident);
-        obey(h, 2);
-        obey(h, 2);
+        obeys(h, 2);
+        obeys(h, 2);
         later(h, 500 * MS);
         say(h, 2, has_run(h, 2) ? c->state.flags & GS_STATE_RUNNING : 0, GIB,
             c->state.resident);
         later(h, 500 * MS);
-        obey(h, 1);
+        obeys(h, 1);
         ran += is_running(h, 1);
     }
     assert_true(ran >= 150);
@@ -111,8 +93,8 @@ static void lock_slow_to_begin_runs_again_after_it_was_passed_over(void **state)
         if (has_run(h, 0) && h->now - since < slow)
             say(h, 0, W, LARGE, h->client[0].state.resident);
         else
-            obey(h, 0);
-        obey(h, 1);
+            obeys(h, 0);
+        obeys(h, 1);
         later(h, 100 * MS);
         ran += is_running(h, 0);
         if (step == 599)
@@ -143,8 +125,8 @@ static void lock_nothing_left_of_the_device_all_take_turns(void **state)
     say(h, 1, W, 3 * GIB, 0);
     for (int step = 0; step < 6000; step++) {
         for (int i = 0; i < 2; i++) {
-            obey(h, i);
-            obey(h, i);
+            obeys(h, i);
+            obeys(h, i);
             ran[i] += is_running(h, i);
         }
         later(h, 100 * MS);
@@ -172,173 +154,6 @@ static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
     assert_true(device_of(h)->external == GIB);
     assert_true(h->client[0].target.budget >= 3 * GIB);
     assert_true(h->client[1].target.budget >= 3 * GIB);
-}
-
-/* --- stopped with Ctrl-Z --- */
-
-/* Those from..to-1 obey for so many seconds. Returns how long each of them ran, s. */
-static void obey_for(struct harness *h, int seconds, int from, int to, int *ran)
-{
-    memset(ran, 0, HARNESS_CLIENTS * sizeof *ran);
-    for (int second = 0; second < seconds; second++) {
-        for (int step = 0; step < 10; step++) {
-            for (int i = from; i < to; i++) {
-                obey(h, i);
-                obey(h, i);
-            }
-            later(h, 100 * MS);
-        }
-        for (int i = from; i < to; i++)
-            ran[i] += is_running(h, i);
-    }
-}
-
-/* Idle, with so much memory; it leaves when it must. */
-static void idles(struct harness *h, int who)
-{
-    const struct harness_client *c = &h->client[who];
-
-    say(h, who, 0, c->state.demand,
-        has_run(h, who) ? c->state.resident : lockd_min(c->state.resident, c->target.budget));
-}
-
-static void lock_stopped_waiter_costs_the_others_one_turn(void **state)
-{
-    struct harness *h = *state;
-    int ran[HARNESS_CLIENTS];
-
-    runs(h, 3, LARGE);
-    say(h, 0, W, LARGE, 0);
-    h->client[0].deaf = true;
-    say(h, 1, W, 3 * GIB, 0);
-    say(h, 2, W, 3 * GIB, 0);
-    obey_for(h, 600, 1, 4, ran);
-    assert_int_equal(condition_of(h, 0), LOCKD_STUCK);
-    for (int i = 1; i < 4; i++)
-        assert_true(ran[i] > 300);
-}
-
-static void lock_stopped_holder_that_has_not_begun_is_skipped_while_others_run(void **state)
-{
-    struct harness *h = *state;
-    int ran[HARNESS_CLIENTS];
-
-    runs(h, 3, LARGE);
-    say(h, 0, W, LARGE, 0);
-    h->client[0].deaf = true;
-    say(h, 1, W, LARGE, 0);
-    gone(h, 3);
-    obey_for(h, 100, 1, 2, ran);
-    assert_true(ran[1] > 80);
-    h->client[0].deaf = false; /* it goes on */
-    say(h, 0, W, LARGE, 0);
-    obey_for(h, 100, 0, 2, ran);
-    assert_true(ran[0] > 30 && ran[1] > 30);
-}
-
-/* It was told to have less than it has and will never say so. */
-static void lock_stopped_idle_program_memory_of_other_idle_ones_leaves_instead(void **state)
-{
-    struct harness *h = *state;
-    int ran[HARNESS_CLIENTS];
-
-    for (int i = 0; i < 2; i++) {
-        runs(h, i, 4 * GIB);
-        say(h, i, 0, 4 * GIB, 4 * GIB);
-        later(h, 100 * MS);
-    }
-    h->client[0].deaf = true;
-    say(h, 2, W, 5 * GIB, 0);
-    for (int second = 0; second < 60; second++) {
-        idles(h, 1);
-        obey_for(h, 1, 2, 3, ran);
-    }
-    assert_true(is_running(h, 2));
-    assert_int_equal(condition_of(h, 0), LOCKD_STUCK);
-    say(h, 3, W, 100 * MIB, 0); /* fits */
-    idles(h, 1);
-    obey(h, 3);
-    assert_true(is_running(h, 3));
-    assert_true(is_running(h, 2));
-}
-
-static void lock_evicted_program_that_does_not_answer_is_shown(void **state)
-{
-    struct harness *h = *state;
-    int ran[HARNESS_CLIENTS];
-
-    for (int i = 0; i < 2; i++) {
-        runs(h, i, 4 * GIB);
-        say(h, i, 0, 4 * GIB, 4 * GIB);
-        later(h, 10 * MS);
-    }
-    say(h, 2, W, 3 * GIB, 0);
-    for (int i = 0; i < 4; i++) {
-        idles(h, 0);
-        idles(h, 1);
-        obey(h, 2);
-    }
-    assert_true(is_running(h, 2));
-    assert_int_equal(h->client[0].state.resident, 3 * GIB);
-    h->client[0].deaf = true; /* and it was not asked for anything */
-    say(h, 3, W, 5 * GIB, 0);
-    for (int second = 0; second < 60; second++) {
-        say(h, 2, 0, 3 * GIB, h->client[2].state.resident);
-        idles(h, 1);
-        idles(h, 2);
-        obey_for(h, 1, 3, 4, ran);
-    }
-    assert_true(is_running(h, 3));
-    assert_int_equal(condition_of(h, 0), LOCKD_STUCK);
-}
-
-static void lock_stopped_idle_program_with_exclusive_turns_others_run(void **state)
-{
-    struct harness *h = *state;
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
-    int ran[HARNESS_CLIENTS];
-
-    settings.exclusive = true;
-    lockd_lock_set(h->lock, &settings, h->now);
-    runs(h, 0, 100 * MIB);
-    say(h, 0, 0, 100 * MIB, 100 * MIB);
-    h->client[0].deaf = true;
-    say(h, 1, W, GIB, 0);
-    say(h, 2, W, GIB, 0);
-    obey_for(h, 100, 1, 3, ran);
-    assert_true(ran[1] > 35 && ran[2] > 35);
-    assert_true(ran[1] + ran[2] <= 100); /* still one at a time */
-}
-
-static void lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns(void **state)
-{
-    struct harness *h = *state;
-    int ran[2] = {0};
-
-    runs(h, 0, LARGE);
-    say(h, 3, W, LARGE, 0);
-    say(h, 1, W, 3 * GIB, 0);
-    say(h, 2, W, 3 * GIB, 0);
-    for (int step = 0; step < 6000; step++) { /* 0: a kernel that never ends */
-        say(h, 0, R | (has_run(h, 0) ? 0 : GS_STATE_STUCK), LARGE, LARGE);
-        for (int i = 1; i < 4; i++) {
-            obey(h, i);
-            obey(h, i);
-        }
-        later(h, 100 * MS);
-        ran[0] += is_running(h, 1);
-        ran[1] += is_running(h, 2);
-    }
-    assert_true(ran[0] > 2000 && ran[1] > 2000);
-    say(h, 0, W, LARGE, 0); /* at last: now it is the turn of the one that waited */
-    for (int step = 0; step < 600 && !is_running(h, 3); step++) {
-        for (int i = 0; i < 4; i++) {
-            obey(h, i);
-            obey(h, i);
-        }
-        later(h, 100 * MS);
-    }
-    assert_true(is_running(h, 3));
 }
 
 /* --- who says that it runs already --- */
@@ -391,12 +206,6 @@ int main(void)
         scenario(lock_slow_to_begin_runs_again_after_it_was_passed_over),
         scenario(lock_nothing_left_of_the_device_all_take_turns),
         scenario(lock_foreign_program_leaves_while_all_move_is_seen),
-        scenario(lock_stopped_waiter_costs_the_others_one_turn),
-        scenario(lock_stopped_holder_that_has_not_begun_is_skipped_while_others_run),
-        scenario(lock_stopped_idle_program_memory_of_other_idle_ones_leaves_instead),
-        scenario(lock_evicted_program_that_does_not_answer_is_shown),
-        scenario(lock_stopped_idle_program_with_exclusive_turns_others_run),
-        scenario(lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns),
         scenario(lock_newcomer_that_says_it_runs_has_to_wait_for_its_turn),
         scenario(lock_newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn),
         scenario(lock_newcomer_that_runs_and_fits_goes_on),
