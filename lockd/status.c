@@ -176,7 +176,7 @@ void lockd_status_send(struct lockd_connection *connection)
             .host_budget = UINT64_MAX,
         };
 
-        if (connection->dead)
+        if (connection->dead) /* it has left this list, and `at` may be its link in the other */
             return;
         if (each->client == NULL || !lockd_client_unused(each->client))
             continue;
