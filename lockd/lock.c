@@ -154,6 +154,7 @@ static void member_free(struct lockd_member *member, uint64_t now)
     member->client->member_count--;
     device->member_count--;
     device->progress = now;
+    lockd_device_recount_total(device);
     lockd_gang_leave(member, now);
     free(member);
 }
@@ -311,7 +312,7 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
     } else {
         member_report(member, state, now_ns);
     }
-    lockd_device_report(member->device, state, now_ns);
+    lockd_device_report(member, state, now_ns);
     lockd_host_report(member, state);
     lockd_plan(member->device, now_ns);
     return 0;

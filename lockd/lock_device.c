@@ -154,15 +154,64 @@ static void measure(struct lockd_device *device, uint64_t device_free, uint64_t 
     device->measured = true;
 }
 
-void lockd_device_report(struct lockd_device *device, const struct gs_wire_state *state,
-                         uint64_t now)
+/* What is free does not change with what programs say of the total: the difference is what
+ * something else has, until it is measured. */
+static void set_total(struct lockd_device *device, uint64_t total)
 {
-    if (device->total != state->device_total) {
-        device->total = state->device_total;
+    if (total == device->total)
+        return;
+    if (device->measured && total > device->total)
+        device->external += total - device->total;
+    else
+        device->external = lockd_less(device->external, device->total - total);
+    device->candidate_at = 0;
+    device->total = total;
+    device->recount = true;
+}
+
+void lockd_device_recount_total(struct lockd_device *device)
+{
+    uint64_t total = 0;
+    bool measures = false;
+
+    lockd_list_each (at, &device->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_device);
+
+        if (member->total == device->total)
+            return;
+        total = lockd_max(total, member->total);
+        measures = measures || member->measures;
+    }
+    if (total == 0)
+        return;
+    set_total(device, total);
+    if (!measures) {
         device->measured = false;
         device->external = 0;
-        device->recount = true;
     }
+}
+
+/* The device is as large as the largest total that anybody says: a lower one is somebody's own
+ * limit and bounds nobody else. */
+static void take_total(struct lockd_member *member, uint64_t total)
+{
+    struct lockd_device *device = member->device;
+    const uint64_t before = member->total;
+
+    member->total = total;
+    if (total > device->total)
+        set_total(device, total);
+    else if (before == device->total && total < before)
+        lockd_device_recount_total(device);
+}
+
+void lockd_device_report(struct lockd_member *member, const struct gs_wire_state *state,
+                         uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    member->measures = member->measures || state->device_free != UINT64_MAX;
+    take_total(member, state->device_total);
     memcpy(device->name, state->device_name, sizeof device->name);
     device->name[sizeof device->name - 1] = '\0';
     if (state->device_free != UINT64_MAX)

@@ -66,6 +66,8 @@ struct lockd_member {
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
     uint64_t demand, resident, pinned;
+    uint64_t total; /* of the device, or the program's own limit */
+    bool measures;  /* ... no limit: it has said what the driver calls free */
     uint64_t moved_out, moved_in, calls, switch_ns;
 
     /* decided */
@@ -285,8 +287,10 @@ uint64_t lockd_device_switch(const struct lockd_device *device);
 uint64_t lockd_device_most(const struct lockd_device *device);
 /* How much more programs need than there is. */
 uint64_t lockd_device_shortfall(const struct lockd_device *device);
-void lockd_device_report(struct lockd_device *device, const struct gs_wire_state *state,
+void lockd_device_report(struct lockd_member *member, const struct gs_wire_state *state,
                          uint64_t now);
+/* One that said how large the device is says something else now, or has left. */
+void lockd_device_recount_total(struct lockd_device *device);
 void lockd_device_restarted(struct lockd_device *device, uint64_t resident, uint64_t now);
 /* Works out capacity and mode; notes when shares change with them. */
 void lockd_device_refresh(struct lockd_device *device, uint64_t now);
