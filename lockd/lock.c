@@ -56,7 +56,7 @@ static void device_free_unused(struct lockd_device *device)
     free(device);
 }
 
-static struct lockd_member *member_find(struct lockd_client *client, const uint8_t *uuid)
+struct lockd_member *lockd_member_find(const struct lockd_client *client, const uint8_t *uuid)
 {
     lockd_list_each (at, &client->members) {
         struct lockd_member *member = lockd_member_of(at, of_client);
@@ -115,6 +115,8 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
         member->seq = member->echoed = member->first_seq = state->target_seq;
     member->switch_ns = state->switch_ns;
     member->counted_at = now;
+    member->quota = client->quota_next;
+    client->quota_next = UINT64_MAX;
     member->sent_host = UINT64_MAX;
     member->last_run = ++device->clock;
     member->budget = state->resident;
@@ -292,7 +294,7 @@ static void member_report(struct lockd_member *member, const struct gs_wire_stat
 int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
                      const struct gs_wire_state *state, uint64_t now_ns)
 {
-    struct lockd_member *member = member_find(client, state->uuid);
+    struct lockd_member *member = lockd_member_find(client, state->uuid);
     struct lockd_device *device;
 
     if (member == NULL) {
@@ -327,7 +329,7 @@ struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner)
     client->owner = owner;
     client->lock = lock;
     client->weight = GS_WEIGHT_DEFAULT;
-    client->limit = UINT64_MAX;
+    client->limit = client->quota_next = UINT64_MAX;
     client->host_budget = client->host_told = UINT64_MAX;
     lockd_list_init(&client->members);
     lockd_list_append(&lock->clients, &client->link);

@@ -112,6 +112,9 @@ void lockd_lock_priority(struct lockd_lock *lock, struct lockd_client *client, i
 /* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
 void lockd_lock_limit(struct lockd_lock *lock, struct lockd_client *client, uint64_t bytes,
                       uint64_t now_ns);
+/* ... on that device, which it may be about to name (the next one that it does). */
+void lockd_lock_quota(struct lockd_lock *lock, struct lockd_client *client, const uint8_t *uuid,
+                      uint64_t bytes, uint64_t now_ns);
 /* Stops it and moves all its memory out; then it waits for its turn like the others, unless it
  * is paused. */
 void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint64_t now_ns);

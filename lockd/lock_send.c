@@ -40,8 +40,7 @@ static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
 
 static uint64_t most_for(const struct lockd_member *member)
 {
-    return lockd_min(member->device->told_capacity,
-                     lockd_min(member->client->limit, member->total));
+    return lockd_min(member->device->told_capacity, lockd_member_limit(member));
 }
 
 /* Who is asked to stop goes on as it was: one that is idle and was stopped for that would say

@@ -153,6 +153,20 @@ void lockd_lock_limit(struct lockd_lock *lock, struct lockd_client *client, uint
     lockd_plan_pending(lock, now_ns);
 }
 
+void lockd_lock_quota(struct lockd_lock *lock, struct lockd_client *client, const uint8_t *uuid,
+                      uint64_t bytes, uint64_t now_ns)
+{
+    struct lockd_member *member = lockd_member_find(client, uuid);
+
+    if (member == NULL) {
+        client->quota_next = bytes;
+    } else if (member->quota != bytes) {
+        member->quota = bytes;
+        lockd_plan_touch(member);
+        lockd_plan_pending(lock, now_ns);
+    }
+}
+
 void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint64_t now_ns)
 {
     lockd_list_each (at, &client->members) {

@@ -66,6 +66,7 @@ struct lockd_member {
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
     uint64_t demand, resident, pinned;
+    uint64_t quota; /* a limit on this device alone; UINT64_MAX: none */
     uint64_t total; /* of the device, or the program's own limit */
     bool measures;  /* ... no limit: it has said what the driver calls free */
     uint64_t moved_out, moved_in, calls, switch_ns;
@@ -204,7 +205,8 @@ struct lockd_client {
     void *owner;
     uint32_t member_count, weight, user;
     int32_t priority;
-    uint64_t limit; /* on one device, bytes; UINT64_MAX: none */
+    uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
+    uint64_t quota_next; /* the quota of the next member */
     char group[32];
     bool paused;
 
@@ -276,6 +278,15 @@ static inline bool lockd_gang_wants(const struct lockd_gang *gang)
 
 #define lockd_member_of(at, link) lockd_entry(at, struct lockd_member, link)
 #define lockd_party_of(at, link)  lockd_entry(at, struct lockd_party, link)
+
+/* The most that it may have there, whatever the device has. */
+static inline uint64_t lockd_member_limit(const struct lockd_member *member)
+{
+    return lockd_min(lockd_min(member->client->limit, member->quota), member->total);
+}
+
+/* --- lock.c --- */
+struct lockd_member *lockd_member_find(const struct lockd_client *client, const uint8_t *uuid);
 
 /* --- lock_device.c --- */
 uint64_t lockd_device_quantum(const struct lockd_device *device);

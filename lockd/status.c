@@ -172,7 +172,7 @@ void lockd_status_send(struct lockd_connection *connection)
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct gs_wire_client client = {
             .condition = GS_CONDITION_NO_DEVICE,
-            .limit = each->limit_told,
+            .limit = each->limit,
             .host_budget = UINT64_MAX,
         };
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-from fake import GIB, MIB, WANT, Daemon, Program, Refused, can_connect, wait_for
+from fake import GIB, MIB, PAUSED, RUN, RUNNING, WANT, Daemon, Program, Refused, can_connect, state, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -190,6 +190,50 @@ class ConfigTest(unittest.TestCase):
         two.say(demand=GIB)
         limits = {p["name"]: p["limit"] for p in json.loads(self.ctl("status", "--json"))["devices"][0]["programs"]}
         self.assertEqual(limits, {"one": 6 * GIB, "two": 2 * GIB})
+
+    def programs(self):
+        return {p["name"]: p for d in json.loads(self.ctl("status", "--json"))["devices"] for p in d["programs"]}
+
+    def test_memory_of_a_user_is_bounded_on_each_device_by_itself(self):
+        self.write("[limits]\nmax-memory = 8GiB\n")
+        self.start()
+        other = Program(self.daemon.path, "other")
+        other.say(demand=6 * GIB)
+        both = Program(self.daemon.path, "both")
+        cards, heard, limits = (bytes(range(16)), bytes([9] * 16)), 0, {}
+        for card in cards:
+            both.socket.send(state(uuid=card, demand=1 << 20))
+        while both.hear(0.5) is not None:
+            heard += 1
+            self.assertLess(heard, 20, "endless targets")
+            limits[both.target.uuid] = both.target.capacity
+            both.socket.send(state(seq=both.target.seq, uuid=both.target.uuid, demand=1 << 20))
+        self.assertEqual(limits, {cards[0]: 2 * GIB, cards[1]: 8 * GIB})
+
+    def test_program_with_more_than_its_user_may_have_is_held_back(self):
+        self.write("[limits]\nmax-memory = 8GiB\n")
+        self.start()
+        one, two = Program(self.daemon.path, "one"), Program(self.daemon.path, "two")
+        one.say(demand=6 * GIB, flags=WANT)
+        one.settle(lambda p: p.flags & RUNNING)
+        two.say(demand=4 * GIB, flags=WANT)
+        self.assertEqual(two.hear().flags & (RUN | PAUSED), PAUSED)
+        self.assertEqual(two.target.budget, 0)
+        self.assertIn("max-memory", self.ctl("status", "--json"))
+        self.ctl("resume", str(os.getpid()))  # is not what holds it back
+        self.assertEqual(self.programs()["two"]["state"], "paused")
+        one.say(demand=3 * GIB, resident=3 * GIB)
+        two.settle(lambda p: p.flags & RUNNING)
+        two.say(demand=15 * GIB, flags=WANT | RUNNING)
+        two.settle(lambda p: p.target.flags & (RUN | PAUSED) == PAUSED and not p.flags & RUNNING)
+        self.write("[limits]\nmax-memory = auto\n")
+        self.ctl("reload")
+        one.close()
+        two.settle(lambda p: p.flags & RUNNING)
+        self.ctl("pause", str(os.getpid()))
+        two.settle(lambda p: not p.flags & RUNNING)  # and nobody but who paused it lets it go on
+        two.say()
+        self.assertEqual(self.programs()["two"]["state"], "paused")
 
     def test_watchdog_and_reload_are_told_to_systemd(self):
         self.write("")
