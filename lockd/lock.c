@@ -315,7 +315,7 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
         member_report(member, state, now_ns);
     }
     lockd_device_report(member, state, now_ns);
-    lockd_host_report(member, state);
+    lockd_host_report(member, state, now_ns);
     lockd_plan(member->device, now_ns);
     return 0;
 }

@@ -215,6 +215,7 @@ struct lockd_client {
     uint64_t host_off;               /* bytes of its memory that are on no device now */
     uint64_t host_goal;              /* the most that is of use to it */
     uint64_t host_budget, host_told; /* decided; the highest that it may still act on */
+    uint64_t host_given;             /* the highest ever */
     struct {                         /* what it adds to the sums of the lock */
         uint64_t used, hold, off, goal;
     } host_share;
@@ -382,7 +383,8 @@ void lockd_send_member(struct lockd_member *member, uint64_t now);
 void lockd_send_broadcast(struct lockd_device *device, uint64_t now);
 
 /* --- lock_host.c --- */
-void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state);
+void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state,
+                       uint64_t now);
 void lockd_host_forget(struct lockd_client *client);
 void lockd_host_plan(struct lockd_lock *lock, uint64_t now);
 
