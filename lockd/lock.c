@@ -286,7 +286,7 @@ static void member_report(struct lockd_member *member, const struct gs_wire_stat
     if ((state->flags & GS_STATE_STUCK) != 0)
         member->device->stop_at = lockd_min(member->device->stop_at, now);
     if (hopeless != lockd_party_hopeless(member->party))
-        lockd_plan_settle(member->party);
+        lockd_gang_settle(member->party->gang);
     lockd_evict_check(member);
     lockd_plan_touch(member);
 }

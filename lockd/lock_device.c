@@ -167,6 +167,8 @@ static void set_total(struct lockd_device *device, uint64_t total)
     device->candidate_at = 0;
     device->total = total;
     device->recount = true;
+    lockd_list_each (at, &device->parties) /* it may be hopeless, or not be any more */
+        lockd_gang_settle(lockd_party_of(at, of_device)->gang);
 }
 
 void lockd_device_recount_total(struct lockd_device *device)

@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RETRY 2 /* what gave its places up gives way for so many times as long as it had them  \
+                 */
+
 uint32_t lockd_gang_weight(const struct lockd_gang *gang)
 {
     uint32_t weight = 1;
@@ -250,7 +253,7 @@ static void begin(struct lockd_gang *gang, uint64_t now)
     const uint64_t length = turn_length(gang);
 
     gang->runs = true;
-    gang->out = false;
+    gang->out = gang->gives_way = false;
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
@@ -282,6 +285,47 @@ static void begin(struct lockd_gang *gang, uint64_t now)
     }
 }
 
+/* Its places are of no use before it has all of them, and are kept for no longer than the turns
+ * of all others on the device that it waits for should take. */
+static uint64_t patience(const struct lockd_gang *gang)
+{
+    const struct lockd_device *device = lockd_gang_next(gang)->device;
+    const uint64_t turns = device->queue.count + device->holder_count + 1ull;
+
+    return GRACE + turns * lockd_device_quantum(device);
+}
+
+static void keep_places(struct lockd_gang *gang, uint64_t now)
+{
+    const uint64_t until = now + patience(gang);
+
+    lockd_list_each (at, &gang->parties)
+        lockd_party_of(at, of_gang)->until = until;
+}
+
+/* Something is stuck where it waits, or goes first for ever: for a while it gives way to all
+ * others where it has a place. */
+static void give_up(struct lockd_gang *gang, uint64_t now)
+{
+    gang->gives_way = true;
+    gang->retry_at = now + RETRY * patience(gang);
+}
+
+void lockd_gang_retry(struct lockd_device *device, uint64_t now)
+{
+    for (struct lockd_node *node = lockd_order_first(&device->hopeless); node != NULL;
+         node = lockd_order_next(node)) {
+        struct lockd_gang *gang = lockd_party_of(node, queued)->gang;
+
+        if (gang->gives_way && now >= gang->retry_at) {
+            gang->gives_way = false;
+            lockd_gang_settle(gang);
+        } else if (gang->gives_way) {
+            device->stop_at = lockd_min(device->stop_at, gang->retry_at);
+        }
+    }
+}
+
 void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now)
 {
     struct lockd_device *device = party->device;
@@ -300,10 +344,12 @@ void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now)
     device->generation++;
     party->gang->held_count++;
     lockd_books_party(party, now);
-    if (party->gang->held_count == party->gang->party_count)
+    if (party->gang->held_count == party->gang->party_count) {
         begin(party->gang, now);
-    else
+    } else {
+        keep_places(party->gang, now);
         lockd_gang_settle(party->gang);
+    }
 }
 
 static void end(struct lockd_party *party, uint64_t now)
@@ -332,9 +378,13 @@ static void end(struct lockd_party *party, uint64_t now)
 
 void lockd_gang_stop(struct lockd_gang *gang, uint64_t now)
 {
+    const struct lockd_party *next = lockd_gang_next(gang);
+
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
+        if (party->held && next != NULL && now >= party->until && lockd_gang_wants(gang))
+            give_up(gang, now);
         if (party->held)
             end(party, now);
         else

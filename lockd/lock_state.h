@@ -149,6 +149,8 @@ struct lockd_gang {
     uint32_t paused;   /* clients */
     uint32_t evicting; /* members whose memory is to go out */
     bool runs;         /* all parties are held */
+    bool gives_way;    /* had its place somewhere for too long and could not use it */
+    uint64_t retry_at; /* ... until then */
     bool out;          /* was evicted; comes back when it has something to run */
     uint32_t user;
     char name[32]; /* "": one client */
@@ -267,9 +269,21 @@ static inline bool lockd_party_blocked(const struct lockd_party *party)
     return party->blocked_members != 0;
 }
 
+/* Its gang can never have all its places, or not for a while: it needs more than there is on
+ * one of its devices, or gives way. */
 static inline bool lockd_party_hopeless(const struct lockd_party *party)
 {
-    return party->demand > party->device->total;
+    const struct lockd_list *parties = &party->gang->parties;
+
+    if (party->gang->gives_way)
+        return true;
+    for (const struct lockd_list *at = parties->next; at != parties; at = at->next) {
+        const struct lockd_party *each = lockd_entry(at, struct lockd_party, of_gang);
+
+        if (each->demand > each->device->total)
+            return true;
+    }
+    return false;
 }
 
 static inline bool lockd_gang_wants(const struct lockd_gang *gang)
@@ -341,6 +355,8 @@ struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_de
 void lockd_gang_leave(struct lockd_member *member, uint64_t now);
 /* Frees what the client's gang was, when it was the last one. */
 void lockd_gang_client_gone(struct lockd_client *client);
+/* Whoever waits here and has given way for long enough tries again. */
+void lockd_gang_retry(struct lockd_device *device, uint64_t now);
 /* The party gets its place; when it was the last one of its gang, all run. */
 void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now);
 /* Ends the turn of all of them. */

@@ -194,6 +194,78 @@ static void gang_paused_member_stops_all(void **state)
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
 
+/* 5 on device 1 does not answer; the gang of 0 and 1 has its place on device 0 and waits for
+ * ever, which is no reason for 4 to. */
+static void gang_waits_for_a_stuck_program_others_run_on_its_other_device(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran = 0;
+
+    runs(h, 5, 7 * GIB);
+    h->client[5].deaf = true;
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int second = 0; second < 600; second++) {
+        for (int i = 0; i < 5; i++)
+            if (h->client[i].targets != 0)
+                obey(h, i);
+        ran += runs_now(h, 4);
+        later(h, 1000 * MS);
+    }
+    assert_true(ran > 60);
+}
+
+static void gang_hopeless_on_one_device_it_keeps_no_place_on_another(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran = 0;
+
+    runs(h, 5, 7 * GIB);
+    say(h, 1, W, 11 * GIB, 0);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 600; step++) {
+        all_obey(h);
+        ran += runs_now(h, 4);
+        later(h, 100 * MS);
+    }
+    assert_true(ran > 550);
+    say(h, 1, W, 7 * GIB, 0); /* there is hope now */
+    later(h, 100 * MS);
+    for (int step = 0; step < 600; step++) {
+        all_obey(h);
+        later(h, 100 * MS);
+        if (runs_now(h, 0) && runs_now(h, 1))
+            return;
+    }
+    fail();
+}
+
+/* 5 goes before the gang on device 1 for ever, and 4 before it on device 0: it has a place
+ * there and cannot use it. */
+static void gang_of_low_priority_keeps_no_place_for_ever(void **state)
+{
+    struct harness *h = *state;
+    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    uint64_t ran = 0;
+
+    settings.policy = GS_POLICY_PRIORITY;
+    lockd_lock_set(h->lock, &settings, h->now);
+    lockd_lock_priority(h->lock, h->client[4].client, 50, h->now);
+    lockd_lock_priority(h->lock, h->client[5].client, 50, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 2400; step++) {
+        all_obey(h);
+        ran += runs_now(h, 4);
+        later(h, 50 * MS);
+    }
+    assert_true(ran > 1200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +277,9 @@ int main(void)
         six_scenario(gang_of_another_user_is_another_gang),
         six_scenario(gang_member_dies_the_others_go_on),
         six_scenario(gang_paused_member_stops_all),
+        six_scenario(gang_waits_for_a_stuck_program_others_run_on_its_other_device),
+        six_scenario(gang_hopeless_on_one_device_it_keeps_no_place_on_another),
+        six_scenario(gang_of_low_priority_keeps_no_place_for_ever),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
