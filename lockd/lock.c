@@ -30,7 +30,7 @@ static struct lockd_device *device_new(struct lockd_lock *lock, const uint8_t *u
     lockd_list_init(&device->stopping);
     memcpy(device->uuid, uuid, sizeof device->uuid);
     device->deadline = device->grace_at = device->stop_at = device->revoke_at = LOCKD_NEVER;
-    device->exact_at = LOCKD_NEVER;
+    device->exact_at = device->evict_at = LOCKD_NEVER;
     device->level = LEVEL_START;
     lockd_list_append(&lock->devices, &device->link);
     return device;
@@ -287,7 +287,7 @@ static void member_report(struct lockd_member *member, const struct gs_wire_stat
         member->device->stop_at = lockd_min(member->device->stop_at, now);
     if (hopeless != lockd_party_hopeless(member->party))
         lockd_gang_settle(member->party->gang);
-    lockd_evict_check(member);
+    lockd_evict_check(member, now);
     lockd_plan_touch(member);
 }
 
@@ -359,6 +359,7 @@ void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns)
     lockd_list_each (at, &lock->devices) {
         struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
 
+        lockd_evict_watch(device, now_ns);
         if (now_ns >= device->deadline)
             lockd_plan_also(device);
     }

@@ -115,8 +115,8 @@ void lockd_lock_limit(struct lockd_lock *lock, struct lockd_client *client, uint
 /* ... on that device, which it may be about to name (the next one that it does). */
 void lockd_lock_quota(struct lockd_lock *lock, struct lockd_client *client, const uint8_t *uuid,
                       uint64_t bytes, uint64_t now_ns);
-/* Stops it and moves all its memory out; then it waits for its turn like the others, unless it
- * is paused. */
+/* Stops it and moves all its memory out, or what can leave; then it waits for its turn like the
+ * others, unless it is paused. lockd_lock_pause(false) ends it before. */
 void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint64_t now_ns);
 /* How much host memory the machine has left for whatever comes, bytes. To be called at the
  * start and every few seconds; never called: no limit, but settings.host. */

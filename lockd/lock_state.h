@@ -77,6 +77,7 @@ struct lockd_member {
     uint64_t stopped;  /* when it was asked to stop */
     uint64_t short_at; /* when its last GS_STATE_SHORT was counted */
     bool evict;        /* all its memory is to go out */
+    uint64_t evict_left, evict_until; /* bytes; nothing has left since: that is all then */
 
     /* the newest target */
     uint32_t seq, first_seq;
@@ -178,7 +179,7 @@ struct lockd_device {
     uint64_t weights;      /* sum over parties */
 
     /* when to look again, at the latest */
-    uint64_t deadline, grace_at, stop_at, revoke_at;
+    uint64_t deadline, grace_at, stop_at, revoke_at, evict_at;
     /* the last look at who may be stopped for whom came to nothing, and would again */
     const struct lockd_party *revoke_head;
     uint64_t revoke_generation, revoke_need;
@@ -406,7 +407,9 @@ void lockd_host_plan(struct lockd_lock *lock, uint64_t now);
 
 /* --- lock_settings.c --- */
 /* Is all its memory out, as somebody wished? */
-void lockd_evict_check(struct lockd_member *member);
+void lockd_evict_check(struct lockd_member *member, uint64_t now);
+/* ... of those whose time has come. */
+void lockd_evict_watch(struct lockd_device *device, uint64_t now);
 
 /* --- lock_check.c: for tests --- */
 /* Adds up everything from scratch. NULL: all sums and sets are right; else what is wrong. */
