@@ -63,7 +63,7 @@ static struct lockd_share share_of(const struct lockd_member *member, bool busy)
     return (struct lockd_share){
         .demand = member->demand,
         .resident = member->resident,
-        .pinned = member->pinned,
+        .pinned = lockd_member_pinned(member),
         .hold = lockd_member_hold(member),
         .kept = busy ? need : member->budget,
         .given = busy ? lockd_less(member->budget, need) : 0,

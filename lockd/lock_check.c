@@ -48,7 +48,7 @@ static const char *check_member(const struct lockd_member *member, struct total 
     total->members++;
     total->sum.demand += member->demand;
     total->sum.resident += member->resident;
-    total->sum.pinned += member->pinned;
+    total->sum.pinned += lockd_member_pinned(member);
     total->sum.hold += lockd_member_hold(member);
     total->sum.kept += busy ? need : member->budget;
     total->sum.given += busy ? lockd_less(member->budget, need) : 0;

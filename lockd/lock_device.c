@@ -81,7 +81,8 @@ uint64_t lockd_device_reserve(const struct lockd_device *device)
  * refuse them memory. */
 uint64_t lockd_device_most(const struct lockd_device *device)
 {
-    /* what clients know to be pinned need not wait for a moment in which it can be measured */
+    /* what clients know to be pinned need not wait for a moment in which it can be measured;
+     * none counts for more than it was ever given */
     const uint64_t external = lockd_max(device->external, device->sum.pinned);
 
     return lockd_less(lockd_less(device->total, external), lockd_device_reserve(device));

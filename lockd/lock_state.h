@@ -66,6 +66,7 @@ struct lockd_member {
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
     uint64_t demand, resident, pinned;
+    uint64_t given; /* the largest budget that it was ever sent */
     uint64_t quota; /* a limit on this device alone; UINT64_MAX: none */
     uint64_t total; /* of the device, or the program's own limit */
     bool measures;  /* ... no limit: it has said what the driver calls free */
@@ -294,6 +295,12 @@ static inline bool lockd_gang_wants(const struct lockd_gang *gang)
 
 #define lockd_member_of(at, link) lockd_entry(at, struct lockd_member, link)
 #define lockd_party_of(at, link)  lockd_entry(at, struct lockd_party, link)
+
+/* What it says is pinned, as far as it ever was allowed so much. */
+static inline uint64_t lockd_member_pinned(const struct lockd_member *member)
+{
+    return lockd_min(member->pinned, member->given);
+}
 
 /* The most that it may have there, whatever the device has. */
 static inline uint64_t lockd_member_limit(const struct lockd_member *member)

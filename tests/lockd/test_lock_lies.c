@@ -84,12 +84,30 @@ static void lies_two_totals_come_to_rest(void **state)
     says_total(h, 1, 4 * GIB);
 }
 
+static void lies_pinned_counts_up_to_what_it_was_given(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 7, 0, 0, 0);
+    h->client[7].state.pinned = 1ull << 48;
+    say(h, 7, 0, 0, 0);
+    assert_true(device_of(h)->capacity + h->client[7].target.budget >= 10 * GIB);
+    say(h, 0, W, 3 * GIB, 0);
+    say(h, 1, W, 3 * GIB, 0);
+    later(h, 2000 * MS);
+    say(h, 7, 0, 0, 0);
+    later(h, 2000 * MS);
+    assert_true(device_of(h)->capacity >= 2 * GIB);
+    assert_true(has_run(h, 0) || has_run(h, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(lies_small_total_bounds_only_who_says_it),
         scenario(lies_large_total_gives_nobody_more),
         scenario(lies_two_totals_come_to_rest),
+        scenario(lies_pinned_counts_up_to_what_it_was_given),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
