@@ -107,8 +107,23 @@ static void reject(struct lockd_connection *connection, int code, const char *fo
     lockd_connection_kill(connection, "%s", end.text);
 }
 
+/* What others would pay for is asked for by whoever may change settings; with less than the
+ * ordinary a program makes way for others, as anybody may. */
+static struct gs_wire_hello allowed(const struct lockd_connection *connection,
+                                    const struct gs_wire_hello *hello)
+{
+    struct gs_wire_hello less = *hello;
+
+    if (connection->controls)
+        return less;
+    less.weight = less.weight > GS_WEIGHT_DEFAULT ? GS_WEIGHT_DEFAULT : less.weight;
+    less.priority = less.priority > 0 ? 0 : less.priority;
+    return less;
+}
+
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
 {
+    const struct gs_wire_hello granted = allowed(connection, hello);
     struct lockd_server *server = connection->server;
 
     if (connection->client != NULL) {
@@ -127,7 +142,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         reject(connection, -ENOMEM, "gpushare-lockd has no memory for another program");
         return;
     }
-    lockd_lock_describe(server->lock, connection->client, hello, (uint32_t)connection->uid);
+    lockd_lock_describe(server->lock, connection->client, &granted, (uint32_t)connection->uid);
     memcpy(connection->name, hello->name, sizeof connection->name);
     memcpy(connection->version, hello->version, sizeof connection->version);
     memcpy(connection->group, hello->group, sizeof connection->group);

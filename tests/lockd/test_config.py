@@ -16,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-from fake import GIB, MIB, PAUSED, RUN, RUNNING, WANT, Daemon, Program, Refused, can_connect, state, wait_for
+from fake import GIB, MIB, PAUSED, RUN, RUNNING, WANT, Daemon, Program, Refused, can_connect, hello, state, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -280,6 +280,43 @@ class ConfigTest(unittest.TestCase):
         program.say()
         program.hear()
         self.assertEqual(own, os.stat(self.daemon.path).st_gid)
+
+    @unittest.skipUnless(os.getuid() == 0, "needs root to become another user")
+    def test_programs_of_others_may_not_ask_for_more_than_the_ordinary(self):
+        self.write("[access]\ncontrol-group = nogroup\n")
+        folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        os.chmod(folder, 0o710)
+        os.chown(folder, 0, 64999)  # whose members may connect
+        self.daemon = Daemon(LOCKD, "--config", self.path, folder=folder)
+        self.addCleanup(self.daemon.process.kill)
+
+        def joins(name, weight, priority, groups):
+            in_it, done = os.pipe(), os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                os.setgroups(groups)
+                os.setgid(64999)
+                os.setuid(65533)
+                program = Program(self.daemon.path, say_hello=False)
+                program.socket.send(hello(name, weight=weight, priority=priority))
+                program.say()
+                program.hear()
+                os.write(in_it[1], b"!")
+                os.close(done[1])
+                os.read(done[0], 1)
+                os._exit(0)
+            self.addCleanup(os.waitpid, pid, 0)
+            self.addCleanup(os.close, done[1])
+            os.close(in_it[1])
+            os.close(done[0])
+            self.assertEqual(os.read(in_it[0], 1), b"!", name)
+            os.close(in_it[0])
+
+        joins("greedy", 10000, 100, [])
+        joins("modest", 50, -5, [])
+        joins("steward", 300, 7, [grp.getgrnam("nogroup").gr_gid])
+        self.assertEqual({n: (p["weight"], p["priority"]) for n, p in self.programs().items()},
+                         {"greedy": (100, 0), "modest": (50, -5), "steward": (300, 7)})
 
     def test_systemd_accepts_the_units(self):
         if not shutil.which("systemd-analyze"):
