@@ -168,7 +168,11 @@ static void take_state(struct lockd_connection *connection, const struct gs_wire
     lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
     code = lockd_lock_state(connection->server->lock, connection->client, state, lockd_now());
-    if (code != 0)
+    if (code == -EMFILE)
+        reject(connection, code,
+               "too many devices: %d of one program, %d of user %u that nobody else uses",
+               LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->uid);
+    else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
 }
 

@@ -11,13 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct lockd_device *device_new(struct lockd_lock *lock, const uint8_t *uuid)
+static struct lockd_device *device_new(struct lockd_lock *lock, const uint8_t *uuid,
+                                       uint32_t user)
 {
     struct lockd_device *device = calloc(1, sizeof *device);
 
     if (device == NULL)
         return NULL;
     device->lock = lock;
+    device->user = user;
     lockd_list_init(&device->pending);
     lockd_list_init(&device->members);
     lockd_list_init(&device->parties);
@@ -36,15 +38,23 @@ static struct lockd_device *device_new(struct lockd_lock *lock, const uint8_t *u
     return device;
 }
 
-static struct lockd_device *device_get(struct lockd_lock *lock, const uint8_t *uuid)
+/* The device, made if there is none. -ENOMEM, or -EMFILE: that user named too many already that
+ * nobody knew. */
+static int device_get(struct lockd_lock *lock, const uint8_t *uuid, uint32_t user,
+                      struct lockd_device **found)
 {
-    lockd_list_each (at, &lock->devices) {
-        struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
+    uint32_t named = 0;
 
-        if (memcmp(device->uuid, uuid, sizeof device->uuid) == 0)
-            return device;
+    lockd_list_each (at, &lock->devices) {
+        *found = lockd_entry(at, struct lockd_device, link);
+        if (memcmp((*found)->uuid, uuid, sizeof(*found)->uuid) == 0)
+            return 0;
+        named += (*found)->user == user;
     }
-    return device_new(lock, uuid);
+    if (named >= LOCKD_DEVICES_PER_USER)
+        return -EMFILE;
+    *found = device_new(lock, uuid, user);
+    return *found != NULL ? 0 : -ENOMEM;
 }
 
 static void device_free_unused(struct lockd_device *device)
@@ -296,13 +306,14 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
 {
     struct lockd_member *member = lockd_member_find(client, state->uuid);
     struct lockd_device *device;
+    int code;
 
     if (member == NULL) {
         if (client->member_count == LOCKD_DEVICES_PER_CLIENT)
             return -EMFILE;
-        device = device_get(lock, state->uuid);
-        if (device == NULL)
-            return -ENOMEM;
+        code = device_get(lock, state->uuid, client->user, &device);
+        if (code != 0)
+            return code;
         member = member_new(client, device, state, now_ns);
         if (member == NULL) {
             device_free_unused(device);

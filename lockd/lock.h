@@ -20,6 +20,7 @@
 #define LOCKD_AUTO  UINT64_MAX
 
 #define LOCKD_DEVICES_PER_CLIENT 64
+#define LOCKD_DEVICES_PER_USER   128 /* that nobody had named before */
 
 struct lockd_lock;
 struct lockd_client;
@@ -94,7 +95,7 @@ void lockd_lock_free(struct lockd_lock *lock);
 
 struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner);
 /* The first report for a device registers the client there. 0, -ENOMEM, or -EMFILE when it
- * names too many devices. */
+ * or its user names too many devices. */
 int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
                      const struct gs_wire_state *state, uint64_t now_ns);
 void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client,

@@ -167,6 +167,7 @@ struct lockd_device {
     struct lockd_order victims_idle, victims_waiting;
     uint8_t uuid[16];
     char name[64];
+    uint32_t user; /* who named it first */
     uint64_t total, external, capacity;
     uint64_t candidate, candidate_at; /* a higher external use that waits to be seen again */
     uint64_t short_bytes, short_until;

@@ -246,6 +246,24 @@ s.send(note(1, "it was me", name="impostor", pid={victim})); print("said", flush
             caller.close()
         self.assertTrue(any("protocol version 77" in n["text"] for n in self.status()["notes"]))
 
+    def test_invented_devices_are_bounded(self):
+        crowd, refused = [], 0
+        for i in range(20):
+            caller = connect(self.daemon.path)
+            crowd.append(caller)
+            caller.send(hello("inventor"))
+            try:
+                for k in range(64):
+                    caller.send(state(demand=GIB, uuid=struct.pack("<QQ", 64 * i + k, 77)))
+            except OSError:
+                pass  # it was hung up on
+        for caller in crowd[4:]:
+            refused += "too many devices" in (drain(caller) or "")
+        self.assertEqual(refused, 16)
+        self.assertLessEqual(len(self.status()["devices"]), 129)
+        for caller in crowd:
+            caller.close()
+
     def test_notes_of_one_user_do_not_push_out_everything(self):
         for i in range(200):
             caller = connect(self.daemon.path)
