@@ -120,7 +120,6 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     member->client = client;
     member->device = device;
     member_links(member);
-    lockd_gang_reweigh(member->party->gang);
     if (state->target_seq < UINT32_MAX / 2)
         member->seq = member->echoed = member->first_seq = state->target_seq;
     member->switch_ns = state->switch_ns;

@@ -14,10 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY 2 /* what gave its places up gives way for so many times as long as it had them  \
-                 */
+#define RETRY                                                                                  \
+    2 /* what gave its places up gives way for so many times as long as it had them            \
+       */
 
-uint32_t lockd_gang_weight(const struct lockd_gang *gang)
+/* The largest weight of its members, or the first that is enough. */
+static uint32_t find_weight(const struct lockd_gang *gang, uint32_t enough)
 {
     uint32_t weight = 1;
 
@@ -26,6 +28,8 @@ uint32_t lockd_gang_weight(const struct lockd_gang *gang)
             const struct lockd_client *client = lockd_member_of(of, of_party)->client;
 
             weight = client->weight > weight ? client->weight : weight;
+            if (weight >= enough)
+                return weight;
         }
     }
     return weight;
@@ -45,16 +49,20 @@ int32_t lockd_gang_priority(const struct lockd_gang *gang)
     return priority;
 }
 
-void lockd_gang_reweigh(struct lockd_gang *gang)
+static void set_weight(struct lockd_gang *gang, uint32_t weight)
 {
-    const uint32_t weight = gang->party_count != 0 ? lockd_gang_weight(gang) : 0;
-
+    gang->weight = weight;
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
         party->device->weights += weight - (uint64_t)party->weight;
         party->weight = weight;
     }
+}
+
+void lockd_gang_reweigh(struct lockd_gang *gang)
+{
+    set_weight(gang, find_weight(gang, GS_WEIGHT_MAX));
 }
 
 struct lockd_party *lockd_gang_next(const struct lockd_gang *gang)
@@ -145,7 +153,7 @@ static struct lockd_party *party_new(struct lockd_gang *gang, struct lockd_devic
     lockd_list_init(&party->settle);
     lockd_list_init(&party->holder);
     party->burst_usual = LOCKD_NEVER;
-    party->weight = GS_WEIGHT_DEFAULT;
+    party->weight = gang->weight;
     device->weights += party->weight;
     insert_sorted(gang, party);
     lockd_list_append(&device->parties, &party->of_device);
@@ -160,6 +168,8 @@ struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_de
 
     if (gang == NULL)
         return NULL;
+    if (client->weight > gang->weight)
+        set_weight(gang, client->weight);
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
@@ -213,9 +223,13 @@ void lockd_gang_leave(struct lockd_member *member, uint64_t now)
     lockd_books_party(party, now);
     if (party->member_count == 0)
         party_free(party);
-    lockd_gang_reweigh(gang);
-    if (gang->party_count == 0)
+    if (gang->party_count != 0 && member->client->weight >= gang->weight &&
+        find_weight(gang, gang->weight) != gang->weight)
+        lockd_gang_reweigh(gang);
+    if (gang->party_count == 0) {
         gang->runs = false;
+        gang->weight = 0;
+    }
     if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
         begin(gang, now);
     lockd_gang_settle(gang);

@@ -148,6 +148,7 @@ struct lockd_gang {
     struct lockd_list parties;
     uint32_t party_count, held_count, client_count;
     uint32_t wanting;  /* members with something to run */
+    uint32_t weight;   /* the highest of its members' */
     uint32_t paused;   /* clients */
     uint32_t evicting; /* members whose memory is to go out */
     bool runs;         /* all parties are held */
@@ -376,9 +377,7 @@ struct lockd_party *lockd_gang_next(const struct lockd_gang *gang);
 void lockd_gang_settle(struct lockd_gang *gang);
 /* Has it something to run on this very device? */
 bool lockd_party_works(const struct lockd_party *party);
-/* The highest of its clients'. */
-uint32_t lockd_gang_weight(const struct lockd_gang *gang);
-/* A client of it, or its weight, is another one. */
+/* A client's weight is another one. */
 void lockd_gang_reweigh(struct lockd_gang *gang);
 int32_t lockd_gang_priority(const struct lockd_gang *gang);
 

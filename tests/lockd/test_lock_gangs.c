@@ -266,6 +266,32 @@ static void gang_of_low_priority_keeps_no_place_for_ever(void **state)
     assert_true(ran > 1200);
 }
 
+static struct lockd_gang *gang_of(const struct harness *h, int who)
+{
+    return h->client[who].client->gang;
+}
+
+static void gang_weight_is_the_highest_of_its_members(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 0, W, GIB, 0);
+    assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
+    h->client[1].client->weight = 300; /* as its HELLO says, before it joins */
+    say(h, 1, W, GIB, 0);
+    assert_int_equal(gang_of(h, 0)->weight, 300);
+    lockd_list_each (at, &gang_of(h, 0)->parties)
+        assert_int_equal(lockd_party_of(at, of_gang)->weight, 300);
+    assert_null(lockd_lock_check(h->lock));
+    gone(h, 1);
+    assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
+    assert_null(lockd_lock_check(h->lock));
+    lockd_lock_weight(h->lock, h->client[0].client, 40, h->now);
+    assert_int_equal(gang_of(h, 0)->weight, 40);
+    assert_int_equal(device_of(h)->weights, 40);
+    assert_null(lockd_lock_check(h->lock));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +306,7 @@ int main(void)
         six_scenario(gang_waits_for_a_stuck_program_others_run_on_its_other_device),
         six_scenario(gang_hopeless_on_one_device_it_keeps_no_place_on_another),
         six_scenario(gang_of_low_priority_keeps_no_place_for_ever),
+        six_scenario(gang_weight_is_the_highest_of_its_members),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
