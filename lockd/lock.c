@@ -11,61 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct lockd_device *device_new(struct lockd_lock *lock, const uint8_t *uuid,
-                                       uint32_t user)
-{
-    struct lockd_device *device = calloc(1, sizeof *device);
-
-    if (device == NULL)
-        return NULL;
-    device->lock = lock;
-    device->user = user;
-    lockd_list_init(&device->pending);
-    lockd_list_init(&device->members);
-    lockd_list_init(&device->parties);
-    lockd_list_init(&device->holders);
-    lockd_list_init(&device->touched);
-    lockd_list_init(&device->settle);
-    lockd_list_init(&device->hungry);
-    lockd_list_init(&device->spared);
-    lockd_list_init(&device->unused);
-    lockd_list_init(&device->stopping);
-    memcpy(device->uuid, uuid, sizeof device->uuid);
-    device->deadline = device->grace_at = device->stop_at = device->revoke_at = LOCKD_NEVER;
-    device->exact_at = device->evict_at = LOCKD_NEVER;
-    device->level = LEVEL_START;
-    lockd_list_append(&lock->devices, &device->link);
-    return device;
-}
-
-/* The device, made if there is none. -ENOMEM, or -EMFILE: that user named too many already that
- * nobody knew. */
-static int device_get(struct lockd_lock *lock, const uint8_t *uuid, uint32_t user,
-                      struct lockd_device **found)
-{
-    uint32_t named = 0;
-
-    lockd_list_each (at, &lock->devices) {
-        *found = lockd_entry(at, struct lockd_device, link);
-        if (memcmp((*found)->uuid, uuid, sizeof(*found)->uuid) == 0)
-            return 0;
-        named += (*found)->user == user;
-    }
-    if (named >= LOCKD_DEVICES_PER_USER)
-        return -EMFILE;
-    *found = device_new(lock, uuid, user);
-    return *found != NULL ? 0 : -ENOMEM;
-}
-
-static void device_free_unused(struct lockd_device *device)
-{
-    if (device->member_count != 0 || device->party_count != 0)
-        return;
-    lockd_list_remove(&device->pending);
-    lockd_list_remove(&device->link);
-    free(device);
-}
-
 struct lockd_member *lockd_member_find(const struct lockd_client *client, const uint8_t *uuid)
 {
     lockd_list_each (at, &client->members) {
@@ -310,12 +255,12 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
     if (member == NULL) {
         if (client->member_count == LOCKD_DEVICES_PER_CLIENT)
             return -EMFILE;
-        code = device_get(lock, state->uuid, client->user, &device);
+        code = lockd_device_get(lock, state->uuid, client->user, &device);
         if (code != 0)
             return code;
         member = member_new(client, device, state, now_ns);
         if (member == NULL) {
-            device_free_unused(device);
+            lockd_device_free_unused(device);
             return -ENOMEM;
         }
         member_report(member, state, now_ns);
@@ -355,7 +300,7 @@ void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client
 
         lockd_plan_also(device);
         member_free(member, now_ns);
-        device_free_unused(device);
+        lockd_device_free_unused(device);
     }
     lockd_host_forget(client);
     lockd_gang_client_gone(client);

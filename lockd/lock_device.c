@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock_device.c: a device's figures: what else is on it, what is left for programs, what a
- * switch costs and so how long a turn is. No state of its own; O(1) but for a change of
- * capacity, which lock_plan.c answers with a recount of all members.
+ * lock_device.c: devices come and go; a device's figures: what else is on it, what is left for
+ * programs, what a switch costs and so how long a turn is. No state of its own; O(1) but for a
+ * change of capacity, which lock_plan.c answers with a recount of all members.
  */
 #include "lockd/lock_state.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct lockd_policy *const policies[GS_POLICY_COUNT] = {
@@ -14,6 +16,59 @@ static const struct lockd_policy *const policies[GS_POLICY_COUNT] = {
     [GS_POLICY_RR] = &lockd_policy_rr,
     [GS_POLICY_PRIORITY] = &lockd_policy_priority,
 };
+
+static struct lockd_device *device_new(struct lockd_lock *lock, const uint8_t *uuid,
+                                       uint32_t user)
+{
+    struct lockd_device *device = calloc(1, sizeof *device);
+
+    if (device == NULL)
+        return NULL;
+    device->lock = lock;
+    device->user = user;
+    lockd_list_init(&device->pending);
+    lockd_list_init(&device->members);
+    lockd_list_init(&device->parties);
+    lockd_list_init(&device->holders);
+    lockd_list_init(&device->touched);
+    lockd_list_init(&device->settle);
+    lockd_list_init(&device->hungry);
+    lockd_list_init(&device->spared);
+    lockd_list_init(&device->unused);
+    lockd_list_init(&device->stopping);
+    memcpy(device->uuid, uuid, sizeof device->uuid);
+    device->deadline = device->grace_at = device->stop_at = device->revoke_at = LOCKD_NEVER;
+    device->exact_at = device->evict_at = LOCKD_NEVER;
+    device->level = LEVEL_START;
+    lockd_list_append(&lock->devices, &device->link);
+    return device;
+}
+
+int lockd_device_get(struct lockd_lock *lock, const uint8_t *uuid, uint32_t user,
+                     struct lockd_device **found)
+{
+    uint32_t named = 0;
+
+    lockd_list_each (at, &lock->devices) {
+        *found = lockd_entry(at, struct lockd_device, link);
+        if (memcmp((*found)->uuid, uuid, sizeof(*found)->uuid) == 0)
+            return 0;
+        named += (*found)->user == user;
+    }
+    if (named >= LOCKD_DEVICES_PER_USER)
+        return -EMFILE;
+    *found = device_new(lock, uuid, user);
+    return *found != NULL ? 0 : -ENOMEM;
+}
+
+void lockd_device_free_unused(struct lockd_device *device)
+{
+    if (device->member_count != 0 || device->party_count != 0)
+        return;
+    lockd_list_remove(&device->pending);
+    lockd_list_remove(&device->link);
+    free(device);
+}
 
 const struct lockd_policy *lockd_device_policy(const struct lockd_device *device)
 {

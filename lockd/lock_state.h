@@ -4,7 +4,7 @@
  * its tests.
  *
  *   lock.c           events: what clients report, who comes and goes
- *   lock_device.c    a device's figures: capacity, foreign use, cost of a switch
+ *   lock_device.c    a device's figures: total, capacity, foreign use, cost of a switch
  *   lock_books.c     sums over members, kept up to date with every change
  *   lock_plan.c      the order in which all of it is decided anew after an event
  *   lock_turns.c     who runs on a device; asks policy_*.c who comes next and for how long
@@ -314,6 +314,12 @@ static inline uint64_t lockd_member_limit(const struct lockd_member *member)
 struct lockd_member *lockd_member_find(const struct lockd_client *client, const uint8_t *uuid);
 
 /* --- lock_device.c --- */
+/* The device, made if there is none. -ENOMEM, or -EMFILE: that user named too many already that
+ * nobody knew. */
+int lockd_device_get(struct lockd_lock *lock, const uint8_t *uuid, uint32_t user,
+                     struct lockd_device **found);
+/* Frees it if nobody is on it any more. */
+void lockd_device_free_unused(struct lockd_device *device);
 uint64_t lockd_device_quantum(const struct lockd_device *device);
 uint64_t lockd_device_idle(const struct lockd_device *device);
 uint64_t lockd_device_reserve(const struct lockd_device *device);
