@@ -38,7 +38,7 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
     connection->user = user;
     connection->uid = user->uid;
     connection->pid = pid;
-    connection->limit = connection->user_limit = connection->limit_told = UINT64_MAX;
+    connection->limit = UINT64_MAX;
     connection->watched = event.events;
     if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         free(connection);
@@ -107,8 +107,23 @@ static void reject(struct lockd_connection *connection, int code, const char *fo
     lockd_connection_kill(connection, "%s", end.text);
 }
 
+/* What others would pay for is asked for by whoever may change settings; with less than the
+ * ordinary a program makes way for others, as anybody may. */
+static struct gs_wire_hello allowed(const struct lockd_connection *connection,
+                                    const struct gs_wire_hello *hello)
+{
+    struct gs_wire_hello less = *hello;
+
+    if (connection->controls)
+        return less;
+    less.weight = less.weight > GS_WEIGHT_DEFAULT ? GS_WEIGHT_DEFAULT : less.weight;
+    less.priority = less.priority > 0 ? 0 : less.priority;
+    return less;
+}
+
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
 {
+    const struct gs_wire_hello granted = allowed(connection, hello);
     struct lockd_server *server = connection->server;
 
     if (connection->client != NULL) {
@@ -127,7 +142,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         reject(connection, -ENOMEM, "gpushare-lockd has no memory for another program");
         return;
     }
-    lockd_lock_describe(server->lock, connection->client, hello, (uint32_t)connection->uid);
+    lockd_lock_describe(server->lock, connection->client, &granted, (uint32_t)connection->uid);
     memcpy(connection->name, hello->name, sizeof connection->name);
     memcpy(connection->version, hello->version, sizeof connection->version);
     memcpy(connection->group, hello->group, sizeof connection->group);
@@ -142,44 +157,6 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
               connection->version);
 }
 
-/* What the other programs of this user have on that device. */
-static uint64_t others_demand(const struct lockd_connection *connection, const uint8_t *uuid)
-{
-    uint64_t sum = 0;
-
-    lockd_list_each (at, &connection->server->connections) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
-        if (each == connection || each->user != connection->user)
-            continue;
-        for (size_t i = 0; i < each->tracks.count; i++) {
-            const struct lockd_track *track = &each->tracks.track[i];
-
-            sum += memcmp(track->uuid, uuid, sizeof track->uuid) == 0 ? track->demand : 0;
-        }
-    }
-    return sum;
-}
-
-/* max-memory: what is left of it bounds this program from now on. A program that has more
- * already (it came before the limit did, or two grew at once) keeps it. */
-static void bound_user(struct lockd_connection *connection, const struct gs_wire_state *state)
-{
-    const uint64_t most = connection->server->config.limits.memory;
-    uint64_t limit = UINT64_MAX, others;
-
-    if (most == UINT64_MAX && connection->user_limit == UINT64_MAX)
-        return;
-    if (most != UINT64_MAX) {
-        others = others_demand(connection, state->uuid);
-        limit = most > others ? most - others : 0;
-        if (limit < state->demand)
-            limit = state->demand;
-    }
-    connection->user_limit = limit;
-    lockd_control_limit(connection);
-}
-
 static void take_state(struct lockd_connection *connection, const struct gs_wire_state *state)
 {
     int code;
@@ -188,10 +165,14 @@ static void take_state(struct lockd_connection *connection, const struct gs_wire
         lockd_connection_kill(connection, "a state before its hello");
         return;
     }
-    bound_user(connection, state);
+    lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
     code = lockd_lock_state(connection->server->lock, connection->client, state, lockd_now());
-    if (code != 0)
+    if (code == -EMFILE)
+        reject(connection, code,
+               "too many devices: %d of one program, %d of user %u that nobody else uses",
+               LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->uid);
+    else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
 }
 

@@ -59,15 +59,10 @@ static void answer(struct lockd_connection *connection, int code, uint32_t count
     lockd_connection_send(connection, &end, sizeof end);
 }
 
-void lockd_control_limit(struct lockd_connection *connection)
+void lockd_control_pause(struct lockd_connection *connection)
 {
-    const uint64_t limit =
-        connection->limit < connection->user_limit ? connection->limit : connection->user_limit;
-
-    if (limit == connection->limit_told)
-        return;
-    connection->limit_told = limit;
-    lockd_lock_limit(connection->server->lock, connection->client, limit, lockd_now());
+    lockd_lock_pause(connection->server->lock, connection->client,
+                     connection->paused || connection->over != 0, lockd_now());
 }
 
 /* --- one program --- */
@@ -102,13 +97,13 @@ static void do_with(struct lockd_connection *program, const struct gs_wire_contr
 
     switch (control->op) {
     case GS_CONTROL_PAUSE:
-        lockd_lock_pause(lock, program->client, true, now);
-        break;
     case GS_CONTROL_RESUME:
-        lockd_lock_pause(lock, program->client, false, now);
+        program->paused = control->op == GS_CONTROL_PAUSE;
+        lockd_control_pause(program);
         break;
     case GS_CONTROL_SUSPEND:
-        lockd_lock_pause(lock, program->client, true, now);
+        program->paused = true;
+        lockd_control_pause(program);
         lockd_lock_evict(lock, program->client, now);
         break;
     case GS_CONTROL_EVICT:
@@ -122,7 +117,7 @@ static void do_with(struct lockd_connection *program, const struct gs_wire_contr
         break;
     default:
         program->limit = control->value;
-        lockd_control_limit(program);
+        lockd_lock_limit(lock, program->client, control->value, now);
     }
 }
 

@@ -11,52 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct lockd_device *device_new(struct lockd_lock *lock, const uint8_t *uuid)
-{
-    struct lockd_device *device = calloc(1, sizeof *device);
-
-    if (device == NULL)
-        return NULL;
-    device->lock = lock;
-    lockd_list_init(&device->pending);
-    lockd_list_init(&device->members);
-    lockd_list_init(&device->parties);
-    lockd_list_init(&device->holders);
-    lockd_list_init(&device->touched);
-    lockd_list_init(&device->settle);
-    lockd_list_init(&device->hungry);
-    lockd_list_init(&device->spared);
-    lockd_list_init(&device->unused);
-    lockd_list_init(&device->stopping);
-    memcpy(device->uuid, uuid, sizeof device->uuid);
-    device->deadline = device->grace_at = device->stop_at = device->revoke_at = LOCKD_NEVER;
-    device->exact_at = LOCKD_NEVER;
-    device->level = LEVEL_START;
-    lockd_list_append(&lock->devices, &device->link);
-    return device;
-}
-
-static struct lockd_device *device_get(struct lockd_lock *lock, const uint8_t *uuid)
-{
-    lockd_list_each (at, &lock->devices) {
-        struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
-
-        if (memcmp(device->uuid, uuid, sizeof device->uuid) == 0)
-            return device;
-    }
-    return device_new(lock, uuid);
-}
-
-static void device_free_unused(struct lockd_device *device)
-{
-    if (device->member_count != 0 || device->party_count != 0)
-        return;
-    lockd_list_remove(&device->pending);
-    lockd_list_remove(&device->link);
-    free(device);
-}
-
-static struct lockd_member *member_find(struct lockd_client *client, const uint8_t *uuid)
+struct lockd_member *lockd_member_find(const struct lockd_client *client, const uint8_t *uuid)
 {
     lockd_list_each (at, &client->members) {
         struct lockd_member *member = lockd_member_of(at, of_client);
@@ -112,11 +67,12 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     member->client = client;
     member->device = device;
     member_links(member);
-    lockd_gang_reweigh(member->party->gang);
     if (state->target_seq < UINT32_MAX / 2)
         member->seq = member->echoed = member->first_seq = state->target_seq;
     member->switch_ns = state->switch_ns;
     member->counted_at = now;
+    member->quota = client->quota_next;
+    client->quota_next = UINT64_MAX;
     member->sent_host = UINT64_MAX;
     member->owes = LOCKD_NEVER;
     member->last_run = ++device->clock;
@@ -156,6 +112,7 @@ static void member_free(struct lockd_member *member, uint64_t now)
     lockd_list_remove(&member->of_device);
     member->client->member_count--;
     device->member_count--;
+    lockd_device_recount_total(device);
     lockd_gang_leave(member, now);
     free(member);
 }
@@ -286,26 +243,27 @@ static void member_report(struct lockd_member *member, const struct gs_wire_stat
     if ((state->flags & GS_STATE_STUCK) != 0)
         member->device->stop_at = lockd_min(member->device->stop_at, now);
     if (hopeless != lockd_party_hopeless(member->party))
-        lockd_plan_settle(member->party);
-    lockd_evict_check(member);
+        lockd_gang_settle(member->party->gang);
+    lockd_evict_check(member, now);
     lockd_plan_touch(member);
 }
 
 int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
                      const struct gs_wire_state *state, uint64_t now_ns)
 {
-    struct lockd_member *member = member_find(client, state->uuid);
+    struct lockd_member *member = lockd_member_find(client, state->uuid);
     struct lockd_device *device;
+    int code;
 
     if (member == NULL) {
         if (client->member_count == LOCKD_DEVICES_PER_CLIENT)
             return -EMFILE;
-        device = device_get(lock, state->uuid);
-        if (device == NULL)
-            return -ENOMEM;
+        code = lockd_device_get(lock, state->uuid, client->user, &device);
+        if (code != 0)
+            return code;
         member = member_new(client, device, state, now_ns);
         if (member == NULL) {
-            device_free_unused(device);
+            lockd_device_free_unused(device);
             return -ENOMEM;
         }
         member_report(member, state, now_ns);
@@ -314,8 +272,8 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
     } else {
         member_report(member, state, now_ns);
     }
-    lockd_device_report(member->device, state, now_ns);
-    lockd_host_report(member, state);
+    lockd_device_report(member, state, now_ns);
+    lockd_host_report(member, state, now_ns);
     lockd_plan(member->device, now_ns);
     return 0;
 }
@@ -329,7 +287,7 @@ struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner)
     client->owner = owner;
     client->lock = lock;
     client->weight = GS_WEIGHT_DEFAULT;
-    client->limit = UINT64_MAX;
+    client->limit = client->quota_next = UINT64_MAX;
     client->host_budget = client->host_told = UINT64_MAX;
     lockd_list_init(&client->members);
     lockd_list_append(&lock->clients, &client->link);
@@ -345,7 +303,7 @@ void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client
 
         lockd_plan_also(device);
         member_free(member, now_ns);
-        device_free_unused(device);
+        lockd_device_free_unused(device);
     }
     lockd_host_forget(client);
     lockd_gang_client_gone(client);
@@ -359,6 +317,7 @@ void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns)
     lockd_list_each (at, &lock->devices) {
         struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
 
+        lockd_evict_watch(device, now_ns);
         if (now_ns >= device->deadline)
             lockd_plan_also(device);
     }

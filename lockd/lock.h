@@ -20,6 +20,7 @@
 #define LOCKD_AUTO  UINT64_MAX
 
 #define LOCKD_DEVICES_PER_CLIENT 64
+#define LOCKD_DEVICES_PER_USER   128 /* that nobody had named before */
 
 struct lockd_lock;
 struct lockd_client;
@@ -94,7 +95,7 @@ void lockd_lock_free(struct lockd_lock *lock);
 
 struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner);
 /* The first report for a device registers the client there. 0, -ENOMEM, or -EMFILE when it
- * names too many devices. */
+ * or its user names too many devices. */
 int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
                      const struct gs_wire_state *state, uint64_t now_ns);
 void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client,
@@ -112,8 +113,11 @@ void lockd_lock_priority(struct lockd_lock *lock, struct lockd_client *client, i
 /* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
 void lockd_lock_limit(struct lockd_lock *lock, struct lockd_client *client, uint64_t bytes,
                       uint64_t now_ns);
-/* Stops it and moves all its memory out; then it waits for its turn like the others, unless it
- * is paused. */
+/* ... on that device, which it may be about to name (the next one that it does). */
+void lockd_lock_quota(struct lockd_lock *lock, struct lockd_client *client, const uint8_t *uuid,
+                      uint64_t bytes, uint64_t now_ns);
+/* Stops it and moves all its memory out, or what can leave; then it waits for its turn like the
+ * others, unless it is paused. lockd_lock_pause(false) ends it before. */
 void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint64_t now_ns);
 /* How much host memory the machine has left for whatever comes, bytes. To be called at the
  * start and every few seconds; never called: no limit, but settings.host. */

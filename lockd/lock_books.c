@@ -79,7 +79,7 @@ static struct lockd_share share_of(const struct lockd_member *member, bool busy,
     return (struct lockd_share){
         .demand = member->demand,
         .resident = member->resident,
-        .pinned = member->pinned,
+        .pinned = lockd_member_pinned(member),
         .hold = lockd_member_hold(member),
         .kept = clings ? lockd_member_hold(member)
                 : busy ? need

@@ -139,7 +139,7 @@ static void spare(struct lockd_device *device, uint64_t share, uint64_t now)
 {
     lockd_list_each (at, &device->touched) {
         struct lockd_member *member = lockd_member_of(at, touched);
-        const uint64_t limit = lockd_max(member->client->limit, member->demand);
+        const uint64_t limit = lockd_max(lockd_member_limit(member), member->demand);
 
         if (member->party->held && member->budget >= member->demand &&
             member->budget < member->demand + share / 4)

@@ -48,7 +48,7 @@ static const char *check_member(const struct lockd_member *member, struct total 
     total->members++;
     total->sum.demand += member->demand;
     total->sum.resident += member->resident;
-    total->sum.pinned += member->pinned;
+    total->sum.pinned += lockd_member_pinned(member);
     total->sum.hold += hold;
     total->sum.kept += member->share.kept; /* it and the next change as time passes */
     total->sum.given += member->share.given;

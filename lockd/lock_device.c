@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock_device.c: a device's figures: what else is on it, what is left for programs, what a
- * switch costs and so how long a turn is. No state of its own; O(1) but for a change of
- * capacity, which lock_plan.c answers with a recount of all members.
+ * lock_device.c: devices come and go; a device's figures: what else is on it, what is left for
+ * programs, what a switch costs and so how long a turn is. No state of its own; O(1) but for a
+ * change of capacity, which lock_plan.c answers with a recount of all members.
  */
 #include "lockd/lock_state.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct lockd_policy *const policies[GS_POLICY_COUNT] = {
@@ -14,6 +16,59 @@ static const struct lockd_policy *const policies[GS_POLICY_COUNT] = {
     [GS_POLICY_RR] = &lockd_policy_rr,
     [GS_POLICY_PRIORITY] = &lockd_policy_priority,
 };
+
+static struct lockd_device *device_new(struct lockd_lock *lock, const uint8_t *uuid,
+                                       uint32_t user)
+{
+    struct lockd_device *device = calloc(1, sizeof *device);
+
+    if (device == NULL)
+        return NULL;
+    device->lock = lock;
+    device->user = user;
+    lockd_list_init(&device->pending);
+    lockd_list_init(&device->members);
+    lockd_list_init(&device->parties);
+    lockd_list_init(&device->holders);
+    lockd_list_init(&device->touched);
+    lockd_list_init(&device->settle);
+    lockd_list_init(&device->hungry);
+    lockd_list_init(&device->spared);
+    lockd_list_init(&device->unused);
+    lockd_list_init(&device->stopping);
+    memcpy(device->uuid, uuid, sizeof device->uuid);
+    device->deadline = device->grace_at = device->stop_at = device->revoke_at = LOCKD_NEVER;
+    device->exact_at = device->evict_at = LOCKD_NEVER;
+    device->level = LEVEL_START;
+    lockd_list_append(&lock->devices, &device->link);
+    return device;
+}
+
+int lockd_device_get(struct lockd_lock *lock, const uint8_t *uuid, uint32_t user,
+                     struct lockd_device **found)
+{
+    uint32_t named = 0;
+
+    lockd_list_each (at, &lock->devices) {
+        *found = lockd_entry(at, struct lockd_device, link);
+        if (memcmp((*found)->uuid, uuid, sizeof(*found)->uuid) == 0)
+            return 0;
+        named += (*found)->user == user;
+    }
+    if (named >= LOCKD_DEVICES_PER_USER)
+        return -EMFILE;
+    *found = device_new(lock, uuid, user);
+    return *found != NULL ? 0 : -ENOMEM;
+}
+
+void lockd_device_free_unused(struct lockd_device *device)
+{
+    if (device->member_count != 0 || device->party_count != 0)
+        return;
+    lockd_list_remove(&device->pending);
+    lockd_list_remove(&device->link);
+    free(device);
+}
 
 const struct lockd_policy *lockd_device_policy(const struct lockd_device *device)
 {
@@ -81,7 +136,8 @@ uint64_t lockd_device_reserve(const struct lockd_device *device)
  * refuse them memory. */
 uint64_t lockd_device_most(const struct lockd_device *device)
 {
-    /* what clients know to be pinned need not wait for a moment in which it can be measured */
+    /* what clients know to be pinned need not wait for a moment in which it can be measured;
+     * none counts for more than it was ever given */
     const uint64_t external = lockd_max(device->external, device->sum.pinned);
 
     return lockd_less(lockd_less(device->total, external), lockd_device_reserve(device));
@@ -157,15 +213,66 @@ static void measure(struct lockd_device *device, uint64_t device_free, uint64_t 
     device->measured = true;
 }
 
-void lockd_device_report(struct lockd_device *device, const struct gs_wire_state *state,
-                         uint64_t now)
+/* What is free does not change with what programs say of the total: the difference is what
+ * something else has, until it is measured. */
+static void set_total(struct lockd_device *device, uint64_t total)
 {
-    if (device->total != state->device_total) {
-        device->total = state->device_total;
+    if (total == device->total)
+        return;
+    if (device->measured && total > device->total)
+        device->external += total - device->total;
+    else
+        device->external = lockd_less(device->external, device->total - total);
+    device->candidate_at = 0;
+    device->total = total;
+    device->recount = true;
+    lockd_list_each (at, &device->parties) /* it may be hopeless, or not be any more */
+        lockd_gang_settle(lockd_party_of(at, of_device)->gang);
+}
+
+void lockd_device_recount_total(struct lockd_device *device)
+{
+    uint64_t total = 0;
+    bool measures = false;
+
+    lockd_list_each (at, &device->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_device);
+
+        if (member->total == device->total)
+            return;
+        total = lockd_max(total, member->total);
+        measures = measures || member->measures;
+    }
+    if (total == 0)
+        return;
+    set_total(device, total);
+    if (!measures) {
         device->measured = false;
         device->external = 0;
-        device->recount = true;
     }
+}
+
+/* The device is as large as the largest total that anybody says: a lower one is somebody's own
+ * limit and bounds nobody else. */
+static void take_total(struct lockd_member *member, uint64_t total)
+{
+    struct lockd_device *device = member->device;
+    const uint64_t before = member->total;
+
+    member->total = total;
+    if (total > device->total)
+        set_total(device, total);
+    else if (before == device->total && total < before)
+        lockd_device_recount_total(device);
+}
+
+void lockd_device_report(struct lockd_member *member, const struct gs_wire_state *state,
+                         uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    member->measures = member->measures || state->device_free != UINT64_MAX;
+    take_total(member, state->device_total);
     memcpy(device->name, state->device_name, sizeof device->name);
     device->name[sizeof device->name - 1] = '\0';
     if (state->device_free != UINT64_MAX)

@@ -14,7 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t lockd_gang_weight(const struct lockd_gang *gang)
+#define RETRY                                                                                  \
+    2 /* what gave its places up gives way for so many times as long as it had them            \
+       */
+
+/* The largest weight of its members, or the first that is enough. */
+static uint32_t find_weight(const struct lockd_gang *gang, uint32_t enough)
 {
     uint32_t weight = 1;
 
@@ -23,6 +28,8 @@ uint32_t lockd_gang_weight(const struct lockd_gang *gang)
             const struct lockd_client *client = lockd_member_of(of, of_party)->client;
 
             weight = client->weight > weight ? client->weight : weight;
+            if (weight >= enough)
+                return weight;
         }
     }
     return weight;
@@ -42,16 +49,20 @@ int32_t lockd_gang_priority(const struct lockd_gang *gang)
     return priority;
 }
 
-void lockd_gang_reweigh(struct lockd_gang *gang)
+static void set_weight(struct lockd_gang *gang, uint32_t weight)
 {
-    const uint32_t weight = gang->party_count != 0 ? lockd_gang_weight(gang) : 0;
-
+    gang->weight = weight;
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
         party->device->weights += weight - (uint64_t)party->weight;
         party->weight = weight;
     }
+}
+
+void lockd_gang_reweigh(struct lockd_gang *gang)
+{
+    set_weight(gang, find_weight(gang, GS_WEIGHT_MAX));
 }
 
 struct lockd_party *lockd_gang_next(const struct lockd_gang *gang)
@@ -142,7 +153,7 @@ static struct lockd_party *party_new(struct lockd_gang *gang, struct lockd_devic
     lockd_list_init(&party->settle);
     lockd_list_init(&party->holder);
     party->burst_usual = LOCKD_NEVER;
-    party->weight = GS_WEIGHT_DEFAULT;
+    party->weight = gang->weight;
     device->weights += party->weight;
     insert_sorted(gang, party);
     lockd_list_append(&device->parties, &party->of_device);
@@ -157,6 +168,8 @@ struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_de
 
     if (gang == NULL)
         return NULL;
+    if (client->weight > gang->weight)
+        set_weight(gang, client->weight);
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
@@ -210,9 +223,13 @@ void lockd_gang_leave(struct lockd_member *member, uint64_t now)
     lockd_books_party(party, now);
     if (party->member_count == 0)
         party_free(party);
-    lockd_gang_reweigh(gang);
-    if (gang->party_count == 0)
+    if (gang->party_count != 0 && member->client->weight >= gang->weight &&
+        find_weight(gang, gang->weight) != gang->weight)
+        lockd_gang_reweigh(gang);
+    if (gang->party_count == 0) {
         gang->runs = false;
+        gang->weight = 0;
+    }
     if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
         begin(gang, now);
     lockd_gang_settle(gang);
@@ -278,7 +295,7 @@ static void begin(struct lockd_gang *gang, uint64_t now)
     const uint64_t length = turn_length(gang);
 
     gang->runs = true;
-    gang->out = false;
+    gang->out = gang->gives_way = false;
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
@@ -288,6 +305,47 @@ static void begin(struct lockd_gang *gang, uint64_t now)
             lockd_plan_touch(lockd_member_of(of, of_party));
         lockd_books_party(party, now);
         lockd_plan_also(party->device);
+    }
+}
+
+/* Its places are of no use before it has all of them, and are kept for no longer than the turns
+ * of all others on the device that it waits for should take. */
+static uint64_t patience(const struct lockd_gang *gang)
+{
+    const struct lockd_device *device = lockd_gang_next(gang)->device;
+    const uint64_t turns = device->queue.count + device->holder_count + 1ull;
+
+    return GRACE + turns * lockd_device_quantum(device);
+}
+
+static void keep_places(struct lockd_gang *gang, uint64_t now)
+{
+    const uint64_t until = now + patience(gang);
+
+    lockd_list_each (at, &gang->parties)
+        lockd_party_of(at, of_gang)->until = until;
+}
+
+/* Something is stuck where it waits, or goes first for ever: for a while it gives way to all
+ * others where it has a place. */
+static void give_up(struct lockd_gang *gang, uint64_t now)
+{
+    gang->gives_way = true;
+    gang->retry_at = now + RETRY * patience(gang);
+}
+
+void lockd_gang_retry(struct lockd_device *device, uint64_t now)
+{
+    for (struct lockd_node *node = lockd_order_first(&device->hopeless); node != NULL;
+         node = lockd_order_next(node)) {
+        struct lockd_gang *gang = lockd_party_of(node, queued)->gang;
+
+        if (gang->gives_way && now >= gang->retry_at) {
+            gang->gives_way = false;
+            lockd_gang_settle(gang);
+        } else if (gang->gives_way) {
+            device->stop_at = lockd_min(device->stop_at, gang->retry_at);
+        }
     }
 }
 
@@ -309,10 +367,12 @@ void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now)
     device->generation++;
     party->gang->held_count++;
     lockd_books_party(party, now);
-    if (party->gang->held_count == party->gang->party_count)
+    if (party->gang->held_count == party->gang->party_count) {
         begin(party->gang, now);
-    else
+    } else {
+        keep_places(party->gang, now);
         lockd_gang_settle(party->gang);
+    }
 }
 
 static void end(struct lockd_party *party, uint64_t now)
@@ -341,9 +401,13 @@ static void end(struct lockd_party *party, uint64_t now)
 
 void lockd_gang_stop(struct lockd_gang *gang, uint64_t now)
 {
+    const struct lockd_party *next = lockd_gang_next(gang);
+
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
+        if (party->held && next != NULL && now >= party->until && lockd_gang_wants(gang))
+            give_up(gang, now);
         if (party->held)
             end(party, now);
         else

@@ -10,6 +10,10 @@
  * does not, what is off the devices is counted first and the rest is divided in proportion to
  * what each could still use: copies of what is on a device are dropped for those whose memory
  * has to leave. That looks at all clients, and is done HOST_PAUSE apart at least.
+ *
+ * What a client says that it has counts up to the most that it was ever given; of one that
+ * is new, up to the total, or all of it while those that an earlier daemon knew come back.
+ * Nobody has use for more than the total.
  */
 #include "lockd/lock_state.h"
 
@@ -50,6 +54,7 @@ void lockd_host_forget(struct lockd_client *client)
 {
     client->host_used = client->host_wanted = client->host_off = client->host_goal = 0;
     client->host_told = UINT64_MAX;
+    client->host_given = 0;
     share(client);
     client->lock->host_changed = true;
 }
@@ -61,6 +66,7 @@ static void give(struct lockd_client *client, uint64_t budget)
     client->host_budget = budget;
     if (client->host_told == UINT64_MAX || budget > client->host_told)
         client->host_told = budget;
+    client->host_given = lockd_max(client->host_given, budget);
     share(client);
     lockd_list_each (at, &client->members)
         lockd_plan_touch(lockd_member_of(at, of_client));
@@ -112,9 +118,11 @@ static uint64_t goal_of(const struct lockd_client *client)
     return lock->host_goal <= lock->host_total ? client->host_goal : part(client);
 }
 
-void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state)
+void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state,
+                       uint64_t now)
 {
     struct lockd_client *client = member->client;
+    const bool back = state->target_seq != 0 && now - client->lock->created < RESTART_WINDOW;
     uint64_t demand = 0, off = 0;
 
     lockd_list_each (at, &client->members) {
@@ -123,11 +131,15 @@ void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *
         demand += each->demand;
         off += each->demand - lockd_min(each->demand, each->resident);
     }
-    client->host_used = state->host_used;
-    client->host_wanted = state->host_wanted;
-    client->host_off = off;
+    if (client->host_budget == UINT64_MAX) /* it was not limited before */
+        client->host_given = lockd_max(client->lock->host_total, back ? state->host_used : 0);
+    client->host_used = lockd_min(state->host_used, client->host_given);
+    client->host_wanted = lockd_min(state->host_wanted, client->lock->host_total);
     client->host_goal = lockd_max(demand + demand / HOST_ROUNDING + HOST_STEP,
-                                  lockd_max(state->host_wanted, state->host_used));
+                                  lockd_max(client->host_wanted, client->host_used));
+    client->host_goal =
+        lockd_min(client->host_goal, lockd_max(client->lock->host_total, client->host_used));
+    client->host_off = lockd_min(off, client->host_goal);
     if (answered(client))
         client->host_told = client->host_budget;
     share(client);

@@ -52,6 +52,7 @@ static void note_deadline(struct lockd_device *device)
     if (device->short_bytes != 0)
         device->deadline = lockd_min(device->deadline, device->short_until);
     device->deadline = lockd_min(device->deadline, device->exact_at);
+    device->deadline = lockd_min(device->deadline, device->evict_at);
 }
 
 static void plan_one(struct lockd_device *device, uint64_t now)

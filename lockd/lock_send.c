@@ -40,7 +40,7 @@ static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
 
 static uint64_t most_for(const struct lockd_member *member)
 {
-    return lockd_min(member->device->told_capacity, member->client->limit);
+    return lockd_min(member->device->told_capacity, lockd_member_limit(member));
 }
 
 /* Who is asked to stop goes on as it was: one that is idle and was stopped for that would say
@@ -89,6 +89,7 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     outstanding_push(member, member->seq, member->budget);
     member->sent_flags = flags;
     member->sent_budget = member->budget;
+    member->given = lockd_max(member->given, lockd_min(member->budget, device->capacity));
     member->sent_capacity = most_for(member);
     member->sent_idle = idle;
     member->sent_host = member->client->host_budget;

@@ -111,17 +111,43 @@ static void pause_gang(struct lockd_gang *gang, bool paused, uint64_t now)
     lockd_gang_settle(gang);
 }
 
-void lockd_evict_check(struct lockd_member *member)
+static void evict_end(struct lockd_member *member, bool out)
 {
     struct lockd_gang *gang = member->party->gang;
 
-    if (!member->evict || member->resident != 0 || lockd_member_busy(member) ||
-        member->echoed != member->seq)
-        return;
     member->evict = false;
     gang->evicting--;
-    gang->out = true;
+    gang->out = out;
     lockd_gang_settle(gang);
+    lockd_plan_touch(member);
+}
+
+/* It is over when nothing is left, or what is left does not leave. */
+void lockd_evict_check(struct lockd_member *member, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    if (!member->evict)
+        return;
+    if (lockd_member_busy(member) || member->echoed != member->seq ||
+        member->resident < member->evict_left) {
+        member->evict_left = member->resident;
+        member->evict_until = now + GRACE;
+    }
+    if (member->resident == 0 ? !lockd_member_busy(member) && member->echoed == member->seq
+                              : now >= member->evict_until)
+        evict_end(member, true);
+    else
+        device->evict_at = lockd_min(device->evict_at, member->evict_until);
+}
+
+void lockd_evict_watch(struct lockd_device *device, uint64_t now)
+{
+    if (now < device->evict_at)
+        return;
+    device->evict_at = LOCKD_NEVER;
+    lockd_list_each (at, &device->members)
+        lockd_evict_check(lockd_member_of(at, of_device), now);
 }
 
 void lockd_lock_weight(struct lockd_lock *lock, struct lockd_client *client, uint32_t weight,
@@ -153,6 +179,20 @@ void lockd_lock_limit(struct lockd_lock *lock, struct lockd_client *client, uint
     lockd_plan_pending(lock, now_ns);
 }
 
+void lockd_lock_quota(struct lockd_lock *lock, struct lockd_client *client, const uint8_t *uuid,
+                      uint64_t bytes, uint64_t now_ns)
+{
+    struct lockd_member *member = lockd_member_find(client, uuid);
+
+    if (member == NULL) {
+        client->quota_next = bytes;
+    } else if (member->quota != bytes) {
+        member->quota = bytes;
+        lockd_plan_touch(member);
+        lockd_plan_pending(lock, now_ns);
+    }
+}
+
 void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint64_t now_ns)
 {
     lockd_list_each (at, &client->members) {
@@ -161,12 +201,24 @@ void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint
         if (member->evict || member->demand == 0)
             continue;
         member->evict = true;
+        member->evict_left = member->resident;
+        member->evict_until = now_ns + GRACE;
         client->gang->evicting++;
         lockd_gang_settle(client->gang);
         lockd_plan_touch(member);
-        lockd_evict_check(member);
+        lockd_evict_check(member, now_ns);
     }
     lockd_plan_pending(lock, now_ns);
+}
+
+static void evict_cancel(struct lockd_client *client)
+{
+    lockd_list_each (at, &client->members) {
+        struct lockd_member *member = lockd_member_of(at, of_client);
+
+        if (member->evict)
+            evict_end(member, false);
+    }
 }
 
 void lockd_lock_pause(struct lockd_lock *lock, struct lockd_client *client, bool paused,
@@ -175,7 +227,11 @@ void lockd_lock_pause(struct lockd_lock *lock, struct lockd_client *client, bool
     lockd_list_each (at, &lock->clients) {
         struct lockd_client *each = lockd_entry(at, struct lockd_client, link);
 
-        if ((client != NULL && each != client) || each->paused == paused)
+        if (client != NULL && each != client)
+            continue;
+        if (!paused)
+            evict_cancel(each);
+        if (each->paused == paused)
             continue;
         lockd_list_each (of, &each->members)
             lockd_books_time(lockd_member_of(of, of_client), now_ns);

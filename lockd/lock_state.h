@@ -4,7 +4,7 @@
  * its tests.
  *
  *   lock.c           events: what clients report, who comes and goes
- *   lock_device.c    a device's figures: capacity, foreign use, cost of a switch
+ *   lock_device.c    a device's figures: total, capacity, foreign use, cost of a switch
  *   lock_books.c     sums over members, kept up to date with every change
  *   lock_plan.c      the order in which all of it is decided anew after an event
  *   lock_turns.c     who runs on a device; asks policy_*.c who comes next and for how long
@@ -67,6 +67,10 @@ struct lockd_member {
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
     uint64_t demand, resident, pinned;
+    uint64_t given; /* the largest budget that it was ever sent */
+    uint64_t quota; /* a limit on this device alone; UINT64_MAX: none */
+    uint64_t total; /* of the device, or the program's own limit */
+    bool measures;  /* ... no limit: it has said what the driver calls free */
     uint64_t moved_out, moved_in, calls, switch_ns;
 
     /* decided */
@@ -77,6 +81,7 @@ struct lockd_member {
                           targets, and nothing came of it; LOCKD_NEVER: it has done everything */
     uint64_t short_at; /* when its last GS_STATE_SHORT was counted */
     bool evict;        /* all its memory is to go out */
+    uint64_t evict_left, evict_until; /* bytes; nothing has left since: that is all then */
 
     /* the newest target */
     uint32_t seq, first_seq;
@@ -150,10 +155,13 @@ struct lockd_gang {
     struct lockd_list parties;
     uint32_t party_count, held_count, client_count;
     uint32_t wanting;  /* members with something to run */
+    uint32_t weight;   /* the highest of its members' */
     uint32_t paused;   /* clients */
     uint32_t deaf;     /* members that do not answer: nothing can come of a turn */
     uint32_t evicting; /* members whose memory is to go out */
     bool runs;         /* all parties are held */
+    bool gives_way;    /* had its place somewhere for too long and could not use it */
+    uint64_t retry_at; /* ... until then */
     bool out;          /* was evicted; comes back when it has something to run */
     uint32_t user;
     char name[32]; /* "": one client */
@@ -168,6 +176,7 @@ struct lockd_device {
     struct lockd_order victims_idle, victims_waiting;
     uint8_t uuid[16];
     char name[64];
+    uint32_t user; /* who named it first */
     uint64_t total, external, capacity;
     uint64_t candidate, candidate_at; /* a higher external use that waits to be seen again */
     uint64_t short_bytes, short_until;
@@ -181,7 +190,7 @@ struct lockd_device {
     uint64_t weights;      /* sum over parties */
 
     /* when to look again, at the latest */
-    uint64_t deadline, grace_at, stop_at, revoke_at;
+    uint64_t deadline, grace_at, stop_at, revoke_at, evict_at;
     /* the last look at who may be stopped for whom came to nothing, and would again */
     const struct lockd_party *revoke_head;
     uint64_t revoke_generation, revoke_need;
@@ -210,7 +219,8 @@ struct lockd_client {
     void *owner;
     uint32_t member_count, weight, user;
     int32_t priority;
-    uint64_t limit; /* on one device, bytes; UINT64_MAX: none */
+    uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
+    uint64_t quota_next; /* the quota of the next member */
     char group[32];
     bool paused;
 
@@ -219,6 +229,7 @@ struct lockd_client {
     uint64_t host_off;               /* bytes of its memory that are on no device now */
     uint64_t host_goal;              /* the most that is of use to it */
     uint64_t host_budget, host_told; /* decided; the highest that it may still act on */
+    uint64_t host_given;             /* the highest ever */
     struct {                         /* what it adds to the sums of the lock */
         uint64_t used, hold, off, goal;
     } host_share;
@@ -270,9 +281,21 @@ static inline bool lockd_party_blocked(const struct lockd_party *party)
     return party->blocked_members != 0;
 }
 
+/* Its gang can never have all its places, or not for a while: it needs more than there is on
+ * one of its devices, or gives way. */
 static inline bool lockd_party_hopeless(const struct lockd_party *party)
 {
-    return party->demand > party->device->total;
+    const struct lockd_list *parties = &party->gang->parties;
+
+    if (party->gang->gives_way)
+        return true;
+    for (const struct lockd_list *at = parties->next; at != parties; at = at->next) {
+        const struct lockd_party *each = lockd_entry(at, struct lockd_party, of_gang);
+
+        if (each->demand > each->device->total)
+            return true;
+    }
+    return false;
 }
 
 static inline bool lockd_gang_wants(const struct lockd_gang *gang)
@@ -283,7 +306,28 @@ static inline bool lockd_gang_wants(const struct lockd_gang *gang)
 #define lockd_member_of(at, link) lockd_entry(at, struct lockd_member, link)
 #define lockd_party_of(at, link)  lockd_entry(at, struct lockd_party, link)
 
+/* What it says is pinned, as far as it ever was allowed so much. */
+static inline uint64_t lockd_member_pinned(const struct lockd_member *member)
+{
+    return lockd_min(member->pinned, member->given);
+}
+
+/* The most that it may have there, whatever the device has. */
+static inline uint64_t lockd_member_limit(const struct lockd_member *member)
+{
+    return lockd_min(lockd_min(member->client->limit, member->quota), member->total);
+}
+
+/* --- lock.c --- */
+struct lockd_member *lockd_member_find(const struct lockd_client *client, const uint8_t *uuid);
+
 /* --- lock_device.c --- */
+/* The device, made if there is none. -ENOMEM, or -EMFILE: that user named too many already that
+ * nobody knew. */
+int lockd_device_get(struct lockd_lock *lock, const uint8_t *uuid, uint32_t user,
+                     struct lockd_device **found);
+/* Frees it if nobody is on it any more. */
+void lockd_device_free_unused(struct lockd_device *device);
 uint64_t lockd_device_quantum(const struct lockd_device *device);
 uint64_t lockd_device_idle(const struct lockd_device *device);
 uint64_t lockd_device_reserve(const struct lockd_device *device);
@@ -293,8 +337,10 @@ uint64_t lockd_device_switch(const struct lockd_device *device);
 uint64_t lockd_device_most(const struct lockd_device *device);
 /* How much more programs need than there is. */
 uint64_t lockd_device_shortfall(const struct lockd_device *device);
-void lockd_device_report(struct lockd_device *device, const struct gs_wire_state *state,
+void lockd_device_report(struct lockd_member *member, const struct gs_wire_state *state,
                          uint64_t now);
+/* One that said how large the device is says something else now, or has left. */
+void lockd_device_recount_total(struct lockd_device *device);
 void lockd_device_restarted(struct lockd_device *device, uint64_t resident, uint64_t now);
 /* Works out capacity and mode; notes when shares change with them. */
 void lockd_device_refresh(struct lockd_device *device, uint64_t now);
@@ -339,6 +385,8 @@ struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_de
 void lockd_gang_leave(struct lockd_member *member, uint64_t now);
 /* Frees what the client's gang was, when it was the last one. */
 void lockd_gang_client_gone(struct lockd_client *client);
+/* Whoever waits here and has given way for long enough tries again. */
+void lockd_gang_retry(struct lockd_device *device, uint64_t now);
 /* The party gets its place; when it was the last one of its gang, all run. */
 void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now);
 /* Ends the turn of all of them. */
@@ -349,9 +397,7 @@ struct lockd_party *lockd_gang_next(const struct lockd_gang *gang);
 void lockd_gang_settle(struct lockd_gang *gang);
 /* Has it something to run on this very device? */
 bool lockd_party_works(const struct lockd_party *party);
-/* The highest of its clients'. */
-uint32_t lockd_gang_weight(const struct lockd_gang *gang);
-/* A client of it, or its weight, is another one. */
+/* A client's weight is another one. */
 void lockd_gang_reweigh(struct lockd_gang *gang);
 int32_t lockd_gang_priority(const struct lockd_gang *gang);
 
@@ -381,13 +427,16 @@ void lockd_send_member(struct lockd_member *member, uint64_t now);
 void lockd_send_broadcast(struct lockd_device *device, uint64_t now);
 
 /* --- lock_host.c --- */
-void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state);
+void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state,
+                       uint64_t now);
 void lockd_host_forget(struct lockd_client *client);
 void lockd_host_plan(struct lockd_lock *lock, uint64_t now);
 
 /* --- lock_settings.c --- */
 /* Is all its memory out, as somebody wished? */
-void lockd_evict_check(struct lockd_member *member);
+void lockd_evict_check(struct lockd_member *member, uint64_t now);
+/* ... of those whose time has come. */
+void lockd_evict_watch(struct lockd_device *device, uint64_t now);
 
 /* --- lock_check.c: for tests --- */
 /* Adds up everything from scratch. NULL: all sums and sets are right; else what is wrong. */

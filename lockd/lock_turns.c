@@ -202,7 +202,7 @@ static bool revocable(const struct lockd_party *party, const struct lockd_party 
     if (lockd_party_blocked(head) && party->running_members == 0)
         return true; /* it may itself wait for what the head has */
     if (!party->gang->runs)
-        return false;
+        return now >= party->until;
     if (party->started != 0 && now >= party->until)
         return true;
     return policy->ahead != NULL && !party->first && policy->ahead(head, party);
@@ -252,7 +252,7 @@ static uint64_t freeable(struct lockd_device *device, const struct lockd_party *
             continue;
         if (revocable(party, head, now))
             sum += party->need;
-        else if (party->gang->runs && party->started != 0)
+        else if (party->started != 0 || !party->gang->runs)
             device->revoke_at = lockd_min(device->revoke_at, party->until);
     }
     return sum;
@@ -350,7 +350,7 @@ static void change_mode(struct lockd_device *device, uint64_t now)
         lockd_books_ran(party, now);
         lockd_plan_settle(party);
         party->interrupted = party->interrupts = false;
-        if (leases && party->held) {
+        if (leases && party->held && party->gang->runs) {
             lockd_device_policy(device)->place(party);
             party->turn_length = lockd_device_policy(device)->length(party);
             party->until = party->turn_length == LOCKD_NEVER || party->started == 0
@@ -405,4 +405,5 @@ void lockd_turns_plan(struct lockd_device *device, uint64_t now)
         device->grace_at = device->revoke_at = LOCKD_NEVER;
         device->revoke_head = NULL;
     }
+    lockd_gang_retry(device, now);
 }

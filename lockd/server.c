@@ -126,6 +126,7 @@ int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
         server->control_group = control_group;
         lockd_log_open((enum lockd_log_level)config.log_level);
         lockd_lock_set(server->lock, &config.settings, lockd_now());
+        lockd_quota_changed(server);
         lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
     } else {
         lockd_log(LOCKD_LOG_ERROR, "the configuration stays as it was: %s", err->text);
@@ -158,6 +159,7 @@ void lockd_server_bury(struct lockd_server *server)
                       (int)connection->pid);
             lockd_trace_gone(connection);
             lockd_lock_client_gone(server->lock, client, lockd_now());
+            lockd_quota_gone(connection);
             connection->user->programs--;
             if (--server->program_count == 0)
                 server->programs_gone = lockd_now();

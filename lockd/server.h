@@ -4,7 +4,7 @@
  *
  * server.c owns the event loop, admit.c who may connect, connection.c what a connection says,
  * outbox.c what it is sent, status.c and control.c what gpusharectl asks, trace.c what happened
- * when, notes.c what programs remarked, users.c what each user has. One thread.
+ * when, notes.c what programs remarked, users.c and quota.c what each user has. One thread.
  */
 #ifndef GS_LOCKD_SERVER_H
 #define GS_LOCKD_SERVER_H
@@ -79,8 +79,7 @@ struct lockd_connection {
     struct lockd_user *user;
     uint64_t id, since;
     uint64_t bucket, resume_at;
-    uint64_t limit, user_limit; /* bytes on a device: by gpusharectl, by max-memory */
-    uint64_t limit_told;        /* the lower of them, as the lock knows it */
+    uint64_t limit; /* bytes on a device, by gpusharectl */
     int fd;
     uid_t uid;
     pid_t pid;
@@ -88,6 +87,8 @@ struct lockd_connection {
     bool foreign;     /* the pid is the program's own word */
     bool controls;    /* may change settings */
     bool dead, throttled;
+    bool paused;   /* by gpusharectl */
+    uint32_t over; /* devices on which it is held back (quota.c) */
     char name[32], version[16], group[32];
     struct lockd_outbox out;
     struct lockd_tracks tracks;
@@ -149,8 +150,18 @@ void lockd_status_send(struct lockd_connection *connection);
 /* control.c */
 void lockd_control_operate(struct lockd_connection *connection,
                            const struct gs_wire_control *control);
-/* Tells the lock of the limits in connection->limit and ->user_limit, if that is new. */
-void lockd_control_limit(struct lockd_connection *connection);
+/* Pauses the program if somebody did or it is held back; else it may go on. */
+void lockd_control_pause(struct lockd_connection *connection);
+
+/* quota.c: a state is about to be handed to the lock. */
+void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state);
+/* Lets go whom of the user's programs there is room for again on that device. */
+void lockd_quota_make_room(struct lockd_server *server, struct lockd_user *user,
+                           const uint8_t *uuid);
+/* The connection has left the list of connections. */
+void lockd_quota_gone(struct lockd_connection *connection);
+/* max-memory is another one. */
+void lockd_quota_changed(struct lockd_server *server);
 
 /* notes.c */
 void lockd_notes_add(struct lockd_notes *notes, const struct lockd_connection *from,

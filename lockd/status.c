@@ -172,11 +172,11 @@ void lockd_status_send(struct lockd_connection *connection)
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct gs_wire_client client = {
             .condition = GS_CONDITION_NO_DEVICE,
-            .limit = each->limit_told,
+            .limit = each->limit,
             .host_budget = UINT64_MAX,
         };
 
-        if (connection->dead)
+        if (connection->dead) /* it has left this list, and `at` may be its link in the other */
             return;
         if (each->client == NULL || !lockd_client_unused(each->client))
             continue;

@@ -167,6 +167,8 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
     lockd_list_each (at, &server->connections) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
+        if (connection->dead) /* it has left this list, and `at` may be its link in the other */
+            return;
         for (size_t i = 0; i < each->tracks.count && !connection->dead; i++) {
             struct gs_wire_event event;
 

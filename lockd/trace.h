@@ -26,6 +26,11 @@ struct lockd_track {
     uint32_t phase;        /* enum gs_phase */
     uint64_t budget;       /* of the newest target */
     uint64_t demand, resident, moved_out, moved_in;
+
+    /* quota.c */
+    uint64_t allowed; /* the demand that was last within max-memory */
+    bool over;        /* it has more: it is held back */
+    bool limited;     /* the lock knows a limit */
 };
 
 struct lockd_tracks {

@@ -16,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-from fake import GIB, MIB, WANT, Daemon, Program, Refused, can_connect, wait_for
+from fake import GIB, MIB, PAUSED, RUN, RUNNING, WANT, Daemon, Program, Refused, can_connect, hello, state, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -191,6 +191,50 @@ class ConfigTest(unittest.TestCase):
         limits = {p["name"]: p["limit"] for p in json.loads(self.ctl("status", "--json"))["devices"][0]["programs"]}
         self.assertEqual(limits, {"one": 6 * GIB, "two": 2 * GIB})
 
+    def programs(self):
+        return {p["name"]: p for d in json.loads(self.ctl("status", "--json"))["devices"] for p in d["programs"]}
+
+    def test_memory_of_a_user_is_bounded_on_each_device_by_itself(self):
+        self.write("[limits]\nmax-memory = 8GiB\n")
+        self.start()
+        other = Program(self.daemon.path, "other")
+        other.say(demand=6 * GIB)
+        both = Program(self.daemon.path, "both")
+        cards, heard, limits = (bytes(range(16)), bytes([9] * 16)), 0, {}
+        for card in cards:
+            both.socket.send(state(uuid=card, demand=1 << 20))
+        while both.hear(0.5) is not None:
+            heard += 1
+            self.assertLess(heard, 20, "endless targets")
+            limits[both.target.uuid] = both.target.capacity
+            both.socket.send(state(seq=both.target.seq, uuid=both.target.uuid, demand=1 << 20))
+        self.assertEqual(limits, {cards[0]: 2 * GIB, cards[1]: 8 * GIB})
+
+    def test_program_with_more_than_its_user_may_have_is_held_back(self):
+        self.write("[limits]\nmax-memory = 8GiB\n")
+        self.start()
+        one, two = Program(self.daemon.path, "one"), Program(self.daemon.path, "two")
+        one.say(demand=6 * GIB, flags=WANT)
+        one.settle(lambda p: p.flags & RUNNING)
+        two.say(demand=4 * GIB, flags=WANT)
+        self.assertEqual(two.hear().flags & (RUN | PAUSED), PAUSED)
+        self.assertEqual(two.target.budget, 0)
+        self.assertIn("max-memory", self.ctl("status", "--json"))
+        self.ctl("resume", str(os.getpid()))  # is not what holds it back
+        self.assertEqual(self.programs()["two"]["state"], "paused")
+        one.say(demand=3 * GIB, resident=3 * GIB)
+        two.settle(lambda p: p.flags & RUNNING)
+        two.say(demand=15 * GIB, flags=WANT | RUNNING)
+        two.settle(lambda p: p.target.flags & (RUN | PAUSED) == PAUSED and not p.flags & RUNNING)
+        self.write("[limits]\nmax-memory = auto\n")
+        self.ctl("reload")
+        one.close()
+        two.settle(lambda p: p.flags & RUNNING)
+        self.ctl("pause", str(os.getpid()))
+        two.settle(lambda p: not p.flags & RUNNING)  # and nobody but who paused it lets it go on
+        two.say()
+        self.assertEqual(self.programs()["two"]["state"], "paused")
+
     def test_watchdog_and_reload_are_told_to_systemd(self):
         self.write("")
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -236,6 +280,43 @@ class ConfigTest(unittest.TestCase):
         program.say()
         program.hear()
         self.assertEqual(own, os.stat(self.daemon.path).st_gid)
+
+    @unittest.skipUnless(os.getuid() == 0, "needs root to become another user")
+    def test_programs_of_others_may_not_ask_for_more_than_the_ordinary(self):
+        self.write("[access]\ncontrol-group = nogroup\n")
+        folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        os.chmod(folder, 0o710)
+        os.chown(folder, 0, 64999)  # whose members may connect
+        self.daemon = Daemon(LOCKD, "--config", self.path, folder=folder)
+        self.addCleanup(self.daemon.process.kill)
+
+        def joins(name, weight, priority, groups):
+            in_it, done = os.pipe(), os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                os.setgroups(groups)
+                os.setgid(64999)
+                os.setuid(65533)
+                program = Program(self.daemon.path, say_hello=False)
+                program.socket.send(hello(name, weight=weight, priority=priority))
+                program.say()
+                program.hear()
+                os.write(in_it[1], b"!")
+                os.close(done[1])
+                os.read(done[0], 1)
+                os._exit(0)
+            self.addCleanup(os.waitpid, pid, 0)
+            self.addCleanup(os.close, done[1])
+            os.close(in_it[1])
+            os.close(done[0])
+            self.assertEqual(os.read(in_it[0], 1), b"!", name)
+            os.close(in_it[0])
+
+        joins("greedy", 10000, 100, [])
+        joins("modest", 50, -5, [])
+        joins("steward", 300, 7, [grp.getgrnam("nogroup").gr_gid])
+        self.assertEqual({n: (p["weight"], p["priority"]) for n, p in self.programs().items()},
+                         {"greedy": (100, 0), "modest": (50, -5), "steward": (300, 7)})
 
     def test_systemd_accepts_the_units(self):
         if not shutil.which("systemd-analyze"):

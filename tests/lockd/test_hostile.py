@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -245,6 +246,24 @@ s.send(note(1, "it was me", name="impostor", pid={victim})); print("said", flush
             caller.close()
         self.assertTrue(any("protocol version 77" in n["text"] for n in self.status()["notes"]))
 
+    def test_invented_devices_are_bounded(self):
+        crowd, refused = [], 0
+        for i in range(20):
+            caller = connect(self.daemon.path)
+            crowd.append(caller)
+            caller.send(hello("inventor"))
+            try:
+                for k in range(64):
+                    caller.send(state(demand=GIB, uuid=struct.pack("<QQ", 64 * i + k, 77)))
+            except OSError:
+                pass  # it was hung up on
+        for caller in crowd[4:]:
+            refused += "too many devices" in (drain(caller) or "")
+        self.assertEqual(refused, 16)
+        self.assertLessEqual(len(self.status()["devices"]), 129)
+        for caller in crowd:
+            caller.close()
+
     def test_notes_of_one_user_do_not_push_out_everything(self):
         for i in range(200):
             caller = connect(self.daemon.path)
@@ -285,6 +304,25 @@ class FullTest(unittest.TestCase):
         late = Program(daemon.path, total=CARD_BYTES)
         late.say(demand=MIB)
         self.assertIsNotNone(late.hear(LIMIT_S))
+        self.assertEqual(daemon.end(), 0)
+        shutil.rmtree(daemon.folder)
+
+    def test_whoever_asks_and_hangs_up_at_once_holds_up_nobody(self):
+        daemon = Daemon(LOCKD)
+        self.addCleanup(daemon.process.kill)
+        first = Program(daemon.path, total=CARD_BYTES)  # alone: the next connection follows it in the daemon's list
+        first.say(demand=MIB, flags=WANT)
+        first.settle(lambda p: p.flags & RUNNING)
+        for kind, body in ((23, struct.pack("<Q", 10**9)), (STATUS, b"")):  # a trace, the status
+            daemon.process.send_signal(signal.SIGSTOP)  # question and end arrive together
+            caller = connect(daemon.path)
+            caller.send(message(kind, body))
+            caller.close()
+            daemon.process.send_signal(signal.SIGCONT)
+            time.sleep(0.1)
+            first.say(demand=first.demand + 2 * GIB)  # beyond the last target: must be answered
+            self.assertIsNotNone(first.hear(LIMIT_S), "the daemon does not answer any more")
+            first.obey()
         self.assertEqual(daemon.end(), 0)
         shutil.rmtree(daemon.folder)
 

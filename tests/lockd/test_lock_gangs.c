@@ -223,6 +223,104 @@ static void gang_grows_and_shrinks_all_the_time_turn_ends(void **state)
     assert_true(ran[0] > 1200 && ran[1] > 1200);
 }
 
+/* 5 on device 1 does not answer; the gang of 0 and 1 has its place on device 0 and waits for
+ * ever, which is no reason for 4 to. */
+static void gang_waits_for_a_stuck_program_others_run_on_its_other_device(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran = 0;
+
+    runs(h, 5, 7 * GIB);
+    h->client[5].deaf = true;
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int second = 0; second < 600; second++) {
+        for (int i = 0; i < 5; i++)
+            if (h->client[i].targets != 0)
+                obey(h, i);
+        ran += runs_now(h, 4);
+        later(h, 1000 * MS);
+    }
+    assert_true(ran > 60);
+}
+
+static void gang_hopeless_on_one_device_it_keeps_no_place_on_another(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran = 0;
+
+    runs(h, 5, 7 * GIB);
+    say(h, 1, W, 11 * GIB, 0);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 600; step++) {
+        all_obey(h);
+        ran += runs_now(h, 4);
+        later(h, 100 * MS);
+    }
+    assert_true(ran > 550);
+    say(h, 1, W, 7 * GIB, 0); /* there is hope now */
+    later(h, 100 * MS);
+    for (int step = 0; step < 600; step++) {
+        all_obey(h);
+        later(h, 100 * MS);
+        if (runs_now(h, 0) && runs_now(h, 1))
+            return;
+    }
+    fail();
+}
+
+/* 5 goes before the gang on device 1 for ever, and 4 before it on device 0: it has a place
+ * there and cannot use it. */
+static void gang_of_low_priority_keeps_no_place_for_ever(void **state)
+{
+    struct harness *h = *state;
+    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    uint64_t ran = 0;
+
+    settings.policy = GS_POLICY_PRIORITY;
+    lockd_lock_set(h->lock, &settings, h->now);
+    lockd_lock_priority(h->lock, h->client[4].client, 50, h->now);
+    lockd_lock_priority(h->lock, h->client[5].client, 50, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 2400; step++) {
+        all_obey(h);
+        ran += runs_now(h, 4);
+        later(h, 50 * MS);
+    }
+    assert_true(ran > 1200);
+}
+
+static struct lockd_gang *gang_of(const struct harness *h, int who)
+{
+    return h->client[who].client->gang;
+}
+
+static void gang_weight_is_the_highest_of_its_members(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 0, W, GIB, 0);
+    assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
+    h->client[1].client->weight = 300; /* as its HELLO says, before it joins */
+    say(h, 1, W, GIB, 0);
+    assert_int_equal(gang_of(h, 0)->weight, 300);
+    lockd_list_each (at, &gang_of(h, 0)->parties)
+        assert_int_equal(lockd_party_of(at, of_gang)->weight, 300);
+    assert_null(lockd_lock_check(h->lock));
+    gone(h, 1);
+    assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
+    assert_null(lockd_lock_check(h->lock));
+    lockd_lock_weight(h->lock, h->client[0].client, 40, h->now);
+    assert_int_equal(gang_of(h, 0)->weight, 40);
+    assert_int_equal(device_of(h)->weights, 40);
+    assert_null(lockd_lock_check(h->lock));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +333,10 @@ int main(void)
         six_scenario(gang_member_dies_the_others_go_on),
         six_scenario(gang_paused_member_stops_all),
         scenario(gang_grows_and_shrinks_all_the_time_turn_ends),
+        six_scenario(gang_waits_for_a_stuck_program_others_run_on_its_other_device),
+        six_scenario(gang_hopeless_on_one_device_it_keeps_no_place_on_another),
+        six_scenario(gang_of_low_priority_keeps_no_place_for_ever),
+        six_scenario(gang_weight_is_the_highest_of_its_members),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

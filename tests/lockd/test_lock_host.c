@@ -141,6 +141,45 @@ static void host_program_leaves_others_get_its_part(void **state)
     assert_true(lockd_lock_host_info(h->lock).used == 0);
 }
 
+/* 2^48 bytes are on nobody's machine: who says so takes nothing from the others, and makes what
+ * there is no more than a few times larger. */
+static void host_lie_takes_nothing_from_the_others(void **state)
+{
+    struct harness *h = *state;
+
+    machine_has(h, 64 * GIB);
+    runs(h, 0, 6 * GIB);
+    say(h, 7, 0, MIB, 0);
+    has_on_host(h, 7, 1ull << 48, 1ull << 48);
+    for (int i = 0; i < 100; i++) {
+        machine_has(h, 64 * GIB);
+        later(h, 1000 * MS);
+        has_on_host(h, 7, 1ull << 48, 1ull << 48);
+    }
+    say(h, 1, W, 6 * GIB, 0);
+    later(h, 1000 * MS);
+    assert_true(lockd_lock_host_info(h->lock).total <= 5 * 64 * GIB);
+    assert_true(budget(h, 0) >= 6 * GIB);
+    assert_true(budget(h, 1) >= 6 * GIB);
+    gone(h, 7);
+    machine_has(h, 64 * GIB);
+    assert_true(lockd_lock_host_info(h->lock).total <= 64 * GIB);
+}
+
+/* An honest program of an earlier daemon comes back with what it has. */
+static void host_what_somebody_comes_with_is_counted(void **state)
+{
+    struct harness *h = *state;
+
+    machine_has(h, GIB);
+    h->client[0].state.target_seq = 7;
+    h->client[0].state.host_used = h->client[0].state.host_wanted = 10 * GIB;
+    say(h, 0, 0, 10 * GIB, 0);
+    later(h, 500 * MS); /* others may come back too */
+    assert_true(lockd_lock_host_info(h->lock).used == 10 * GIB);
+    assert_true(budget(h, 0) >= 8 * GIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +190,8 @@ int main(void)
         scenario(host_what_somebody_still_has_is_not_given_twice),
         scenario(host_limit_is_lifted_budgets_are),
         scenario(host_program_leaves_others_get_its_part),
+        scenario(host_lie_takes_nothing_from_the_others),
+        scenario(host_what_somebody_comes_with_is_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,65 @@ static void lock_stuck_with_all_its_memory_is_not_served_again(void **state)
     assert_true(has_run(h, 1));
 }
 
+static void evict(struct harness *h, int who)
+{
+    lockd_lock_evict(h->lock, h->client[who].client, h->now);
+    harness_take(h);
+    assert_false(has_run(h, who));
+}
+
+/* It says MOVING for as long as it has more than it may. */
+static void lock_evicted_something_cannot_leave_it_runs_again_later(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 4 * GIB);
+    evict(h, 0);
+    for (uint64_t left = 3 * GIB; left >= GIB; left -= GIB) {
+        say(h, 0, W | GS_STATE_MOVING, 4 * GIB, left);
+        later(h, 8000 * MS);
+        assert_false(has_run(h, 0));
+        assert_int_equal(h->client[0].target.budget, 0);
+    }
+    later(h, 3000 * MS);
+    assert_true(has_run(h, 0));
+    assert_true(h->client[0].target.budget >= 4 * GIB);
+}
+
+static void lock_evicted_and_resumed_it_goes_on_at_once(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 4 * GIB);
+    evict(h, 0);
+    say(h, 0, W | GS_STATE_MOVING, 4 * GIB, 3 * GIB);
+    lockd_lock_pause(h->lock, h->client[0].client, false, h->now);
+    harness_take(h);
+    assert_true(has_run(h, 0));
+    evict(h, 0); /* and again, to the end */
+    say(h, 0, 0, 4 * GIB, 0);
+    assert_false(has_run(h, 0));
+    say(h, 0, W, 4 * GIB, 0);
+    assert_true(has_run(h, 0));
+}
+
+static void lock_evicted_does_not_stop_it_is_put_out_when_it_does(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 4 * GIB);
+    evict(h, 0);
+    for (int i = 0; i < 5; i++) {
+        say(h, 0, STUCK, 4 * GIB, 4 * GIB);
+        later(h, 5000 * MS);
+        assert_false(has_run(h, 0));
+    }
+    say(h, 0, W, 4 * GIB, 4 * GIB);
+    assert_int_equal(h->client[0].target.budget, 0);
+    say(h, 0, W, 4 * GIB, 0);
+    assert_true(has_run(h, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -109,6 +168,9 @@ int main(void)
         scenario(lock_stuck_and_short_waits_for_a_holder_that_runs),
         scenario(lock_stuck_and_short_holder_that_has_not_begun_gives_way_at_once),
         scenario(lock_stuck_with_all_its_memory_is_not_served_again),
+        scenario(lock_evicted_something_cannot_leave_it_runs_again_later),
+        scenario(lock_evicted_and_resumed_it_goes_on_at_once),
+        scenario(lock_evicted_does_not_stop_it_is_put_out_when_it_does),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * quota.c: max-memory, what one user's programs may have on one device together. A program is
+ * told what is left of it as its limit there. One that has more all the same (it came with it,
+ * or several grew at once) is held back, as if it was paused, until others of its user make
+ * room; what was allowed once is not taken away. One thread.
+ *
+ * Invariant: the demands on a device of a user's programs that are not held back there are not
+ * raised above max-memory by anything allowed here (and a 64th, for rounding in the programs).
+ */
+#include "lockd/log.h"
+#include "lockd/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ROUNDING 64
+
+static struct lockd_track *find(struct lockd_connection *connection, const uint8_t *uuid)
+{
+    for (size_t i = 0; i < connection->tracks.count; i++) {
+        if (memcmp(connection->tracks.track[i].uuid, uuid, 16) == 0)
+            return &connection->tracks.track[i];
+    }
+    return NULL;
+}
+
+/* What the user's other programs have on that device, without those that are held back. */
+static uint64_t others_demand(const struct lockd_connection *connection, const uint8_t *uuid)
+{
+    uint64_t sum = 0;
+
+    lockd_list_each (at, &connection->server->connections) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+        const struct lockd_track *track;
+
+        if (each == connection || each->user != connection->user)
+            continue;
+        track = find(each, uuid);
+        sum += track != NULL && !track->over ? track->demand : 0;
+    }
+    return sum;
+}
+
+static void note(struct lockd_connection *connection)
+{
+    struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
+
+    memcpy(note.name, connection->name, sizeof note.name);
+    snprintf(note.text, sizeof note.text,
+             "held back: user %u would have more than max-memory on a device; it goes on when "
+             "his other programs there have less",
+             (unsigned)connection->uid);
+    lockd_notes_add(&connection->server->notes, connection, &note, lockd_now());
+    lockd_log(LOCKD_LOG_WARNING, "process %d (%s): %s", (int)connection->pid, connection->name,
+              note.text);
+}
+
+static void hold_back(struct lockd_connection *connection, struct lockd_track *track, bool over)
+{
+    if (track->over == over)
+        return;
+    track->over = over;
+    connection->over += over ? 1 : UINT32_MAX;
+    connection->user->over += over ? 1 : UINT32_MAX;
+    if (over && connection->over == 1)
+        note(connection);
+    lockd_control_pause(connection);
+}
+
+static bool exceeds(uint64_t demand, uint64_t others, uint64_t most)
+{
+    return most != UINT64_MAX && demand != 0 && others + demand > most + most / ROUNDING;
+}
+
+void lockd_quota_make_room(struct lockd_server *server, struct lockd_user *user,
+                           const uint8_t *uuid)
+{
+    const uint64_t most = server->config.limits.memory;
+    uint64_t sum = 0;
+
+    if (user->over == 0)
+        return;
+    lockd_list_each (at, &server->connections) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+        const struct lockd_track *track = each->user == user ? find(each, uuid) : NULL;
+
+        sum += track != NULL && !track->over ? track->demand : 0;
+    }
+    lockd_list_each (at, &server->connections) { /* who came first is let go first */
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+        struct lockd_track *track = each->user == user ? find(each, uuid) : NULL;
+
+        if (track == NULL || !track->over || exceeds(track->demand, sum, most))
+            continue;
+        sum += track->demand;
+        track->allowed = track->demand;
+        hold_back(each, track, false);
+    }
+}
+
+void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state)
+{
+    const uint64_t most = connection->server->config.limits.memory;
+    struct lockd_track *track = lockd_track_get(&connection->tracks, state->uuid);
+    uint64_t others = 0, limit = UINT64_MAX, before;
+
+    if (track == NULL || (most == UINT64_MAX && !track->limited))
+        return;
+    before = track->over ? 0 : track->allowed;
+    if (most != UINT64_MAX)
+        others = others_demand(connection, state->uuid);
+    hold_back(connection, track,
+              state->demand > before && exceeds(state->demand, others, most));
+    if (!track->over)
+        track->allowed = state->demand;
+    if (most != UINT64_MAX) {
+        limit = most > others ? most - others : 0;
+        limit = limit < track->allowed && !track->over ? track->allowed : limit;
+    }
+    track->limited = limit != UINT64_MAX;
+    lockd_lock_quota(connection->server->lock, connection->client, state->uuid, limit,
+                     lockd_now());
+    if (state->demand < before) {
+        track->demand = state->demand;
+        lockd_quota_make_room(connection->server, connection->user, state->uuid);
+    }
+}
+
+void lockd_quota_gone(struct lockd_connection *connection)
+{
+    connection->user->over -= connection->over;
+    connection->over = 0;
+    for (size_t i = 0; i < connection->tracks.count; i++)
+        lockd_quota_make_room(connection->server, connection->user,
+                              connection->tracks.track[i].uuid);
+}
+
+void lockd_quota_changed(struct lockd_server *server)
+{
+    lockd_list_each (at, &server->connections) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        for (size_t i = 0; i < each->tracks.count && each->over != 0; i++) {
+            if (each->tracks.track[i].over)
+                lockd_quota_make_room(server, each->user, each->tracks.track[i].uuid);
+        }
+    }
+}

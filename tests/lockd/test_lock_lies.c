@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_lock_lies.c: programs that say what cannot be. What they say of the device, or of
+ * themselves, costs the others nothing, or no more than they were ever given.
+ */
+#include "tests/lockd/harness.h"
+
+/* Says that the device has so many bytes. */
+static void says_total(struct harness *h, int who, uint64_t total)
+{
+    const uint64_t before = h->total;
+
+    h->total = total;
+    say(h, who, h->client[who].state.flags, h->client[who].state.demand,
+        h->client[who].state.resident);
+    h->total = before;
+}
+
+static void lies_small_total_bounds_only_who_says_it(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 4 * GIB);
+    runs(h, 1, 4 * GIB);
+    says_total(h, 7, 1);
+    assert_true(device_of(h)->capacity == 10 * GIB);
+    assert_true(h->client[7].target.capacity == 1);
+    later(h, 100 * MS);
+    assert_true(has_run(h, 0) && has_run(h, 1));
+    assert_true(h->client[0].target.budget >= 4 * GIB);
+    assert_true(h->client[0].target.capacity == 10 * GIB);
+}
+
+/* On a device that is measured, one that says it is larger makes it no larger. */
+static void lies_large_total_gives_nobody_more(void **state)
+{
+    struct harness *h = *state;
+    uint64_t before;
+
+    h->total = 80 * GIB;
+    h->free_bytes = 79 * GIB;
+    say(h, 0, 0, 0, 0);
+    before = device_of(h)->capacity;
+    assert_true(before == 78 * GIB);
+    says_total(h, 7, 1ull << 48);
+    assert_true(device_of(h)->capacity == before);
+    later(h, 2000 * MS);
+    say(h, 0, 0, 0, 0);
+    later(h, 2000 * MS);
+    say(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->capacity == before);
+    gone(h, 7);
+    assert_true(device_of(h)->total == 80 * GIB);
+    assert_true(device_of(h)->capacity == before);
+}
+
+/* GPUSHARE_DEVICE_LIMIT in one of two: nothing changes with who reports, so it comes to rest
+ * (harness_take has patience for 100 targets). */
+static void lies_two_totals_come_to_rest(void **state)
+{
+    struct harness *h = *state;
+    uint32_t targets;
+
+    h->free_bytes = 9 * GIB;
+    say(h, 0, W, 3 * GIB, 0);
+    h->client[1].state.uuid[0] = h->client[0].state.uuid[0];
+    h->free_bytes = UINT64_MAX;
+    says_total(h, 1, 4 * GIB);
+    targets = h->client[0].targets + h->client[1].targets;
+    for (int i = 0; i < 100; i++) {
+        h->free_bytes = 9 * GIB;
+        say(h, 0, W, 3 * GIB, 0);
+        h->free_bytes = UINT64_MAX;
+        says_total(h, 1, 4 * GIB);
+        later(h, 10 * MS);
+    }
+    assert_true(h->client[0].targets + h->client[1].targets <= targets + 6);
+    assert_true(device_of(h)->total == 10 * GIB);
+    assert_true(device_of(h)->external == GIB);
+    assert_true(h->client[1].target.capacity == 4 * GIB);
+    gone(h, 0); /* who knows how large it really is */
+    assert_true(device_of(h)->total == 4 * GIB);
+    assert_true(h->client[1].target.capacity == 4 * GIB);
+    says_total(h, 1, 4 * GIB);
+}
+
+static void lies_pinned_counts_up_to_what_it_was_given(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 7, 0, 0, 0);
+    h->client[7].state.pinned = 1ull << 48;
+    say(h, 7, 0, 0, 0);
+    assert_true(device_of(h)->capacity + h->client[7].target.budget >= 10 * GIB);
+    say(h, 0, W, 3 * GIB, 0);
+    say(h, 1, W, 3 * GIB, 0);
+    later(h, 2000 * MS);
+    say(h, 7, 0, 0, 0);
+    later(h, 2000 * MS);
+    assert_true(device_of(h)->capacity >= 2 * GIB);
+    assert_true(has_run(h, 0) || has_run(h, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(lies_small_total_bounds_only_who_says_it),
+        scenario(lies_large_total_gives_nobody_more),
+        scenario(lies_two_totals_come_to_rest),
+        scenario(lies_pinned_counts_up_to_what_it_was_given),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
