@@ -38,13 +38,15 @@ static void member_links(struct lockd_member *member)
     member->party->member_count++;
 }
 
-/* It runs on what an earlier daemon allowed it. */
+/* It runs on what an earlier daemon allowed it; or says so: after that time it must stop, like
+ * anybody whose turn it is not. */
 static void member_adopt(struct lockd_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
     member->budget = lockd_max(state->resident, state->demand);
     member->sent_flags = GS_TARGET_RUN;
-    if (!member->party->held)
+    member->stopped = now;
+    if (now - member->device->lock->created < RESTART_WINDOW && !member->party->held)
         lockd_gang_admit(member->party, false, now);
 }
 
@@ -72,6 +74,7 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     member->quota = client->quota_next;
     client->quota_next = UINT64_MAX;
     member->sent_host = UINT64_MAX;
+    member->owes = LOCKD_NEVER;
     member->last_run = ++device->clock;
     member->budget = state->resident;
     if ((state->flags & GS_STATE_RUNNING) != 0)
@@ -109,7 +112,6 @@ static void member_free(struct lockd_member *member, uint64_t now)
     lockd_list_remove(&member->of_device);
     member->client->member_count--;
     device->member_count--;
-    device->progress = now;
     lockd_device_recount_total(device);
     lockd_gang_leave(member, now);
     free(member);
@@ -186,13 +188,12 @@ static void take_running(struct lockd_member *member, bool runs, uint64_t now)
 
     if (((member->flags & GS_STATE_RUNNING) != 0) == runs)
         return;
-    device->progress = now;
     if (!runs) {
         member->last_run = ++device->clock; /* now the one that ran most recently */
         device->grace_at = lockd_min(device->grace_at, now + GRACE_SHORT);
         return;
     }
-    party->skipped = false;
+    party->skipped = 0;
     if (!lockd_member_run(member) || party->started != 0)
         return;
     party->started = now;
@@ -207,8 +208,10 @@ static void take_running(struct lockd_member *member, bool runs, uint64_t now)
 static void take_figures(struct lockd_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
-    if (state->resident != member->resident)
-        member->device->progress = now;
+    if (state->resident > member->resident)
+        lockd_books_ahead(member, now);
+    if (state->resident < member->resident || state->target_seq > member->echoed)
+        member->owes = LOCKD_NEVER; /* it is at it */
     member->flags = state->flags;
     member->demand = lockd_max(state->demand, state->resident);
     member->resident = state->resident;

@@ -66,7 +66,7 @@ enum lockd_member_condition {
     LOCKD_IDLE,   /* it has nothing to run */
     LOCKD_MOVING, /* it has the lease, its memory is being brought in (or room is being made) */
     LOCKD_STOPPING,    /* it was asked to stop and has not yet */
-    LOCKD_STUCK,       /* ... and does not */
+    LOCKD_STUCK,       /* ... and does not, or keeps memory that it may not have */
     LOCKD_PAUSED,      /* by gpusharectl */
     LOCKD_DOES_NOT_FIT /* it needs more than the device can ever give */
 };

@@ -12,11 +12,26 @@ uint64_t lockd_member_hold(const struct lockd_member *member)
                      member->outstanding[0].budget);
 }
 
+bool lockd_member_deaf(const struct lockd_member *member, uint64_t now)
+{
+    return !member->party->held && member->echoed != member->seq &&
+           lockd_less(now, member->owes) >= GRACE;
+}
+
+bool lockd_member_clings(const struct lockd_member *member, uint64_t now)
+{
+    if (lockd_member_deaf(member, now))
+        return true;
+    return !member->party->held && lockd_member_hold(member) > member->budget &&
+           lockd_less(now, lockd_max(member->owes, member->stopped)) >= GRACE;
+}
+
 bool lockd_member_stuck(const struct lockd_member *member, uint64_t now)
 {
     if (member->party->held || !lockd_member_busy(member))
         return false;
-    return (member->flags & GS_STATE_STUCK) != 0 || now - member->stopped >= GRACE;
+    return (member->flags & GS_STATE_STUCK) != 0 || now - member->stopped >= GRACE ||
+           lockd_member_deaf(member, now);
 }
 
 static void put(struct lockd_list *list, struct lockd_list *link, bool on)
@@ -56,17 +71,20 @@ static void sort_victim(struct lockd_member *member, bool busy)
     lockd_order_insert(of, &member->victim);
 }
 
-static struct lockd_share share_of(const struct lockd_member *member, bool busy)
+static struct lockd_share share_of(const struct lockd_member *member, bool busy, uint64_t now)
 {
     const uint64_t need = lockd_need(member);
+    const bool clings = lockd_member_clings(member, now);
 
     return (struct lockd_share){
         .demand = member->demand,
         .resident = member->resident,
         .pinned = lockd_member_pinned(member),
         .hold = lockd_member_hold(member),
-        .kept = busy ? need : member->budget,
-        .given = busy ? lockd_less(member->budget, need) : 0,
+        .kept = clings ? lockd_member_hold(member)
+                : busy ? need
+                       : member->budget,
+        .given = busy && !clings ? lockd_less(member->budget, need) : 0,
         .moving = (member->flags & GS_STATE_MOVING) != 0,
         .unechoed = member->echoed != member->seq,
     };
@@ -98,20 +116,35 @@ static uint64_t party_need(const struct lockd_party *party)
                                             : lockd_min(party->demand, device->capacity);
 }
 
+/* Who does not answer is asked for nothing more until it does. */
+static void count_deaf(struct lockd_party *party, uint32_t deaf)
+{
+    struct lockd_gang *gang = party->gang;
+    const bool before = gang->deaf != 0;
+
+    gang->deaf += deaf - party->deaf_members;
+    party->deaf_members = deaf;
+    if (before != (gang->deaf != 0))
+        lockd_gang_settle(gang);
+}
+
 static void party_counts(struct lockd_party *party, uint64_t now)
 {
-    uint32_t busy = 0, running = 0, stuck = 0, blocked = 0;
+    uint32_t busy = 0, running = 0, stuck = 0, blocked = 0, deaf = 0;
 
     lockd_list_each (at, &party->members) {
         const struct lockd_member *member = lockd_member_of(at, of_party);
 
         busy += lockd_member_busy(member);
         running += (member->flags & GS_STATE_RUNNING) != 0;
+        deaf += lockd_member_deaf(member, now);
         if (lockd_member_stuck(member, now)) {
             stuck++;
-            blocked += lockd_member_wants(member) && member->demand > member->resident;
+            blocked += (member->flags & GS_STATE_STUCK) != 0 && lockd_member_wants(member) &&
+                       member->demand > member->resident;
         }
     }
+    count_deaf(party, deaf);
     if ((blocked != 0) != lockd_party_blocked(party))
         lockd_plan_settle(party); /* its place is another one */
     if ((running != 0) != (party->running_members != 0))
@@ -122,60 +155,88 @@ static void party_counts(struct lockd_party *party, uint64_t now)
     party->stuck_members = stuck;
 }
 
+/* What others cannot have, whatever is asked of it: its memory is where it is. */
+static uint64_t party_lost(const struct lockd_party *party, uint64_t now)
+{
+    uint64_t lost = 0;
+
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        if (lockd_member_clings(member, now))
+            lost += lockd_member_hold(member);
+        else if (party->stuck_members != 0 && lockd_member_busy(member))
+            lost += lockd_need(member);
+    }
+    return lost;
+}
+
 /* The party's own sums, from those of its members. */
 static void party_sums(struct lockd_party *party, uint64_t now)
 {
     struct lockd_device *device = party->device;
-    uint64_t held, busy, stuck;
-    bool stopping;
+    uint64_t held, busy, lost;
+    bool stopping, stuck;
 
     party_counts(party, now);
     party->need = party_need(party);
     held = party->held ? party->need : 0;
-    busy = lockd_party_busy(party) ? party->need : 0;
-    stuck = !party->held && party->stuck_members != 0 ? party->need : 0;
+    lost = party_lost(party, now);
     stopping = !party->held && lockd_party_busy(party);
+    stuck = stopping && party->stuck_members != 0;
+    busy = lockd_party_busy(party) && !stuck ? lockd_max(party->need, lost) : lost;
     if (held != party->need_held)
         device->generation++;
     device->need_held += held - party->need_held;
     device->need_busy += busy - party->need_busy;
-    device->need_stuck += stuck - party->need_stuck;
-    device->stuck_parties += (stuck != 0) - (uint32_t)(party->need_stuck != 0);
+    device->lost += lost - party->lost;
+    device->stuck_parties += stuck - (uint32_t)party->counted_stuck;
     device->stopping_parties += stopping - (uint32_t)party->counted_stopping;
     party->need_held = held;
     party->need_busy = busy;
-    party->need_stuck = stuck;
+    party->lost = lost;
     party->counted_stopping = stopping;
+    party->counted_stuck = stuck;
     /* what is still stopping, and what waits on other devices too, runs past nobody */
     lockd_order_value(&party->queued, lockd_party_busy(party) || party->gang->party_count > 1
                                           ? UINT64_MAX
                                           : party->need);
 }
 
-static void sort_member(struct lockd_member *member)
+static void sort_member(struct lockd_member *member, uint64_t now)
 {
     struct lockd_device *device = member->device;
-    const bool busy = lockd_member_busy(member), held = member->party->held;
-    const struct lockd_share share = share_of(member, busy);
+    const bool busy = lockd_member_busy(member), held = member->party->held,
+               owes =
+                   member->echoed != member->seq || lockd_member_hold(member) > member->budget;
+    struct lockd_share share;
+
+    if (!owes)
+        member->owes = LOCKD_NEVER;
+    else if (member->owes == LOCKD_NEVER)
+        member->owes = now;
+    share = share_of(member, busy, now);
 
     count(member, &share);
     put(&device->hungry, &member->hungry, held && member->budget < member->demand);
     put(&device->spared, &member->spared, busy && member->budget > member->demand);
     put(&device->unused, &member->unused, !busy && member->budget > member->resident);
-    put(&device->stopping, &member->stopping, busy && !held);
+    put(&device->stopping, &member->stopping, !held && (busy || owes));
+    if (!held && owes)
+        device->stop_at = lockd_min(device->stop_at, now + GRACE);
     sort_victim(member, busy);
 }
 
 void lockd_books_member(struct lockd_member *member, uint64_t now)
 {
-    sort_member(member);
+    sort_member(member, now);
     party_sums(member->party, now);
 }
 
 void lockd_books_party(struct lockd_party *party, uint64_t now)
 {
     lockd_list_each (at, &party->members)
-        sort_member(lockd_member_of(at, of_party));
+        sort_member(lockd_member_of(at, of_party), now);
     party_sums(party, now);
 }
 
@@ -210,6 +271,15 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
     party->burst += ns;
     if ((party->device->waiters || party->device->elsewhere != 0) && policy->ran != NULL)
         policy->ran(party, ns);
+}
+
+void lockd_books_ahead(struct lockd_member *member, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    member->party->progress = now;
+    if (device->hungry.next == &member->hungry)
+        device->progress = now; /* the others wait for it to be complete */
 }
 
 void lockd_books_time(struct lockd_member *member, uint64_t now)

@@ -88,6 +88,7 @@ static void raise(struct lockd_member *member, uint64_t goal, uint64_t step, uin
 
     if (to <= member->budget || (to < goal && to - member->budget < step))
         return;
+    lockd_books_ahead(member, now);
     change(member, to, now);
 }
 
@@ -109,12 +110,21 @@ static uint64_t required(const struct lockd_member *member)
     return lockd_need(member);
 }
 
+/* It has read that it may run. Others wait for whatever it is given: one that does not answer
+ * would keep it. */
+static bool has_answered(const struct lockd_member *member)
+{
+    return (member->sent_flags & GS_TARGET_RUN) != 0 && member->echoed >= member->run_seq;
+}
+
 static void feed(struct lockd_device *device, uint64_t now)
 {
     lockd_list_each (at, &device->hungry) {
         struct lockd_member *member = lockd_member_of(at, hungry);
         const uint64_t goal = required(member);
 
+        if (device->leases && !has_answered(member))
+            continue;
         if (goal > device->capacity) /* the promise on the sum holds as far as demand does */
             change(member, lockd_max(member->budget, goal), now);
         else

@@ -7,7 +7,7 @@
 
 struct total {
     struct lockd_share sum;
-    uint64_t need_held, need_busy, need_stuck, weights;
+    uint64_t need_held, need_busy, lost, weights;
     uint32_t members, parties, holders, moving, unechoed, stopping, stuck;
     uint32_t queued, hopeless, idle, waiting, elsewhere;
 };
@@ -31,7 +31,7 @@ static const char *check_sets(const struct lockd_member *member, bool busy)
         return "spared";
     if (lockd_list_empty(&member->unused) == (!busy && member->budget > member->resident))
         return "unused";
-    if (lockd_list_empty(&member->stopping) == (busy && !held))
+    if (lockd_list_empty(&member->stopping) == (!held && (busy || member->owes != LOCKD_NEVER)))
         return "stopping";
     if ((member->victim_of != NULL) != (!busy && member->budget > 0))
         return "victims";
@@ -43,15 +43,19 @@ static const char *check_sets(const struct lockd_member *member, bool busy)
 static const char *check_member(const struct lockd_member *member, struct total *total)
 {
     const bool busy = lockd_member_busy(member);
-    const uint64_t need = lockd_need(member);
+    const uint64_t need = lockd_need(member), hold = lockd_member_hold(member);
 
     total->members++;
     total->sum.demand += member->demand;
     total->sum.resident += member->resident;
     total->sum.pinned += lockd_member_pinned(member);
-    total->sum.hold += lockd_member_hold(member);
-    total->sum.kept += busy ? need : member->budget;
-    total->sum.given += busy ? lockd_less(member->budget, need) : 0;
+    total->sum.hold += hold;
+    total->sum.kept += member->share.kept; /* it and the next change as time passes */
+    total->sum.given += member->share.given;
+    if (member->share.kept != hold &&
+        (member->share.kept != (busy ? need : member->budget) ||
+         member->share.given != (busy ? lockd_less(member->budget, need) : 0)))
+        return "what a member keeps";
     total->moving += (member->flags & GS_STATE_MOVING) != 0;
     total->unechoed += member->echoed != member->seq;
     total->idle += member->victim_of == &member->device->victims_idle;
@@ -100,9 +104,10 @@ static const char *check_party(const struct lockd_party *party, struct total *to
     total->holders += party->held;
     total->weights += party->weight;
     total->need_held += party->held ? need : 0;
-    total->need_busy += busy != 0 ? need : 0;
-    total->need_stuck += party->need_stuck;
-    total->stuck += party->need_stuck != 0;
+    total->need_busy +=
+        busy != 0 && !party->counted_stuck ? lockd_max(need, party->lost) : party->lost;
+    total->lost += party->lost;
+    total->stuck += party->counted_stuck;
     total->stopping += !party->held && busy != 0;
     total->elsewhere += party->elsewhere;
     total->queued += party->queued_of == &device->queue;
@@ -135,7 +140,7 @@ static const char *check_device(const struct lockd_device *device)
     if (!equal(&total.sum, &device->sum))
         return "sums of memory";
     if (total.need_held != device->need_held || total.need_busy != device->need_busy ||
-        total.need_stuck != device->need_stuck)
+        total.lost != device->lost)
         return "sums of needs";
     if (total.members != device->member_count || total.parties != device->party_count ||
         total.holders != device->holder_count || total.moving != device->moving ||

@@ -159,7 +159,8 @@ void lockd_device_refresh(struct lockd_device *device, uint64_t now)
         if (device->short_bytes < 2 * MIB)
             device->short_bytes = 0;
     }
-    capacity = lockd_less(lockd_device_most(device), device->short_bytes);
+    /* never nothing: it would be room for any number of programs that need more */
+    capacity = lockd_max(lockd_less(lockd_device_most(device), device->short_bytes), 1);
     if (capacity != device->capacity) {
         device->capacity = capacity;
         device->recount = true;
@@ -196,9 +197,11 @@ static void measure(struct lockd_device *device, uint64_t device_free, uint64_t 
 
     if (device->restarted && now - device->lock->created < RESTART_WINDOW)
         return;
-    if (device->moving != 0 || device->unechoed != 0)
-        return;
     external = lockd_less(device->total, lockd_min(device_free, device->total));
+    if (device->moving != 0 || device->unechoed != 0) {
+        device->external = lockd_min(device->external, external); /* what is free is nobody's */
+        return;
+    }
     external = lockd_less(external, device->sum.resident);
     external = lockd_min((external + SHARE_STEP - 1) / SHARE_STEP * SHARE_STEP, device->total);
     if (external <= device->external || !device->measured) {

@@ -200,8 +200,8 @@ static void party_free(struct lockd_party *party)
     device->party_count--;
     device->need_held -= party->need_held;
     device->need_busy -= party->need_busy;
-    device->need_stuck -= party->need_stuck;
-    device->stuck_parties -= party->need_stuck != 0;
+    device->lost -= party->lost;
+    device->stuck_parties -= party->counted_stuck;
     device->stopping_parties -= party->counted_stopping;
     device->weights -= party->weight;
     device->elsewhere -= party->elsewhere;
@@ -255,13 +255,41 @@ static uint64_t turn_length(struct lockd_gang *gang)
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
-        if (party->device->leases)
+        if (party->begun)
+            longest = lockd_max(longest, party->turn_length);
+        else if (party->device->leases)
             longest = lockd_max(longest, lockd_device_policy(party->device)->length(party));
     }
     return longest;
 }
 
-/* Everybody's place is there: the turn begins. */
+static void begin_on(struct lockd_party *party, uint64_t length, uint64_t now)
+{
+    party->begun = true;
+    party->interrupted = party->keeps_place = false;
+    if (!party->measured)
+        party->cleared = now;
+    party->measured = true;
+    party->device->generation++; /* there is a time now when it must stop */
+    party->progress = now;
+    party->ran = 0;
+    party->counted_at = now;
+    /* one that only keeps its place for the others of the gang has begun */
+    party->started = party->running_members != 0 || !lockd_party_works(party) ? now : 0;
+    party->until = LOCKD_NEVER;
+    party->turn_length = 0;
+    if (party->device->leases) {
+        party->turn_length = length;
+        party->turns++;
+        party->device->switches++;
+        party->device->grace_at = lockd_min(party->device->grace_at, now + GRACE_SHORT);
+        if (party->started != 0 && length != LOCKD_NEVER)
+            party->until = now + length;
+    }
+}
+
+/* Everybody's place is there: the turn begins; not again where it is under way already, and one
+ * of the gang came or left. */
 static void begin(struct lockd_gang *gang, uint64_t now)
 {
     const uint64_t length = turn_length(gang);
@@ -271,27 +299,8 @@ static void begin(struct lockd_gang *gang, uint64_t now)
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
-        party->interrupted = party->keeps_place = false;
-        if (!party->measured)
-            party->cleared = now;
-        party->measured = true;
-        party->device->generation++; /* there is a time now when it must stop */
-        party->progress = now;
-        party->ran = 0;
-        party->counted_at = now;
-        /* one that only keeps its place for the others of the gang has begun */
-        party->started = party->running_members != 0 || !lockd_party_works(party) ? now : 0;
-        party->until = LOCKD_NEVER;
-        if (party->device->leases) {
-            party->turn_length = length;
-            party->turns++;
-            party->device->switches++;
-            party->device->grace_at = lockd_min(party->device->grace_at, now + GRACE_SHORT);
-            if (party->started != 0 && length != LOCKD_NEVER)
-                party->until = now + length;
-        } else {
-            party->turn_length = 0;
-        }
+        if (!party->begun)
+            begin_on(party, length, now);
         lockd_list_each (of, &party->members)
             lockd_plan_touch(lockd_member_of(of, of_party));
         lockd_books_party(party, now);
@@ -374,7 +383,7 @@ static void end(struct lockd_party *party, uint64_t now)
     lockd_books_ran(party, now);
     if (device->leases && party->gang->runs && policy->ended != NULL)
         policy->ended(party);
-    party->held = false;
+    party->held = party->begun = false;
     party->backfilled = false;
     party->started = 0;
     lockd_list_remove(&party->holder);

@@ -23,7 +23,7 @@ bool lockd_client_unused(const struct lockd_client *client)
 
 static enum lockd_member_condition condition(const struct lockd_member *member, uint64_t now)
 {
-    if (lockd_member_stuck(member, now))
+    if (lockd_member_stuck(member, now) || lockd_member_clings(member, now))
         return LOCKD_STUCK;
     if (!member->party->held && lockd_member_busy(member))
         return LOCKD_STOPPING;
@@ -94,7 +94,7 @@ static void member_info(const struct lockd_member *member, uint64_t now,
         .switch_ns = member->switch_ns,
         .turns = member->party->turns,
         .run = lockd_member_run(member),
-        .skipped = member->party->skipped,
+        .skipped = member->party->skipped != 0,
         .pinned = member->pinned,
         .gpu_ns = gpu_ns(member, now),
         .wait_ns = member->wait_ns + waits,

@@ -84,6 +84,8 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     }
     if ((flags & GS_TARGET_RUN) == 0 && (member->sent_flags & GS_TARGET_RUN) != 0)
         member->stop_seq = member->seq;
+    if ((flags & ~member->sent_flags & GS_TARGET_RUN) != 0)
+        member->run_seq = member->seq;
     outstanding_push(member, member->seq, member->budget);
     member->sent_flags = flags;
     member->sent_budget = member->budget;
@@ -94,7 +96,7 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     member->sent_shortfall = device->told_shortfall;
     member->sent_at = now;
     lockd_books_member(member, now);
-    if (!lockd_list_empty(&member->stopping))
+    if (lockd_member_busy(member) && !member->party->held)
         device->stop_at = lockd_min(device->stop_at, now + ASK_AGAIN);
 }
 

@@ -57,7 +57,8 @@ struct lockd_member {
     struct lockd_list hungry;  /* on device->hungry: its turn has come, its budget has not */
     struct lockd_list spared;  /* on device->spared: may run and has more than it needs */
     struct lockd_list unused;  /* on device->unused: does not run, may hold more than it does */
-    struct lockd_list stopping; /* on device->stopping: was asked to stop and has not yet */
+    struct lockd_list stopping; /* on device->stopping: was asked to stop, or may not run and
+                                   owes something */
     struct lockd_list unsent;   /* on lock->unsent: a target has not been taken by the caller */
     struct lockd_node victim;   /* in *victim_of: does not run and has a budget */
     struct lockd_order *victim_of;
@@ -76,6 +77,8 @@ struct lockd_member {
     uint64_t budget;
     uint64_t last_run; /* device->clock when it last ran: victims go in this order */
     uint64_t stopped;  /* when it was asked to stop */
+    uint64_t owes;     /* since when it has more memory than it may have, or has not read all
+                          targets, and nothing came of it; LOCKD_NEVER: it has done everything */
     uint64_t short_at; /* when its last GS_STATE_SHORT was counted */
     bool evict;        /* all its memory is to go out */
     uint64_t evict_left, evict_until; /* bytes; nothing has left since: that is all then */
@@ -83,6 +86,7 @@ struct lockd_member {
     /* the newest target */
     uint32_t seq, first_seq;
     uint32_t stop_seq; /* the target that first said RUN off */
+    uint32_t run_seq;  /* ... on */
     uint32_t sent_flags;
     uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
     uint32_t outstanding_count;
@@ -109,14 +113,15 @@ struct lockd_party {
     struct lockd_order *queued_of;
 
     bool held;         /* it has its place on the device; it runs when its whole gang has */
+    bool begun;        /* ... and has, in this turn: its time counts */
     bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
-    bool skipped;      /* a turn ended without it coming to run */
     bool interrupted;  /* its last turn was ended before its time for somebody else's */
     bool first;        /* in the queue before all others: lockd_party_blocked() */
     bool elsewhere;    /* waits for another device before it comes to this one */
     bool keeps_place;  /* its turn was cut: it comes back to the place that it had */
     bool interrupts;   /* its turn ended another one before its time */
-    uint64_t progress; /* when its turn last got ahead */
+    uint32_t skipped;  /* so many turns in a row ended without it coming to run */
+    uint64_t progress; /* when its turn last got ahead: it began, or memory came */
     uint64_t started;  /* when it first ran in this turn; 0: not yet */
     uint64_t turn_length; /* ns it may run when others wait */
     uint64_t until;       /* its turn is over then, if anybody waits */
@@ -136,10 +141,12 @@ struct lockd_party {
     /* what it adds to the sums of its device */
     uint32_t weight;
     uint64_t demand, need;
-    uint64_t need_held, need_busy, need_stuck;
+    uint64_t need_held, need_busy;
+    uint64_t lost; /* what stuck members, or those that do not leave, hold; part of need_busy */
     uint32_t member_count, busy_members, running_members, stuck_members;
     uint32_t blocked_members; /* stuck, and they lack memory */
-    bool counted_stopping;
+    uint32_t deaf_members;    /* stuck, and they have not even read that they are to stop */
+    bool counted_stopping, counted_stuck;
 };
 
 /* Programs that run at the same time or not at all. */
@@ -150,6 +157,7 @@ struct lockd_gang {
     uint32_t wanting;  /* members with something to run */
     uint32_t weight;   /* the highest of its members' */
     uint32_t paused;   /* clients */
+    uint32_t deaf;     /* members that do not answer: nothing can come of a turn */
     uint32_t evicting; /* members whose memory is to go out */
     bool runs;         /* all parties are held */
     bool gives_way;    /* had its place somewhere for too long and could not use it */
@@ -176,7 +184,7 @@ struct lockd_device {
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */
     uint64_t clock;        /* counts whatever needs an order */
     uint64_t generation;   /* rises when holders or their needs change */
-    uint64_t progress;     /* when memory last moved */
+    uint64_t progress;     /* when the first of the hungry ones last got ahead */
     uint64_t switches;
     uint64_t level, round; /* policy_fair.c; the level begins at LEVEL_START */
     uint64_t weights;      /* sum over parties */
@@ -192,7 +200,7 @@ struct lockd_device {
 
     /* sums over members and parties */
     struct lockd_share sum;
-    uint64_t need_held, need_busy, need_stuck, gpu_ns_gone;
+    uint64_t need_held, need_busy, lost, gpu_ns_gone;
     uint32_t moving, unechoed;
     uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
     uint32_t elsewhere; /* parties that wait for another device first */
@@ -292,7 +300,7 @@ static inline bool lockd_party_hopeless(const struct lockd_party *party)
 
 static inline bool lockd_gang_wants(const struct lockd_gang *gang)
 {
-    return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0;
+    return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0 && gang->deaf == 0;
 }
 
 #define lockd_member_of(at, link) lockd_entry(at, struct lockd_member, link)
@@ -344,6 +352,10 @@ const struct lockd_policy *lockd_device_policy(const struct lockd_device *device
 /* The most it may hold on the device now or before it has read everything sent. */
 uint64_t lockd_member_hold(const struct lockd_member *member);
 bool lockd_member_stuck(const struct lockd_member *member, uint64_t now);
+/* It does not read its targets. */
+bool lockd_member_deaf(const struct lockd_member *member, uint64_t now);
+/* Nothing that it holds can be had: it does not answer, or may have less and none leaves. */
+bool lockd_member_clings(const struct lockd_member *member, uint64_t now);
 /* To be called after every change to what a member reported, was told or was given. */
 void lockd_books_member(struct lockd_member *member, uint64_t now);
 /* ... to a party; books of its members too. */
@@ -353,6 +365,8 @@ void lockd_books_forget(struct lockd_member *member);
 /* Adds up the time until now. To be called before the flags or the lease change. */
 void lockd_books_time(struct lockd_member *member, uint64_t now);
 void lockd_books_ran(struct lockd_party *party, uint64_t now);
+/* Its turn got ahead: memory came, or room for it. */
+void lockd_books_ahead(struct lockd_member *member, uint64_t now);
 
 /* --- lock_plan.c --- */
 /* Decides a device anew, and all that follows on others. */

@@ -8,6 +8,11 @@
  */
 #include "lockd/lock_state.h"
 
+/* Who did not come to run the last time gets so many switches' time; but each so many times as
+ * much as anybody, since it may just be slow to begin. */
+#define SKIPPED_SWITCHES 4
+#define SKIPPED_ROUND    8
+
 /* How little is lost when it stops; -1: nothing is won. */
 static int overflow_rank(const struct lockd_party *party)
 {
@@ -32,7 +37,7 @@ static int overflow_rank(const struct lockd_party *party)
  * that came last. */
 void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
 {
-    while (device->need_held > device->capacity && device->holder_count > 1) {
+    while (device->need_held + device->lost > device->capacity && device->holder_count > 1) {
         struct lockd_party *victim = NULL;
         int rank = -1;
 
@@ -51,15 +56,29 @@ void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
     }
 }
 
-/* How long a holder may get nowhere. Short when the driver itself has no memory for it and the
- * books agree: then something that cannot be moved is in the way. */
-static uint64_t patience(const struct lockd_party *party)
+/* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
+ * the books agree: then something that cannot be moved is in the way. Nor mostly for one
+ * that was passed over and did not run since. One that is not given all it needs may wait for
+ * others that come before it; what anybody else does is no reason to wait for it. */
+static uint64_t patience_ends(const struct lockd_party *party)
 {
+    const struct lockd_device *device = party->device;
+    uint64_t progress = party->progress;
     bool lacks = false;
 
-    lockd_list_each (at, &party->members)
-        lacks = lacks || (lockd_member_of(at, of_party)->flags & GS_STATE_SHORT) != 0;
-    return lacks && party->demand > party->device->capacity ? GRACE_SHORT : GRACE;
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        lacks = lacks || (member->flags & GS_STATE_SHORT) != 0;
+        if (!lockd_list_empty(&member->hungry))
+            progress = lockd_max(progress, device->progress);
+    }
+    if (lacks && party->demand > device->capacity)
+        return progress + GRACE_SHORT;
+    if (party->skipped % SKIPPED_ROUND != 0)
+        return progress +
+               lockd_clamp(SKIPPED_SWITCHES * lockd_device_switch(device), GRACE_SHORT, GRACE);
+    return progress + GRACE;
 }
 
 /* While others wait, an idle holder gives back at once, and one that does not get ahead is
@@ -81,15 +100,28 @@ void lockd_stop_idle(struct lockd_device *device, uint64_t now)
             lockd_gang_stop(party->gang, now);
         } else if (party->running_members == 0 && party->gang->runs &&
                    lockd_party_works(party)) {
-            end = lockd_max(party->progress, device->progress) + patience(party);
+            end = patience_ends(party);
             if (now >= end) {
-                party->skipped = true;
+                party->skipped++;
                 lockd_gang_stop(party->gang, now);
             } else {
                 device->grace_at = lockd_min(device->grace_at, end);
             }
         }
     }
+}
+
+/* When time alone makes something of it: stuck, deaf or clinging. */
+static uint64_t next_look(const struct lockd_member *member, uint64_t now)
+{
+    const uint64_t since[] = {member->stopped, member->owes};
+    uint64_t look = LOCKD_NEVER;
+
+    for (size_t i = 0; i < 2; i++) {
+        if (since[i] != LOCKD_NEVER && since[i] + GRACE > now)
+            look = lockd_min(look, since[i] + GRACE);
+    }
+    return look;
 }
 
 /* A stuck program is asked again, as long as it still listens. */
@@ -101,11 +133,10 @@ void lockd_stop_watch(struct lockd_device *device, uint64_t now)
     lockd_list_each (at, &device->stopping) {
         struct lockd_member *member = lockd_member_of(at, stopping);
 
-        if (!lockd_member_stuck(member, now)) {
-            device->stop_at = lockd_min(device->stop_at, member->stopped + GRACE);
-            continue;
-        }
         lockd_books_member(member, now);
+        device->stop_at = lockd_min(device->stop_at, next_look(member, now));
+        if (!lockd_member_stuck(member, now))
+            continue;
         if (member->echoed != member->seq)
             continue;
         if (now - member->sent_at >= ASK_AGAIN)

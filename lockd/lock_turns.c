@@ -139,11 +139,38 @@ static void settle(struct lockd_device *device, uint64_t now)
 
 /* --- the queue --- */
 
-/* The one to be served next. What can never fit has its turn only when nobody else has work. */
+/* What stuck ones leave of the device. */
+static uint64_t room_for(const struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+
+    return lockd_less(device->capacity, device->lost - party->lost);
+}
+
+/* What its turn takes. With exclusive turns that is all there is: stuck ones cannot be kept
+ * off.
+ */
+static uint64_t taken_by(const struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+
+    if (device->lock->settings.exclusive)
+        return lockd_max(lockd_min(party->demand, device->capacity), room_for(party));
+    return party->need;
+}
+
+/* The one to be served next; those that do not fit beside stuck ones keep their places in front
+ * of it. What can never fit has its turn only when nobody else has work. */
 static struct lockd_party *queue_head(struct lockd_device *device)
 {
     struct lockd_node *first = lockd_order_first(&device->queue);
 
+    for (struct lockd_node *at = first; at != NULL; at = lockd_order_next(at)) {
+        struct lockd_party *party = lockd_party_of(at, queued);
+
+        if (taken_by(party) <= room_for(party) && (at == first || !party->counted_stuck))
+            return party;
+    }
     if (first == NULL && device->holder_count == 0)
         first = lockd_order_first(&device->hopeless);
     return first != NULL ? lockd_party_of(first, queued) : NULL;
@@ -156,7 +183,7 @@ static struct lockd_party *serve(struct lockd_device *device, uint64_t now)
     struct lockd_party *head;
 
     while ((head = queue_head(device)) != NULL) {
-        if (device->need_busy - head->need_busy + head->need > device->capacity)
+        if (device->need_busy - head->need_busy + taken_by(head) > device->capacity)
             return head;
         lockd_gang_admit(head, false, now);
         settle(device, now);
@@ -207,7 +234,7 @@ static bool leaving(const struct lockd_device *device, const struct lockd_party 
 {
     uint32_t count = device->stopping_parties - device->stuck_parties;
 
-    count -= head->counted_stopping && head->need_stuck == 0;
+    count -= head->counted_stopping && !head->counted_stuck;
     return count != 0;
 }
 
@@ -235,17 +262,17 @@ static uint64_t freeable(struct lockd_device *device, const struct lockd_party *
  * on the way out. */
 static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64_t now)
 {
-    const uint64_t stuck = device->need_stuck - head->need_stuck;
-    uint64_t staying = device->need_held + stuck + head->need;
+    const uint64_t needs = device->lost - head->lost + taken_by(head);
+    uint64_t staying = device->need_held + needs;
     struct lockd_party *victim;
 
     if (device->revoke_head == head && device->revoke_generation == device->generation &&
-        device->revoke_need == head->need + stuck && now < device->revoke_at)
+        device->revoke_need == needs && now < device->revoke_at)
         return leaving(device, head);
     if (staying - lockd_min(staying, freeable(device, head, now)) > device->capacity) {
         device->revoke_head = head;
         device->revoke_generation = device->generation;
-        device->revoke_need = head->need + stuck;
+        device->revoke_need = needs;
         return leaving(device, head);
     }
     if (device->cleared_for != head && staying > device->capacity) {
@@ -260,7 +287,7 @@ static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64
         victim->interrupted = victim->keeps_place && !victim->backfilled;
         head->interrupts = head->interrupts || victim->interrupted;
         lockd_gang_stop(victim->gang, now);
-        staying = device->need_held + device->need_stuck - head->need_stuck + head->need;
+        staying = device->need_held + device->lost - head->lost + taken_by(head);
     }
     return true;
 }
@@ -360,6 +387,7 @@ static bool plan_leases(struct lockd_device *device, uint64_t now)
 
 void lockd_turns_plan(struct lockd_device *device, uint64_t now)
 {
+    lockd_stop_watch(device, now);
     change_mode(device, now);
     settle(device, now);
     if (device->leases) {
@@ -377,6 +405,5 @@ void lockd_turns_plan(struct lockd_device *device, uint64_t now)
         device->grace_at = device->revoke_at = LOCKD_NEVER;
         device->revoke_head = NULL;
     }
-    lockd_stop_watch(device, now);
     lockd_gang_retry(device, now);
 }

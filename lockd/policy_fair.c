@@ -144,7 +144,9 @@ static void ran(struct lockd_party *party, uint64_t ns)
     party->virtual_ns += to_virtual(party, ns);
 }
 
-/* A turn of full length pays nothing for its switch, one of no length all of it. */
+/* A turn of full length pays nothing for its switch, one of no length all of it. Who was passed
+ * over because it did not come to run pays for the time that it kept others waiting; it was
+ * not away then. */
 static void ended(struct lockd_party *party)
 {
     const uint64_t length = lockd_max(party->turn_length, 1);
@@ -152,6 +154,10 @@ static void ended(struct lockd_party *party)
 
     if (party->device->waiters && !party->interrupted)
         party->virtual_ns += switch_charge(party, party->interrupts) * missing / 100;
+    if (party->skipped != 0) {
+        party->virtual_ns += to_virtual(party, lockd_less(party->counted_at, party->cleared));
+        party->last_ran = party->counted_at;
+    }
     party->interrupts = false;
 }
 

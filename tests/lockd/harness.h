@@ -188,6 +188,41 @@ static inline enum lockd_member_condition condition_of(const struct harness *h, 
 #define R (GS_STATE_RUNNING | GS_STATE_WANT)
 #define W GS_STATE_WANT
 
+/* Does what its newest target says, in one step. */
+static inline void obeys(struct harness *h, int who)
+{
+    const struct harness_client *c = &h->client[who];
+    const uint64_t demand = c->state.demand, budget = c->target.budget;
+
+    if (!has_run(h, who))
+        say(h, who, W, demand, lockd_min(c->state.resident, budget));
+    else
+        say(h, who, budget >= demand ? R : W, demand,
+            lockd_min(demand, lockd_max(budget, c->state.resident)));
+}
+
+static inline bool is_running(const struct harness *h, int who)
+{
+    return (h->client[who].state.flags & GS_STATE_RUNNING) != 0;
+}
+
+/* Those from..to-1 obey for so many seconds. Returns how long each of them ran, s. */
+static inline void obey_for(struct harness *h, int seconds, int from, int to, int *ran)
+{
+    memset(ran, 0, HARNESS_CLIENTS * sizeof *ran);
+    for (int second = 0; second < seconds; second++) {
+        for (int step = 0; step < 10; step++) {
+            for (int i = from; i < to; i++) {
+                obeys(h, i);
+                obeys(h, i);
+            }
+            later(h, 100 * MS);
+        }
+        for (int i = from; i < to; i++)
+            ran[i] += is_running(h, i);
+    }
+}
+
 #define scenario(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 #endif
