@@ -101,12 +101,40 @@ static void lies_pinned_counts_up_to_what_it_was_given(void **state)
     assert_true(has_run(h, 0) || has_run(h, 1));
 }
 
+/* Whatever it says twice is believed, until anybody else measures: that is at once, since all
+ * are told of the capacity. */
+static void lies_nothing_is_free_the_others_put_it_right(void **state)
+{
+    struct harness *h = *state;
+    uint64_t before;
+
+    h->free_bytes = 9 * GIB;
+    say(h, 0, 0, 0, 0);
+    runs(h, 0, 3 * GIB);
+    h->free_bytes = 6 * GIB;
+    say(h, 0, R, 3 * GIB, 3 * GIB);
+    later(h, 1100 * MS);
+    say(h, 0, R, 3 * GIB, 3 * GIB);
+    say(h, 7, 0, 0, 0);
+    assert_true(device_of(h)->external == GIB);
+    before = device_of(h)->capacity;
+    for (int i = 0; i < 5; i++) {
+        later(h, 1100 * MS);
+        h->client[7].state.device_free = 0;
+        harness_report(h, &h->client[7]);
+        harness_take(h);
+        assert_true(device_of(h)->capacity == before);
+        assert_true(has_run(h, 0) && h->client[0].target.budget >= 3 * GIB);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(lies_small_total_bounds_only_who_says_it),
         scenario(lies_large_total_gives_nobody_more),
         scenario(lies_two_totals_come_to_rest),
+        scenario(lies_nothing_is_free_the_others_put_it_right),
         scenario(lies_pinned_counts_up_to_what_it_was_given),
     };
 
