@@ -241,7 +241,7 @@ bool gs_client_short(void)
     if (device == NULL)
         device = gs_device_at(0);
     if (gs_runtime.config.disabled || gs_client_is_alone() || device == NULL ||
-        (gs_device_flags(device) & GS_TARGET_SOLE) != 0)
+        ((gs_device_flags(device) & GS_TARGET_SOLE) != 0 && !gs_session_is_new(gs_now())))
         return false;
     step = device->total / 64; /* at a time: the driver does not say how much it lacks */
     step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;

@@ -29,7 +29,9 @@
 static struct {
     _Atomic(bool) alone; /* no daemon: ungated */
     _Atomic(bool) partial_pending;
-    char partial_text[160]; /* written once, before partial_pending */
+    _Atomic(uint64_t) new_until; /* ns: until then a daemon that has come back may not know of
+                                    all programs yet; UINT64_MAX: there is none */
+    char partial_text[160];      /* written once, before partial_pending */
 
     int fd;            /* -1: not connected */
     uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
@@ -38,7 +40,6 @@ static struct {
     uint64_t refused_since; /* ns: connections end before a target came; 0: they do not */
     uint64_t connected_at;  /* ns */
     bool heard;             /* a target came on this connection */
-    uint64_t trust_less_at; /* ns; see apply() */
 } self = {.fd = -1};
 
 int gs_session_fd(void)
@@ -59,6 +60,11 @@ bool gs_client_is_alone(void)
     return atomic_load_explicit(&self.alone, memory_order_acquire);
 }
 
+bool gs_session_is_new(uint64_t now)
+{
+    return now < atomic_load_explicit(&self.new_until, memory_order_relaxed);
+}
+
 static void apply(const struct gs_wire_target *target, uint64_t now)
 {
     struct gs_device *device;
@@ -69,7 +75,7 @@ static void apply(const struct gs_wire_target *target, uint64_t now)
         atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
         /* a daemon that has just come back takes what programs hold that it does not know yet
          * for foreign: its word on less room counts a little later */
-        if (now >= self.trust_less_at ||
+        if (!gs_session_is_new(now) ||
             target->capacity > atomic_load_explicit(&device->capacity, memory_order_relaxed))
             atomic_store_explicit(&device->capacity, target->capacity, memory_order_relaxed);
         atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
@@ -101,7 +107,7 @@ static void lost(uint64_t now)
         else if (now - self.refused_since > GS_ALONE_AFTER_NS && !gs_client_is_alone())
             gs_session_give_up("gpushare-lockd refuses it");
     }
-    self.trust_less_at = UINT64_MAX; /* set by the new connection */
+    atomic_store_explicit(&self.new_until, UINT64_MAX, memory_order_relaxed);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         gs_report_forget(device); /* the next daemon gets everything anew */
 }
@@ -165,8 +171,8 @@ static void reconnect(uint64_t now)
             claim_no_more();
         self.connected_at = now;
         self.lost_at = 0;
-        if (self.trust_less_at != 0)
-            self.trust_less_at = now + 3000 * MS;
+        if (atomic_load_explicit(&self.new_until, memory_order_relaxed) != 0)
+            atomic_store_explicit(&self.new_until, now + 3000 * MS, memory_order_relaxed);
         return;
     }
     self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);

@@ -5,11 +5,16 @@
 #ifndef GS_RUNTIME_SESSION_H
 #define GS_RUNTIME_SESSION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Connects if it is time to, and takes over what the daemon has said; without a daemon
  * everything is allowed. */
 void gs_session_turn(uint64_t now);
+
+/* A daemon has come back (or has yet to) and may not know of all programs: that one is alone,
+ * or that others hold so much, is not sure. Any thread. */
+bool gs_session_is_new(uint64_t now);
 
 /* The daemon's descriptor, or -1. */
 int gs_session_fd(void);
