@@ -158,7 +158,7 @@ static void host_lie_takes_nothing_from_the_others(void **state)
     }
     say(h, 1, W, 6 * GIB, 0);
     later(h, 1000 * MS);
-    assert_true(lockd_lock_host_info(h->lock).total <= 5 * 64 * GIB);
+    assert_true(lockd_lock_host_info(h->lock).total <= 5 * (64 * GIB));
     assert_true(budget(h, 0) >= 6 * GIB);
     assert_true(budget(h, 1) >= 6 * GIB);
     gone(h, 7);
