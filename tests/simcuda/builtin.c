@@ -58,6 +58,11 @@ static void run_hash_blocks(const struct simcuda_launch *launch)
 static const uint32_t hash_sizes[] = {8, 8, 8, 8, 8, 8};
 static const struct simcuda_kernel hash = {GS_HASH_KERNEL, run_hash_blocks, 6, hash_sizes};
 
+bool sim_is_builtin(const struct simcuda_kernel *kernel)
+{
+    return kernel == &hash;
+}
+
 const struct simcuda_kernel *sim_builtin_find(const char *name)
 {
     const char *wanted = getenv("SIMCUDA_BUILTIN");

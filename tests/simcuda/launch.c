@@ -37,9 +37,10 @@ static CUresult launch_run(const struct sim_op *op, struct sim_context *context)
 
     kernel.op.run = kernel_run;
     sim_card_compute_begin(card);
-    const uint64_t until = sim_now_ns() + card->properties.kernel_ns;
+    const uint64_t least = sim_is_builtin(kernel.standin) ? 0 : card->properties.kernel_ns;
+    const uint64_t until = sim_now_ns() + least;
     const CUresult result = sim_guarded_run(&kernel.op, context);
-    if (card->properties.kernel_ns)
+    if (least)
         sim_sleep_until(until);
     sim_card_compute_end(card);
     sim_count(&sim_stats.launches, 1);

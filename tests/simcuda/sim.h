@@ -391,6 +391,7 @@ struct sim_function {
 struct sim_function *sim_function_get(const void *handle);
 const struct simcuda_kernel *sim_standin_find(const char *name);
 const struct simcuda_kernel *sim_builtin_find(const char *name); /* builtin.c */
+bool sim_is_builtin(const struct simcuda_kernel *kernel);
 /* Number of parameters and where each lies in the parameter buffer; -1 if neither cubin nor
  * stand-in tells. */
 int sim_function_parameters(struct sim_function *function, struct sim_parameter *parameter);
