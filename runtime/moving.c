@@ -37,6 +37,15 @@ static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
         gs_gate_refuse(true);
 }
 
+/* What made calls fail is over: they wait again. (A refused call wants nothing, so nobody would
+ * give this program a turn that opens the gate.) */
+static void stop_refusing(uint64_t *since, uint64_t now)
+{
+    if (*since != 0 && now - *since > GS_SHORT_LIMIT_NS)
+        gs_gate_refuse(false);
+    *since = 0;
+}
+
 static void keep(struct gs_device *device, uint64_t bytes)
 {
     atomic_store_explicit(&device->kept, bytes, memory_order_relaxed);
@@ -88,7 +97,7 @@ static void watch_never(struct gs_device *device, const struct gs_accounts *acco
                         uint64_t now)
 {
     if (accounts->missing == 0 || accounts->demand <= gs_device_room(device))
-        device->never_since = 0;
+        stop_refusing(&device->never_since, now);
     else if (device->never_since == 0)
         device->never_since = now;
     else if (now - device->never_since > GS_SHORT_LIMIT_NS)
@@ -130,6 +139,8 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave)
         }
         update_kept(device, accounts.resident, budget);
         watch_never(device, &accounts, now);
+        if ((gs_device_flags(device) & GS_TARGET_RUN) == 0)
+            stop_refusing(&device->short_since, now); /* the next turn may find memory */
         here = accounts.resident - atomic_load_explicit(&device->kept, memory_order_relaxed);
         if (now < device->retry_at)
             continue;

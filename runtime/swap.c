@@ -22,6 +22,7 @@
 #include "runtime/runtime.h"
 #include "runtime/swap_job.h"
 
+#define DROPPED     64u            /* host copies given back at a time */
 #define RING        64u            /* jobs */
 #define PUSHES      8u             /* attempts: a failure may have been that call's alone */
 #define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */
@@ -534,17 +535,35 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
     return result == CUDA_SUCCESS ? GS_SWAP_NOTHING : GS_SWAP_SHORT;
 }
 
-void gs_swap_drop_copies(struct gs_device *device)
+/* under the lock: takes up to DROPPED host copies of what is on the device */
+static unsigned take_copies(const struct gs_device *device, struct gs_host_block **taken)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    unsigned count = 0;
+
     for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count && range->life == GS_RANGE_LIVE; i++) {
             struct gs_chunk *chunk = &range->chunks[i];
 
-            if (chunk->state == GS_CHUNK_RESIDENT && !chunk->moving && chunk->host != NULL) {
-                gs_host_put(chunk->host); /* takes GS_LOCK_HOST, which is below */
-                chunk->host = NULL;
-            }
+            if (chunk->state != GS_CHUNK_RESIDENT || chunk->moving || chunk->host == NULL)
+                continue;
+            if (count == DROPPED)
+                return count;
+            taken[count++] = chunk->host;
+            chunk->host = NULL;
         }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return count;
+}
+
+void gs_swap_drop_copies(struct gs_device *device)
+{
+    struct gs_host_block *taken[DROPPED];
+    unsigned count;
+
+    do {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        count = take_copies(device, taken);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        for (unsigned i = 0; i < count; i++)
+            gs_host_put(taken[i]); /* may make the spill file shorter: not under the lock */
+    } while (count == DROPPED);
 }

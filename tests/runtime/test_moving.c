@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_moving.c: what moves, and when calls are refused because memory cannot come (moving.c),
+ * with one device and everything around it played. Time is given. One thread.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lockd/wire.h"
+#include "runtime/client.h"
+#include "runtime/device.h"
+#include "runtime/driver.h"
+#include "runtime/gate.h"
+#include "runtime/host.h"
+#include "runtime/memory.h"
+#include "runtime/moving.h"
+#include "runtime/runtime.h"
+#include "runtime/swap.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define S   1000000000ull
+
+struct gs_driver gs_driver;
+struct gs_runtime gs_runtime;
+
+static struct gs_device card;
+static struct gs_accounts accounts;
+static enum gs_swap_result out_gives, in_gives;
+static uint64_t asked_out, asked_in, clock_ns;
+static bool refusing;
+
+/* --- what moving.c stands on --- */
+
+struct gs_device *gs_device_at(unsigned i)
+{
+    return i == 0 ? &card : NULL;
+}
+
+uint64_t gs_device_room(const struct gs_device *device)
+{
+    return atomic_load(&device->capacity) + atomic_load(&device->kept);
+}
+
+struct gs_context *gs_context_for(const struct gs_device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+struct gs_accounts gs_memory_accounts(const struct gs_device *device)
+{
+    (void)device;
+    return accounts;
+}
+
+enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
+{
+    (void)device;
+    asked_out = excess;
+    return out_gives;
+}
+
+enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t *lacking)
+{
+    (void)device;
+    asked_in = room;
+    *lacking = in_gives == GS_SWAP_SHORT ? 2 * MIB : 0;
+    return in_gives;
+}
+
+bool gs_swap_is_under_way(const struct gs_device *device, bool out)
+{
+    (void)device;
+    (void)out;
+    return false;
+}
+
+void gs_swap_settle(void)
+{
+}
+
+void gs_swap_drop_copies(struct gs_device *device)
+{
+    (void)device;
+}
+
+void gs_gate_refuse(bool refuse)
+{
+    refusing = refuse;
+}
+
+uint64_t gs_now(void)
+{
+    return clock_ns;
+}
+
+void gs_host_prepare(uint64_t bytes)
+{
+    (void)bytes;
+}
+
+bool gs_host_has_unregistered(void)
+{
+    return false;
+}
+
+bool gs_host_register_one(void)
+{
+    return false;
+}
+
+uint64_t gs_host_used(void)
+{
+    return 0;
+}
+
+uint64_t gs_host_budget(void)
+{
+    return UINT64_MAX;
+}
+
+void gs_host_trim(uint64_t keep)
+{
+    (void)keep;
+}
+
+/* --- the tests --- */
+
+static int begin(void **state)
+{
+    (void)state;
+    card = (struct gs_device){.movable = true};
+    atomic_store(&card.capacity, 100 * MIB);
+    accounts = (struct gs_accounts){0};
+    out_gives = in_gives = GS_SWAP_NOTHING;
+    asked_out = asked_in = 0;
+    refusing = false;
+    clock_ns = S;
+    return 0;
+}
+
+static void target(uint32_t flags, uint64_t budget)
+{
+    atomic_store(&card.target_flags, flags);
+    atomic_store(&card.budget, budget);
+}
+
+/* steps of 100 ms */
+static void wait(uint64_t ns)
+{
+    for (const uint64_t until = clock_ns + ns; clock_ns < until; clock_ns += S / 10)
+        gs_moving_step(clock_ns, true, true);
+}
+
+static void exactly_the_excess_leaves_and_what_is_missing_comes(void **state)
+{
+    (void)state;
+    accounts = (struct gs_accounts){.demand = 80 * MIB, .resident = 80 * MIB};
+    target(0, 30 * MIB);
+    out_gives = GS_SWAP_MOVED;
+    assert_true(gs_moving_step(clock_ns, true, true));
+    assert_int_equal(asked_out, 50 * MIB);
+    asked_out = 0;
+    assert_false(gs_moving_step(clock_ns, false, true)); /* while it runs nothing leaves */
+    assert_false(gs_moving_step(clock_ns, true, false)); /* nor at the end of the process */
+    assert_int_equal(asked_out, 0);
+    accounts =
+        (struct gs_accounts){.demand = 80 * MIB, .resident = 30 * MIB, .missing = 50 * MIB};
+    target(GS_TARGET_RUN, 70 * MIB);
+    in_gives = GS_SWAP_MOVED;
+    assert_true(gs_moving_step(clock_ns, true, true));
+    assert_int_equal(asked_in, 40 * MIB);
+}
+
+static void what_has_no_place_is_kept_and_tried_again(void **state)
+{
+    (void)state;
+    accounts = (struct gs_accounts){.demand = 80 * MIB, .resident = 80 * MIB};
+    target(0, 0);
+    out_gives = GS_SWAP_KEPT;
+    wait(S / 2);
+    assert_int_equal(atomic_load(&card.kept), 80 * MIB);
+    asked_out = 0;
+    wait(S / 2); /* not all the time */
+    assert_int_equal(asked_out, 0);
+    wait(S);
+    assert_int_equal(asked_out, 80 * MIB);
+    target(0, 80 * MIB); /* it may stay */
+    wait(S / 10);
+    assert_int_equal(atomic_load(&card.kept), 0);
+}
+
+static void calls_are_refused_while_memory_can_never_come_and_no_longer(void **state)
+{
+    (void)state;
+    accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
+    target(0, 0);
+    wait(2 * GS_SHORT_LIMIT_NS);
+    assert_false(refusing); /* it just has to wait for its turn */
+    atomic_store(&card.capacity, 50 * MIB);
+    wait(GS_SHORT_LIMIT_NS - S);
+    assert_false(refusing);
+    wait(2 * S);
+    assert_true(refusing);
+    atomic_store(&card.capacity, 100 * MIB); /* whoever had it has gone */
+    wait(S);
+    assert_false(refusing);
+}
+
+static void a_driver_without_memory_is_asked_again_in_the_next_turn(void **state)
+{
+    (void)state;
+    accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
+    target(GS_TARGET_RUN, 90 * MIB);
+    in_gives = GS_SWAP_SHORT;
+    wait(GS_SHORT_LIMIT_NS - S);
+    assert_false(refusing);
+    wait(2 * S);
+    assert_true(refusing);
+    target(0, 0); /* refused calls want nothing: the turn is over */
+    wait(S);
+    assert_false(refusing);
+    target(GS_TARGET_RUN, 90 * MIB);
+    in_gives = GS_SWAP_MOVED;
+    wait(S);
+    assert_false(refusing);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(exactly_the_excess_leaves_and_what_is_missing_comes, begin),
+        cmocka_unit_test_setup(what_has_no_place_is_kept_and_tried_again, begin),
+        cmocka_unit_test_setup(calls_are_refused_while_memory_can_never_come_and_no_longer,
+                               begin),
+        cmocka_unit_test_setup(a_driver_without_memory_is_asked_again_in_the_next_turn, begin),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
