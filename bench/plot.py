@@ -136,6 +136,37 @@ def patch(result):
     return bars({**result, "rows": rows}, "gpushare-patch against a copy of the same file", "Shorter is better.")
 
 
+# --- overhead ---
+
+def solo(result):
+    """The ratio of each pair as a dot, the median and its interval, in percent above the unpatched worker's time; the limit as a line."""
+    rows, limit = result["rows"], number(result, "limit")
+    reach = max(2.5 * limit, 1.1 * max(abs(edge - 1) for row in rows for edge in (row["low"], row["high"])))
+    left, width, step = 250, 430, 44
+    picture = Picture(880, 100 + step * len(rows) + 34, "What gpushare costs a program that is alone on the card",
+                      f"{source(result)}. Time of the same work over unpatched; {result['pairs']} pairs, interval of the median 95 %")
+    bottom = 66 + step * len(rows)
+
+    def place(ratio):
+        return left + width * (0.5 + (min(max(ratio - 1, -reach), reach)) / (2 * reach))
+
+    for tick in (-1, -0.5, 0, 0.5, 1):
+        picture.line(place(1 + tick * reach), 62, place(1 + tick * reach), bottom, INK if tick == 0 else GRID)
+        picture.text(place(1 + tick * reach), bottom + 16, f"{tick * reach * 100:+.2f} %", size=11, colour=FAINT, anchor="middle")
+    picture.line(place(1 + limit), 58, place(1 + limit), bottom, LIMIT, 2.5)
+    picture.text(place(1 + limit), bottom + 32, f"asked for: at most {limit * 100:+.1f} %", size=11, colour=LIMIT, anchor="middle")
+    for at, row in enumerate(rows):
+        y = 68 + step * at
+        colour = OLD if row.get("other") or row.get("met") is False else OURS
+        picture.text(left - 8, y + 20, row["name"], anchor="end")
+        for ratio in row["ratios"]:
+            picture.dot(place(ratio), y + 28, GRID, 2)
+        picture.box(place(row["low"]), y + 10, place(row["high"]) - place(row["low"]), 10, colour)
+        picture.line(place(row["value"]), y + 5, place(row["value"]), y + 25, INK, 2.5)
+        picture.text(left + width + 8, y + 19, f"{(row['value'] - 1) * 100:+.3f} % ({(row['low'] - 1) * 100:+.3f} to {(row['high'] - 1) * 100:+.3f})", size=11)
+    return picture
+
+
 # --- the thesis ---
 
 def panel(picture, x, y, width, height, column, result):
@@ -200,7 +231,7 @@ def draw(result):
         result = {"benchmark": "patch", "rows": result}  # as bench/patch_bench.py --json prints it
     if not isinstance(result, dict) or not isinstance(result.get("benchmark"), str):
         raise Wrong("no object with a 'benchmark'")
-    special = {"thesis": thesis, "gate": gate, "patch": patch}.get(result["benchmark"])
+    special = {"thesis": thesis, "gate": gate, "patch": patch, "solo": solo}.get(result["benchmark"])
     try:
         if special:
             return special(result)

@@ -53,13 +53,19 @@ class Bars(unittest.TestCase):
         row = {"file": "lib", "cp_s": 1, "patch_no_sync_s": 1.5, "cp_and_sync_s": 2, "patch_s": 1.8}
         self.assertIn("lib: patch", texts(plot.draw([row])))
 
+    def test_overheads_are_drawn_as_percents_with_their_limit(self):
+        row = {"name": "job: routed", "value": 1.001, "low": 0.999, "high": 1.0015, "ratios": [1.0, 1.002]}
+        words = " ".join(texts(plot.draw({"benchmark": "solo", "pairs": 2, "limit": 0.002, "rows": [row]})))
+        self.assertIn("+0.100 % (-0.100 to +0.150)", words)
+        self.assertIn("at most +0.2 %", words)
+
     def test_what_cannot_be_drawn_is_refused(self):
         for result in (None, 3, [], {}, {"benchmark": 3}, {"benchmark": "handoff"}, {"benchmark": "handoff", "rows": []},
                        {"benchmark": "handoff", "rows": [3]}, {"benchmark": "handoff", "rows": [{"value": 3}]},
                        {"benchmark": "handoff", "rows": [{"name": "x", "value": -1}]}, {"benchmark": "thesis"},
                        {"benchmark": "handoff", "rows": [{"name": "x", "value": float("nan")}]}, {"benchmark": "gate"},
                        {"benchmark": "handoff", "rows": [{"name": "x", "value": 1, "unit": "a"}, {"name": "y", "value": 1}]},
-                       {"benchmark": "thesis", "old": [], "ours": []}):
+                       {"benchmark": "thesis", "old": [], "ours": []}, {"benchmark": "solo", "rows": [{"name": "x"}]}):
             with self.subTest(result=result), self.assertRaises(plot.Wrong):
                 plot.draw(result)
 

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What gpushare costs a program that has the card to itself: the time of the same work, routed over unpatched.
+
+Three jobs: training of ResNet-50 in PyTorch, copies of 1 GiB on the card, products of matrices. Long-lived workers
+(bench/solo_worker.py), one with an unpatched copy of python3, one with a patched one, and a second unpatched one as the control,
+take turns of the same number of iterations; who is not at its turn waits for a line. A pair is a turn of each within the same
+seconds; who begins changes. Printed: the median of the ratios of the pairs, the interval of it (bootstrap, 95 %), and the same for
+the control: what is below that is noise. Exit status 1 if a median is above --limit.
+
+--job takes a name or NAME=SIZE: resnet=256 (the batch), copy=1073741824 (bytes), gemm=8192 (rows).
+"""
+import argparse
+import os
+import statistics
+
+from harness import Bench, Failed, bootstrap, main, row, write
+
+SIZES = {"resnet": 256, "copy": 1 << 30, "gemm": 8192}
+NAMES = {"resnet": "ResNet-50 training", "copy": "copies on the card", "gemm": "matrix products"}
+WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "solo_worker.py")
+
+
+def iterations(worker, seconds):
+    """How many of them take about so long."""
+    count = 4
+    while (took := worker.say(f"turn {count}")["seconds"]) < seconds / 4:
+        count *= 2
+    return max(2, round(count * seconds / took))
+
+
+def measure(workers, job, size, pairs, seconds):
+    """The turns of each worker, in seconds, round by round; workers: name -> Program, "plain" first."""
+    for worker in workers.values():
+        worker.tell(f"open {job} {size}")
+    facts = [worker.answer(timeout=180) for worker in workers.values()][0]
+    count = iterations(workers["plain"], seconds)
+    for worker in workers.values():  # as warm as it will be
+        worker.say(f"turn {count}")
+    turns = {name: [] for name in workers}
+    for at in range(pairs):
+        order = list(workers)[at % len(workers):] + list(workers)[:at % len(workers)]
+        for name in order if at // len(workers) % 2 == 0 else reversed(order):
+            turns[name].append(workers[name].say(f"turn {count}")["seconds"])
+    for worker in workers.values():
+        worker.say("close")
+    return facts, count, turns
+
+
+def judge(job, count, turns, limit):
+    """The rows of a job: routed and control over plain."""
+    rows = []
+    for name in list(turns)[1:]:
+        ratios = [mine / plain for mine, plain in zip(turns[name], turns["plain"])]
+        low, high = bootstrap(ratios)
+        median = statistics.median(ratios)
+        is_ours = name == "routed"
+        rows.append(row(f"{NAMES[job]}: {name}", median, ceiling=1 + limit if is_ours else None, against="at most",
+                        met=median <= 1 + limit if is_ours else None, low=low, high=high, iterations=count,
+                        seconds={"plain": statistics.median(turns["plain"]), name: statistics.median(turns[name])},
+                        ratios=[round(ratio, 6) for ratio in ratios], other=not is_ours))
+    return rows
+
+
+def chosen(words):
+    """[(job, size)]"""
+    jobs = []
+    for word in words:
+        name, _, size = word.partition("=")
+        if name not in SIZES or (size and not size.isdigit()):
+            raise Failed(f"--job {word}: write resnet, copy or gemm, or one of them with a size, as copy=1048576")
+        jobs.append((name, int(size or SIZES[name])))
+    return jobs
+
+
+def body():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", help="build tree (default build/gpu or build/dev)")
+    parser.add_argument("--job", action="append", metavar="NAME[=SIZE]", help="only this one (several times)")
+    parser.add_argument("--pairs", type=int, default=24)
+    parser.add_argument("--seconds", type=float, default=0.7, help="length of a turn, about")
+    parser.add_argument("--limit", type=float, default=0.002, help="overhead that is allowed (default 0.002)")
+    parser.add_argument("--no-control", action="store_true", help="leave out the second unpatched worker")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    jobs = chosen(options.job or SIZES)
+    with Bench(options.build) as bench:
+        plain, routed = bench.pythons()
+        pythons = {"plain": plain, "routed": routed, **({} if options.no_control else {"control": plain})}
+        workers = {name: bench.start(python, WORKER) for name, python in pythons.items()}
+        rows, card = [], {}
+        for job, size in jobs:
+            facts, count, turns = measure(workers, job, size, options.pairs, options.seconds)
+            rows += judge(job, count, turns, options.limit)
+            card = {**facts, **{key: value for key, value in card.items() if value is not None}}
+            print(f"{NAMES[job]}: {options.pairs} pairs of {count} iterations, {bench.seconds():.0f} s so far", flush=True)
+            if bench.device()["programs"][0]["calls"] == 0:
+                raise Failed("no call of the patched python3 went through the gate")
+        for worker in workers.values():
+            worker.end()
+        print(f"{'solo overhead':32}{'median':>10}{'interval (95 %)':>24}{'plain s':>10}")
+        for each in rows:
+            print(f"{each['name']:32}{(each['value'] - 1) * 100:+9.3f}%{(each['low'] - 1) * 100:+14.3f}%{(each['high'] - 1) * 100:+8.3f}%"
+                  f"{each['seconds']['plain']:10.4f}{'   above the limit' if each.get('met') is False else ''}")
+        print(f"limit {options.limit * 100:+.1f} %; {bench.seconds():.0f} s")
+        write(options.json, "solo", card, rows, pairs=options.pairs, limit=options.limit, seconds=round(bench.seconds()))
+    return 1 if any(each.get("met") is False for each in rows) else 0
+
+
+if __name__ == "__main__":
+    main(body)
