@@ -12,13 +12,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include <cuda.h>
+#include "bench/card.h"
 
 #define BLOCK_BYTES  (2ull << 20)
 #define MAX_GAPS     8192
 #define GAP_NS       60000u /* between two completions: longer means that it was not its turn */
-#define NS_PER_S     1000000000ull
-#define CHECK_STRIDE 16 /* every so many blocks are read back */
+#define CHECK_STRIDE 16     /* every so many blocks are read back */
 
 struct gap { /* none of the program's work finished between these times (CLOCK_MONOTONIC, ns) */
     uint64_t from, to;
@@ -48,18 +47,12 @@ struct board {
     uint64_t bytes;    /* of device memory in each program, a multiple of BLOCK_BYTES */
     uint64_t turn_gap; /* ns: a longer gap is another's turn */
     uint32_t dirty_of; /* in each turn every dirty_of-th block is written; 1: all of them */
-    double h2d, d2h;   /* bytes a second, by "ceiling" */
-    double duplex;     /* both directions together */
+    struct bus bus;    /* by "ceiling" */
     uint64_t free_bytes, total_bytes; /* of the card with one context, by "ceiling" */
     char card[64];
     int32_t driver;
     struct side side[2];
 };
-
-/* Ends the process with a message if a driver call has failed. */
-void check(CUresult result, const char *what);
-uint64_t now_ns(void);
-void rest_ns(uint64_t ns);
 
 int role_ceiling(struct board *board, uint64_t bytes);
 int role_ballast(const struct board *board, uint64_t leave);

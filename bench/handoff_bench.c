@@ -309,10 +309,11 @@ static void print(const struct result *result)
            "%.1f; moved out a switch %.4f of the overflow; %u blocks wrong\n",
            result->gib, bytes / (double)(1ull << 30), result->median_s, result->switches,
            result->first_s, 2 * bytes / result->median_s / 1e9,
-           2 * bytes / result->median_s / board->duplex, board->duplex / 1e9, result->out_s,
-           bytes / result->out_s / 1e9, bytes / result->out_s / board->d2h, board->d2h / 1e9,
-           result->in_s, bytes / result->in_s / 1e9, bytes / result->in_s / board->h2d,
-           board->h2d / 1e9, result->moved_out_per_switch / bytes, result->wrong);
+           2 * bytes / result->median_s / board->bus.duplex, board->bus.duplex / 1e9,
+           result->out_s, bytes / result->out_s / 1e9, bytes / result->out_s / board->bus.d2h,
+           board->bus.d2h / 1e9, result->in_s, bytes / result->in_s / 1e9,
+           bytes / result->in_s / board->bus.h2d, board->bus.h2d / 1e9,
+           result->moved_out_per_switch / bytes, result->wrong);
     fflush(stdout);
 }
 
@@ -349,10 +350,11 @@ static int write_json(const struct options *options, const struct result *result
         const struct result *result = &results[i];
 
         row(file, "hand-off", result->gib, 2 * result->overflow / result->median_s,
-            board->duplex, &more);
-        row(file, "out alone", result->gib, result->overflow / result->out_s, board->d2h,
+            board->bus.duplex, &more);
+        row(file, "out alone", result->gib, result->overflow / result->out_s, board->bus.d2h,
             &more);
-        row(file, "in alone", result->gib, result->overflow / result->in_s, board->h2d, &more);
+        row(file, "in alone", result->gib, result->overflow / result->in_s, board->bus.h2d,
+            &more);
     }
     fprintf(file, "\n ],\n \"handoffs\": [");
     for (unsigned i = 0; i < options->sizes; i++)

@@ -4,139 +4,16 @@
  */
 #include "bench/handoff.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
-
-#define COPY_BYTES (64ull << 20) /* of each copy that measures a ceiling */
-
-void check(CUresult result, const char *what)
-{
-    const char *name = "?";
-
-    if (result == CUDA_SUCCESS)
-        return;
-    cuGetErrorName(result, &name);
-    fprintf(stderr, "handoff_bench: %s: %s (%d)\n", what, name, result);
-    exit(1);
-}
-
-uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-void rest_ns(uint64_t ns)
-{
-    const struct timespec time = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
-
-    nanosleep(&time, NULL);
-}
-
-static CUdevice open_device(void)
-{
-    CUdevice device;
-    CUcontext context;
-
-    check(cuInit(0), "cuInit");
-    check(cuDeviceGet(&device, 0), "cuDeviceGet");
-    check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    return device;
-}
 
 /* --- ceiling --- */
 
-struct lane { /* one direction of the bus */
-    CUstream stream;
-    CUdeviceptr device;
-    char *host;
-};
-
-struct touched {
-    char *from;
-    uint64_t bytes;
-};
-
-static void *touch(void *argument)
-{
-    const struct touched *part = argument;
-
-    for (uint64_t at = 0; at < part->bytes; at += 4096)
-        part->from[at] = 1;
-    return NULL;
-}
-
-static char *host_memory(uint64_t bytes)
-{
-    struct touched parts[4];
-    pthread_t threads[4];
-    char *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (host == MAP_FAILED) {
-        perror("handoff_bench: host memory");
-        exit(1);
-    }
-    madvise(host, bytes, MADV_HUGEPAGE);
-    for (unsigned i = 0; i < 4; i++) {
-        parts[i] = (struct touched){host + bytes / 4 * i, bytes / 4};
-        pthread_create(&threads[i], NULL, touch, &parts[i]);
-    }
-    for (unsigned i = 0; i < 4; i++)
-        pthread_join(threads[i], NULL);
-    check(cuMemHostRegister(host, bytes, CU_MEMHOSTREGISTER_PORTABLE), "cuMemHostRegister");
-    return host;
-}
-
-static void queue(struct lane *lane, bool in, uint64_t bytes)
-{
-    for (uint64_t at = 0; at < bytes; at += COPY_BYTES) {
-        const uint64_t part = bytes - at < COPY_BYTES ? bytes - at : COPY_BYTES;
-
-        if (in)
-            check(cuMemcpyHtoDAsync(lane->device + at, lane->host + at, part, lane->stream),
-                  "copy to the card");
-        else
-            check(cuMemcpyDtoHAsync(lane->host + at, lane->device + at, part, lane->stream),
-                  "copy from the card");
-    }
-}
-
-/* Bytes a second of the best of three passes: what the bus can do. */
-static double rate(struct lane *in, struct lane *out, uint64_t bytes)
-{
-    double best = 0;
-
-    for (unsigned pass = 0; pass < 3; pass++) {
-        const uint64_t start = now_ns();
-        double seconds;
-
-        if (out != NULL)
-            queue(out, false, bytes);
-        if (in != NULL)
-            queue(in, true, bytes);
-        if (out != NULL)
-            check(cuStreamSynchronize(out->stream), "cuStreamSynchronize");
-        if (in != NULL)
-            check(cuStreamSynchronize(in->stream), "cuStreamSynchronize");
-        seconds = (double)(now_ns() - start) / 1e9;
-        if ((double)bytes / seconds > best)
-            best = (double)bytes / seconds;
-    }
-    return in != NULL && out != NULL ? 2 * best : best;
-}
-
 int role_ceiling(struct board *board, uint64_t bytes)
 {
-    const CUdevice device = open_device();
-    struct lane lanes[2];
+    const CUdevice device = open_device(CU_CTX_SCHED_AUTO);
     size_t free_bytes, total;
     int driver;
 
@@ -146,14 +23,7 @@ int role_ceiling(struct board *board, uint64_t bytes)
     check(cuDeviceGetName(board->card, sizeof board->card, device), "cuDeviceGetName");
     check(cuDriverGetVersion(&driver), "cuDriverGetVersion");
     board->driver = driver;
-    for (unsigned i = 0; i < 2; i++) {
-        check(cuStreamCreate(&lanes[i].stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-        check(cuMemAlloc(&lanes[i].device, bytes), "cuMemAlloc");
-        lanes[i].host = host_memory(bytes);
-    }
-    board->h2d = rate(&lanes[0], NULL, bytes);
-    board->d2h = rate(NULL, &lanes[1], bytes);
-    board->duplex = rate(&lanes[0], &lanes[1], bytes);
+    board->bus = measure_bus(bytes);
     return 0;
 }
 
@@ -165,7 +35,7 @@ int role_ballast(const struct board *board, uint64_t leave)
     CUdeviceptr memory;
 
     (void)board;
-    open_device();
+    open_device(CU_CTX_SCHED_AUTO);
     check(cuMemGetInfo(&free_bytes, &total), "cuMemGetInfo");
     if (free_bytes > leave)
         check(cuMemAlloc(&memory, free_bytes - leave), "ballast");
@@ -286,7 +156,7 @@ int role_program(struct board *board, unsigned number)
     enum command command = REST;
 
     program.written = calloc(board->bytes / BLOCK_BYTES + 1, sizeof *program.written);
-    open_device();
+    open_device(CU_CTX_SCHED_AUTO);
     check(cuStreamCreate(&program.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     check(cuMemAlloc(&program.small, 4096), "cuMemAlloc");
     program.last = now_ns();

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * card.h: what the benchmarks' programs that use a card share: checked calls, the clock, the
+ * rate of the bus.
+ */
+#ifndef GS_BENCH_CARD_H
+#define GS_BENCH_CARD_H
+
+#include <stdint.h>
+
+#include <cuda.h>
+
+#define NS_PER_S 1000000000ull
+
+struct bus {         /* bytes a second */
+    double h2d, d2h; /* one direction alone */
+    double duplex;   /* both together */
+};
+
+/* Ends the process with a message if a driver call has failed. */
+void check(CUresult result, const char *what);
+uint64_t now_ns(void); /* CLOCK_MONOTONIC, the same in all processes */
+void rest_ns(uint64_t ns);
+
+/* The first device, its primary context current in this thread; how: CU_CTX_SCHED_*, how the
+ * thread waits for the card. */
+CUdevice open_device(unsigned how);
+
+/* What plain copies between pinned host memory and the card reach, bytes in each direction.
+ * Best of three. */
+struct bus measure_bus(uint64_t bytes);
+
+#endif
