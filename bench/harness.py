@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the benchmarks that run programs on a card share: the build, a daemon of their own, patched copies, programs that are
 told what to do by lines, results. Standard library only; the card is a real one, or the simulated one of a test's environment."""
+import argparse
 import datetime
 import json
 import os
@@ -121,6 +122,26 @@ class Bench:
         self.tool(self.path("rewriter", "gpushare-patch"), "--any", os.path.join(routed, "bin", "python3"))
         return os.path.join(plain, "bin", "python3"), os.path.join(routed, "bin", "python3")
 
+    def load(self, routed, memory, limit=None, batch=8, steps=None, **environment):
+        """A copy of bench/load with so much memory; routed: patched, on a card of `limit` bytes."""
+        path = self.path("bench", "load")
+        if not os.access(path, os.X_OK):
+            raise Failed(f"{path} is not built; it needs nvcc (./test.sh fetches it)")
+        if limit is not None:
+            environment["GPUSHARE_DEVICE_LIMIT"] = str(int(limit))
+        program = self.start(self.patched(path) if routed else path, **environment)
+        for line in (f"batch {batch}", f"take {int(memory)}", *([f"steps {steps}"] if steps else [])):
+            program.say(line)
+        return program
+
+    def facts(self, bus_bytes=None):
+        """({"card", "driver"} as results have them, the card's bytes, the rates of the bus) from an unpatched program."""
+        probe = self.start(self.path("bench", "load"))
+        card = probe.say("card")
+        bus = probe.say(f"bus {int(bus_bytes)}") if bus_bytes else None
+        probe.end()
+        return {"card": card["card"], "driver": card["driver"]}, card["total"], bus
+
     def start(self, *command, **environment):
         """A program that is told what to do by lines."""
         program = Program(self, command, environment)
@@ -170,6 +191,12 @@ class Program:
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return (file.read().strip().splitlines() or ["it said nothing"])[-1]
 
+    def check(self):
+        """A load's memory must hold what was computed."""
+        wrong = self.say("check")["wrong"]
+        if wrong:
+            raise Failed(f"{self.name} ({self.pid}): {wrong} words are wrong")
+
     def end(self):
         """Ends it by itself; it must have been right."""
         self.child.stdin.close()
@@ -211,10 +238,22 @@ def write(path, benchmark, card, rows, **more):
         file.write("\n")
 
 
+def options(description, arguments=()):
+    """The command line; arguments: (name, settings of add_argument) of the benchmark's own."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", help="build tree (default build/gpu or build/dev)")
+    parser.add_argument("--json", metavar="FILE", help="the result, as bench/plot.py draws it")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 also when a target is missed")
+    for name, settings in arguments:
+        parser.add_argument(name, **settings)
+    return parser.parse_args()
+
+
 def main(body):
-    """Runs body(); what it cannot do is one line on stderr and exit status 1."""
+    """Runs body(), which returns the rows, or None; what it cannot do is one line on stderr and exit status 1."""
     try:
-        sys.exit(body())
+        rows = body()
     except Failed as error:
         print(f"{os.path.basename(sys.argv[0])}: {error}", file=sys.stderr)
         sys.exit(1)
+    sys.exit(1 if "--strict" in sys.argv and any(each.get("met") is False for each in rows) else 0)

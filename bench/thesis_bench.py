@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The ancestor's Table 12.2 on this card: two copies of a program at once, over one after the other.
+
+The 2021 thesis had one P100 with 16 GB. Its programs took 15.3 GB (big: two do not fit) or 7.2 GB (small: two do) and were 719 s
+alone, 90 or 50 % of it on the GPU; turns were 5 s and more. Here bench/load computes on all of its memory in kernels of a
+fixed amount of work and rests for the CPU part. Everything is scaled by the same factor, 719 s / --solo: the run time, the quantum (5 s
+become 83 ms with 12 s), and the card, by GPUSHARE_DEVICE_LIMIT, in which programs have 15.3/16 or 7.2/16 each as there. A
+switch moves what does not fit, and its length over the quantum is what decides; two ways to keep that:
+
+  this bus   the limit is 16 GiB over the factor: the thesis' programs beside a bus of today
+  P100's bus the limit makes a switch, at the duplex rate measured in this run, 28 % of the 5 s quantum, as it is with 14 GB
+             each way at the 20 GB/s of PCIe 3 x16 in both directions (docs/benchmarks.md, "The ancestor's table")
+
+What does not scale is there in full: the last kernels of a turn, messages, mapping of memory; about 2 to 5 ms a switch.
+
+  phases     "once": the CPU part, then the GPU part, as in the thesis; "in turns": ten times a tenth of each
+  serial     twice one unpatched program alone (as the thesis counts it)
+  at least   (CPU + 2 GPU) / serial, or the overlap that phases in turns allow, with a switch at the bus' rate for each quantum: what
+             no order of turns can beat
+
+Small ones run unpatched and patched in turns of the same run. Prints a table; figures are seconds over serial.
+"""
+from harness import GIB, Bench, Failed, main, options, row, write
+
+THESIS_S, P100_SHARE = 719, 0.28  # the latter of a quantum of 5 s
+BIG, SMALL, USABLE = 15.3 / 16, 7.2 / 16, 63 / 64  # of the limit; what the daemon's reserve leaves
+CYCLES = {"once": 1, "in turns": 10}
+TARGETS = {0.9: 1.00, 0.5: 0.60}  # of big ones at the quantum of 5 s
+SMALL_TARGET = 0.99
+BATCH = 8
+
+
+class Mix:
+    """How a program of this run divides its time: share of the GPU, in kernels and rests."""
+
+    def __init__(self, share, solo, kernel_ns):
+        self.share, self.solo = share, solo
+        unit = BATCH * max(CYCLES.values())
+        self.kernels = max(1, round(solo * share * 1e9 / kernel_ns / unit)) * unit
+        self.rest_ns = round(solo * (1 - share) * 1e9)
+
+    def line(self, cycles, part=1.0):
+        """The command for it; part: of all of it."""
+        kernels = max(1, round(self.kernels * part / cycles / BATCH)) * BATCH
+        return f"phases {cycles} {kernels} {round(self.rest_ns * part / cycles)}"
+
+    def name(self):
+        return f"{self.share * 100:.0f}/{100 - self.share * 100:.0f}"
+
+    def at_least(self, cycles, switch_part):
+        """Over serial; switch_part: a switch over the quantum."""
+        gpu = self.share * (1 + switch_part)
+        rest = 1 - self.share
+        if cycles == 1:
+            return (rest + 2 * gpu) / 2
+        # GPU parts one after the other; or, if a program rests longer than the other computes, one program and the other's last part
+        return max(2 * gpu + rest / cycles, rest + gpu + min(gpu, rest) / cycles) / 2
+
+
+def together(programs, line):
+    """Seconds from the first one's beginning to the last one's end."""
+    for program in programs:
+        program.tell(line)
+    answers = [program.answer() for program in programs]
+    return (max(each["to"] for each in answers) - min(each["from"] for each in answers)) / 1e9
+
+
+def moved(bench):
+    return sum(program["moved_out"] for program in bench.device()["programs"])
+
+
+def big_pair(bench, limit, steps, mix, cycles, quantum_s):
+    """(seconds, what the daemon says afterwards) of two patched copies that do not fit."""
+    bench.ctl("set", "quantum", f"{quantum_s * 1000:.3f}" if quantum_s else "auto")
+    pair = [bench.load(True, limit * BIG, limit, BATCH, steps) for _ in range(2)]
+    before = bench.device()
+    seconds = together(pair, mix.line(cycles))
+    device = bench.device()
+    if moved(bench) == 0:
+        raise Failed("two big programs moved nothing: do they not fit into the limit?")
+    for program in pair:
+        program.check()
+        program.end()
+    return seconds, {"switches": device["switches"] - before["switches"], "quantum_s": device["quantum_ns"] / 1e9,
+                     "switch_s": device["switch_ns"] / 1e9}
+
+
+def small_pairs(bench, limit, steps, mix, part):
+    """Native throughput over ours: seconds of pairs unpatched, patched, patched, unpatched."""
+    native = [bench.load(False, limit * SMALL, None, BATCH, steps) for _ in range(2)]
+    ours = [bench.load(True, limit * SMALL, limit, BATCH, steps) for _ in range(2)]
+    for pair in (native, ours):  # warm
+        together(pair, mix.line(1, 0.02))
+    took = {"native": 0.0, "gpushare": 0.0}
+    for name in ("native", "gpushare", "gpushare", "native"):
+        took[name] += together(native if name == "native" else ours, mix.line(1, part))
+    if moved(bench) != 0:
+        raise Failed("two small programs fit, but their memory was moved")
+    for program in native + ours:
+        program.check()
+        program.end()
+    return took
+
+
+def calibrated(bench, memory, kernel_ms):
+    """(steps, ns) of a kernel of a program with so much memory."""
+    program = bench.load(False, memory)
+    answer = program.say(f"calibrate {int(kernel_ms * 1e6)}")
+    program.end()
+    return answer["steps"], answer["ns"]
+
+
+def serial(bench, mix, memory, steps):
+    program = bench.load(False, memory, None, BATCH, steps)
+    program.say(mix.line(1, 0.02))
+    seconds = 2 * together([program], mix.line(1))
+    program.check()
+    program.end()
+    return seconds
+
+
+def big_rows(bench, how, name, limit, duplex, everything):
+    """Rows of one bus; everything: also phases in turns and the automatic quantum."""
+    rows, quantum = [], how.quantum * how.solo / THESIS_S
+    steps, kernel_ns = calibrated(bench, limit * BIG, how.kernel_ms)
+    switch = 2 * limit * (2 * BIG - USABLE) / duplex
+    for share, target in TARGETS.items():
+        mix = Mix(share, how.solo, kernel_ns)
+        one_after_other = serial(bench, mix, limit * BIG, steps)
+        for phases, cycles in CYCLES.items():
+            for quantum_s in (quantum, None):
+                if not everything and (cycles > 1 or quantum_s is None) or how.quick and quantum_s is None:
+                    continue
+                seconds, said = big_pair(bench, limit, steps, mix, cycles, quantum_s)
+                length = quantum_s or said["quantum_s"]
+                rows.append(row(f"big {mix.name()} {phases}, {f'{how.quantum:g} s' if quantum_s else 'automatic'}, {name}", seconds / one_after_other,
+                                "of serial", ceiling=target, against="at most", met=seconds / one_after_other <= target, seconds=seconds,
+                                serial_s=one_after_other, at_least=mix.at_least(cycles, switch / length), limit_bytes=int(limit),
+                                **{**said, "quantum_s": length, "switch_at_bus_s": switch}))
+                show(rows[-1], bench)
+    return rows
+
+
+def small_rows(bench, how, limit):
+    rows = []
+    steps, kernel_ns = calibrated(bench, limit * SMALL, how.kernel_ms)
+    for share in TARGETS:
+        mix = Mix(share, how.solo, kernel_ns)
+        took = small_pairs(bench, limit, steps, mix, 1 / 3)
+        ratio = took["native"] / took["gpushare"]
+        rows.append(row(f"small {mix.name()} once, native", ratio, "of native", ceiling=SMALL_TARGET, against="at least",
+                        met=ratio >= SMALL_TARGET, **{f"{name}_s": seconds for name, seconds in took.items()}))
+        show(rows[-1], bench)
+    return rows
+
+
+def show(each, bench):
+    more = ""
+    if "serial_s" in each:
+        more = (f"   {each['seconds']:6.2f} of {each['serial_s']:6.2f} s, at least {each['at_least']:.3f}; {each['switches']} switches, "
+                f"quantum {each['quantum_s'] * 1000:.0f} ms, switch {each['switch_s'] * 1000:.1f} ms (bus {each['switch_at_bus_s'] * 1000:.1f})")
+    else:
+        more = f"   native {each['native_s']:.2f} s, gpushare {each['gpushare_s']:.2f} s"
+    print(f"{each['name']:42}{each['value']:7.3f}  {each['against']} {each['ceiling']:.2f}{'' if each['met'] else ' MISSED'}{more}"
+          f"  [{bench.seconds():.0f} s]", flush=True)
+
+
+def body():
+    how = options(__doc__, (
+        ("--solo", {"type": float, "default": 12, "metavar": "S", "help": "a program alone (default 12; 719 s in the thesis)"}),
+        ("--quantum", {"type": float, "default": 5, "metavar": "S", "help": "a row of the table (default 5)"}),
+        ("--kernel-ms", {"type": float, "default": 1}),
+        ("--limit-mib", {"type": float, "help": "the limit, for both buses, instead of the scaled one"}),
+        ("--bus-mib", {"type": float, "default": 2048, "help": "copied to measure the bus"}),
+        ("--quick", {"action": "store_true", "help": "half as long, this bus only, no automatic quantum"})))
+    how.solo /= 2 if how.quick else 1
+    with Bench(how.build) as bench:
+        card, _, bus = bench.facts(how.bus_mib * (1 << 20))
+        five, quantum = (seconds * how.solo / THESIS_S for seconds in (5, how.quantum))
+        limits = {"this bus": 16 * GIB * how.solo / THESIS_S,
+                  "P100's bus": P100_SHARE * five * bus["duplex"] / 2 / (2 * BIG - USABLE)}
+        if how.limit_mib:
+            limits = {name: how.limit_mib * (1 << 20) for name in limits}
+        print(f"{card['card']}: {how.quantum:g} s are {quantum * 1000:.0f} ms, the card " +
+              ", ".join(f"{limit / GIB:.2f} GiB ({name})" for name, limit in limits.items()), flush=True)
+        rows = big_rows(bench, how, "this bus", limits["this bus"], bus["duplex"], True)
+        if not how.quick:
+            rows += big_rows(bench, how, "P100's bus", limits["P100's bus"], bus["duplex"], False)
+        rows += small_rows(bench, how, limits["this bus"])
+        write(how.json, "thesis-card", card, rows, duplex=bus["duplex"], solo_s=how.solo, seconds=round(bench.seconds()),
+              title="Two copies at once over one after the other: Table 12.2 of the 2021 thesis on this card",
+              note="Big: shorter is better. Small: throughput over native")
+    return rows
+
+
+if __name__ == "__main__":
+    main(body)
