@@ -122,17 +122,25 @@ class Bench:
         self.tool(self.path("rewriter", "gpushare-patch"), "--any", os.path.join(routed, "bin", "python3"))
         return os.path.join(plain, "bin", "python3"), os.path.join(routed, "bin", "python3")
 
-    def load(self, routed, memory, limit=None, batch=8, steps=None, **environment):
-        """A copy of bench/load with so much memory; routed: patched, on a card of `limit` bytes."""
+    def loads(self, memory, limit=None, batch=8, steps=None, environments=({},)):
+        """Copies of bench/load, each with so much memory and one of the environments; with a limit: patched, on a card of so many bytes."""
         path = self.path("bench", "load")
         if not os.access(path, os.X_OK):
             raise Failed(f"{path} is not built; it needs nvcc (./test.sh fetches it)")
         if limit is not None:
-            environment["GPUSHARE_DEVICE_LIMIT"] = str(int(limit))
-        program = self.start(self.patched(path) if routed else path, **environment)
+            path = self.patched(path)
+            environments = [{**each, "GPUSHARE_DEVICE_LIMIT": str(int(limit))} for each in environments]
+        programs = [self.start(path, **environment) for environment in environments]
         for line in (f"batch {batch}", f"take {int(memory)}", *([f"steps {steps}"] if steps else [])):
-            program.say(line)
-        return program
+            together(programs, line)
+        return programs
+
+    def calibrated(self, memory, milliseconds):
+        """(steps, ns) of a kernel of about that length in a program with so much memory."""
+        programs = self.loads(memory)
+        answer = programs[0].say(f"calibrate {int(milliseconds * 1e6)}")
+        end(programs)
+        return answer["steps"], answer["ns"]
 
     def facts(self, bus_bytes=None):
         """({"card", "driver"} as results have them, the card's bytes, the rates of the bus) from an unpatched program."""
@@ -191,12 +199,6 @@ class Program:
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return (file.read().strip().splitlines() or ["it said nothing"])[-1]
 
-    def check(self):
-        """A load's memory must hold what was computed."""
-        wrong = self.say("check")["wrong"]
-        if wrong:
-            raise Failed(f"{self.name} ({self.pid}): {wrong} words are wrong")
-
     def end(self):
         """Ends it by itself; it must have been right."""
         self.child.stdin.close()
@@ -208,6 +210,22 @@ class Program:
             self.child.kill()
             self.child.wait()
         self.child.stdout.close()
+
+
+def together(programs, line):
+    """All are told it at once; their answers."""
+    for program in programs:
+        program.tell(line)
+    return [program.answer() for program in programs]
+
+
+def end(programs):
+    """Ends copies of bench/load; what they have in memory must be what they computed."""
+    for program, answer in zip(programs, together(programs, "check")):
+        if answer["wrong"]:
+            raise Failed(f"{program.name} ({program.pid}): {answer['wrong']} words are wrong")
+    for program in programs:
+        program.end()
 
 
 def bootstrap(values, figure=statistics.median, rounds=2000, part=0.95):

@@ -21,10 +21,10 @@ What does not scale is there in full: the last kernels of a turn, messages, mapp
 
 Small ones run unpatched and patched in turns of the same run. Prints a table; figures are seconds over serial.
 """
-from harness import GIB, Bench, Failed, main, options, row, write
+from harness import GIB, MIB, Bench, Failed, end, main, options, row, together, write
 
 THESIS_S, P100_SHARE = 719, 0.28  # the latter of a quantum of 5 s
-BIG, SMALL, USABLE = 15.3 / 16, 7.2 / 16, 63 / 64  # of the limit; what the daemon's reserve leaves
+BIG, SMALL = 15.3 / 16, 7.2 / 16  # of the limit
 CYCLES = {"once": 1, "in turns": 10}
 TARGETS = {0.9: 1.00, 0.5: 0.60}  # of big ones at the quantum of 5 s
 SMALL_TARGET = 0.99
@@ -58,11 +58,9 @@ class Mix:
         return max(2 * gpu + rest / cycles, rest + gpu + min(gpu, rest) / cycles) / 2
 
 
-def together(programs, line):
-    """Seconds from the first one's beginning to the last one's end."""
-    for program in programs:
-        program.tell(line)
-    answers = [program.answer() for program in programs]
+def seconds_of(programs, line):
+    """From the first one's beginning to the last one's end."""
+    answers = together(programs, line)
     return (max(each["to"] for each in answers) - min(each["from"] for each in answers)) / 1e9
 
 
@@ -73,58 +71,45 @@ def moved(bench):
 def big_pair(bench, limit, steps, mix, cycles, quantum_s):
     """(seconds, what the daemon says afterwards) of two patched copies that do not fit."""
     bench.ctl("set", "quantum", f"{quantum_s * 1000:.3f}" if quantum_s else "auto")
-    pair = [bench.load(True, limit * BIG, limit, BATCH, steps) for _ in range(2)]
+    pair = bench.loads(limit * BIG, limit, BATCH, steps, [{}] * 2)
     before = bench.device()
-    seconds = together(pair, mix.line(cycles))
+    seconds = seconds_of(pair, mix.line(cycles))
     device = bench.device()
     if moved(bench) == 0:
         raise Failed("two big programs moved nothing: do they not fit into the limit?")
-    for program in pair:
-        program.check()
-        program.end()
+    end(pair)
     return seconds, {"switches": device["switches"] - before["switches"], "quantum_s": device["quantum_ns"] / 1e9,
                      "switch_s": device["switch_ns"] / 1e9}
 
 
 def small_pairs(bench, limit, steps, mix, part):
     """Native throughput over ours: seconds of pairs unpatched, patched, patched, unpatched."""
-    native = [bench.load(False, limit * SMALL, None, BATCH, steps) for _ in range(2)]
-    ours = [bench.load(True, limit * SMALL, limit, BATCH, steps) for _ in range(2)]
+    native = bench.loads(limit * SMALL, None, BATCH, steps, [{}] * 2)
+    ours = bench.loads(limit * SMALL, limit, BATCH, steps, [{}] * 2)
     for pair in (native, ours):  # warm
-        together(pair, mix.line(1, 0.02))
+        seconds_of(pair, mix.line(1, 0.02))
     took = {"native": 0.0, "gpushare": 0.0}
     for name in ("native", "gpushare", "gpushare", "native"):
-        took[name] += together(native if name == "native" else ours, mix.line(1, part))
+        took[name] += seconds_of(native if name == "native" else ours, mix.line(1, part))
     if moved(bench) != 0:
         raise Failed("two small programs fit, but their memory was moved")
-    for program in native + ours:
-        program.check()
-        program.end()
+    end(native + ours)
     return took
 
 
-def calibrated(bench, memory, kernel_ms):
-    """(steps, ns) of a kernel of a program with so much memory."""
-    program = bench.load(False, memory)
-    answer = program.say(f"calibrate {int(kernel_ms * 1e6)}")
-    program.end()
-    return answer["steps"], answer["ns"]
-
-
 def serial(bench, mix, memory, steps):
-    program = bench.load(False, memory, None, BATCH, steps)
-    program.say(mix.line(1, 0.02))
-    seconds = 2 * together([program], mix.line(1))
-    program.check()
-    program.end()
+    programs = bench.loads(memory, None, BATCH, steps)
+    seconds_of(programs, mix.line(1, 0.02))
+    seconds = 2 * seconds_of(programs, mix.line(1))
+    end(programs)
     return seconds
 
 
 def big_rows(bench, how, name, limit, duplex, everything):
     """Rows of one bus; everything: also phases in turns and the automatic quantum."""
     rows, quantum = [], how.quantum * how.solo / THESIS_S
-    steps, kernel_ns = calibrated(bench, limit * BIG, how.kernel_ms)
-    switch = 2 * limit * (2 * BIG - USABLE) / duplex
+    steps, kernel_ns = bench.calibrated(limit * BIG, how.kernel_ms)
+    switch = 2 * limit * (2 * BIG - 1) / duplex
     for share, target in TARGETS.items():
         mix = Mix(share, how.solo, kernel_ns)
         one_after_other = serial(bench, mix, limit * BIG, steps)
@@ -144,7 +129,7 @@ def big_rows(bench, how, name, limit, duplex, everything):
 
 def small_rows(bench, how, limit):
     rows = []
-    steps, kernel_ns = calibrated(bench, limit * SMALL, how.kernel_ms)
+    steps, kernel_ns = bench.calibrated(limit * SMALL, how.kernel_ms)
     for share in TARGETS:
         mix = Mix(share, how.solo, kernel_ns)
         took = small_pairs(bench, limit, steps, mix, 1 / 3)
@@ -176,12 +161,12 @@ def body():
         ("--quick", {"action": "store_true", "help": "half as long, this bus only, no automatic quantum"})))
     how.solo /= 2 if how.quick else 1
     with Bench(how.build) as bench:
-        card, _, bus = bench.facts(how.bus_mib * (1 << 20))
+        card, _, bus = bench.facts(how.bus_mib * MIB)
         five, quantum = (seconds * how.solo / THESIS_S for seconds in (5, how.quantum))
         limits = {"this bus": 16 * GIB * how.solo / THESIS_S,
-                  "P100's bus": P100_SHARE * five * bus["duplex"] / 2 / (2 * BIG - USABLE)}
+                  "P100's bus": P100_SHARE * five * bus["duplex"] / 2 / (2 * BIG - 1)}
         if how.limit_mib:
-            limits = {name: how.limit_mib * (1 << 20) for name in limits}
+            limits = {name: how.limit_mib * MIB for name in limits}
         print(f"{card['card']}: {how.quantum:g} s are {quantum * 1000:.0f} ms, the card " +
               ", ".join(f"{limit / GIB:.2f} GiB ({name})" for name, limit in limits.items()), flush=True)
         rows = big_rows(bench, how, "this bus", limits["this bus"], bus["duplex"], True)
