@@ -221,6 +221,7 @@ def thesis(result):
 # --- files ---
 
 TITLES = {"handoff": "A hand-off: one program's memory out, the next one's in",
+          "release": "Copies both ways, and what is done to the memory meanwhile",
           "sim": "Policies in the simulator, against what is asked of them",
           "lock": "gpushare-lockd with a thousand programs, against what is asked of it"}
 
