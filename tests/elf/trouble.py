@@ -180,6 +180,20 @@ class Trouble(unittest.TestCase):
             self.assertEqual(run(*args, self.path)[0], 0)
             self.assertEqual(os.getxattr(self.path, "system.posix_acl_access"), wanted)
 
+    def test_default_access_list_of_the_folder_gives_no_new_rights(self):
+        entries = [(1, 7, -1), (2, 7, 1234), (4, 7, -1), (0x10, 7, -1), (0x20, 5, -1)]
+        os.chmod(self.path, 0o700)
+        try:
+            os.setxattr(self.folder, "system.posix_acl_default",
+                        struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *e) for e in entries))
+        except OSError as error:
+            self.skipTest(f"no access lists here: {error}")
+        for args in ([], ["--restore"], ["-o", os.path.join(self.folder, "out")]):
+            self.assertEqual(run(*args, self.path)[0], 0)
+            path = args[-1] if len(args) == 2 else self.path
+            self.assertNotIn("system.posix_acl_access", os.listxattr(path), args)
+            self.assertEqual(os.stat(path).st_mode & 0o7777, 0o700)
+
     def test_capabilities_need_force_and_are_kept(self):
         self.must("setcap", "cap_net_raw+ep", self.path)
         wanted = os.getxattr(self.path, "security.capability")
