@@ -179,6 +179,9 @@ def cases(b):
     yield "constants behind the program headers", lambda: b_constants_first(b), "right", ["library", "plan=end"]
     yield "constants behind the program headers, no spare tags", \
         lambda: b_constants_first(b, *ld("--spare-dynamic-tags=0")), "right", ["library", "plan=end", "plan=move"]
+    yield "zeros behind the program headers, no headers", lambda: b_zeros_first(b), "right", ["library", "plan=end"]
+    yield "a note that counts from itself", lambda: b.cc(gold, "-DNOTE"), "right"
+    yield "a note that counts from itself, lld", lambda: b.cc(lld, "-DNOTE"), "right"
     yield "DT_BIND_NOW", lambda: b_bind_now(b), "right", ["plan=bind_now"]
     yield "lld, 64K pages", lambda: b.cc(lld, *ld("-z,max-page-size=0x10000")), "right"
     yield "lld, 2M pages, no pie", lambda: b.cc(lld, "-no-pie", *ld("-z,max-page-size=0x200000")), "right"
@@ -257,14 +260,24 @@ def b_objcopy(b, path):
     return b_after(b, path, "objcopy", "--add-section", f".extra={HERE}/hard.c")
 
 
+def b_first(b, line, *flags):
+    """A library with that line of a linker script right behind the program headers."""
+    script, text = b.new(".ld"), sh(["ld", "-shared", "--verbose"])[1].split("=" * 50 + "\n")[1]
+    text = text.replace(line, "", 1)
+    at = text.index("  .note.gnu.build-id")
+    open(script, "w").write(text[:at] + line + "\n" + text[at:])
+    return b.cc("-shared", "-fPIC", "-DLIBRARY", "-Wl,-T," + script, *flags, suffix=".so")
+
+
 def b_constants_first(b, *flags):
     """.rodata right behind the program headers: there the table cannot grow."""
-    script, text = b.new(".ld"), sh(["ld", "-shared", "--verbose"])[1].split("=" * 50 + "\n")[1]
-    rodata = next(line for line in text.splitlines() if line.startswith("  .rodata  "))
-    text = text.replace(rodata, "", 1)
-    at = text.index("  .note.gnu.build-id")
-    open(script, "w").write(text[:at] + rodata + "\n" + text[at:])
-    return b.cc("-shared", "-fPIC", "-DLIBRARY", "-Wl,-T," + script, *flags, suffix=".so")
+    text = sh(["ld", "-shared", "--verbose"])[1]
+    return b_first(b, next(line for line in text.splitlines() if line.startswith("  .rodata  ")), *flags)
+
+
+def b_zeros_first(b):
+    """Constants there that are zero, and nothing that tells them from padding."""
+    return b.sstrip(b_first(b, "  .zeros : { KEEP(*(.zeros)) }", "-DZEROS"))
 
 
 def b_bind_now(b):
