@@ -42,6 +42,20 @@ static int damaged(const struct elf_image *image, const char *what, uint64_t val
                       image->source.name, what, (unsigned long long)value);
 }
 
+/* Bytes of the dynamic section: a linker script can put other sections behind it into
+ * PT_DYNAMIC, and what looks like entries to spare is theirs. */
+static uint64_t dynamic_size(const struct elf_image *image, const Elf64_Phdr *p)
+{
+    for (size_t i = 1; i < image->section_count; i++) {
+        const Elf64_Shdr *s = &image->sections[i];
+
+        if (s->sh_type == SHT_DYNAMIC && s->sh_addr == p->p_vaddr &&
+            s->sh_size >= sizeof(Elf64_Dyn) && s->sh_size < p->p_filesz)
+            return s->sh_size;
+    }
+    return p->p_filesz;
+}
+
 static int read_entries(struct elf_image *image, struct gs_err *err)
 {
     const Elf64_Phdr *p = &image->segments[image->dynamic_segment];
@@ -51,7 +65,7 @@ static int read_entries(struct elf_image *image, struct gs_err *err)
         return damaged(image, "size of PT_DYNAMIC", p->p_filesz, err);
     if (elf_image_offset(image, p->p_vaddr, p->p_filesz, &offset) != 0 || offset != p->p_offset)
         return damaged(image, "address of PT_DYNAMIC", p->p_vaddr, err);
-    image->dynamic_room = p->p_filesz / sizeof(Elf64_Dyn);
+    image->dynamic_room = dynamic_size(image, p) / sizeof(Elf64_Dyn);
     image->dynamic = elf_source_load(&image->source, p->p_offset,
                                      image->dynamic_room * sizeof(Elf64_Dyn), err);
     if (image->dynamic == NULL)

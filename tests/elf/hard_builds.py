@@ -182,6 +182,7 @@ def cases(b):
     yield "zeros behind the program headers, no headers", lambda: b_zeros_first(b), "right", ["library", "plan=end"]
     yield "a note that counts from itself", lambda: b.cc(gold, "-DNOTE"), "right"
     yield "a note that counts from itself, lld", lambda: b.cc(lld, "-DNOTE"), "right"
+    yield "more than .dynamic in PT_DYNAMIC", lambda: b_sticky(b), "right", ["plan=move", "strip mends"]
     yield "DT_BIND_NOW", lambda: b_bind_now(b), "right", ["plan=bind_now"]
     yield "lld, 64K pages", lambda: b.cc(lld, *ld("-z,max-page-size=0x10000")), "right"
     yield "lld, 2M pages, no pie", lambda: b.cc(lld, "-no-pie", *ld("-z,max-page-size=0x200000")), "right"
@@ -278,6 +279,19 @@ def b_constants_first(b, *flags):
 def b_zeros_first(b):
     """Constants there that are zero, and nothing that tells them from padding."""
     return b.sstrip(b_first(b, "  .zeros : { KEEP(*(.zeros)) }", "-DZEROS"))
+
+
+def b_sticky(b):
+    """A linker script that does not say where PT_DYNAMIC ends: all that follows is in it, and looks like spare entries."""
+    script, text = b.new(".ld"), sh(["ld", "--verbose"])[1].split("=" * 50 + "\n")[1]
+    for old, new in (("SECTIONS\n{", "PHDRS { headers PT_PHDR PHDRS; interp PT_INTERP; text PT_LOAD FILEHDR PHDRS FLAGS(7);\n"
+                                     "dynamic PT_DYNAMIC; }\nSECTIONS\n{"),
+                     (".interp)", ".interp) } :text :interp\n .note.gnu.property : { *(.note.gnu.property) } :text\n .behind : {"),
+                     ("{ *(.note.gnu.build-id) }", "{ *(.note.gnu.build-id) } :text"),
+                     ("{ *(.dynamic) }", "{ *(.dynamic) } :text :dynamic")):
+        text = text.replace(old, new, 1)
+    open(script, "w").write(text)
+    return b.cc("-no-pie", "-Wl,--spare-dynamic-tags=0", "-DNO_DYNAMIC", "-Wl,-T," + script)
 
 
 def b_bind_now(b):
