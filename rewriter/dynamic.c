@@ -107,6 +107,19 @@ bool elf_dynamic_is_name(int64_t tag)
            tag == DT_AUDIT || tag == DT_DEPAUDIT || tag == DT_AUXILIARY || tag == DT_FILTER;
 }
 
+bool elf_dynamic_stays_first(const char *needed)
+{
+    static const char *const starts[] = {"libasan.so", "libhwasan.so", "libclang_rt.asan",
+                                         "libclang_rt.hwasan"};
+    const char *base = strrchr(needed, '/');
+
+    base = base != NULL ? base + 1 : needed;
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        if (strncmp(base, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
 /* All names lie in the string table; none of them is that of another libc (musl's is libc.so or
  * libc.musl-ARCH.so.1, Android's libc.so): the runtime library would bring glibc beside it. */
 static int check_names(const struct elf_image *image, struct gs_err *err)

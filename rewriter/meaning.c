@@ -95,8 +95,8 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
         const char *name =
             entry->d_tag == DT_NEEDED ? elf_image_string(new, entry->d_un.d_val) : NULL;
 
-        if (!inserted && entry->d_tag == DT_NEEDED) { /* the very first one must be ours */
-            if (name == NULL || strcmp(name, runtime) != 0)
+        if (!inserted && name != NULL && !elf_dynamic_stays_first(name)) { /* ours, then */
+            if (strcmp(name, runtime) != 0)
                 return wrong(plan, "dynamic entry", i, err);
             inserted = 1;
             continue;

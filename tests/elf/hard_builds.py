@@ -170,6 +170,8 @@ def cases(b):
     yield "library, gold", lambda: library(gold), "right", ["library"]
     yield "library, no headers", lambda: b.sstrip(library()), "right", ["library"]
     yield "library, lld, no headers", lambda: b.sstrip(library(lld)), "right", ["library"]
+    yield "AddressSanitizer", lambda: b.cc("-fsanitize=address"), "right"
+    yield "AddressSanitizer, no spare tags", lambda: b.cc("-fsanitize=address", *ld("--spare-dynamic-tags=0")), "right"
     yield "IFUNC", lambda: b.cc("-DIFUNC"), "right"
     yield "IFUNC, no pie", lambda: b.cc("-DIFUNC", "-no-pie"), "right"
     yield "IFUNC, lld", lambda: b.cc("-DIFUNC", lld), "right"
