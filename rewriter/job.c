@@ -173,9 +173,29 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
 static void make_marker(struct elf_job *job)
 {
     snprintf(job->marker, sizeof job->marker,
-             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n", GS_VERSION,
+             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n%s%s%s", GS_VERSION,
              job->scope == ELF_SCOPE_PROCESS ? "process" : "object", job->runtime,
-             elf_names_fingerprint());
+             elf_names_fingerprint(), *job->origin ? "origin=" : "", job->origin,
+             *job->origin ? "\n" : "");
+}
+
+/* A copy elsewhere finds its libraries where the original did, also when it is patched again.
+ */
+static int find_origin(struct elf_job *job, struct gs_err *err)
+{
+    if (!elf_origin_is_used(&job->image))
+        return 0;
+    if (job->options->origin != NULL)
+        snprintf(job->origin, sizeof job->origin, "%s", job->options->origin);
+    else if (job->patched == ELF_NOTE_FOUND)
+        elf_note_value(job->note.text, "origin", job->origin, sizeof job->origin);
+    if (strpbrk(job->origin, "\n$:") == NULL)
+        return 0;
+    return gs_err_set(
+        err, -ENOEXEC,
+        "%s: finds its libraries from where it lies ($ORIGIN), and the loader would "
+        "misread that folder's name in a copy; patch it itself",
+        job->name);
 }
 
 int elf_job_decide(struct elf_job *job, struct gs_err *err)
@@ -194,6 +214,7 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
                 job->name);
     }
     ret = ret ?: refuse_privileged(job, err);
+    ret = ret ?: find_origin(job, err);
     ret = ret ?: decide_by_content(job, err);
     ret =
         ret ?: elf_location_find(job->runtime, job->options->runtime, job->options->force, err);
@@ -221,6 +242,7 @@ bool elf_job_is_current(struct elf_job *job)
         job->scope = strcmp(scope, "process") == 0 ? ELF_SCOPE_PROCESS : ELF_SCOPE_OBJECT;
         if (job->options->scope != ELF_SCOPE_AUTO)
             job->scope = job->options->scope;
+        elf_note_value(job->note.text, "origin", job->origin, sizeof job->origin);
         if (elf_location_find(job->runtime, job->options->runtime, job->options->force, NULL))
             return false;
         make_marker(job);
@@ -230,5 +252,9 @@ bool elf_job_is_current(struct elf_job *job)
 
 int elf_job_plan(struct elf_job *job, struct gs_err *err)
 {
-    return elf_plan_make(&job->plan, &job->image, &job->facts, job->runtime, job->marker, err);
+    const struct elf_wish wish = {.runtime = job->runtime,
+                                  .marker = job->marker,
+                                  .origin = *job->origin ? job->origin : NULL};
+
+    return elf_plan_make(&job->plan, &job->image, &job->facts, &wish, err);
 }

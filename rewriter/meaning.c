@@ -65,7 +65,17 @@ static int check_loads(const struct elf_plan *plan, const struct elf_image *new,
     return 0;
 }
 
-static int same_entry(const struct elf_image *old, const Elf64_Dyn *a,
+static int same_name(const struct elf_plan *plan, int64_t tag, const char *old, const char *new)
+{
+    bool pinned = plan->origin != NULL && tag != DT_SONAME;
+    char *wanted = pinned ? elf_origin_expand(old, plan->origin) : NULL;
+    int same = pinned ? wanted != NULL && strcmp(wanted, new) == 0 : strcmp(old, new) == 0;
+
+    free(wanted);
+    return same;
+}
+
+static int same_entry(const struct elf_plan *plan, const Elf64_Dyn *a,
                       const struct elf_image *new, const Elf64_Dyn *b)
 {
     const char *x, *y;
@@ -77,9 +87,9 @@ static int same_entry(const struct elf_image *old, const Elf64_Dyn *a,
                a->d_tag == DT_STRSZ || a->d_tag == DT_HASH || a->d_tag == DT_GNU_HASH ||
                a->d_tag == DT_SYMTAB || a->d_tag == DT_VERSYM || a->d_tag == DT_VERNEED ||
                a->d_tag == DT_VERDEF;
-    x = elf_image_string(old, a->d_un.d_val);
+    x = elf_image_string(plan->image, a->d_un.d_val);
     y = elf_image_string(new, b->d_un.d_val);
-    return x == y || (x != NULL && y != NULL && strcmp(x, y) == 0);
+    return x == y || (x != NULL && y != NULL && same_name(plan, a->d_tag, x, y));
 }
 
 static int check_dynamic(const struct elf_plan *plan, const struct elf_image *new,
@@ -101,10 +111,10 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
             inserted = 1;
             continue;
         }
-        if (j < old->dynamic_count && !same_entry(old, &old->dynamic[j], new, entry) &&
+        if (j < old->dynamic_count && !same_entry(plan, &old->dynamic[j], new, entry) &&
             (old->dynamic[j].d_tag == DT_RELACOUNT || old->dynamic[j].d_tag == DT_BIND_NOW))
             j++; /* given up for the new one */
-        if (j >= old->dynamic_count || !same_entry(old, &old->dynamic[j], new, entry))
+        if (j >= old->dynamic_count || !same_entry(plan, &old->dynamic[j], new, entry))
             return wrong(plan, "dynamic entry", i, err);
         j++;
     }

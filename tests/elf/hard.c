@@ -7,8 +7,8 @@
  * functions; with -DADDRESS it takes the address of one, which in non-PIE code makes a
  * canonical PLT entry; with -DIFUNC it calls a function that is chosen while it is loaded; with
  * -DPAYLOAD it finds what is appended to its own file, from the front and from the end; with
- * -DZEROS it has constants that are zero in a section of their own, with -DNOTE a note that says
- * where something lies, counted from itself (as crashpad's does).
+ * -DZEROS it has constants that are zero in a section of their own, with -DNOTE a note that
+ * says where something lies, counted from itself (as crashpad's does).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

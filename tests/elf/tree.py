@@ -189,6 +189,60 @@ class Venv(Case):
         status, _, err = run("--venv", self.env, "--check")
         self.assertEqual((status, "is no patched copy of" in err), (1, True), err)
 
+    def relocatable(self):
+        """An environment whose interpreter finds its library from where it lies, as those of uv and conda do."""
+        library = self.build("base/lib/libpython9.so", "int %s(void) { return 0; }", "-shared", "-Wl,-soname,libpython9.so")
+        base = self.build("base/bin/python3.11", "int f(void); int %s(void) { return f(); }", "-xnone", library,
+                          "-Wl,-rpath,/nowhere:$ORIGIN/../lib:${ORIGIN}")
+        os.makedirs(self.path("made/bin"))
+        open(self.path("made/pyvenv.cfg"), "w").write("home = " + os.path.dirname(base))
+        os.symlink(base, self.path("made/bin/python"))
+        return base, self.path("made/bin/python")
+
+    def test_interpreter_that_finds_its_library_from_where_it_lies(self):
+        base, python = self.relocatable()
+        before, env = self.snapshot(), self.path("made")
+        self.assertEqual(run("--venv", env)[0], 0)
+        self.assertEqual(subprocess.run([python]).returncode, 0)
+        self.assertEqual(run("--venv", env, "--check")[0], 0)
+        needed = subprocess.run(["readelf", "-dW", python], stdout=subprocess.PIPE, check=True).stdout.decode()
+        self.assertIn(f"/nowhere:{self.path('base/bin')}/../lib:{self.path('base/bin')}]", needed)
+        os.mkdir(self.path("other"))  # patched again by itself it still finds it
+        other = shutil.copy(OPTIONS.runtime, self.path("other/libgpushare.so.1"))
+        self.assertEqual(run("--runtime", other, python)[0], 0)
+        self.assertEqual(subprocess.run([python]).returncode, 0)
+        status, _, err = run("--restore", python)  # and as it was it would not
+        self.assertEqual((status, "--venv DIR --restore" in err), (3, True), err)
+        self.assertEqual(subprocess.run([python]).returncode, 0)
+        shutil.rmtree(self.path("other"))
+        self.assertEqual(run("--venv", env, "--restore")[0], 0)
+        self.assertEqual(self.changed(before), [])
+
+    def test_second_run_leaves_the_copy_alone(self):
+        python = os.path.join(self.env, "bin", "python3")
+        self.assertEqual(run("--venv", self.env)[0], 0)
+        before = os.stat(python)
+        status, out, _ = run("--venv", self.env)
+        self.assertEqual((status, python + ": already patched" in out), (0, True), out)
+        self.assertEqual(os.stat(python).st_ino, before.st_ino)
+
+    def test_interpreter_that_is_patched_itself(self):
+        base, python = self.relocatable()
+        self.assertEqual(run(base)[0], 0)
+        self.assertEqual(run("--venv", self.path("made"))[0], 0)
+        self.assertEqual(subprocess.run([python]).returncode, 0)
+        status, _, err = run("--venv", self.path("made"), "--check")
+        self.assertEqual((status, err), (0, ""))
+
+    def test_restore_leaves_alone_what_is_not_the_copy(self):
+        python = os.path.join(self.env, "bin", "python3")
+        self.assertEqual(run("--venv", self.env)[0], 0)
+        os.unlink(python)
+        shutil.copy("/bin/ls", python)
+        status, out, _ = run("--venv", self.env, "--restore")
+        self.assertEqual((status, "is no patched copy any more" in out), (0, True), out)
+        self.assertEqual(open(python, "rb").read(), open("/bin/ls", "rb").read())
+
     def test_not_a_venv(self):
         status, _, err = run("--venv", self.folder)
         self.assertEqual((status, "no pyvenv.cfg" in err), (1, True))
