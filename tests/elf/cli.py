@@ -70,6 +70,19 @@ class BadInput(Case):
             status, _, err = run(*self.runtime, path)
         self.assertEqual((status, "Permission denied" in err), (1, True))
 
+    def test_message_about_a_long_or_odd_name_is_one_line_and_says_what_to_do(self):
+        folder = self.folder
+        while len(folder) < 3500:
+            folder = os.path.join(folder, "n" * 200)
+            os.mkdir(folder)
+        for path in (os.path.join(folder, "s"), self.path("odd\n\x1b[31m")):
+            with open(path, "w") as out:
+                out.write("#!/bin/sh\n" + "exit 0\n" * 20)
+            status, _, err = run(*self.runtime, path)
+            self.assertEqual((status, err.count("\n"), "\x1b" in err), (3, 1, False), err)
+            self.assertTrue(err.startswith("gpushare-patch: " + self.folder), err)
+            self.assertTrue(err.endswith("patch the interpreter that its first line names\n"), err)
+
     def test_folder(self):
         status, _, err = run(*self.runtime, self.folder)
         self.assertEqual((status, "is a folder" in err), (3, True))
