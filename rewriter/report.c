@@ -292,6 +292,7 @@ void elf_report_done(FILE *to, const struct elf_job *job)
         fprintf(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
     warn_signed(to, job);
     if (job->stat.st_nlink > 1 && options->output == NULL)
-        fprintf(to, "%s: note: it had %lu names (hard links); the others stay as they were\n",
-                job->name, (unsigned long)job->stat.st_nlink);
+        fprintf(to, "%s: note: it had %lu names (hard links); %s stay as they were\n",
+                job->name, (unsigned long)job->stat.st_nlink,
+                options->tree != NULL ? "those outside of the folder" : "the others");
 }
