@@ -25,6 +25,11 @@ enum elf_exit elf_exit_of(int error)
                                : ELF_EXIT_FAILED;
 }
 
+static int refuse_kind(const char *name, struct gs_err *err)
+{
+    return gs_err_set(err, -ENOEXEC, "%s: is no regular file; name a program or library", name);
+}
+
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
                  struct gs_err *err)
 {
@@ -35,6 +40,8 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     if (realpath(name, job->path) == NULL)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     job->fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (job->fd < 0 && errno == ENXIO) /* a socket */
+        return refuse_kind(name, err);
     if (job->fd < 0)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     if (fstat(job->fd, &job->stat) != 0)
@@ -42,8 +49,7 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     if (S_ISDIR(job->stat.st_mode))
         return gs_err_set(err, -ENOEXEC, "%s: is a folder; name the files in it", name);
     if (!S_ISREG(job->stat.st_mode))
-        return gs_err_set(err, -ENOEXEC, "%s: is no regular file; name a program or library",
-                          name);
+        return refuse_kind(name, err);
     job->raw =
         (struct elf_source){.name = name, .fd = job->fd, .size = (uint64_t)job->stat.st_size};
     job->patched = elf_note_find(&job->note, &job->raw);
@@ -96,13 +102,27 @@ void elf_job_deinit(struct elf_job *job)
     job->fd = -1;
 }
 
-/* The system's own libraries, the driver, and our runtime: what everybody's dlsym comes from
- * must stay as it is. */
+/* What belongs to gpushare: it names the driver, too, but is not to be routed. */
+static int refuse_own(const struct elf_job *job, struct gs_err *err)
+{
+    static const char *const names[] = {"gpushare-patch", "gpushare-lockd", "gpusharectl"};
+    const char *base = strrchr(job->path, '/') + 1;
+    bool own =
+        strncmp(job->image.soname != NULL ? job->image.soname : "", "libgpushare.so", 14) == 0;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        own |= strcmp(base, names[i]) == 0;
+    return own ? gs_err_set(err, -ENODATA, "%s: nothing to do: it is a part of gpushare",
+                            job->name)
+               : 0;
+}
+
+/* The system's own libraries and the driver: what everybody's dlsym comes from must stay as it
+ * is. */
 static int refuse_system(const struct elf_job *job, struct gs_err *err)
 {
     static const char *const names[] = {"libc.so",       "ld-linux", "libdl.so",
-                                        "libpthread.so", "librt.so", "libcuda.so",
-                                        "libgpushare.so"};
+                                        "libpthread.so", "librt.so", "libcuda.so"};
     const char *base = strrchr(job->path, '/') + 1;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -201,7 +221,7 @@ static int find_origin(struct elf_job *job, struct gs_err *err)
 int elf_job_decide(struct elf_job *job, struct gs_err *err)
 {
     unsigned machine;
-    int ret = refuse_system(job, err);
+    int ret = refuse_own(job, err) ?: refuse_system(job, err);
 
     for (size_t i = 0; ret == 0 && i < job->image.dynamic_count; i++) {
         const Elf64_Dyn *entry = &job->image.dynamic[i];

@@ -103,6 +103,33 @@ class BadInput(Case):
         open(self.path("script"), "w").write("#!/bin/sh\n" + "exit 0\n" * 20)
         self.refused(self.path("script"), 3, "is a script")
 
+    def test_socket(self):
+        import socket
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(self.path("socket"))
+            status, _, err = run(*self.runtime, self.path("socket"))
+        self.assertEqual((status, "no regular file" in err), (3, True), err)
+
+    def test_debug_information_split_off(self):
+        for command in (["objcopy", "--only-keep-debug"], ["eu-strip", "-f"]):
+            if shutil.which(command[0]):
+                debug = self.path("debug-" + command[0])
+                program = self.build("a", LOADS, "-g")
+                subprocess.run([*command, *([debug, program] if command[0] == "eu-strip" else [program, debug])], check=True)
+                self.refused(debug, 3, "nothing but debug information")
+
+    def test_appimage(self):
+        path = self.build("a")
+        with open(path, "r+b") as f:
+            f.seek(8)
+            f.write(b"AI\2")
+        self.refused(path, 3, "--appimage-extract")
+
+    def test_what_belongs_to_gpushare(self):
+        for path in (shutil.copy(OPTIONS.patch, self.folder), self.build("gpushare-lockd"),
+                     self.build("libgpushare.so.1", DLSYM.replace("main", "f"), "-shared", "-Wl,-soname,libgpushare.so.1")):
+            self.refused(path, 4, "part of gpushare")
+
     def test_not_cuda(self):
         self.refused(self.build("plain", MAIN), 4, "no CUDA in it")
         self.refused(self.build("plain2", DLSYM), 4, "--any")

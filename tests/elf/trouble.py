@@ -135,6 +135,31 @@ class Trouble(unittest.TestCase):
         self.assertEqual(run("--restore", path)[0], 0)
         self.assertEqual(read(path), self.before)
 
+    def chroot(self):
+        """A folder with what gpushare-patch needs to run in it as the root folder, but without /proc and /dev."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can change its root folder")
+        root = os.path.join(self.folder, "root")
+        libraries = subprocess.run(["ldd", OPTIONS.patch], stdout=subprocess.PIPE, check=True).stdout.decode().split()
+        for path in {p for p in libraries if p.startswith("/")} | {OPTIONS.runtime, OPTIONS.patch}:
+            os.makedirs(root + os.path.dirname(path), exist_ok=True)
+            shutil.copy(path, root + path)
+        shutil.copy(self.path, root)
+        return root
+
+    def test_image_that_is_being_made(self):
+        root = self.chroot()
+        path, enter = root + "/program", {"preexec_fn": lambda: os.chroot(root), "cwd": "/"}
+        status, _, err = run("/program", **enter)
+        self.assertEqual((status, "/proc is not mounted here; mount it" in err), (1, True), err)
+        self.assertEqual(read(path), self.before)
+        os.mkdir(root + "/proc")
+        self.must("mount", "--bind", "/proc", root + "/proc")
+        self.addCleanup(subprocess.run, ["umount", root + "/proc"], check=True)
+        self.assertEqual(run("/program", **enter)[::2], (0, ""))
+        self.assertEqual(run("--restore", "/program", **enter)[::2], (0, ""))
+        self.assertEqual(read(path), self.before)
+
     def test_overlay_file_system(self):
         at = self.mount(8192)
         for name in ("lower", "upper", "work", "merged"):
