@@ -37,6 +37,10 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     job->fd = -1;
     job->name = name;
     job->options = options;
+    snprintf(job->shown, sizeof job->shown, "%s", name);
+    for (char *c = job->shown; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
     if (realpath(name, job->path) == NULL)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     job->fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

@@ -130,6 +130,9 @@ class BadInput(Case):
                      self.build("libgpushare.so.1", DLSYM.replace("main", "f"), "-shared", "-Wl,-soname,libgpushare.so.1")):
             self.refused(path, 4, "part of gpushare")
 
+    def test_library_without_imports(self):
+        self.refused(self.build("none.so", "int f;", "-shared", "-fPIC"), 4, "imports no driver function")
+
     def test_not_cuda(self):
         self.refused(self.build("plain", MAIN), 4, "no CUDA in it")
         self.refused(self.build("plain2", DLSYM), 4, "--any")
@@ -409,40 +412,6 @@ class Patching(Case):
         os.chmod(self.folder, 0o555)
         self.addCleanup(os.chmod, self.folder, 0o755)
         self.refused(path, 1, "cannot write into its folder")
-
-
-class Reports(Case):
-    def test_print_json(self):
-        path = self.build('na"me\u00e9')
-        status, out, _ = run(*self.runtime, "--print", "--json", path)
-        report = json.loads(out)
-        self.assertEqual(status, 0)
-        self.assertEqual((report["file"], report["patched"], report["scope"], report["machine"]),
-                         (path, False, "process", "x86-64"))
-        self.assertEqual(report["routes"], ["dlsym"])
-        self.assertEqual(report["problem"], None)
-        self.assertIn(report["plan"]["dynamic"], ("spare", "relacount", "bind_now", "move"))
-
-    def test_print_says_why_not(self):
-        status, out, _ = run(*self.runtime, "--print", self.build("plain", MAIN))
-        self.assertEqual((status, "nothing to do" in out), (4, True))
-        status, out, _ = run(*self.runtime, "--print", "--json", self.path("missing"))
-        self.assertEqual((status, json.loads(out)["exit"]), (1, 1))
-
-    def test_check_json(self):
-        path = self.build("a")
-        self.assertEqual(json.loads(run("--check", "--json", path)[1])["patched"], False)
-        run(*self.runtime, path)
-        report = json.loads(run("--check", "--json", path)[1])
-        self.assertEqual((report["patched"], report["runtime"], report["runtime_present"], report["restorable"]),
-                         (True, OPTIONS.runtime, True, True))
-
-    def test_library(self):
-        lib = self.build("lib.so", DLSYM.replace("main", "f") + '\nconst char *d = "libcuda.so.1";', "-shared", "-fPIC")
-        report = json.loads(run(*self.runtime, "--print", "--json", lib)[1])
-        self.assertEqual((report["scope"], report["kind"], report["routes"]), ("object", "library", ["dlsym"]))
-        none = self.build("none.so", "int f;", "-shared", "-fPIC")
-        self.refused(none, 4, "imports no driver function")
 
 
 if __name__ == "__main__":
