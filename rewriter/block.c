@@ -122,7 +122,8 @@ static int take_segments(const struct elf_image *image, struct range *block)
             continue;
         if (p->p_type != PT_NOTE && p->p_type != PT_INTERP && p->p_type != PT_GNU_PROPERTY)
             return -ENOENT;
-        if (p->p_type == PT_NOTE &&
+        /* with sections each of them is looked at: mold puts different alignments into one */
+        if (p->p_type == PT_NOTE && image->section_count == 0 &&
             !notes_may_move(image, p->p_offset, p->p_filesz, p->p_align))
             return -ENOENT;
         if (take(block, p->p_offset, p->p_filesz) != 0)

@@ -190,7 +190,7 @@ def cases(b):
     yield "lld, 2M pages, no pie", lambda: b.cc(lld, "-no-pie", *ld("-z,max-page-size=0x200000")), "right"
     yield "gold, 64K pages", lambda: b.cc(gold, *ld("-z,max-page-size=0x10000")), "right"
     yield "gold, sysv hash", lambda: b.cc(gold, *ld("--hash-style=sysv")), "right"
-    yield "mold", lambda: b_mold(b), "right"
+    yield "mold", lambda: b_mold(b), "right", ["plan=grow"]
     yield "mold, no pie", lambda: b_mold(b, "-no-pie"), "right"
     yield "auditors", lambda: b.cc(*ld("--audit=/nowhere/audit.so", "--depaudit=/nowhere/other.so")), "right"
     yield "auxiliary filter, library", lambda: library(*ld("--auxiliary=libnowhere.so")), "right", ["library"]
