@@ -7,6 +7,7 @@
 #include "rewriter/job.h"
 #include "rewriter/location.h"
 #include "rewriter/names.h"
+#include "rewriter/verify.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -274,11 +275,25 @@ bool elf_job_is_current(struct elf_job *job)
     return strcmp(job->note.text, job->marker) == 0;
 }
 
+/* Patching anew starts from the original. */
+static int refuse_edited(struct elf_job *job, struct gs_err *err)
+{
+    char runtime[PATH_MAX], origin[PATH_MAX];
+
+    if (job->patched == ELF_NOTE_NONE ||
+        (job->options->output == NULL && elf_job_is_current(job)))
+        return 0;
+    elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    elf_note_value(job->note.text, "origin", origin, sizeof origin);
+    return elf_verify_untouched(&job->image, &job->raw, runtime, *origin ? origin : NULL, err);
+}
+
 int elf_job_plan(struct elf_job *job, struct gs_err *err)
 {
     const struct elf_wish wish = {.runtime = job->runtime,
                                   .marker = job->marker,
                                   .origin = *job->origin ? job->origin : NULL};
 
-    return elf_plan_make(&job->plan, &job->image, &job->facts, &wish, err);
+    return refuse_edited(job, err)
+               ?: elf_plan_make(&job->plan, &job->image, &job->facts, &wish, err);
 }

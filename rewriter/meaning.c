@@ -270,3 +270,26 @@ int elf_verify_meaning(const struct elf_plan *plan, int fd, struct gs_err *err)
     elf_image_deinit(&new);
     return ret;
 }
+
+int elf_verify_untouched(const struct elf_image *original, const struct elf_source *raw,
+                         const char *runtime, const char *origin, struct gs_err *err)
+{
+    const struct elf_plan said = {
+        .image = original, .origin = origin, .added = (char *)(uintptr_t)runtime};
+    struct elf_image now;
+    int ret = elf_image_read(&now, raw, err);
+
+    if (ret != 0)
+        return ret;
+    if (check_dynamic(&said, &now, NULL) != 0 ||
+        memcmp(original->string_bytes, now.string_bytes,
+               original->strings.size < now.strings.size ? original->strings.size
+                                                         : now.strings.size) != 0)
+        ret = gs_err_set(err, -ENOEXEC,
+                         "%s: its dynamic section was edited after it was patched (chrpath, "
+                         "patchelf?), and patching it anew would undo that; --restore it (what "
+                         "was edited goes, too), edit it, and patch it then",
+                         raw->name);
+    elf_image_deinit(&now);
+    return ret;
+}

@@ -313,6 +313,22 @@ class Patching(Case):
         other = shutil.copy(OPTIONS.runtime, self.path("other/libgpushare.so.1"))
         self.refused(path, 3, "--restore it first", "--runtime", other)
 
+    def test_edited_after_patch_is_not_patched_anew(self):
+        path, other = self.build("a", LOADS, "-Wl,-rpath,/nowhere/long"), self.path("other/libgpushare.so.1")
+        before = open(path, "rb").read()
+        os.mkdir(self.path("other"))
+        shutil.copy(OPTIONS.runtime, other)
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        patched = open(path, "rb").read()
+        at, tag = patched.rindex(b"/nowhere/long\0"), patched.index(b"\x1d" + b"\0" * 7)  # in .dynstr; DT_RUNPATH in .dynamic
+        for edited in (patched[:at] + b"/x\0" + patched[at + 3:], patched[:tag] + b"\x0f" + patched[tag + 1:]):
+            open(path, "wb").write(edited)
+            self.assertIn("already patched", run(*self.runtime, path)[1])
+            self.refused(path, 3, "edited after it was patched", "--runtime", other)
+        open(path, "wb").write(patched[:at] + b"/x\0" + patched[at + 3:])
+        self.assertEqual(run("--restore", path)[0], 0)
+        self.assertEqual(open(path, "rb").read(), before)
+
     def test_note_of_another_build_is_told_from_damage(self):
         path = self.build("a")
         self.assertEqual(run(*self.runtime, path)[0], 0)
