@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * err.c: fills struct gs_err. No state, any thread, no allocation.
+ * err.c: fills struct gs_err: one line that fits, whatever the names in it. No state, any
+ * thread, no allocation.
  */
 #include "common/err.h"
 
@@ -9,13 +10,40 @@
 #include <stdio.h>
 #include <string.h>
 
-__attribute__((format(printf, 3, 0))) static int fill(struct gs_err *err, int code,
-                                                      const char *format, va_list ap)
+#define WHOLE 16384 /* bytes: two paths of PATH_MAX and what is said of them */
+
+/* A text that is too long loses its middle: that is a long path; the end says what to do. */
+static void cut(struct gs_err *err, const char *whole, size_t length)
 {
+    static const char gap[] = " ... ";
+    size_t head = sizeof err->text / 4, tail = sizeof err->text - head - sizeof gap;
+
+    memcpy(err->text, whole, head);
+    memcpy(err->text + head, gap, sizeof gap - 1);
+    memcpy(err->text + head + sizeof gap - 1, whole + length - tail, tail + 1);
+}
+
+__attribute__((format(printf, 4, 0))) static void
+fill(struct gs_err *err, int code, const char *reason, const char *format, va_list ap)
+{
+    char whole[WHOLE];
+    size_t length;
+
     if (err == NULL || err->code != 0)
-        return 0;
+        return;
     err->code = code;
-    return vsnprintf(err->text, sizeof err->text, format, ap);
+    vsnprintf(whole, sizeof whole, format, ap);
+    length = strlen(whole);
+    if (reason != NULL)
+        snprintf(whole + length, sizeof whole - length, ": %s", reason);
+    length = strlen(whole);
+    for (char *c = whole; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) /* of a file's name: one line, no tricks */
+            *c = '?';
+    if (length < sizeof err->text)
+        memcpy(err->text, whole, length + 1);
+    else
+        cut(err, whole, length);
 }
 
 int gs_err_set(struct gs_err *err, int code, const char *format, ...)
@@ -23,7 +51,7 @@ int gs_err_set(struct gs_err *err, int code, const char *format, ...)
     va_list ap;
 
     va_start(ap, format);
-    fill(err, code, format, ap);
+    fill(err, code, NULL, format, ap);
     va_end(ap);
     return code;
 }
@@ -31,13 +59,9 @@ int gs_err_set(struct gs_err *err, int code, const char *format, ...)
 int gs_err_errno(struct gs_err *err, int code, const char *format, ...)
 {
     va_list ap;
-    int length;
 
     va_start(ap, format);
-    length = fill(err, code, format, ap);
+    fill(err, code, strerror(-code), format, ap);
     va_end(ap);
-    if (length > 0 && (size_t)length < sizeof err->text)
-        snprintf(err->text + length, sizeof err->text - (size_t)length, ": %s",
-                 strerror(-code));
     return code;
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum elf_exit check(struct elf_job *job, FILE *out)
+static enum elf_exit check(struct elf_job *job, FILE *out, const struct gs_err *problem)
 {
     char runtime[PATH_MAX] = "";
     bool present;
@@ -20,9 +20,11 @@ static enum elf_exit check(struct elf_job *job, FILE *out)
         elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
     present = runtime[0] != '\0' && access(runtime, R_OK) == 0;
     if (job->options->json)
-        elf_report_check_json(out, job, present);
-    else if (!job->options->quiet)
+        elf_report_check_json(out, job, present, problem);
+    else if (!job->options->quiet && problem->code == 0)
         elf_report_check(out, job, present);
+    if (problem->code != 0)
+        return elf_exit_of(problem->code);
     if (job->patched == ELF_NOTE_NONE)
         return ELF_EXIT_NOTHING;
     return present ? ELF_EXIT_DONE : ELF_EXIT_FAILED;
@@ -45,7 +47,7 @@ static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
     int ret = elf_job_restore(job, err);
 
     if (ret == 0 && !job->options->quiet)
-        fprintf(out, "%s: %s%s%s\n", job->name,
+        fprintf(out, "%s: %s%s%s\n", job->shown,
                 job->options->dry_run ? "would be restored" : "restored",
                 job->options->output ? " into " : "",
                 job->options->output ? job->options->output : "");
@@ -53,7 +55,7 @@ static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
         fprintf(out,
                 "%s: note: strip or objcopy ran after the patch: what is loaded is the "
                 "original's, bit for bit; what they removed is not there\n",
-                job->name);
+                job->shown);
     return ret;
 }
 
@@ -68,7 +70,7 @@ static int patch(struct elf_job *job, FILE *out, struct gs_err *err)
     if ((ret == 0 && elf_job_is_current(job) && job->options->output == NULL) ||
         ret == -EALREADY) {
         if (!job->options->quiet)
-            fprintf(out, "%s: already patched\n", job->name);
+            fprintf(out, "%s: already patched\n", job->shown);
         return 0;
     }
     ret = ret ?: elf_job_plan(job, err);
@@ -89,8 +91,8 @@ enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE 
 
     if (options->print) {
         result = print(&job, ret, out, &err);
-    } else if (ret == 0 && options->check) {
-        result = check(&job, out);
+    } else if (options->check && (ret == 0 || options->json)) {
+        result = check(&job, out, &err);
     } else {
         if (ret == 0)
             ret = options->restore ? restore(&job, out, &err) : patch(&job, out, &err);

@@ -43,6 +43,17 @@ static int copy_one(struct elf_output *output, int from, const char *name, uint8
                         name);
 }
 
+/* A folder's default access list gives rights to the new file that the old one did not give.
+ * Before the mode is set: while there is a list, the mode's group is the list's mask. */
+static int drop_inherited(struct elf_output *output, struct gs_err *err)
+{
+    if (fremovexattr(output->fd, "system.posix_acl_access") == 0 || errno == ENODATA ||
+        errno == EOPNOTSUPP)
+        return 0;
+    return gs_err_errno(err, -errno, "%s: cannot drop the access list of its folder",
+                        output->target);
+}
+
 static int copy_extended(struct elf_output *output, int from, bool whole, struct gs_err *err)
 {
     char *list = malloc(MAX_LIST);
@@ -77,6 +88,9 @@ int elf_output_attributes(struct elf_output *output, int from, bool whole, struc
             err, -errno, "%s: belongs to user %u, group %u; run this as that user or as root",
             output->target, old.st_uid, old.st_gid);
     elf_fault();
+    ret = drop_inherited(output, err);
+    if (ret != 0)
+        return ret;
     mode = old.st_mode & (whole ? 07777 : 0777);
     if (fchmod(output->fd, mode) != 0) /* after the owner: changing that clears setuid */
         return gs_err_errno(err, -errno, "%s: cannot set the mode", output->target);

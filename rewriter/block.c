@@ -4,17 +4,20 @@
  *
  * Behind the table lie small things that only headers and dynamic entries refer to: .interp,
  * notes, hash tables. The block is the smallest run of whole such things that makes room for
- * one header. Anything that code or data may refer to directly does not move. No state, any
- * thread.
+ * one header. Anything that code or data may refer to directly does not move, nor do notes that
+ * may refer to something from where they are. No state, any thread.
  */
 #include "rewriter/plan.h"
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_BLOCK (4ull << 20) /* bytes */
+#define MAX_NOTES (1ull << 16) /* bytes */
 #define NEEDED    sizeof(Elf64_Phdr)
+#define ALIGNED   8 /* nothing that moves is aligned to more */
 
 struct range {
     uint64_t start, end; /* file offsets */
@@ -36,12 +39,51 @@ static int take(struct range *block, uint64_t offset, uint64_t size)
     return 0;
 }
 
+static bool is_plain_owner(const char *name, uint32_t size)
+{
+    static const char *const owners[] = {"GNU", "Go", "FDO", "Linux"};
+
+    for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
+        size_t length = strlen(owners[i]);
+
+        if (size >= length && size - length <= 1 && memcmp(name, owners[i], length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether these are notes (gABI "Note Section") of owners whose notes are known to be plain
+ * data. Others may count from themselves: crashpad's says how far away its table is. */
+static bool notes_may_move(const struct elf_image *image, uint64_t offset, uint64_t size,
+                           uint64_t align)
+{
+    char *bytes =
+        size <= MAX_NOTES ? elf_source_load(&image->source, offset, size, NULL) : NULL;
+    uint64_t mask = align == 8 ? 7 : 3, at = 0;
+    bool plain = bytes != NULL;
+
+    while (plain && size - at >= sizeof(Elf64_Nhdr)) {
+        Elf64_Nhdr note;
+        uint64_t step;
+
+        memcpy(&note, bytes + at, sizeof note);
+        at += sizeof note;
+        plain = note.n_namesz <= size - at && is_plain_owner(bytes + at, note.n_namesz);
+        step = (((uint64_t)note.n_namesz + 3) & ~3ull) + note.n_descsz;
+        step = (sizeof note + step + mask) / (mask + 1) * (mask + 1) - sizeof note;
+        at = step < size - at ? at + step : size;
+    }
+    free(bytes);
+    return plain;
+}
+
 static bool section_may_move(const struct elf_image *image, size_t index)
 {
     const Elf64_Shdr *s = &image->sections[index];
 
     switch (s->sh_type) {
     case SHT_NOTE:
+        return notes_may_move(image, s->sh_offset, s->sh_size, s->sh_addralign);
     case SHT_HASH:
     case SHT_GNU_HASH:
     case SHT_DYNSYM:
@@ -79,6 +121,10 @@ static int take_segments(const struct elf_image *image, struct range *block)
             !overlap(block, p->p_offset, p->p_filesz))
             continue;
         if (p->p_type != PT_NOTE && p->p_type != PT_INTERP && p->p_type != PT_GNU_PROPERTY)
+            return -ENOENT;
+        /* with sections each of them is looked at: mold puts different alignments into one */
+        if (p->p_type == PT_NOTE && image->section_count == 0 &&
+            !notes_may_move(image, p->p_offset, p->p_filesz, p->p_align))
             return -ENOENT;
         if (take(block, p->p_offset, p->p_filesz) != 0)
             return -ENOENT;
@@ -142,16 +188,22 @@ static bool is_filler(uint8_t byte)
     return byte == 0 || byte == 'X' || byte == 'Z';
 }
 
-/* What the header will overwrite must be either part of something that moves, or padding. */
+/* What the header will overwrite must be either part of something that moves, or padding.
+ * Without section headers zeros may as well be constants: then only as many of them are padding
+ * as align what follows. */
 static int check_gaps(const struct elf_image *image, const struct range *block)
 {
-    uint8_t bytes[NEEDED];
+    uint8_t bytes[NEEDED + ALIGNED];
+    size_t gap = 0;
 
     if (elf_source_read(&image->source, block->start, bytes, sizeof bytes, NULL) != 0)
         return -ENOENT;
-    for (size_t i = 0; i < sizeof bytes; i++)
-        if (!is_filler(bytes[i]) && !covered(image, block->start + i))
+    for (size_t i = 0; i < NEEDED || (gap > 0 && i < sizeof bytes); i++) {
+        gap = covered(image, block->start + i) ? 0 : gap + 1;
+        if ((gap > 0 && i < NEEDED && !is_filler(bytes[i])) ||
+            (gap == ALIGNED && image->section_count == 0))
             return -ENOENT;
+    }
     return 0;
 }
 

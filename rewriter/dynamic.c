@@ -42,6 +42,20 @@ static int damaged(const struct elf_image *image, const char *what, uint64_t val
                       image->source.name, what, (unsigned long long)value);
 }
 
+/* Bytes of the dynamic section: a linker script can put other sections behind it into
+ * PT_DYNAMIC, and what looks like entries to spare is theirs. */
+static uint64_t dynamic_size(const struct elf_image *image, const Elf64_Phdr *p)
+{
+    for (size_t i = 1; i < image->section_count; i++) {
+        const Elf64_Shdr *s = &image->sections[i];
+
+        if (s->sh_type == SHT_DYNAMIC && s->sh_addr == p->p_vaddr &&
+            s->sh_size >= sizeof(Elf64_Dyn) && s->sh_size < p->p_filesz)
+            return s->sh_size;
+    }
+    return p->p_filesz;
+}
+
 static int read_entries(struct elf_image *image, struct gs_err *err)
 {
     const Elf64_Phdr *p = &image->segments[image->dynamic_segment];
@@ -51,7 +65,7 @@ static int read_entries(struct elf_image *image, struct gs_err *err)
         return damaged(image, "size of PT_DYNAMIC", p->p_filesz, err);
     if (elf_image_offset(image, p->p_vaddr, p->p_filesz, &offset) != 0 || offset != p->p_offset)
         return damaged(image, "address of PT_DYNAMIC", p->p_vaddr, err);
-    image->dynamic_room = p->p_filesz / sizeof(Elf64_Dyn);
+    image->dynamic_room = dynamic_size(image, p) / sizeof(Elf64_Dyn);
     image->dynamic = elf_source_load(&image->source, p->p_offset,
                                      image->dynamic_room * sizeof(Elf64_Dyn), err);
     if (image->dynamic == NULL)
@@ -91,6 +105,19 @@ bool elf_dynamic_is_name(int64_t tag)
 {
     return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH ||
            tag == DT_AUDIT || tag == DT_DEPAUDIT || tag == DT_AUXILIARY || tag == DT_FILTER;
+}
+
+bool elf_dynamic_stays_first(const char *needed)
+{
+    static const char *const starts[] = {"libasan.so", "libhwasan.so", "libclang_rt.asan",
+                                         "libclang_rt.hwasan"};
+    const char *base = strrchr(needed, '/');
+
+    base = base != NULL ? base + 1 : needed;
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        if (strncmp(base, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
 }
 
 /* All names lie in the string table; none of them is that of another libc (musl's is libc.so or

@@ -37,6 +37,13 @@ static int check_ident(const struct elf_image *image, struct gs_err *err)
         return gs_err_set(err, -ENOEXEC, "%s: not an ELF file; give a Linux program or library",
                           name);
     }
+    if (memcmp(h->e_ident + EI_ABIVERSION, "AI\1", 3) == 0 ||
+        memcmp(h->e_ident + EI_ABIVERSION, "AI\2", 3) == 0)
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: is an AppImage, whose programs are in its archive; take them out "
+            "with --appimage-extract, then gpushare-patch --tree squashfs-root",
+            name);
     if (h->e_ident[EI_CLASS] != ELFCLASS64)
         return gs_err_set(err, -ENOEXEC,
                           "%s: 32-bit; CUDA programs are 64-bit, only these can be patched",
@@ -244,6 +251,20 @@ static int read_sections(struct elf_image *image, struct gs_err *err)
     return ret;
 }
 
+/* What was split off a program for debuggers has its headers, but not what they lead to. */
+static int refuse_debug_only(const struct elf_image *image, struct gs_err *err)
+{
+    for (size_t i = 1; i < image->section_count; i++)
+        if (image->sections[i].sh_type == SHT_NOBITS && image->sections[i].sh_size > 0 &&
+            (image->sections[i].sh_flags & SHF_EXECINSTR))
+            return gs_err_set(
+                err, -ENOEXEC,
+                "%s: holds nothing but debug information; give the program or library that "
+                "it belongs to",
+                image->source.name);
+    return 0;
+}
+
 static int read_all(struct elf_image *image, struct gs_err *err)
 {
     const struct elf_source *source = &image->source;
@@ -263,9 +284,10 @@ static int read_all(struct elf_image *image, struct gs_err *err)
     if (image->segments == NULL)
         return -ENOEXEC;
     image->data_end = image->header.e_phoff + image->header.e_phnum * sizeof(Elf64_Phdr);
-    ret = check_segments(image, err);
+    ret = read_sections(image, err);
+    ret = ret ?: refuse_debug_only(image, err);
+    ret = ret ?: check_segments(image, err);
     ret = ret ?: read_interpreter(image, err);
-    ret = ret ?: read_sections(image, err);
     return ret ?: elf_dynamic_read(image, err);
 }
 

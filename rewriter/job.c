@@ -7,6 +7,7 @@
 #include "rewriter/job.h"
 #include "rewriter/location.h"
 #include "rewriter/names.h"
+#include "rewriter/verify.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,11 @@ enum elf_exit elf_exit_of(int error)
                                : ELF_EXIT_FAILED;
 }
 
+static int refuse_kind(const char *name, struct gs_err *err)
+{
+    return gs_err_set(err, -ENOEXEC, "%s: is no regular file; name a program or library", name);
+}
+
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
                  struct gs_err *err)
 {
@@ -32,9 +38,15 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     job->fd = -1;
     job->name = name;
     job->options = options;
+    snprintf(job->shown, sizeof job->shown, "%s", name);
+    for (char *c = job->shown; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
     if (realpath(name, job->path) == NULL)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     job->fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (job->fd < 0 && errno == ENXIO) /* a socket */
+        return refuse_kind(name, err);
     if (job->fd < 0)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     if (fstat(job->fd, &job->stat) != 0)
@@ -42,8 +54,7 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     if (S_ISDIR(job->stat.st_mode))
         return gs_err_set(err, -ENOEXEC, "%s: is a folder; name the files in it", name);
     if (!S_ISREG(job->stat.st_mode))
-        return gs_err_set(err, -ENOEXEC, "%s: is no regular file; name a program or library",
-                          name);
+        return refuse_kind(name, err);
     job->raw =
         (struct elf_source){.name = name, .fd = job->fd, .size = (uint64_t)job->stat.st_size};
     job->patched = elf_note_find(&job->note, &job->raw);
@@ -96,13 +107,27 @@ void elf_job_deinit(struct elf_job *job)
     job->fd = -1;
 }
 
-/* The system's own libraries, the driver, and our runtime: what everybody's dlsym comes from
- * must stay as it is. */
+/* What belongs to gpushare: it names the driver, too, but is not to be routed. */
+static int refuse_own(const struct elf_job *job, struct gs_err *err)
+{
+    static const char *const names[] = {"gpushare-patch", "gpushare-lockd", "gpusharectl"};
+    const char *base = strrchr(job->path, '/') + 1;
+    bool own =
+        strncmp(job->image.soname != NULL ? job->image.soname : "", "libgpushare.so", 14) == 0;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        own |= strcmp(base, names[i]) == 0;
+    return own ? gs_err_set(err, -ENODATA, "%s: nothing to do: it is a part of gpushare",
+                            job->name)
+               : 0;
+}
+
+/* The system's own libraries and the driver: what everybody's dlsym comes from must stay as it
+ * is. */
 static int refuse_system(const struct elf_job *job, struct gs_err *err)
 {
     static const char *const names[] = {"libc.so",       "ld-linux", "libdl.so",
-                                        "libpthread.so", "librt.so", "libcuda.so",
-                                        "libgpushare.so"};
+                                        "libpthread.so", "librt.so", "libcuda.so"};
     const char *base = strrchr(job->path, '/') + 1;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -173,15 +198,35 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
 static void make_marker(struct elf_job *job)
 {
     snprintf(job->marker, sizeof job->marker,
-             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n", GS_VERSION,
+             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n%s%s%s", GS_VERSION,
              job->scope == ELF_SCOPE_PROCESS ? "process" : "object", job->runtime,
-             elf_names_fingerprint());
+             elf_names_fingerprint(), *job->origin ? "origin=" : "", job->origin,
+             *job->origin ? "\n" : "");
+}
+
+/* A copy elsewhere finds its libraries where the original did, also when it is patched again.
+ */
+static int find_origin(struct elf_job *job, struct gs_err *err)
+{
+    if (!elf_origin_is_used(&job->image))
+        return 0;
+    if (job->options->origin != NULL)
+        snprintf(job->origin, sizeof job->origin, "%s", job->options->origin);
+    else if (job->patched == ELF_NOTE_FOUND)
+        elf_note_value(job->note.text, "origin", job->origin, sizeof job->origin);
+    if (strpbrk(job->origin, "\n$:") == NULL)
+        return 0;
+    return gs_err_set(
+        err, -ENOEXEC,
+        "%s: finds its libraries from where it lies ($ORIGIN), and the loader would "
+        "misread that folder's name in a copy; patch it itself",
+        job->name);
 }
 
 int elf_job_decide(struct elf_job *job, struct gs_err *err)
 {
     unsigned machine;
-    int ret = refuse_system(job, err);
+    int ret = refuse_own(job, err) ?: refuse_system(job, err);
 
     for (size_t i = 0; ret == 0 && i < job->image.dynamic_count; i++) {
         const Elf64_Dyn *entry = &job->image.dynamic[i];
@@ -194,6 +239,7 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
                 job->name);
     }
     ret = ret ?: refuse_privileged(job, err);
+    ret = ret ?: find_origin(job, err);
     ret = ret ?: decide_by_content(job, err);
     ret =
         ret ?: elf_location_find(job->runtime, job->options->runtime, job->options->force, err);
@@ -221,6 +267,7 @@ bool elf_job_is_current(struct elf_job *job)
         job->scope = strcmp(scope, "process") == 0 ? ELF_SCOPE_PROCESS : ELF_SCOPE_OBJECT;
         if (job->options->scope != ELF_SCOPE_AUTO)
             job->scope = job->options->scope;
+        elf_note_value(job->note.text, "origin", job->origin, sizeof job->origin);
         if (elf_location_find(job->runtime, job->options->runtime, job->options->force, NULL))
             return false;
         make_marker(job);
@@ -228,7 +275,25 @@ bool elf_job_is_current(struct elf_job *job)
     return strcmp(job->note.text, job->marker) == 0;
 }
 
+/* Patching anew starts from the original. */
+static int refuse_edited(struct elf_job *job, struct gs_err *err)
+{
+    char runtime[PATH_MAX], origin[PATH_MAX];
+
+    if (job->patched == ELF_NOTE_NONE ||
+        (job->options->output == NULL && elf_job_is_current(job)))
+        return 0;
+    elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    elf_note_value(job->note.text, "origin", origin, sizeof origin);
+    return elf_verify_untouched(&job->image, &job->raw, runtime, *origin ? origin : NULL, err);
+}
+
 int elf_job_plan(struct elf_job *job, struct gs_err *err)
 {
-    return elf_plan_make(&job->plan, &job->image, &job->facts, job->runtime, job->marker, err);
+    const struct elf_wish wish = {.runtime = job->runtime,
+                                  .marker = job->marker,
+                                  .origin = *job->origin ? job->origin : NULL};
+
+    return refuse_edited(job, err)
+               ?: elf_plan_make(&job->plan, &job->image, &job->facts, &wish, err);
 }

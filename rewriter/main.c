@@ -24,6 +24,7 @@ int main(int argc, char **argv)
     struct gs_err err = {0};
 
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
+    signal(SIGPIPE, SIG_IGN); /* and who stops reading does not stop the work half way */
     if (elf_options_parse(&options, argc, argv, &err) != 0) {
         fprintf(stderr, "gpushare-patch: %s\n", err.text);
         fputs("Try gpushare-patch --help\n", stderr);

@@ -10,6 +10,7 @@
 #include "rewriter/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,8 +150,29 @@ static int read_lines(struct elf_manifest *manifest, FILE *from, const char *nam
     return ret;
 }
 
+/* Whoever may write in the folder may have put something else there: a pipe would never end. */
+static FILE *open_regular(const char *path, struct gs_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    FILE *from = NULL;
+    struct stat st;
+
+    if (fd < 0 && errno == ENOENT)
+        return NULL;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        gs_err_errno(err, -errno, "%s: cannot open", path);
+    else if (!S_ISREG(st.st_mode))
+        gs_err_set(err, -EINVAL, "%s: is no regular file; remove it", path);
+    else if ((from = fdopen(fd, "r")) == NULL)
+        gs_err_errno(err, -errno, "%s: cannot read", path);
+    if (from == NULL && fd >= 0)
+        close(fd);
+    return from;
+}
+
 int elf_manifest_read(struct elf_manifest *manifest, const char *folder, struct gs_err *err)
 {
+    struct gs_err problem = {0};
     char path[PATH_MAX];
     FILE *from;
     int ret;
@@ -158,9 +180,9 @@ int elf_manifest_read(struct elf_manifest *manifest, const char *folder, struct 
     *manifest = (struct elf_manifest){0};
     if (snprintf(path, sizeof path, "%s/%s", folder, ELF_MANIFEST_NAME) >= (int)sizeof path)
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", folder);
-    from = fopen(path, "re");
+    from = open_regular(path, &problem);
     if (from == NULL)
-        return errno == ENOENT ? 0 : gs_err_errno(err, -errno, "%s: cannot open", path);
+        return problem.code != 0 ? gs_err_set(err, problem.code, "%s", problem.text) : 0;
     ret = read_lines(manifest, from, path, err);
     fclose(from);
     return ret;

@@ -65,7 +65,17 @@ static int check_loads(const struct elf_plan *plan, const struct elf_image *new,
     return 0;
 }
 
-static int same_entry(const struct elf_image *old, const Elf64_Dyn *a,
+static int same_name(const struct elf_plan *plan, int64_t tag, const char *old, const char *new)
+{
+    bool pinned = plan->origin != NULL && tag != DT_SONAME;
+    char *wanted = pinned ? elf_origin_expand(old, plan->origin) : NULL;
+    int same = pinned ? wanted != NULL && strcmp(wanted, new) == 0 : strcmp(old, new) == 0;
+
+    free(wanted);
+    return same;
+}
+
+static int same_entry(const struct elf_plan *plan, const Elf64_Dyn *a,
                       const struct elf_image *new, const Elf64_Dyn *b)
 {
     const char *x, *y;
@@ -77,9 +87,9 @@ static int same_entry(const struct elf_image *old, const Elf64_Dyn *a,
                a->d_tag == DT_STRSZ || a->d_tag == DT_HASH || a->d_tag == DT_GNU_HASH ||
                a->d_tag == DT_SYMTAB || a->d_tag == DT_VERSYM || a->d_tag == DT_VERNEED ||
                a->d_tag == DT_VERDEF;
-    x = elf_image_string(old, a->d_un.d_val);
+    x = elf_image_string(plan->image, a->d_un.d_val);
     y = elf_image_string(new, b->d_un.d_val);
-    return x == y || (x != NULL && y != NULL && strcmp(x, y) == 0);
+    return x == y || (x != NULL && y != NULL && same_name(plan, a->d_tag, x, y));
 }
 
 static int check_dynamic(const struct elf_plan *plan, const struct elf_image *new,
@@ -95,16 +105,16 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
         const char *name =
             entry->d_tag == DT_NEEDED ? elf_image_string(new, entry->d_un.d_val) : NULL;
 
-        if (!inserted && entry->d_tag == DT_NEEDED) { /* the very first one must be ours */
-            if (name == NULL || strcmp(name, runtime) != 0)
+        if (!inserted && name != NULL && !elf_dynamic_stays_first(name)) { /* ours, then */
+            if (strcmp(name, runtime) != 0)
                 return wrong(plan, "dynamic entry", i, err);
             inserted = 1;
             continue;
         }
-        if (j < old->dynamic_count && !same_entry(old, &old->dynamic[j], new, entry) &&
+        if (j < old->dynamic_count && !same_entry(plan, &old->dynamic[j], new, entry) &&
             (old->dynamic[j].d_tag == DT_RELACOUNT || old->dynamic[j].d_tag == DT_BIND_NOW))
             j++; /* given up for the new one */
-        if (j >= old->dynamic_count || !same_entry(old, &old->dynamic[j], new, entry))
+        if (j >= old->dynamic_count || !same_entry(plan, &old->dynamic[j], new, entry))
             return wrong(plan, "dynamic entry", i, err);
         j++;
     }
@@ -258,5 +268,28 @@ int elf_verify_meaning(const struct elf_plan *plan, int fd, struct gs_err *err)
     ret = ret ?: check_sections(plan, &new, err);
     ret = ret ?: check_undo(plan, &source, err);
     elf_image_deinit(&new);
+    return ret;
+}
+
+int elf_verify_untouched(const struct elf_image *original, const struct elf_source *raw,
+                         const char *runtime, const char *origin, struct gs_err *err)
+{
+    const struct elf_plan said = {
+        .image = original, .origin = origin, .added = (char *)(uintptr_t)runtime};
+    struct elf_image now;
+    int ret = elf_image_read(&now, raw, err);
+
+    if (ret != 0)
+        return ret;
+    if (check_dynamic(&said, &now, NULL) != 0 ||
+        memcmp(original->string_bytes, now.string_bytes,
+               original->strings.size < now.strings.size ? original->strings.size
+                                                         : now.strings.size) != 0)
+        ret = gs_err_set(err, -ENOEXEC,
+                         "%s: its dynamic section was edited after it was patched (chrpath, "
+                         "patchelf?), and patching it anew would undo that; --restore it (what "
+                         "was edited goes, too), edit it, and patch it then",
+                         raw->name);
+    elf_image_deinit(&now);
     return ret;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * needed.c: makes the runtime library the first DT_NEEDED.
+ * needed.c: makes the runtime library the first DT_NEEDED, but for a sanitizer's.
  *
  * The dynamic section stays where it is whenever possible, because code may read its own
  * _DYNAMIC and strip keeps what does not move. DT_DEBUG is never taken: debuggers need it. No
  * state, any thread.
  */
+#include "rewriter/dynamic.h"
 #include "rewriter/plan.h"
 
 #include <errno.h>
@@ -48,19 +49,34 @@ static size_t choose_way(struct elf_plan *plan)
     return NOT_FOUND;
 }
 
+/* The entry that the new one precedes. */
+static size_t find_place(const struct elf_image *image)
+{
+    size_t place = 0;
+
+    for (size_t i = 0; i < image->dynamic_count; i++) {
+        if (image->dynamic[i].d_tag != DT_NEEDED)
+            continue;
+        if (!elf_dynamic_stays_first(elf_image_string(image, image->dynamic[i].d_un.d_val)))
+            return i;
+        place = i + 1;
+    }
+    return place;
+}
+
 int elf_plan_needed(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;
-    size_t given_up = choose_way(plan), first = find(image, DT_NEEDED), n = 0;
+    size_t given_up = choose_way(plan), place = find_place(image), n = 0;
 
     plan->dynamic = calloc(image->dynamic_count + 2, sizeof *plan->dynamic);
     if (plan->dynamic == NULL)
         return -ENOMEM;
-    for (size_t i = 0; i < image->dynamic_count; i++) {
-        if (i == (first == NOT_FOUND ? 0 : first))
+    for (size_t i = 0; i <= image->dynamic_count; i++) {
+        if (i == place)
             plan->dynamic[n++] =
                 (Elf64_Dyn){.d_tag = DT_NEEDED, .d_un.d_val = plan->needed_name};
-        if (i != given_up)
+        if (i != given_up && i < image->dynamic_count)
             plan->dynamic[n++] = image->dynamic[i];
     }
     plan->dynamic_count = n + 1; /* with the DT_NULL that calloc made */

@@ -5,11 +5,9 @@
  *
  * Both are the content of section .gpushare, at the end of a PT_LOAD's file part, where strip
  * leaves them alone:
- *     text      "key=value" lines: tool, scope, runtime, table; NUL-padded to a multiple of 8
- *     head      struct elf_undo_head
- *     copies ×  struct elf_undo_copy
- *     count ×   { u64 offset, u32 length, u32 flags, bytes padded to a multiple of 8 },
- *               ascending, not overlapping
+ *     text      "key=value" lines: tool, scope, runtime, table, perhaps origin; NUL-padded to a
+ * multiple of 8 head      struct elf_undo_head copies ×  struct elf_undo_copy count ×   { u64
+ * offset, u32 length, u32 flags, bytes padded to a multiple of 8 }, ascending, not overlapping
  *     trailer   struct elf_marker_trailer
  * All numbers are little-endian, as in the files that we patch.
  */
@@ -62,7 +60,7 @@ _Static_assert(sizeof(struct elf_marker_trailer) == 40, "format");
 _Static_assert(sizeof(struct elf_undo_head) == 112, "format");
 _Static_assert(sizeof(struct elf_undo_copy) == 32, "format");
 
-#define ELF_MARKER_TEXT_MAX (PATH_MAX + 512)
+#define ELF_MARKER_TEXT_MAX (2 * PATH_MAX + 512)
 
 /* What a patched file says about itself. */
 struct elf_note {

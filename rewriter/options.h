@@ -23,6 +23,7 @@ struct elf_options {
     size_t exclude_count;
     const char *jobs_text;
     unsigned jobs;      /* threads for --tree and --venv */
+    const char *origin; /* set by --venv: the folder that a copy was made from, see plan.h */
     bool programs_only; /* set by --venv: the interpreter routes for its libraries */
     enum elf_scope scope;
     char **files;

@@ -118,6 +118,28 @@ int elf_output_open(struct elf_output *output, const char *target, struct gs_err
     return ret;
 }
 
+int elf_output_link(struct elf_output *output, const char *target, const char *existing,
+                    struct gs_err *err)
+{
+    int ret;
+
+    *output = (struct elf_output){.target = target, .folder = -1, .fd = -1};
+    ret = open_folder(output, err);
+    ret = ret ?: check_kind(output, err);
+    if (ret == 0) {
+        output->fd = open(existing, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        make_name(output->temporary);
+        if (output->fd < 0 ||
+            linkat(AT_FDCWD, existing, output->folder, output->temporary, 0) != 0) {
+            ret = failed(output, "cannot become another name of the new file", err);
+            output->temporary[0] = '\0';
+        }
+    }
+    if (ret != 0)
+        elf_output_deinit(output);
+    return ret;
+}
+
 void elf_output_deinit(struct elf_output *output)
 {
     if (output->temporary[0] != '\0' && output->folder >= 0)

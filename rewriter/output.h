@@ -25,6 +25,10 @@ struct elf_output {
  * output. 0 or -errno. */
 int elf_output_open(struct elf_output *output, const char *target, struct gs_err *err);
 
+/* The same with an existing file as the new one: target becomes another name of it. */
+int elf_output_link(struct elf_output *output, const char *target, const char *existing,
+                    struct gs_err *err);
+
 /* Removes what was not committed. Accepts a zeroed struct with fd and folder -1. */
 void elf_output_deinit(struct elf_output *output);
 

@@ -208,6 +208,8 @@ int elf_plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *
     plan->slot_way = ELF_SLOT_PADDING;
     if (image->interpreter == NULL)
         return refuse(plan, "a library cannot be patched without growing", err);
+    if (plan->origin != NULL)
+        return refuse(plan, "it finds its libraries from where it lies ($ORIGIN)", err);
     if (index == image->header.e_phnum)
         return refuse(plan, "its string table is in no segment", err);
     p = &image->segments[index];

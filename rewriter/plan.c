@@ -126,6 +126,7 @@ static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err
     int ret = elf_plan_names(plan, runtime, err);
 
     ret = ret ?: elf_plan_needed(plan);
+    ret = ret ?: elf_plan_origin(plan);
     ret = ret ?: elf_plan_slot(plan);
     ret = ret ?: lay_out_segment(plan, err);
     ret = ret ?: elf_plan_sections(plan, err);
@@ -134,7 +135,7 @@ static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err
 }
 
 int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
-                  const struct elf_facts *facts, const char *runtime, const char *marker,
+                  const struct elf_facts *facts, const struct elf_wish *wish,
                   struct gs_err *err)
 {
     int ret;
@@ -142,14 +143,15 @@ int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
     memset(plan, 0, sizeof *plan);
     plan->image = image;
     plan->facts = facts;
-    if (strlen(marker) >= sizeof plan->marker)
+    plan->origin = wish->origin;
+    if (strlen(wish->marker) >= sizeof plan->marker)
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path of the runtime library is too long",
                           image->source.name);
-    memcpy(plan->marker, marker, strlen(marker) + 1);
+    memcpy(plan->marker, wish->marker, strlen(wish->marker) + 1);
     if (elf_image_has_payload(image))
-        ret = elf_plan_padding(plan, runtime, err);
+        ret = elf_plan_padding(plan, wish->runtime, err);
     else
-        ret = plan_growth(plan, runtime, err);
+        ret = plan_growth(plan, wish->runtime, err);
     if (ret != 0) {
         gs_err_set(err, ret, "%s: no memory",
                    image->source.name); /* if nothing else was said */

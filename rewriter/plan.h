@@ -38,9 +38,17 @@ struct elf_extent {
     uint64_t offset, address, size;
 };
 
+/* What the file shall become. */
+struct elf_wish {
+    const char *runtime; /* absolute path that becomes DT_NEEDED */
+    const char *marker;  /* text of the marker */
+    const char *origin;  /* what $ORIGIN stands for from now on; NULL: it stays */
+};
+
 struct elf_plan {
     const struct elf_image *image;
     const struct elf_facts *facts;
+    const char *origin; /* of the wish */
     enum elf_dynamic_way dynamic_way;
     enum elf_slot_way slot_way;
 
@@ -70,11 +78,10 @@ struct elf_plan {
     uint8_t *tail;                              /* bytes from segment.offset to end */
 };
 
-/* Decides everything. runtime is the absolute path that becomes DT_NEEDED, marker the text of
- * the marker section. Uses image and facts until elf_plan_deinit(). 0; -ENOEXEC when this file
- * cannot be changed safely (err says why); -ENOMEM. */
+/* Decides everything. Uses image, facts and the wish's origin until elf_plan_deinit(). 0;
+ * -ENOEXEC when this file cannot be changed safely (err says why); -ENOMEM. */
 int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
-                  const struct elf_facts *facts, const char *runtime, const char *marker,
+                  const struct elf_facts *facts, const struct elf_wish *wish,
                   struct gs_err *err);
 void elf_plan_deinit(struct elf_plan *plan);
 
@@ -87,11 +94,18 @@ int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, s
 const char *elf_dynamic_way_text(enum elf_dynamic_way way);
 const char *elf_slot_way_text(enum elf_slot_way way);
 
+/* Whether a name of the dynamic section says $ORIGIN. */
+bool elf_origin_is_used(const struct elf_image *image);
+
+/* A name with origin in place of each $ORIGIN; the caller's to free. NULL: no memory. */
+char *elf_origin_expand(const char *text, const char *origin);
+
 /* The steps, each in a file of its own; 0 or a negative errno with err filled. */
 int elf_plan_names(struct elf_plan *plan, const char *runtime,
                    struct gs_err *err);                           /* imports.c */
 int elf_plan_needed(struct elf_plan *plan);                       /* needed.c */
 int elf_plan_needed_finish(struct elf_plan *plan);                /* needed.c */
+int elf_plan_origin(struct elf_plan *plan);                       /* origin.c */
 int elf_plan_slot(struct elf_plan *plan);                         /* slot.c */
 int elf_plan_slot_finish(struct elf_plan *plan);                  /* slot.c */
 int elf_plan_block(struct elf_plan *plan);                        /* block.c */

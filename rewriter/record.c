@@ -107,7 +107,7 @@ static bool is_changed(const char *root, const char *listed, const struct elf_pa
 static int write_line(FILE *to, const char *line, size_t length, const char *root,
                       const struct elf_paths *changed, size_t *lines, struct gs_err *err)
 {
-    char listed[PATH_MAX], real[PATH_MAX], text[44];
+    char listed[PATH_MAX], real[PATH_MAX], text[44], now[96];
     size_t comma = line_path(line, length, listed, sizeof listed);
     uint8_t digest[ELF_SHA256_SIZE] = {0};
     uint64_t size = 0;
@@ -123,11 +123,30 @@ static int write_line(FILE *to, const char *line, size_t length, const char *roo
     if (ret != 0)
         return ret;
     base64url(digest, text);
+    snprintf(now, sizeof now, HASH "%s,%llu%s", text, (unsigned long long)size,
+             line[length - 1] == '\r' ? "\r" : "");
     fwrite(line, 1, comma + 1, to);
-    fprintf(to, HASH "%s,%llu%s", text, (unsigned long long)size,
-            line[length - 1] == '\r' ? "\r" : "");
-    ++*lines;
+    fputs(now, to);
+    *lines +=
+        strlen(now) != length - comma - 1 || memcmp(line + comma + 1, now, strlen(now)) != 0;
     return 0;
+}
+
+/* Bytes of the first line of text; a path in quotes may hold newlines. */
+static size_t line_length(const char *text, size_t size)
+{
+    const char *newline = NULL;
+    size_t at = 0;
+
+    if (*text == '"') {
+        for (at = 1; at < size && (text[at] != '"' || (at + 1 < size && text[at + 1] == '"'));
+             at++)
+            at += text[at] == '"';
+        if (at >= size) /* a quote that is never closed */
+            at = 0;
+    }
+    newline = memchr(text + at, '\n', size - at);
+    return newline != NULL ? (size_t)(newline - text) : size;
 }
 
 static int write_lines(FILE *to, const char *text, size_t size, const char *root,
@@ -136,13 +155,13 @@ static int write_lines(FILE *to, const char *text, size_t size, const char *root
     int ret = 0;
 
     for (size_t at = 0; ret == 0 && at < size;) {
-        const char *newline = memchr(text + at, '\n', size - at);
-        size_t length = newline != NULL ? (size_t)(newline - (text + at)) : size - at;
+        size_t length = line_length(text + at, size - at);
+        bool newline = length < size - at;
 
         ret = length > 0 ? write_line(to, text + at, length, root, changed, lines, err) : 0;
-        if (newline != NULL)
+        if (newline)
             fputc('\n', to);
-        at += length + (newline != NULL);
+        at += length + newline;
     }
     return ret;
 }

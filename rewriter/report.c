@@ -104,7 +104,7 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
 {
     char runtime[PATH_MAX];
 
-    fprintf(to, "%s:\n", job->name);
+    fprintf(to, "%s:\n", job->shown);
     if (job->patched == ELF_NOTE_FOUND) {
         elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
         fprintf(to, "  state     patched for %s\n", runtime);
@@ -132,30 +132,40 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
         print_plan(to, &job->plan);
 }
 
+/* Bytes of the UTF-8 character at p (RFC 3629), 0 where there is none. */
+static size_t utf8_length(const unsigned char *p)
+{
+    size_t length = *p < 0x80   ? 1
+                    : *p < 0xc2 ? 0
+                    : *p < 0xe0 ? 2
+                    : *p < 0xf0 ? 3
+                    : *p < 0xf5 ? 4
+                                : 0;
+
+    for (size_t i = 1; i < length; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) ||
+        (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return length;
+}
+
 void elf_report_json_string(FILE *to, const char *text)
 {
     fputc('"', to);
-    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
-        static const unsigned char lead[] = {0xc2, 0xe0, 0xf0}; /* of 2, 3, 4 bytes */
-        int more = *p < 0x80                   ? 0
-                   : *p < lead[0] || *p > 0xf4 ? -1
-                   : *p < lead[1]              ? 1
-                   : *p < lead[2]              ? 2
-                                               : 3;
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
+        size_t length = utf8_length(p);
 
-        for (int i = 1; i <= more; i++)
-            if ((p[i] & 0xc0) != 0x80)
-                more = -1;
-        if (more < 0) {
+        if (length == 0)
             fputs("\\ufffd", to);
-        } else if (*p == '"' || *p == '\\') {
+        else if (*p == '"' || *p == '\\')
             fprintf(to, "\\%c", *p);
-        } else if (*p < 0x20 || *p == 0x7f) {
+        else if (*p < 0x20 || *p == 0x7f)
             fprintf(to, "\\u%04x", *p);
-        } else {
-            fwrite(p, 1, (size_t)more + 1, to);
-            p += more;
-        }
+        else
+            fwrite(p, 1, length, to);
+        p += length > 0 ? length : 1;
     }
     fputc('"', to);
 }
@@ -220,13 +230,13 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
     char runtime[PATH_MAX], scope[32];
 
     if (job->patched == ELF_NOTE_NONE) {
-        fprintf(to, "%s: not patched\n", job->name);
+        fprintf(to, "%s: not patched\n", job->shown);
         return;
     }
     elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
     elf_note_value(job->note.text, "scope", scope, sizeof scope);
     fprintf(
-        to, "%s: patched, %s scope, runtime %s%s%s\n", job->name, *scope ? scope : "unknown",
+        to, "%s: patched, %s scope, runtime %s%s%s\n", job->shown, *scope ? scope : "unknown",
         *runtime ? runtime : "unknown (its marker is damaged)",
         present || !*runtime
             ? ""
@@ -234,10 +244,15 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
         job->note.lost.code != 0 ? "; cannot be restored (--restore says why)" : "");
 }
 
-void elf_report_check_json(FILE *to, const struct elf_job *job, bool present)
+void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
+                           const struct gs_err *problem)
 {
     char runtime[PATH_MAX] = "", scope[32] = "", tool[64] = "";
     bool patched = job->patched == ELF_NOTE_FOUND;
+    int status = problem->code != 0 ? (int)elf_exit_of(problem->code)
+                 : !patched         ? ELF_EXIT_NOTHING
+                 : present          ? ELF_EXIT_DONE
+                                    : ELF_EXIT_FAILED;
 
     if (patched) {
         elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
@@ -247,14 +262,13 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present)
     fputs("{\"file\":", to);
     elf_report_json_string(to, job->name);
     fprintf(to, ",\"patched\":%s", patched ? "true" : "false");
-    json_pair(to, "tool", patched ? tool : NULL);
-    json_pair(to, "scope", patched ? scope : NULL);
-    json_pair(to, "runtime", patched ? runtime : NULL);
-    fprintf(to, ",\"runtime_present\":%s,\"restorable\":%s,\"exit\":%d}\n",
-            present ? "true" : "false", patched && job->note.lost.code == 0 ? "true" : "false",
-            !patched  ? ELF_EXIT_NOTHING
-            : present ? ELF_EXIT_DONE
-                      : ELF_EXIT_FAILED);
+    json_pair(to, "tool", *tool ? tool : NULL);
+    json_pair(to, "scope", *scope ? scope : NULL);
+    json_pair(to, "runtime", *runtime ? runtime : NULL);
+    fprintf(to, ",\"runtime_present\":%s,\"restorable\":%s", present ? "true" : "false",
+            patched && job->note.lost.code == 0 ? "true" : "false");
+    json_pair(to, "problem", problem->code != 0 ? problem->text : NULL);
+    fprintf(to, ",\"exit\":%d}\n", status);
 }
 
 /* What vouches for the old bytes cannot vouch for the new ones. */
@@ -270,7 +284,7 @@ static void warn_signed(FILE *to, const struct elf_job *job)
         lost = "its fs-verity seal";
     if (lost != NULL)
         fprintf(to, "%s: note: %s holds for the old content only; sign the new file anew\n",
-                job->name, lost);
+                job->shown, lost);
 }
 
 void elf_report_done(FILE *to, const struct elf_job *job)
@@ -278,7 +292,7 @@ void elf_report_done(FILE *to, const struct elf_job *job)
     const struct elf_options *options = job->options;
     struct stat st;
 
-    fprintf(to, "%s: %s (%s scope", job->name,
+    fprintf(to, "%s: %s (%s scope", job->shown,
             options->dry_run ? "would be patched" : "patched", scope_text(job->scope));
     for (size_t i = 0; i < job->facts.import_count && i < 4; i++)
         fprintf(to, "%s%s", i > 0 ? ", " : ", routes ", import_name(job, i));
@@ -287,11 +301,12 @@ void elf_report_done(FILE *to, const struct elf_job *job)
     fprintf(to, ")%s%s\n", options->output ? " into " : "",
             options->output ? options->output : "");
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
-        fprintf(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
+        fprintf(to, "%s: note: is a link; %s is the file\n", job->shown, job->path);
     if (job->plan.slot_way == ELF_SLOT_END)
-        fprintf(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
+        fprintf(to, "%s: note: do not run strip on it; strip first, then patch\n", job->shown);
     warn_signed(to, job);
     if (job->stat.st_nlink > 1 && options->output == NULL)
-        fprintf(to, "%s: note: it had %lu names (hard links); the others stay as they were\n",
-                job->name, (unsigned long)job->stat.st_nlink);
+        fprintf(to, "%s: note: it had %lu names (hard links); %s stay as they were\n",
+                job->shown, (unsigned long)job->stat.st_nlink,
+                options->tree != NULL ? "those outside of the folder" : "the others");
 }

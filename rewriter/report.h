@@ -14,9 +14,11 @@
 void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *problem);
 void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_err *problem);
 
-/* --check. present: the runtime library that the marker names is there. */
+/* --check. present: the runtime library that the marker names is there. problem (code 0: none)
+ * is why the file could not be looked at. */
 void elf_report_check(FILE *to, const struct elf_job *job, bool present);
-void elf_report_check_json(FILE *to, const struct elf_job *job, bool present);
+void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
+                           const struct gs_err *problem);
 
 /* Writes text as a JSON string with quotes; bytes that are no UTF-8 as U+FFFD. */
 void elf_report_json_string(FILE *to, const char *text);

@@ -5,118 +5,28 @@
  *
  * Two passes with a few threads each: the first only looks (so that the manifest can be written
  * before anything is changed, and a killed run can still be undone), the second acts. Owns the
- * lists and the manifest. Reports of one file are written in one piece, under a lock.
+ * lists and the manifest, and the lock on the folder while it changes them.
  */
 #include "rewriter/tree.h"
+#include "rewriter/crew.h"
 #include "rewriter/manifest.h"
 #include "rewriter/record.h"
 #include "rewriter/venv.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
-
-struct crew {
-    const struct elf_options *options; /* of each file */
-    const struct elf_paths *files;
-    const char *what; /* for the progress line */
-    bool silent;      /* only results count */
-    bool every;       /* report errors of files that do not reach CUDA, too */
-    enum elf_exit *results;
-    bool *reaches;
-    atomic_size_t next; /* relaxed: only hands out numbers; joining orders the results */
-    pthread_mutex_t lock;
-    size_t done; /* under lock */
-};
-
-static void show_progress(const struct crew *crew, const char *path)
-{
-    if (!isatty(STDERR_FILENO) || crew->options->quiet)
-        return;
-    if (crew->done < crew->files->count)
-        fprintf(stderr, "\r%s %zu of %zu: %.60s\033[K", crew->what, crew->done,
-                crew->files->count, strrchr(path, '/') + 1);
-    else
-        fputs("\r\033[K", stderr);
-}
-
-static void work_on(struct crew *crew, size_t index)
-{
-    const char *path = crew->files->list[index];
-    char *texts[2] = {NULL, NULL};
-    size_t sizes[2];
-    FILE *out = open_memstream(&texts[0], &sizes[0]);
-    FILE *errors = open_memstream(&texts[1], &sizes[1]);
-    enum elf_exit result = ELF_EXIT_FAILED;
-
-    if (out != NULL && errors != NULL)
-        result = elf_act(path, crew->options, out, errors, &crew->reaches[index]);
-    if (out != NULL)
-        fclose(out);
-    if (errors != NULL)
-        fclose(errors);
-    crew->results[index] = result;
-    pthread_mutex_lock(&crew->lock);
-    crew->done++;
-    show_progress(crew, path);
-    if (texts[0] != NULL && !crew->silent)
-        fputs(texts[0], stdout);
-    if (texts[1] != NULL && (result == ELF_EXIT_FAILED || crew->every ||
-                             (crew->reaches[index] && result == ELF_EXIT_UNSUPPORTED)))
-        fputs(texts[1], stderr);
-    pthread_mutex_unlock(&crew->lock);
-    free(texts[0]);
-    free(texts[1]);
-}
-
-static void *work(void *argument)
-{
-    struct crew *crew = argument;
-    size_t index;
-
-    while ((index = atomic_fetch_add_explicit(&crew->next, 1, memory_order_relaxed)) <
-           crew->files->count)
-        work_on(crew, index);
-    return NULL;
-}
-
-/* Acts on every file with options->jobs threads, this one included. -ENOMEM before anything
- * was done. */
-static int crew_run(struct crew *crew)
-{
-    pthread_t threads[256];
-    unsigned started = 0;
-
-    crew->results = calloc(crew->files->count + 1, sizeof *crew->results);
-    crew->reaches = calloc(crew->files->count + 1, sizeof *crew->reaches);
-    if (crew->results == NULL || crew->reaches == NULL)
-        return -ENOMEM;
-    pthread_mutex_init(&crew->lock, NULL);
-    while (started + 1 < crew->options->jobs && started + 1 < crew->files->count &&
-           pthread_create(&threads[started], NULL, work, crew) == 0)
-        started++;
-    work(crew);
-    while (started > 0)
-        pthread_join(threads[--started], NULL);
-    pthread_mutex_destroy(&crew->lock);
-    return 0;
-}
-
-static void crew_deinit(struct crew *crew)
-{
-    free(crew->results);
-    free(crew->reaches);
-}
 
 struct tree {
     const struct elf_options *options;
     char folder[PATH_MAX]; /* real */
+    int lock;              /* on the folder; -1: nothing will be changed */
     struct elf_walk walk;
-    struct elf_manifest manifest;
-    struct elf_paths chosen; /* files to act on, full paths */
+    struct elf_manifest manifest, left_out; /* left_out: what --restore and --check exclude */
+    struct elf_paths chosen;                /* files to act on, full paths */
     enum elf_exit result;
     struct gs_err err;
 };
@@ -161,13 +71,13 @@ static int check_inside(const struct tree *tree, const struct elf_manifest_entry
 static int choose(struct tree *tree)
 {
     struct elf_options look = *tree->options;
-    struct crew crew = {.options = &look, .files = &tree->walk.files, .what = "looking at"};
+    struct elf_crew crew = {.options = &look, .files = &tree->walk.files, .what = "looking at"};
     int ret;
 
     look.dry_run = true;
     look.print = look.check = look.restore = look.json = false;
     crew.silent = true;
-    ret = crew_run(&crew);
+    ret = elf_crew_run(&crew);
     for (size_t i = 0; ret == 0 && i < tree->walk.files.count; i++) {
         const char *path = tree->walk.files.list[i];
 
@@ -177,23 +87,34 @@ static int choose(struct tree *tree)
                  (crew.results[i] == ELF_EXIT_UNSUPPORTED && crew.reaches[i]))
             tree->result = elf_exit_graver(tree->result, crew.results[i]);
     }
-    crew_deinit(&crew);
+    elf_crew_deinit(&crew);
     return ret;
 }
 
-/* The wheel records of the files in `changed`. */
-static int update_records(struct tree *tree, const struct elf_paths *changed)
+static void complain(struct tree *tree, const char *path, const char *what)
+{
+    struct gs_err err = {0};
+
+    gs_err_set(&err, -EIO, "%s: %s", path, what);
+    fprintf(stderr, "gpushare-patch: %s\n", err.text);
+    tree->result = ELF_EXIT_FAILED;
+}
+
+/* The wheel records of the files in `changed`; one that cannot be changed stops no other. */
+static void update_records(struct tree *tree, const struct elf_paths *changed)
 {
     size_t lines = 0;
-    int ret = 0;
 
-    if (changed->count == 0)
-        return 0;
-    for (size_t i = 0; ret == 0 && i < tree->walk.records.count; i++)
-        ret = elf_record_update(tree->walk.records.list[i], changed, &lines, &tree->err);
+    for (size_t i = 0; changed->count > 0 && i < tree->walk.records.count; i++) {
+        struct gs_err err = {0};
+
+        if (elf_record_update(tree->walk.records.list[i], changed, &lines, &err) == 0)
+            continue;
+        fprintf(stderr, "gpushare-patch: %s\n", err.text);
+        tree->result = ELF_EXIT_FAILED;
+    }
     if (lines > 0 && !tree->options->quiet)
         printf("%s: %zu lines of wheel records updated\n", tree->folder, lines);
-    return ret;
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -203,9 +124,9 @@ static int compare_paths(const void *a, const void *b)
 
 static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *good)
 {
-    struct crew crew = {
+    struct elf_crew crew = {
         .options = tree->options, .files = &tree->chosen, .what = what, .every = true};
-    int ret = crew_run(&crew);
+    int ret = elf_crew_run(&crew);
 
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
         tree->result = elf_exit_graver(tree->result, crew.results[i]);
@@ -214,7 +135,7 @@ static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *
     }
     if (good->count > 1)
         qsort(good->list, good->count, sizeof *good->list, compare_paths);
-    crew_deinit(&crew);
+    elf_crew_deinit(&crew);
     return ret;
 }
 
@@ -236,7 +157,7 @@ static int patch_tree(struct tree *tree)
         tree->result = elf_exit_graver(tree->result,
                                        elf_venv_patch(tree->folder, &tree->manifest, options));
     if (ret == 0 && !options->dry_run && !options->print)
-        ret = update_records(tree, &changed);
+        update_records(tree, &changed);
     if (ret == 0 && tree->chosen.count == 0 && links == 0 && tree->result == ELF_EXIT_DONE)
         ret = gs_err_set(&tree->err, -ENODATA, "%s: nothing to do: no file reaches CUDA",
                          tree->folder);
@@ -247,7 +168,7 @@ static int patch_tree(struct tree *tree)
 /* The manifest's files that are still there. */
 static int choose_listed(struct tree *tree)
 {
-    int ret = tree->manifest.count > 0
+    int ret = tree->manifest.count + tree->left_out.count > 0
                   ? 0
                   : gs_err_set(&tree->err, -ENODATA,
                                "%s: nothing to do: no %s says what was patched here",
@@ -263,8 +184,8 @@ static int choose_listed(struct tree *tree)
             continue;
         if (access(path, F_OK) == 0)
             ret = elf_paths_add(&tree->chosen, path);
-        else if (tree->options->check)
-            printf("%s: gone\n", path);
+        else if (tree->options->check && !tree->options->quiet)
+            fprintf(stderr, "%s: is gone; nothing to do\n", path);
     }
     return ret;
 }
@@ -279,13 +200,11 @@ static int restore_tree(struct tree *tree)
         tree->result =
             ELF_EXIT_DONE; /* an upgrade replaced it: nothing of ours is left in it */
     if (ret == 0 && !tree->options->dry_run)
-        ret = update_records(tree, &changed);
+        update_records(tree, &changed);
     if (ret == 0 && !tree->options->dry_run)
         ret = elf_venv_restore(tree->folder, &tree->manifest, tree->options, &tree->err);
-    if (ret == 0 && tree->result == ELF_EXIT_DONE && !tree->options->dry_run) {
-        elf_manifest_deinit(&tree->manifest);
-        ret = elf_manifest_write(&tree->manifest, tree->folder, &tree->err);
-    }
+    if (ret == 0 && tree->result == ELF_EXIT_DONE && !tree->options->dry_run)
+        ret = elf_manifest_write(&tree->left_out, tree->folder, &tree->err);
     elf_paths_deinit(&changed);
     return ret;
 }
@@ -293,32 +212,65 @@ static int restore_tree(struct tree *tree)
 /* What is listed and no longer patched, and what is neither. */
 static int check_tree(struct tree *tree)
 {
-    struct crew crew = {.options = tree->options, .files = &tree->chosen, .what = "checking"};
+    struct elf_crew crew = {
+        .options = tree->options, .files = &tree->chosen, .what = "checking"};
     int ret = choose_listed(tree);
 
-    ret = ret ?: crew_run(&crew);
+    ret = ret ?: elf_crew_run(&crew);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
         if (crew.results[i] == ELF_EXIT_NOTHING)
-            fprintf(stderr,
-                    "gpushare-patch: %s: was patched and is not any more (an upgrade?); patch "
-                    "the tree again\n",
-                    tree->chosen.list[i]);
+            complain(tree, tree->chosen.list[i],
+                     "was patched and is not any more (an upgrade?); patch the tree again");
         if (crew.results[i] != ELF_EXIT_DONE)
             tree->result = ELF_EXIT_FAILED;
     }
-    crew_deinit(&crew);
+    elf_crew_deinit(&crew);
     elf_paths_deinit(&tree->chosen);
     if (ret == 0 && !elf_venv_check(tree->folder, &tree->manifest))
         tree->result = ELF_EXIT_FAILED;
     ret = ret ?: choose(tree);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
-        if (elf_manifest_find(&tree->manifest, below(tree, tree->chosen.list[i])) == NULL) {
-            fprintf(stderr,
-                    "gpushare-patch: %s: reaches CUDA and is not listed; patch the "
-                    "tree again\n",
-                    tree->chosen.list[i]);
-            tree->result = ELF_EXIT_FAILED;
-        }
+        if (elf_manifest_find(&tree->manifest, below(tree, tree->chosen.list[i])) == NULL)
+            complain(tree, tree->chosen.list[i],
+                     "reaches CUDA and is not listed; patch the tree again");
+    return ret;
+}
+
+/* Two runs that change the same folder would each write a list without what the other did. */
+static int lock_folder(struct tree *tree)
+{
+    const struct elf_options *options = tree->options;
+
+    if (options->dry_run || options->print || options->check)
+        return 0;
+    tree->lock = open(tree->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (tree->lock < 0)
+        return gs_err_errno(&tree->err, -errno, "%s: cannot open", tree->folder);
+    if (flock(tree->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return 0; /* some file systems cannot do it */
+    return gs_err_set(
+        &tree->err, -EBUSY,
+        "%s: another gpushare-patch is at work there; try again when it has ended",
+        tree->folder);
+}
+
+/* What is excluded is neither given back nor checked, and stays in the list. */
+static int leave_out(struct tree *tree)
+{
+    struct elf_manifest all = tree->manifest;
+    int ret = 0;
+
+    if (tree->options->exclude_count == 0 || (!tree->options->restore && !tree->options->check))
+        return 0;
+    tree->manifest = (struct elf_manifest){0};
+    for (size_t i = 0; ret == 0 && i < all.count; i++) {
+        const struct elf_manifest_entry *entry = &all.entries[i];
+
+        ret = elf_manifest_add(elf_walk_excludes(tree->options, entry->path) ? &tree->left_out
+                                                                             : &tree->manifest,
+                               entry->path, entry->target);
+    }
+    elf_manifest_deinit(&all);
     return ret;
 }
 
@@ -335,8 +287,10 @@ static int run(struct tree *tree)
     if (options->venv != NULL && access(config, F_OK) != 0)
         return gs_err_set(&tree->err, -EINVAL,
                           "%s: is no Python environment (no pyvenv.cfg); use --tree", name);
-    ret = elf_walk(&tree->walk, tree->folder, options, &tree->err);
+    ret = lock_folder(tree);
+    ret = ret ?: elf_walk(&tree->walk, tree->folder, options, &tree->err);
     ret = ret ?: elf_manifest_read(&tree->manifest, tree->folder, &tree->err);
+    ret = ret ?: leave_out(tree);
     if (ret != 0)
         return ret;
     if (options->restore)
@@ -346,7 +300,7 @@ static int run(struct tree *tree)
 
 enum elf_exit elf_tree(const struct elf_options *options)
 {
-    struct tree tree = {.options = options, .result = ELF_EXIT_DONE};
+    struct tree tree = {.options = options, .lock = -1, .result = ELF_EXIT_DONE};
     int ret = run(&tree);
 
     if (ret != 0) {
@@ -356,6 +310,9 @@ enum elf_exit elf_tree(const struct elf_options *options)
     }
     elf_paths_deinit(&tree.chosen);
     elf_manifest_deinit(&tree.manifest);
+    elf_manifest_deinit(&tree.left_out);
     elf_walk_deinit(&tree.walk);
+    if (tree.lock >= 0)
+        close(tree.lock);
     return tree.result;
 }

@@ -84,6 +84,70 @@ static int resolve(const char *folder, const struct elf_manifest_entry *entry,
     return 0;
 }
 
+/* Whether the patched copy was made from the interpreter as it is now, patched itself or not.
+ */
+static bool is_current(const char *copy, const char *target)
+{
+    static const struct elf_options none = {0};
+    struct elf_job a, b;
+    struct elf_sums sums;
+    uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE], buffer[1 << 16];
+    const struct elf_undo_head *head = &a.note.head;
+    bool same = elf_job_open(&a, copy, &none, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
+    ssize_t n = 0;
+
+    same = elf_job_open(&b, target, &none, NULL) == 0 && same;
+    if (same && b.patched == ELF_NOTE_FOUND) {
+        same =
+            memcmp(b.note.head.original_checksum, head->original_checksum, sizeof whole) == 0;
+    } else if (same) {
+        elf_sums_init(&sums, head->image_end);
+        while ((n = read(b.fd, buffer, sizeof buffer)) > 0)
+            elf_sums_update(&sums, buffer, (size_t)n);
+        elf_sums_final(&sums, whole, image);
+        same = n == 0 && memcmp(whole, head->original_checksum, sizeof whole) == 0;
+    }
+    elf_job_deinit(&a);
+    elf_job_deinit(&b);
+    return same;
+}
+
+/* Whether the copy is such as these options would make it. */
+static bool is_done(const char *copy, const char *target, const struct elf_options *options)
+{
+    struct elf_options in_place = *options;
+    struct elf_job job;
+    struct stat st;
+    bool done;
+
+    in_place.output = NULL;
+    if (lstat(copy, &st) != 0 || !S_ISREG(st.st_mode))
+        return false;
+    done = elf_job_open(&job, copy, &in_place, NULL) == 0 && job.patched == ELF_NOTE_FOUND &&
+           elf_job_read(&job, NULL) == 0 && elf_job_decide(&job, NULL) == 0 &&
+           elf_job_is_current(&job);
+    elf_job_deinit(&job);
+    return done && is_current(copy, target);
+}
+
+static enum elf_exit patch_copy(const char *link, const char *target,
+                                const struct elf_options *options)
+{
+    struct elf_options copy = *options;
+    char folder[PATH_MAX];
+
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(target, '/') - target), target);
+    copy.origin = folder;
+    copy.any = true;
+    if (!options->print && is_done(link, target, &copy)) {
+        if (!options->quiet)
+            printf("%s: already patched\n", link);
+        return ELF_EXIT_DONE;
+    }
+    copy.output = options->print ? NULL : link; /* renamed over the link itself */
+    return elf_act(target, &copy, stdout, stderr, NULL);
+}
+
 enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *manifest,
                              const struct elf_options *options)
 {
@@ -92,7 +156,6 @@ enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *mani
     for (size_t i = 0; i < manifest->count; i++) {
         const struct elf_manifest_entry *entry = &manifest->entries[i];
         char link[PATH_MAX], target[PATH_MAX];
-        struct elf_options copy = *options;
         struct gs_err err = {0};
 
         if (entry->target == NULL)
@@ -102,9 +165,7 @@ enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *mani
             result = elf_exit_graver(result, ELF_EXIT_FAILED);
             continue;
         }
-        copy.output = options->print ? NULL : link; /* renamed over the link itself */
-        copy.any = true;
-        result = elf_exit_graver(result, elf_act(target, &copy, stdout, stderr, NULL));
+        result = elf_exit_graver(result, patch_copy(link, target, options));
     }
     return result;
 }
@@ -126,6 +187,21 @@ static int put_back(const char *link, const char *target, struct gs_err *err)
     return err->code;
 }
 
+/* What is there may be somebody else's by now: only our copy gives way to the link. */
+static bool is_ours(const char *path)
+{
+    static const struct elf_options none = {0};
+    struct elf_job job;
+    struct stat st;
+    bool ours = lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+
+    if (ours) {
+        ours = elf_job_open(&job, path, &none, NULL) == 0 && job.patched == ELF_NOTE_FOUND;
+        elf_job_deinit(&job);
+    }
+    return ours;
+}
+
 int elf_venv_restore(const char *folder, const struct elf_manifest *manifest,
                      const struct elf_options *options, struct gs_err *err)
 {
@@ -134,41 +210,21 @@ int elf_venv_restore(const char *folder, const struct elf_manifest *manifest,
     for (size_t i = 0; ret == 0 && i < manifest->count; i++) {
         const struct elf_manifest_entry *entry = &manifest->entries[i];
         char link[PATH_MAX];
-        struct stat st;
 
         if (entry->target == NULL)
             continue;
         if (snprintf(link, sizeof link, "%s/%s", folder, entry->path) >= (int)sizeof link)
             return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
-        if (lstat(link, &st) != 0 || !S_ISREG(st.st_mode))
-            continue; /* a link again: somebody made the environment anew */
+        if (!is_ours(link)) {
+            if (!options->quiet)
+                printf("%s: is no patched copy any more; left as it is\n", link);
+            continue;
+        }
         ret = put_back(link, entry->target, err);
         if (ret == 0 && !options->quiet)
             printf("%s: links to %s again\n", link, entry->target);
     }
     return ret;
-}
-
-/* Whether the patched copy was made from the interpreter as it is now. */
-static bool is_current(const char *copy, const char *target)
-{
-    static const struct elf_options none = {0};
-    struct elf_job a, b;
-    struct elf_sums sums;
-    uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE], buffer[1 << 16];
-    bool same = elf_job_open(&a, copy, &none, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
-    ssize_t n = 0;
-
-    same = elf_job_open(&b, target, &none, NULL) == 0 && same &&
-           (uint64_t)b.stat.st_size == a.note.head.original_size;
-    elf_sums_init(&sums, same ? a.note.head.image_end : 0);
-    while (same && (n = read(b.fd, buffer, sizeof buffer)) > 0)
-        elf_sums_update(&sums, buffer, (size_t)n);
-    elf_sums_final(&sums, whole, image);
-    same = same && n == 0 && memcmp(whole, a.note.head.original_checksum, sizeof whole) == 0;
-    elf_job_deinit(&a);
-    elf_job_deinit(&b);
-    return same;
 }
 
 bool elf_venv_check(const char *folder, const struct elf_manifest *manifest)

@@ -42,8 +42,8 @@ static int run_loader(const char *loader, int fd, int *status)
 
     if (ret != 0)
         return -ret;
-    ret = posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    ret = ret ?: posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    ret = posix_spawn_file_actions_addclose(&actions, 1); /* there may be no /dev/null */
+    ret = ret ?: posix_spawn_file_actions_addclose(&actions, 2);
     ret = ret ?: posix_spawn_file_actions_adddup2(&actions, fd, 3);
     ret = ret ?: posix_spawn(&pid, loader, &actions, NULL, argv, empty);
     posix_spawn_file_actions_destroy(&actions);
@@ -80,6 +80,11 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
         return 0;
     if (image->interpreter != NULL && strcmp(image->interpreter, loader) != 0)
         return 0;
+    if (access("/proc/self/fd", X_OK) != 0)
+        return gs_err_set(err, -EIO,
+                          "%s: the loader cannot be shown the new file, because /proc is not "
+                          "mounted here; mount it",
+                          name);
     ret = accepts(loader, fd, &accepted);
     if (ret == 0 && !accepted)
         ret = accepts(loader, old, &accepted_old);

@@ -54,15 +54,34 @@ static bool is_excluded(const struct elf_options *options, const char *below, co
     return false;
 }
 
-/* Whether it starts as a program or library does; everything else is checked later. */
-static bool is_elf(const char *path)
+bool elf_walk_excludes(const struct elf_options *options, const char *below)
+{
+    char part[PATH_MAX];
+
+    for (size_t i = 0; below[i] != '\0'; i++) { /* the folders on the way, then itself */
+        if (below[i + 1] != '/' && below[i + 1] != '\0')
+            continue;
+        if (i + 1 >= sizeof part)
+            return false;
+        memcpy(part, below, i + 1);
+        part[i + 1] = '\0';
+        if (is_excluded(options, part,
+                        strrchr(part, '/') != NULL ? strrchr(part, '/') + 1 : part))
+            return true;
+    }
+    return false;
+}
+
+/* Whether it starts as a program or library does; everything else is checked later. A program
+ * that may not be read is one as well: that it cannot be looked at has to be said. */
+static bool is_elf(const char *path, mode_t mode)
 {
     unsigned char head[EI_NIDENT + 2];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     ssize_t n;
 
     if (fd < 0)
-        return false;
+        return errno == EACCES && (mode & 0111) != 0;
     n = read(fd, head, sizeof head);
     close(fd);
     return n == (ssize_t)sizeof head && memcmp(head, ELFMAG, SELFMAG) == 0 &&
@@ -87,7 +106,10 @@ static int look_at(struct elf_walk *walk, FTS *fts, FTSENT *entry, size_t skip,
     switch (entry->fts_info) {
     case FTS_DNR:
     case FTS_ERR:
-        return gs_err_errno(err, -entry->fts_errno, "%s: cannot read", entry->fts_path);
+        if (entry->fts_errno == ENOENT)
+            return 0; /* it went away meanwhile */
+        return gs_err_errno(err, -entry->fts_errno, "%s: cannot read (--exclude leaves it out)",
+                            entry->fts_path);
     case FTS_D:
         if (entry->fts_level > 0 && is_excluded(options, below, entry->fts_name))
             fts_set(fts, entry, FTS_SKIP);
@@ -102,7 +124,9 @@ static int look_at(struct elf_walk *walk, FTS *fts, FTSENT *entry, size_t skip,
         return 0;
     if (is_record(entry))
         return elf_paths_add(&walk->records, entry->fts_path);
-    return is_elf(entry->fts_path) ? elf_paths_add(&walk->files, entry->fts_path) : 0;
+    return is_elf(entry->fts_path, entry->fts_statp->st_mode)
+               ? elf_paths_add(&walk->files, entry->fts_path)
+               : 0;
 }
 
 static int compare(const FTSENT **a, const FTSENT **b)

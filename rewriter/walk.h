@@ -22,6 +22,9 @@ struct elf_walk {
 int elf_paths_add(struct elf_paths *paths, const char *path);
 void elf_paths_deinit(struct elf_paths *paths);
 
+/* Whether the options exclude this path below the folder, or a folder on the way to it. */
+bool elf_walk_excludes(const struct elf_options *options, const char *below);
+
 /* Looks at everything below folder, follows no links, leaves out what options exclude. Sorted
  * by path. 0 or a negative errno; walk must be deinited in any case. */
 int elf_walk(struct elf_walk *walk, const char *folder, const struct elf_options *options,

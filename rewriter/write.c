@@ -120,6 +120,20 @@ int elf_job_write(struct elf_job *job, struct gs_err *err)
     return ret;
 }
 
+/* What $ORIGIN stands for in the original is true in the original's folder only. */
+static int refuse_pinned(const struct elf_job *job, struct gs_err *err)
+{
+    char origin[PATH_MAX];
+
+    elf_note_value(job->note.text, "origin", origin, sizeof origin);
+    if (*origin == '\0' || job->options->output != NULL)
+        return 0;
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: is a copy of a program in %s, and as that was it would not find its "
+                      "libraries here; --venv DIR --restore puts the link to that program back",
+                      job->name, origin);
+}
+
 int elf_job_restore(struct elf_job *job, struct gs_err *err)
 {
     struct elf_output output;
@@ -129,7 +143,8 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
         return gs_err_set(err, -ENODATA, "%s: nothing to do: it is not patched", job->name);
     if (job->note.lost.code != 0)
         return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
-    ret = open_output(job, &output, err);
+    ret = refuse_pinned(job, err);
+    ret = ret ?: open_output(job, &output, err);
     if (ret != 0)
         return ret;
     elf_fault();

@@ -70,6 +70,19 @@ class BadInput(Case):
             status, _, err = run(*self.runtime, path)
         self.assertEqual((status, "Permission denied" in err), (1, True))
 
+    def test_message_about_a_long_or_odd_name_is_one_line_and_says_what_to_do(self):
+        folder = self.folder
+        while len(folder) < 3500:
+            folder = os.path.join(folder, "n" * 200)
+            os.mkdir(folder)
+        for path in (os.path.join(folder, "s"), self.path("odd\n\x1b[31m")):
+            with open(path, "w") as out:
+                out.write("#!/bin/sh\n" + "exit 0\n" * 20)
+            status, _, err = run(*self.runtime, path)
+            self.assertEqual((status, err.count("\n"), "\x1b" in err), (3, 1, False), err)
+            self.assertTrue(err.startswith("gpushare-patch: " + self.folder), err)
+            self.assertTrue(err.endswith("patch the interpreter that its first line names\n"), err)
+
     def test_folder(self):
         status, _, err = run(*self.runtime, self.folder)
         self.assertEqual((status, "is a folder" in err), (3, True))
@@ -89,6 +102,36 @@ class BadInput(Case):
     def test_script(self):
         open(self.path("script"), "w").write("#!/bin/sh\n" + "exit 0\n" * 20)
         self.refused(self.path("script"), 3, "is a script")
+
+    def test_socket(self):
+        import socket
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(self.path("socket"))
+            status, _, err = run(*self.runtime, self.path("socket"))
+        self.assertEqual((status, "no regular file" in err), (3, True), err)
+
+    def test_debug_information_split_off(self):
+        for command in (["objcopy", "--only-keep-debug"], ["eu-strip", "-f"]):
+            if shutil.which(command[0]):
+                debug = self.path("debug-" + command[0])
+                program = self.build("a", LOADS, "-g")
+                subprocess.run([*command, *([debug, program] if command[0] == "eu-strip" else [program, debug])], check=True)
+                self.refused(debug, 3, "nothing but debug information")
+
+    def test_appimage(self):
+        path = self.build("a")
+        with open(path, "r+b") as f:
+            f.seek(8)
+            f.write(b"AI\2")
+        self.refused(path, 3, "--appimage-extract")
+
+    def test_what_belongs_to_gpushare(self):
+        for path in (shutil.copy(OPTIONS.patch, self.folder), self.build("gpushare-lockd"),
+                     self.build("libgpushare.so.1", DLSYM.replace("main", "f"), "-shared", "-Wl,-soname,libgpushare.so.1")):
+            self.refused(path, 4, "part of gpushare")
+
+    def test_library_without_imports(self):
+        self.refused(self.build("none.so", "int f;", "-shared", "-fPIC"), 4, "imports no driver function")
 
     def test_not_cuda(self):
         self.refused(self.build("plain", MAIN), 4, "no CUDA in it")
@@ -270,6 +313,22 @@ class Patching(Case):
         other = shutil.copy(OPTIONS.runtime, self.path("other/libgpushare.so.1"))
         self.refused(path, 3, "--restore it first", "--runtime", other)
 
+    def test_edited_after_patch_is_not_patched_anew(self):
+        path, other = self.build("a", LOADS, "-Wl,-rpath,/nowhere/long"), self.path("other/libgpushare.so.1")
+        before = open(path, "rb").read()
+        os.mkdir(self.path("other"))
+        shutil.copy(OPTIONS.runtime, other)
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        patched = open(path, "rb").read()
+        at, tag = patched.rindex(b"/nowhere/long\0"), patched.index(b"\x1d" + b"\0" * 7)  # in .dynstr; DT_RUNPATH in .dynamic
+        for edited in (patched[:at] + b"/x\0" + patched[at + 3:], patched[:tag] + b"\x0f" + patched[tag + 1:]):
+            open(path, "wb").write(edited)
+            self.assertIn("already patched", run(*self.runtime, path)[1])
+            self.refused(path, 3, "edited after it was patched", "--runtime", other)
+        open(path, "wb").write(patched[:at] + b"/x\0" + patched[at + 3:])
+        self.assertEqual(run("--restore", path)[0], 0)
+        self.assertEqual(open(path, "rb").read(), before)
+
     def test_note_of_another_build_is_told_from_damage(self):
         path = self.build("a")
         self.assertEqual(run(*self.runtime, path)[0], 0)
@@ -369,40 +428,6 @@ class Patching(Case):
         os.chmod(self.folder, 0o555)
         self.addCleanup(os.chmod, self.folder, 0o755)
         self.refused(path, 1, "cannot write into its folder")
-
-
-class Reports(Case):
-    def test_print_json(self):
-        path = self.build('na"me\u00e9')
-        status, out, _ = run(*self.runtime, "--print", "--json", path)
-        report = json.loads(out)
-        self.assertEqual(status, 0)
-        self.assertEqual((report["file"], report["patched"], report["scope"], report["machine"]),
-                         (path, False, "process", "x86-64"))
-        self.assertEqual(report["routes"], ["dlsym"])
-        self.assertEqual(report["problem"], None)
-        self.assertIn(report["plan"]["dynamic"], ("spare", "relacount", "bind_now", "move"))
-
-    def test_print_says_why_not(self):
-        status, out, _ = run(*self.runtime, "--print", self.build("plain", MAIN))
-        self.assertEqual((status, "nothing to do" in out), (4, True))
-        status, out, _ = run(*self.runtime, "--print", "--json", self.path("missing"))
-        self.assertEqual((status, json.loads(out)["exit"]), (1, 1))
-
-    def test_check_json(self):
-        path = self.build("a")
-        self.assertEqual(json.loads(run("--check", "--json", path)[1])["patched"], False)
-        run(*self.runtime, path)
-        report = json.loads(run("--check", "--json", path)[1])
-        self.assertEqual((report["patched"], report["runtime"], report["runtime_present"], report["restorable"]),
-                         (True, OPTIONS.runtime, True, True))
-
-    def test_library(self):
-        lib = self.build("lib.so", DLSYM.replace("main", "f") + '\nconst char *d = "libcuda.so.1";', "-shared", "-fPIC")
-        report = json.loads(run(*self.runtime, "--print", "--json", lib)[1])
-        self.assertEqual((report["scope"], report["kind"], report["routes"]), ("object", "library", ["dlsym"]))
-        none = self.build("none.so", "int f;", "-shared", "-fPIC")
-        self.refused(none, 4, "imports no driver function")
 
 
 if __name__ == "__main__":

@@ -110,8 +110,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (elf_image_read(&image, &source, NULL) != 0)
         return 0;
     if (elf_facts_read(&facts, &image, true, NULL) == 0) {
-        if (elf_plan_make(&plan, &image, &facts, "/r/libgpushare.so.1", "tool=fuzz\n", NULL) ==
-            0) {
+        const struct elf_wish wish = {
+            .runtime = "/r/libgpushare.so.1",
+            .marker = "tool=fuzz\n",
+            .origin = size % 2 == 1 && elf_origin_is_used(&image) ? "/some/folder" : NULL};
+
+        if (elf_plan_make(&plan, &image, &facts, &wish, NULL) == 0) {
             carry_out(&plan, &source);
             elf_plan_deinit(&plan);
         }

@@ -6,7 +6,9 @@
  * With -DLIBRARY it is a library with the entry hard_look(); with -DDRIVER it calls driver
  * functions; with -DADDRESS it takes the address of one, which in non-PIE code makes a
  * canonical PLT entry; with -DIFUNC it calls a function that is chosen while it is loaded; with
- * -DPAYLOAD it finds what is appended to its own file, from the front and from the end.
+ * -DPAYLOAD it finds what is appended to its own file, from the front and from the end; with
+ * -DZEROS it has constants that are zero in a section of their own, with -DNOTE a note that
+ * says where something lies, counted from itself (as crashpad's does).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -84,6 +86,30 @@ static int check_payload(void)
 }
 #endif
 
+#ifdef ZEROS
+static const volatile char zeros[256] __attribute__((section(".zeros"))) = {0};
+#endif
+
+#ifdef NOTE
+__asm__(".pushsection .note.hard, \"a\", @note\n.balign 4\n.long 5, 4, 1\n.asciz \"hard\"\n"
+        ".balign 4\n1: .long noted - 1b\n.popsection\n"
+        ".pushsection .data\nnoted: .long 1717\n.popsection");
+
+static int check_relative(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const char *at = (const char *)info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        const char *end = at + info->dlpi_phdr[i].p_memsz;
+
+        for (; info->dlpi_phdr[i].p_type == PT_NOTE && at + 24 <= end; at += 4)
+            if (memcmp(at, "hard", 5) == 0)
+                *(int *)data = *(const int *)(at + 8 + *(const int *)(at + 8)) == 1717;
+    }
+    return 1; /* only the first object: the program */
+}
+#endif
+
 static int look(void)
 {
     int tags = 0, notes = 0;
@@ -123,6 +149,17 @@ static int look(void)
 #ifdef PAYLOAD
     if (check_payload() != 0)
         return 6;
+#endif
+#ifdef ZEROS
+    for (size_t i = 0; i < sizeof zeros; i++)
+        if (zeros[i] != 0)
+            return 7;
+#endif
+#ifdef NOTE
+    int found = 0;
+    dl_iterate_phdr(check_relative, &found);
+    if (!found)
+        return 8;
 #endif
     return print("right") < 0;
 }

@@ -170,6 +170,8 @@ def cases(b):
     yield "library, gold", lambda: library(gold), "right", ["library"]
     yield "library, no headers", lambda: b.sstrip(library()), "right", ["library"]
     yield "library, lld, no headers", lambda: b.sstrip(library(lld)), "right", ["library"]
+    yield "AddressSanitizer", lambda: b.cc("-fsanitize=address"), "right"
+    yield "AddressSanitizer, no spare tags", lambda: b.cc("-fsanitize=address", *ld("--spare-dynamic-tags=0")), "right"
     yield "IFUNC", lambda: b.cc("-DIFUNC"), "right"
     yield "IFUNC, no pie", lambda: b.cc("-DIFUNC", "-no-pie"), "right"
     yield "IFUNC, lld", lambda: b.cc("-DIFUNC", lld), "right"
@@ -179,12 +181,16 @@ def cases(b):
     yield "constants behind the program headers", lambda: b_constants_first(b), "right", ["library", "plan=end"]
     yield "constants behind the program headers, no spare tags", \
         lambda: b_constants_first(b, *ld("--spare-dynamic-tags=0")), "right", ["library", "plan=end", "plan=move"]
+    yield "zeros behind the program headers, no headers", lambda: b_zeros_first(b), "right", ["library", "plan=end"]
+    yield "a note that counts from itself", lambda: b.cc(gold, "-DNOTE"), "right"
+    yield "a note that counts from itself, lld", lambda: b.cc(lld, "-DNOTE"), "right"
+    yield "more than .dynamic in PT_DYNAMIC", lambda: b_sticky(b), "right", ["plan=move", "strip mends"]
     yield "DT_BIND_NOW", lambda: b_bind_now(b), "right", ["plan=bind_now"]
     yield "lld, 64K pages", lambda: b.cc(lld, *ld("-z,max-page-size=0x10000")), "right"
     yield "lld, 2M pages, no pie", lambda: b.cc(lld, "-no-pie", *ld("-z,max-page-size=0x200000")), "right"
     yield "gold, 64K pages", lambda: b.cc(gold, *ld("-z,max-page-size=0x10000")), "right"
     yield "gold, sysv hash", lambda: b.cc(gold, *ld("--hash-style=sysv")), "right"
-    yield "mold", lambda: b_mold(b), "right"
+    yield "mold", lambda: b_mold(b), "right", ["plan=grow"]
     yield "mold, no pie", lambda: b_mold(b, "-no-pie"), "right"
     yield "auditors", lambda: b.cc(*ld("--audit=/nowhere/audit.so", "--depaudit=/nowhere/other.so")), "right"
     yield "auxiliary filter, library", lambda: library(*ld("--auxiliary=libnowhere.so")), "right", ["library"]
@@ -257,14 +263,37 @@ def b_objcopy(b, path):
     return b_after(b, path, "objcopy", "--add-section", f".extra={HERE}/hard.c")
 
 
+def b_first(b, line, *flags):
+    """A library with that line of a linker script right behind the program headers."""
+    script, text = b.new(".ld"), sh(["ld", "-shared", "--verbose"])[1].split("=" * 50 + "\n")[1]
+    text = text.replace(line, "", 1)
+    at = text.index("  .note.gnu.build-id")
+    open(script, "w").write(text[:at] + line + "\n" + text[at:])
+    return b.cc("-shared", "-fPIC", "-DLIBRARY", "-Wl,-T," + script, *flags, suffix=".so")
+
+
 def b_constants_first(b, *flags):
     """.rodata right behind the program headers: there the table cannot grow."""
-    script, text = b.new(".ld"), sh(["ld", "-shared", "--verbose"])[1].split("=" * 50 + "\n")[1]
-    rodata = next(line for line in text.splitlines() if line.startswith("  .rodata  "))
-    text = text.replace(rodata, "", 1)
-    at = text.index("  .note.gnu.build-id")
-    open(script, "w").write(text[:at] + rodata + "\n" + text[at:])
-    return b.cc("-shared", "-fPIC", "-DLIBRARY", "-Wl,-T," + script, *flags, suffix=".so")
+    text = sh(["ld", "-shared", "--verbose"])[1]
+    return b_first(b, next(line for line in text.splitlines() if line.startswith("  .rodata  ")), *flags)
+
+
+def b_zeros_first(b):
+    """Constants there that are zero, and nothing that tells them from padding."""
+    return b.sstrip(b_first(b, "  .zeros : { KEEP(*(.zeros)) }", "-DZEROS"))
+
+
+def b_sticky(b):
+    """A linker script that does not say where PT_DYNAMIC ends: all that follows is in it, and looks like spare entries."""
+    script, text = b.new(".ld"), sh(["ld", "--verbose"])[1].split("=" * 50 + "\n")[1]
+    for old, new in (("SECTIONS\n{", "PHDRS { headers PT_PHDR PHDRS; interp PT_INTERP; text PT_LOAD FILEHDR PHDRS FLAGS(7);\n"
+                                     "dynamic PT_DYNAMIC; }\nSECTIONS\n{"),
+                     (".interp)", ".interp) } :text :interp\n .note.gnu.property : { *(.note.gnu.property) } :text\n .behind : {"),
+                     ("{ *(.note.gnu.build-id) }", "{ *(.note.gnu.build-id) } :text"),
+                     ("{ *(.dynamic) }", "{ *(.dynamic) } :text :dynamic")):
+        text = text.replace(old, new, 1)
+    open(script, "w").write(text)
+    return b.cc("-no-pie", "-Wl,--spare-dynamic-tags=0", "-DNO_DYNAMIC", "-Wl,-T," + script)
 
 
 def b_bind_now(b):

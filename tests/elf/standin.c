@@ -13,7 +13,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -38,6 +37,25 @@ static unsigned long driver_calls;
 #define GS_HOOK WRAP
 #include "wrap/driver_api.def"
 
+/* Not strcmp: a sanitizer's, in the program, would ask dlsym for libc's before we know where
+ * ours goes. */
+static int same(const char *a, const char *b)
+{
+    while (*a != '\0' && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *base = path;
+
+    for (; *path != '\0'; path++)
+        if (*path == '/')
+            base = path + 1;
+    return base;
+}
+
 /* libc's own function: looked up in libc's symbol table, because asking dlsym would ask
  * ourselves. */
 static void *find_in(struct link_map *map, const char *name)
@@ -59,8 +77,7 @@ static void *find_in(struct link_map *map, const char *name)
     const unsigned *buckets = hash + 4 + (size_t)hash[2] * 2, *chains = buckets + hash[0];
     for (unsigned b = 0; b < hash[0]; b++)
         for (unsigned i = buckets[b]; i >= hash[1]; i++) {
-            if (strcmp(strings + symbols[i].st_name, name) == 0 &&
-                symbols[i].st_shndx != SHN_UNDEF)
+            if (same(strings + symbols[i].st_name, name) && symbols[i].st_shndx != SHN_UNDEF)
                 return (void *)(map->l_addr + symbols[i].st_value);
             if (chains[i - hash[1]] & 1)
                 break;
@@ -71,7 +88,7 @@ static void *find_in(struct link_map *map, const char *name)
 __attribute__((constructor)) static void start(void)
 {
     for (struct link_map *map = _r_debug.r_map; map != NULL; map = map->l_next) {
-        if (strstr(map->l_name, "/libc.so.6") == NULL)
+        if (!same(base_name(map->l_name), "libc.so.6"))
             continue;
         standin_real_dlsym = find_in(map, "dlsym");
         standin_real_dlvsym = find_in(map, "dlvsym");

@@ -200,7 +200,7 @@ static void note_value_finds_whole_keys(void **state)
 struct small {
     Elf64_Ehdr header;
     Elf64_Phdr segments[3];
-    uint8_t behind[64]; /* where a fourth would go: padding or something */
+    uint8_t behind[64]; /* where a fourth would go: a note or something */
     Elf64_Sym symbols[3];
     uint32_t hash[2 + 1 + 3];
     char strings[32];
@@ -209,6 +209,7 @@ struct small {
 
 static struct small make_small(size_t spare)
 {
+    static const Elf64_Nhdr note = {.n_namesz = 4, .n_descsz = 48, .n_type = 1};
     struct small s = {.strings = "\0libx.so\0dlsym\0cuInit"};
     size_t n = 0;
 
@@ -228,7 +229,13 @@ static struct small make_small(size_t spare)
                                  .p_filesz = sizeof s,
                                  .p_memsz = sizeof s,
                                  .p_align = 0x1000};
-    s.segments[1] = (Elf64_Phdr){.p_type = PT_GNU_STACK, .p_flags = PF_R | PF_W};
+    memcpy(s.behind, &note, sizeof note);
+    memcpy(s.behind + sizeof note, "GNU", 4);
+    s.segments[1] = (Elf64_Phdr){.p_type = PT_NOTE,
+                                 .p_offset = offsetof(struct small, behind),
+                                 .p_vaddr = offsetof(struct small, behind),
+                                 .p_filesz = sizeof s.behind,
+                                 .p_align = 4};
     s.symbols[1] = (Elf64_Sym){.st_name = 9, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC)};
     s.symbols[2] = (Elf64_Sym){.st_name = 15, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC)};
     s.hash[0] = 1;
@@ -321,6 +328,8 @@ static void image_fields_outside_are_named(void **state)
     refuse(&s, "DT_GNU_HASH");
 }
 
+static const struct elf_wish wish = {.runtime = "/r/libgpushare.so.1", .marker = "tool=test\n"};
+
 /* Plans for s; the caller deinits all three. */
 static void plan_small(const struct small *s, struct elf_image *image, struct elf_facts *facts,
                        struct elf_plan *plan)
@@ -329,7 +338,7 @@ static void plan_small(const struct small *s, struct elf_image *image, struct el
 
     assert_int_equal(read_small(s, image, &err), 0);
     assert_int_equal(elf_facts_read(facts, image, true, &err), 0);
-    if (elf_plan_make(plan, image, facts, "/r/libgpushare.so.1", "tool=test\n", &err) != 0)
+    if (elf_plan_make(plan, image, facts, &wish, &err) != 0)
         fail_msg("%s", err.text);
 }
 
@@ -372,7 +381,17 @@ static void plan_prefers_what_moves_least(void **state)
     assert_int_equal(plan.segment.address - plan.segment.offset, 0);
     deinit(&image, &facts, &plan);
 
-    s = make_small(3), s.behind[17] = 1; /* something that nothing describes */
+    s = make_small(3), s.behind[sizeof(Elf64_Nhdr)] = 'X'; /* a note of somebody unknown */
+    plan_small(&s, &image, &facts, &plan);
+    assert_int_equal(plan.slot_way, ELF_SLOT_END);
+    deinit(&image, &facts, &plan);
+
+    s = make_small(3), s.segments[1] = (Elf64_Phdr){.p_type = PT_GNU_STACK};
+    plan_small(&s, &image, &facts, &plan); /* something that nothing describes */
+    assert_int_equal(plan.slot_way, ELF_SLOT_END);
+    deinit(&image, &facts, &plan);
+
+    memset(s.behind, 0, sizeof s.behind); /* or zeros that may be constants */
     plan_small(&s, &image, &facts, &plan);
     assert_int_equal(plan.slot_way, ELF_SLOT_END);
     deinit(&image, &facts, &plan);
@@ -462,7 +481,7 @@ static void plan_keeps_an_appended_payload(void **state)
     (void)state;
     assert_int_equal(elf_image_read(&image, &source, &err), 0);
     assert_int_equal(elf_facts_read(&facts, &image, true, &err), 0);
-    assert_int_equal(elf_plan_make(&plan, &image, &facts, "/r", "t\n", &err), -ENOEXEC);
+    assert_int_equal(elf_plan_make(&plan, &image, &facts, &wish, &err), -ENOEXEC);
     assert_non_null(strstr(err.text, "appended behind the program"));
     elf_facts_deinit(&facts);
     elf_image_deinit(&image);

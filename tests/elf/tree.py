@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpushare-patch --tree and --venv: what they choose, patch, list, check and give back, byte for byte."""
 import base64
+import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -25,7 +27,7 @@ def run(*args):
 def record_line(root, path):
     data = open(os.path.join(root, path), "rb").read()
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
-    name = f'"{path}"' if "," in path else path
+    name = f'"{path}"' if "," in path or "\n" in path else path
     return f"{name},sha256={digest},{len(data)}\n"
 
 
@@ -150,6 +152,100 @@ class Tree(Case):
         self.assertEqual(run("--tree", self.folder, "--restore")[0], 0)
         self.assertEqual(run("--check", self.path("moved/uses"))[0], 4)
 
+    def test_second_run_leaves_true_records_alone(self):
+        record = self.path("lib/x-1.dist-info/RECORD")
+        self.assertEqual(run("--tree", self.folder)[0], 0)
+        before = os.stat(record).st_ino
+        status, out, _ = run("--tree", self.folder)
+        self.assertEqual((status, "wheel records" in out, os.stat(record).st_ino), (0, False, before), out)
+
+    def test_one_bad_record_stops_no_other(self):
+        bad, odd = self.path("lib/a-1.dist-info/RECORD"), "odd\nname.so"
+        os.makedirs(os.path.dirname(bad))
+        with open(bad, "w") as out:
+            out.truncate(257 << 20)
+        os.rename(self.path("lib/cuda, too.so"), self.path("lib", odd))
+        record, root = self.path("lib/x-1.dist-info/RECORD"), self.path("lib")
+        with open(record, "w", newline="") as out:
+            out.write(record_line(root, odd) + record_line(root, "text").replace("\n", "\r\n") + '"open quote,x\n')
+        status, _, err = run("--tree", self.folder)
+        self.assertEqual((status, bad + ": is too large" in err), (1, True), err)
+        self.assertEqual(open(record, newline="").read(), record_line(root, odd) +
+                         record_line(root, "text").replace("\n", "\r\n") + '"open quote,x\n')
+
+    def test_excluded_is_not_restored_and_stays_listed(self):
+        self.assertEqual(run("--tree", self.folder)[0], 0)
+        status, out, _ = run("--tree", self.folder, "--restore", "--exclude", "old", "--exclude", "*too.so")
+        self.assertEqual((status, out.count(": restored")), (0, 1), out)
+        self.assertEqual([run("--check", self.path(p))[0] for p in ("bin/uses", "old/uses", "lib/cuda, too.so")], [4, 0, 0])
+        status, out, _ = run("--tree", self.folder, "--restore")
+        self.assertEqual((status, out.count(": restored")), (0, 2), out)
+        self.assertFalse(os.path.exists(self.path(".gpushare-manifest")))
+
+    def test_check_with_json_says_nothing_else(self):
+        self.assertEqual(run("--tree", self.folder)[0], 0)
+        os.unlink(self.path("old/uses"))
+        status, out, err = run("--tree", self.folder, "--check", "--json")
+        self.assertEqual([json.loads(line)["exit"] for line in out.splitlines()], [0, 0])
+        self.assertEqual((status, self.path("old/uses") + ": is gone" in err), (0, True), err)
+
+    def test_names_of_one_file_stay_one_file(self):
+        names = [self.path(p) for p in ("bin/uses", "bin/other", "envs/uses")]
+        os.mkdir(self.path("envs"))
+        for name in names[1:]:
+            os.link(names[0], name)
+        outside = self.folder + ".outside"
+        os.link(names[0], outside)
+        self.addCleanup(os.unlink, outside)
+        before = self.snapshot()
+        for args in ([], [], ["--restore"]):
+            self.assertEqual(run("--tree", self.folder, "--jobs", "3", *args)[0], 0)
+            self.assertEqual(len({os.stat(name).st_ino for name in names}), 1)
+            self.assertEqual(run("--check", names[2])[0], 4 if args else 0)
+        self.assertEqual(self.changed(before), [])
+        self.assertEqual(open(outside, "rb").read(), open(names[0], "rb").read())
+
+    def test_only_one_run_at_a_time_changes_a_folder(self):
+        before = self.snapshot()
+        folder = os.open(self.folder, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        for args in ([], ["--restore"]):
+            status, _, err = run("--tree", self.folder, *args)
+            self.assertEqual((status, self.folder + ": another gpushare-patch" in err), (1, True), err)
+        self.assertEqual(run("--tree", self.folder, "--dry-run")[0], 0)
+        self.assertEqual(self.changed(before), [])
+
+    def test_manifest_that_is_no_file(self):
+        os.mkfifo(self.path(".gpushare-manifest"))
+        status, _, err = run("--tree", self.folder)
+        self.assertEqual((status, "is no regular file; remove it" in err), (1, True), err)
+
+    def test_who_stops_reading_does_not_stop_the_work(self):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([OPTIONS.patch, "--runtime", OPTIONS.runtime, "--tree", self.folder, "--jobs", "1"],
+                              stdout=write, stderr=subprocess.PIPE, timeout=60)
+        os.close(write)
+        self.assertEqual((done.returncode, b"cannot write to standard output" in done.stderr), (1, True), done)
+        self.assertEqual(run("--tree", self.folder, "--check")[0], 0)
+        self.assertIn(record_line(self.path("lib"), "cuda, too.so"), open(self.path("lib/x-1.dist-info/RECORD")).read())
+
+    def test_what_may_not_be_read_is_named(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can make files of others")
+        tools = self.path("tools")  # where others may reach them
+        os.mkdir(tools)
+        os.chmod(self.folder, 0o777)
+        patch, runtime = shutil.copy(OPTIONS.patch, tools), shutil.copy(OPTIONS.runtime, tools)
+        for path in ("bin", "lib", "lib/x-1.dist-info", "lib/x-1.dist-info/RECORD", "lib/cuda, too.so", "old", "old/uses"):
+            os.chown(self.path(path), 65534, 65534)
+        os.chmod(self.path("bin/uses"), 0o711)
+        done = subprocess.run([patch, "--runtime", runtime, "--tree", self.folder, "--exclude", "tools"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, user=65534, group=65534, extra_groups=[])
+        self.assertEqual((done.returncode, self.path("bin/uses") + ": cannot open" in done.stderr.decode()), (1, True), done)
+        self.assertEqual(run("--check", self.path("old/uses"))[0], 0)
+
     def test_usage(self):
         for args in (["--tree", "a", "b"], ["--tree", "a", "--venv", "b"], ["--jobs", "2", "b"], ["--exclude", "x", "b"],
                      ["--tree", "a", "--jobs", "0"], ["--tree", "a", "-o", "b"], ["--tree", "a", "--json"]):
@@ -188,6 +284,60 @@ class Venv(Case):
         shutil.copy("/usr/bin/python3", python)
         status, _, err = run("--venv", self.env, "--check")
         self.assertEqual((status, "is no patched copy of" in err), (1, True), err)
+
+    def relocatable(self):
+        """An environment whose interpreter finds its library from where it lies, as those of uv and conda do."""
+        library = self.build("base/lib/libpython9.so", "int %s(void) { return 0; }", "-shared", "-Wl,-soname,libpython9.so")
+        base = self.build("base/bin/python3.11", "int f(void); int %s(void) { return f(); }", "-xnone", library,
+                          "-Wl,-rpath,/nowhere:$ORIGIN/../lib:${ORIGIN}")
+        os.makedirs(self.path("made/bin"))
+        open(self.path("made/pyvenv.cfg"), "w").write("home = " + os.path.dirname(base))
+        os.symlink(base, self.path("made/bin/python"))
+        return base, self.path("made/bin/python")
+
+    def test_interpreter_that_finds_its_library_from_where_it_lies(self):
+        base, python = self.relocatable()
+        before, env = self.snapshot(), self.path("made")
+        self.assertEqual(run("--venv", env)[0], 0)
+        self.assertEqual(subprocess.run([python]).returncode, 0)
+        self.assertEqual(run("--venv", env, "--check")[0], 0)
+        needed = subprocess.run(["readelf", "-dW", python], stdout=subprocess.PIPE, check=True).stdout.decode()
+        self.assertIn(f"/nowhere:{self.path('base/bin')}/../lib:{self.path('base/bin')}]", needed)
+        os.mkdir(self.path("other"))  # patched again by itself it still finds it
+        other = shutil.copy(OPTIONS.runtime, self.path("other/libgpushare.so.1"))
+        self.assertEqual(run("--runtime", other, python)[0], 0)
+        self.assertEqual(subprocess.run([python]).returncode, 0)
+        status, _, err = run("--restore", python)  # and as it was it would not
+        self.assertEqual((status, "--venv DIR --restore" in err), (3, True), err)
+        self.assertEqual(subprocess.run([python]).returncode, 0)
+        shutil.rmtree(self.path("other"))
+        self.assertEqual(run("--venv", env, "--restore")[0], 0)
+        self.assertEqual(self.changed(before), [])
+
+    def test_second_run_leaves_the_copy_alone(self):
+        python = os.path.join(self.env, "bin", "python3")
+        self.assertEqual(run("--venv", self.env)[0], 0)
+        before = os.stat(python)
+        status, out, _ = run("--venv", self.env)
+        self.assertEqual((status, python + ": already patched" in out), (0, True), out)
+        self.assertEqual(os.stat(python).st_ino, before.st_ino)
+
+    def test_interpreter_that_is_patched_itself(self):
+        base, python = self.relocatable()
+        self.assertEqual(run(base)[0], 0)
+        self.assertEqual(run("--venv", self.path("made"))[0], 0)
+        self.assertEqual(subprocess.run([python]).returncode, 0)
+        status, _, err = run("--venv", self.path("made"), "--check")
+        self.assertEqual((status, err), (0, ""))
+
+    def test_restore_leaves_alone_what_is_not_the_copy(self):
+        python = os.path.join(self.env, "bin", "python3")
+        self.assertEqual(run("--venv", self.env)[0], 0)
+        os.unlink(python)
+        shutil.copy("/bin/ls", python)
+        status, out, _ = run("--venv", self.env, "--restore")
+        self.assertEqual((status, "is no patched copy any more" in out), (0, True), out)
+        self.assertEqual(open(python, "rb").read(), open("/bin/ls", "rb").read())
 
     def test_not_a_venv(self):
         status, _, err = run("--venv", self.folder)

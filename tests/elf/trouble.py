@@ -135,6 +135,31 @@ class Trouble(unittest.TestCase):
         self.assertEqual(run("--restore", path)[0], 0)
         self.assertEqual(read(path), self.before)
 
+    def chroot(self):
+        """A folder with what gpushare-patch needs to run in it as the root folder, but without /proc and /dev."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can change its root folder")
+        root = os.path.join(self.folder, "root")
+        libraries = subprocess.run(["ldd", OPTIONS.patch], stdout=subprocess.PIPE, check=True).stdout.decode().split()
+        for path in {p for p in libraries if p.startswith("/")} | {OPTIONS.runtime, OPTIONS.patch}:
+            os.makedirs(root + os.path.dirname(path), exist_ok=True)
+            shutil.copy(path, root + path)
+        shutil.copy(self.path, root)
+        return root
+
+    def test_image_that_is_being_made(self):
+        root = self.chroot()
+        path, enter = root + "/program", {"preexec_fn": lambda: os.chroot(root), "cwd": "/"}
+        status, _, err = run("/program", **enter)
+        self.assertEqual((status, "/proc is not mounted here; mount it" in err), (1, True), err)
+        self.assertEqual(read(path), self.before)
+        os.mkdir(root + "/proc")
+        self.must("mount", "--bind", "/proc", root + "/proc")
+        self.addCleanup(subprocess.run, ["umount", root + "/proc"], check=True)
+        self.assertEqual(run("/program", **enter)[::2], (0, ""))
+        self.assertEqual(run("--restore", "/program", **enter)[::2], (0, ""))
+        self.assertEqual(read(path), self.before)
+
     def test_overlay_file_system(self):
         at = self.mount(8192)
         for name in ("lower", "upper", "work", "merged"):
@@ -179,6 +204,20 @@ class Trouble(unittest.TestCase):
         for args in ([], ["--restore"]):
             self.assertEqual(run(*args, self.path)[0], 0)
             self.assertEqual(os.getxattr(self.path, "system.posix_acl_access"), wanted)
+
+    def test_default_access_list_of_the_folder_gives_no_new_rights(self):
+        entries = [(1, 7, -1), (2, 7, 1234), (4, 7, -1), (0x10, 7, -1), (0x20, 5, -1)]
+        os.chmod(self.path, 0o700)
+        try:
+            os.setxattr(self.folder, "system.posix_acl_default",
+                        struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *e) for e in entries))
+        except OSError as error:
+            self.skipTest(f"no access lists here: {error}")
+        for args in ([], ["--restore"], ["-o", os.path.join(self.folder, "out")]):
+            self.assertEqual(run(*args, self.path)[0], 0)
+            path = args[-1] if len(args) == 2 else self.path
+            self.assertNotIn("system.posix_acl_access", os.listxattr(path), args)
+            self.assertEqual(os.stat(path).st_mode & 0o7777, 0o700)
 
     def test_capabilities_need_force_and_are_kept(self):
         self.must("setcap", "cap_net_raw+ep", self.path)
