@@ -273,6 +273,12 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
         policy->ran(party, ns);
 }
 
+void lockd_books_device_ran(struct lockd_device *device, uint64_t now)
+{
+    lockd_list_each (at, &device->holders)
+        lockd_books_ran(lockd_party_of(at, holder), now);
+}
+
 void lockd_books_ahead(struct lockd_member *member, uint64_t now)
 {
     struct lockd_device *device = member->device;

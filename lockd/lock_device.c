@@ -103,9 +103,9 @@ void lockd_device_switched(struct lockd_device *device, uint64_t ns)
         device->switch_ns = device->switch_ns - device->switch_ns / 4 + ns / 4;
 }
 
-uint64_t lockd_device_quantum(const struct lockd_device *device)
+uint64_t lockd_device_quantum_by(const struct lockd_device *device,
+                                 const struct lockd_settings *settings)
 {
-    const struct lockd_settings *settings = &device->lock->settings;
     const uint64_t low = lockd_settings_quantum_min(settings),
                    high = lockd_settings_quantum_max(settings),
                    per_cost = PPM / lockd_settings_share(settings);
@@ -114,6 +114,11 @@ uint64_t lockd_device_quantum(const struct lockd_device *device)
         return settings->quantum_ns;
     return lockd_clamp(lockd_min(lockd_device_switch(device), high) * lockd_max(per_cost, 1),
                        low, high);
+}
+
+uint64_t lockd_device_quantum(const struct lockd_device *device)
+{
+    return lockd_device_quantum_by(device, &device->lock->settings);
 }
 
 uint64_t lockd_device_idle(const struct lockd_device *device)

@@ -329,6 +329,8 @@ int lockd_device_get(struct lockd_lock *lock, const uint8_t *uuid, uint32_t user
 /* Frees it if nobody is on it any more. */
 void lockd_device_free_unused(struct lockd_device *device);
 uint64_t lockd_device_quantum(const struct lockd_device *device);
+uint64_t lockd_device_quantum_by(const struct lockd_device *device,
+                                 const struct lockd_settings *settings);
 uint64_t lockd_device_idle(const struct lockd_device *device);
 uint64_t lockd_device_reserve(const struct lockd_device *device);
 /* What a switch costs: measured, or guessed from what must move. */
@@ -365,6 +367,7 @@ void lockd_books_forget(struct lockd_member *member);
 /* Adds up the time until now. To be called before the flags or the lease change. */
 void lockd_books_time(struct lockd_member *member, uint64_t now);
 void lockd_books_ran(struct lockd_party *party, uint64_t now);
+void lockd_books_device_ran(struct lockd_device *device, uint64_t now); /* all its holders */
 /* Its turn got ahead: memory came, or room for it. */
 void lockd_books_ahead(struct lockd_member *member, uint64_t now);
 

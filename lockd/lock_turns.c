@@ -73,8 +73,7 @@ static void wait_elsewhere(struct lockd_party *party, bool waits, uint64_t now)
 {
     if (party->elsewhere == waits)
         return;
-    lockd_list_each (at, &party->device->holders)
-        lockd_books_ran(lockd_party_of(at, holder), now);
+    lockd_books_device_ran(party->device, now);
     party->elsewhere = waits;
     party->device->elsewhere += waits ? 1 : UINT32_MAX;
 }
