@@ -83,7 +83,7 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     member->outstanding_count = 1;
     member->outstanding[0] = (struct lockd_outstanding){member->seq, member->budget};
     if (state->target_seq != 0 && now - device->lock->created < RESTART_WINDOW)
-        lockd_device_restarted(device, state->resident, now);
+        lockd_measure_restarted(device, state->resident, now);
     return member;
 }
 
@@ -112,23 +112,10 @@ static void member_free(struct lockd_member *member, uint64_t now)
     lockd_list_remove(&member->of_device);
     member->client->member_count--;
     device->member_count--;
-    lockd_device_recount_total(device);
+    lockd_measure_forget(member);
+    lockd_measure_recount(device);
     lockd_gang_leave(member, now);
     free(member);
-}
-
-/* While nobody else moves anything, what the driver cannot give is what something else has. Who
- * is short moves and so does not measure; this is how it becomes known before the next
- * measurement. */
-static void infer_external(struct lockd_member *member, uint64_t bytes)
-{
-    struct lockd_device *device = member->device;
-    const uint64_t least = lockd_less(lockd_less(device->total, device->sum.resident), bytes);
-
-    if (!device->measured || device->moving > member->share.moving ||
-        device->unechoed > member->share.unechoed)
-        return;
-    device->external = lockd_max(device->external, least / SHARE_STEP * SHARE_STEP);
 }
 
 /* The driver had no memory for it, although the books say there is: others are made to leave,
@@ -145,7 +132,7 @@ static void member_short(struct lockd_member *member, uint64_t bytes, uint64_t n
     if (member->short_at != 0 && now - member->short_at < SHORT_REPEAT)
         return;
     member->short_at = now;
-    infer_external(member, bytes);
+    lockd_measure_short(member, bytes, now);
     device->short_bytes = lockd_min(device->short_bytes + lockd_min(bytes, device->total),
                                     lockd_min(others, device->total / 2));
     device->short_until = now + SHORT_DECAY;
@@ -272,7 +259,7 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
     } else {
         member_report(member, state, now_ns);
     }
-    lockd_device_report(member, state, now_ns);
+    lockd_measure_report(member, state, now_ns);
     lockd_host_report(member, state, now_ns);
     lockd_plan(member->device, now_ns);
     return 0;

@@ -74,7 +74,9 @@ static void sort_victim(struct lockd_member *member, bool busy)
 static struct lockd_share share_of(const struct lockd_member *member, bool busy, uint64_t now)
 {
     const uint64_t need = lockd_need(member);
-    const bool clings = lockd_member_clings(member, now);
+    const bool clings = lockd_member_clings(member, now),
+               unsure =
+                   (member->flags & GS_STATE_MOVING) != 0 || member->echoed < member->turn_seq;
 
     return (struct lockd_share){
         .demand = member->demand,
@@ -85,8 +87,8 @@ static struct lockd_share share_of(const struct lockd_member *member, bool busy,
                 : busy ? need
                        : member->budget,
         .given = busy && !clings ? lockd_less(member->budget, need) : 0,
-        .moving = (member->flags & GS_STATE_MOVING) != 0,
-        .unechoed = member->echoed != member->seq,
+        .unsure = unsure ? member->resident : 0,
+        .unsure_most = unsure ? lockd_member_hold(member) : 0,
     };
 }
 
@@ -101,8 +103,8 @@ static void count(struct lockd_member *member, const struct lockd_share *share)
     sum->hold += share->hold - old->hold;
     sum->kept += share->kept - old->kept;
     sum->given += share->given - old->given;
-    device->moving += share->moving - (uint32_t)old->moving;
-    device->unechoed += share->unechoed - (uint32_t)old->unechoed;
+    sum->unsure += share->unsure - old->unsure;
+    sum->unsure_most += share->unsure_most - old->unsure_most;
     member->party->demand += share->demand - old->demand;
     *old = *share;
 }

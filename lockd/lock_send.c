@@ -71,8 +71,9 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     struct lockd_device *device = member->device;
     const uint32_t flags = flags_for(member);
     const uint64_t idle = (flags & GS_TARGET_WAITERS) != 0 ? lockd_device_idle(device) : 0;
-    const bool again = lockd_member_stuck(member, now) && member->echoed == member->seq &&
-                       now - member->sent_at >= ASK_AGAIN;
+    const bool again =
+        member->asked || (lockd_member_stuck(member, now) && member->echoed == member->seq &&
+                          now - member->sent_at >= ASK_AGAIN);
 
     if (!again && !news(member, flags, idle))
         return;
@@ -82,6 +83,10 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
         member->seq++;
         lockd_list_append(&device->lock->unsent, &member->unsent);
     }
+    member->asked = false;
+    if (((flags ^ member->sent_flags) & GS_TARGET_RUN) != 0 ||
+        member->budget != member->sent_budget)
+        member->turn_seq = member->seq;
     if ((flags & GS_TARGET_RUN) == 0 && (member->sent_flags & GS_TARGET_RUN) != 0)
         member->stop_seq = member->seq;
     if ((flags & ~member->sent_flags & GS_TARGET_RUN) != 0)

@@ -73,8 +73,8 @@ static void requeue(struct lockd_party *party, uint64_t now)
     lockd_plan_settle(party);
 }
 
-/* A turn that is under way becomes longer or shorter as the quantum does; with another policy it
- * begins anew. */
+/* A turn that is under way becomes longer or shorter as the quantum does; with another policy
+ * it begins anew. */
 static void retime(struct lockd_party *party, uint64_t quantum_before, bool anew, uint64_t now)
 {
     const struct lockd_device *device = party->device;

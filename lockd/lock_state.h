@@ -4,7 +4,8 @@
  * its tests.
  *
  *   lock.c           events: what clients report, who comes and goes
- *   lock_device.c    a device's figures: total, capacity, foreign use, cost of a switch
+ *   lock_device.c    a device's figures: capacity, cost of a switch, length of a turn
+ *   lock_measure.c   ... its size, and what is on it that nobody can move
  *   lock_books.c     sums over members, kept up to date with every change
  *   lock_plan.c      the order in which all of it is decided anew after an event
  *   lock_turns.c     who runs on a device; asks policy_*.c who comes next and for how long
@@ -44,7 +45,16 @@ struct lockd_share {
     uint64_t hold;  /* the most it may have on the device */
     uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
     uint64_t given; /* beyond its need, while it may run */
-    bool moving, unechoed;
+    /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
+    uint64_t unsure, unsure_most;
+};
+
+/* Somebody said that external is something else; nobody else has yet. */
+struct lockd_doubt {
+    struct lockd_member *by; /* NULL: there is none */
+    uint64_t value, ask_at;
+    uint64_t ask_next; /* not before */
+    bool asked, alone; /* alone: there was nobody else to ask */
 };
 
 /* A client on a device. */
@@ -82,10 +92,12 @@ struct lockd_member {
     uint64_t short_at; /* when its last GS_STATE_SHORT was counted */
     bool evict;        /* all its memory is to go out */
     uint64_t evict_left, evict_until; /* bytes; nothing has left since: that is all then */
+    bool asked;                       /* it is to say what is free; any target is a question */
 
     /* the newest target */
     uint32_t seq, first_seq;
-    uint32_t stop_seq; /* the target that first said RUN off */
+    uint32_t turn_seq; /* the last target that changed RUN or the budget */
+    uint32_t stop_seq; /* ... that first said RUN off */
     uint32_t run_seq;  /* ... on */
     uint32_t sent_flags;
     uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
@@ -178,7 +190,7 @@ struct lockd_device {
     char name[64];
     uint32_t user; /* who named it first */
     uint64_t total, external, capacity;
-    uint64_t candidate, candidate_at; /* a higher external use that waits to be seen again */
+    struct lockd_doubt doubt;
     uint64_t short_bytes, short_until;
     uint64_t switch_ns;    /* measured; 0: not yet */
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */
@@ -201,7 +213,6 @@ struct lockd_device {
     /* sums over members and parties */
     struct lockd_share sum;
     uint64_t need_held, need_busy, lost, gpu_ns_gone;
-    uint32_t moving, unechoed;
     uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
     uint32_t elsewhere; /* parties that wait for another device first */
     bool measured, leases, restarted, waiters;
@@ -339,16 +350,24 @@ uint64_t lockd_device_switch(const struct lockd_device *device);
 uint64_t lockd_device_most(const struct lockd_device *device);
 /* How much more programs need than there is. */
 uint64_t lockd_device_shortfall(const struct lockd_device *device);
-void lockd_device_report(struct lockd_member *member, const struct gs_wire_state *state,
-                         uint64_t now);
-/* One that said how large the device is says something else now, or has left. */
-void lockd_device_recount_total(struct lockd_device *device);
-void lockd_device_restarted(struct lockd_device *device, uint64_t resident, uint64_t now);
 /* Works out capacity and mode; notes when shares change with them. */
 void lockd_device_refresh(struct lockd_device *device, uint64_t now);
 /* A turn came to run so long after others were first stopped for it. */
 void lockd_device_switched(struct lockd_device *device, uint64_t ns);
 const struct lockd_policy *lockd_device_policy(const struct lockd_device *device);
+
+/* --- lock_measure.c --- */
+void lockd_measure_report(struct lockd_member *member, const struct gs_wire_state *state,
+                          uint64_t now);
+/* The driver had not so many bytes for it, when it had what it says. Who is short moves and so
+ * does not measure; this is how it becomes known before the next measurement. */
+void lockd_measure_short(struct lockd_member *member, uint64_t bytes, uint64_t now);
+/* Asks who can tell, when it is time to. */
+void lockd_measure_ask(struct lockd_device *device, uint64_t now);
+/* One that said how large the device is says something else now, or has left. */
+void lockd_measure_recount(struct lockd_device *device);
+void lockd_measure_forget(const struct lockd_member *member);
+void lockd_measure_restarted(struct lockd_device *device, uint64_t resident, uint64_t now);
 
 /* --- lock_books.c --- */
 /* The most it may hold on the device now or before it has read everything sent. */
