@@ -38,12 +38,20 @@ static void member_links(struct lockd_member *member)
     member->party->member_count++;
 }
 
+/* What it says it came with, as far as that can be: it holds what an earlier daemon allowed it,
+ * so that was there before, and while it was away it was measured as external use. */
+static uint64_t came_with(const struct lockd_device *device, const struct gs_wire_state *state,
+                          uint64_t now)
+{
+    if (now - device->lock->created < RESTART_WINDOW)
+        return lockd_min(state->resident, state->device_total);
+    return device->measured ? lockd_min(state->resident, device->external) : 0;
+}
+
 /* It runs on what an earlier daemon allowed it; or says so: after that time it must stop, like
  * anybody whose turn it is not. */
-static void member_adopt(struct lockd_member *member, const struct gs_wire_state *state,
-                         uint64_t now)
+static void member_adopt(struct lockd_member *member, uint64_t now)
 {
-    member->budget = lockd_max(state->resident, state->demand);
     member->sent_flags = GS_TARGET_RUN;
     member->stopped = now;
     if (now - member->device->lock->created < RESTART_WINDOW && !member->party->held)
@@ -76,14 +84,13 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     member->sent_host = UINT64_MAX;
     member->owes = LOCKD_NEVER;
     member->last_run = ++device->clock;
-    member->budget = state->resident;
+    member->given = member->budget = came_with(device, state, now);
     if ((state->flags & GS_STATE_RUNNING) != 0)
-        member_adopt(member, state, now);
+        member_adopt(member, now);
     member->sent_budget = member->budget;
     member->outstanding_count = 1;
     member->outstanding[0] = (struct lockd_outstanding){member->seq, member->budget};
-    if (state->target_seq != 0 && now - device->lock->created < RESTART_WINDOW)
-        lockd_measure_restarted(device, state->resident, now);
+    lockd_measure_came(member, state->target_seq != 0, now);
     return member;
 }
 
@@ -195,13 +202,16 @@ static void take_running(struct lockd_member *member, bool runs, uint64_t now)
 static void take_figures(struct lockd_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
-    if (state->resident > member->resident)
+    /* it cannot have more than it was ever given, whatever it says */
+    const uint64_t resident = lockd_min(state->resident, member->given);
+
+    if (resident > member->resident)
         lockd_books_ahead(member, now);
-    if (state->resident < member->resident || state->target_seq > member->echoed)
+    if (resident < member->resident || state->target_seq > member->echoed)
         member->owes = LOCKD_NEVER; /* it is at it */
     member->flags = state->flags;
-    member->demand = lockd_max(state->demand, state->resident);
-    member->resident = state->resident;
+    member->demand = lockd_max(state->demand, resident);
+    member->resident = resident;
     member->pinned = state->pinned;
     member->moved_out = state->moved_out;
     member->moved_in = state->moved_in;

@@ -214,12 +214,14 @@ void lockd_measure_report(struct lockd_member *member, const struct gs_wire_stat
         measure(member, state->device_free, now);
 }
 
-/* A client of an earlier daemon comes back: what it holds may have been measured before it said
- * so, and more may follow. */
-void lockd_measure_restarted(struct lockd_device *device, uint64_t resident, uint64_t now)
+void lockd_measure_came(const struct lockd_member *member, bool back, uint64_t now)
 {
+    struct lockd_device *device = member->device;
+
+    device->external = lockd_less(device->external, member->given);
+    if (!back || now - device->lock->created >= RESTART_WINDOW)
+        return;
     device->restarted = true;
-    device->external = lockd_less(device->external, resident);
     device->doubt.by = NULL;
     if (device->settle_until == 0)
         device->settle_until = now + RESTART_SETTLE;

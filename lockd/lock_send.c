@@ -94,7 +94,7 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     outstanding_push(member, member->seq, member->budget);
     member->sent_flags = flags;
     member->sent_budget = member->budget;
-    member->given = lockd_max(member->given, lockd_min(member->budget, device->capacity));
+    member->given = lockd_max(member->given, member->budget);
     member->sent_capacity = most_for(member);
     member->sent_idle = idle;
     member->sent_host = member->client->host_budget;

@@ -77,7 +77,7 @@ struct lockd_member {
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
     uint64_t demand, resident, pinned;
-    uint64_t given; /* the largest budget that it was ever sent */
+    uint64_t given; /* the largest budget that it was ever sent, or what it came with */
     uint64_t quota; /* a limit on this device alone; UINT64_MAX: none */
     uint64_t total; /* of the device, or the program's own limit */
     bool measures;  /* ... no limit: it has said what the driver calls free */
@@ -367,7 +367,9 @@ void lockd_measure_ask(struct lockd_device *device, uint64_t now);
 /* One that said how large the device is says something else now, or has left. */
 void lockd_measure_recount(struct lockd_device *device);
 void lockd_measure_forget(const struct lockd_member *member);
-void lockd_measure_restarted(struct lockd_device *device, uint64_t resident, uint64_t now);
+/* It came with memory: that may have been measured before it said so. back: from an earlier
+ * daemon, so that more of them may follow. */
+void lockd_measure_came(const struct lockd_member *member, bool back, uint64_t now);
 
 /* --- lock_books.c --- */
 /* The most it may hold on the device now or before it has read everything sent. */
