@@ -43,9 +43,15 @@ static void member_links(struct lockd_member *member)
 static uint64_t came_with(const struct lockd_device *device, const struct gs_wire_state *state,
                           uint64_t now)
 {
+    uint64_t seen = 0;
+
     if (now - device->lock->created < RESTART_WINDOW)
-        return lockd_min(state->resident, state->device_total);
-    return device->measured ? lockd_min(state->resident, device->external) : 0;
+        seen = state->device_total;
+    else if (device->measured)
+        seen = device->external;
+    else if (state->device_free != UINT64_MAX)
+        seen = lockd_less(state->device_total, state->device_free);
+    return lockd_min(state->resident, seen);
 }
 
 /* It runs on what an earlier daemon allowed it; or says so: after that time it must stop, like

@@ -180,6 +180,21 @@ static void lock_moving_client_external_not_measured(void **state)
     assert_true(device_of(h)->external == 0);
 }
 
+/* Both ran without a daemon, and find one long after it started. */
+static void lock_late_comers_bring_their_memory(void **state)
+{
+    struct harness *h = *state;
+
+    later(h, 10 * RESTART_WINDOW);
+    h->free_bytes = 0;
+    say(h, 0, R, 5 * GIB, 5 * GIB);
+    assert_true(device_of(h)->external == 5 * GIB);
+    assert_true(device_of(h)->sum.resident == 5 * GIB);
+    say(h, 1, R, 4 * GIB, 4 * GIB); /* it was on the card already, and measured as external */
+    assert_true(device_of(h)->external == GIB);
+    assert_true(device_of(h)->sum.resident == 9 * GIB);
+}
+
 /* Says that so much is free; whoever else is asked says what is so. */
 static void lies_free(struct harness *h, int who, uint64_t free_bytes)
 {
@@ -268,6 +283,7 @@ int main(void)
         scenario(lock_rise_beyond_budgets_is_believed_soon),
         scenario(lock_new_daemon_takes_no_client_for_external),
         scenario(lock_moving_client_external_not_measured),
+        scenario(lock_late_comers_bring_their_memory),
         scenario(lies_of_free_memory_stop_nobody),
         scenario(who_moves_for_ever_hides_no_more_than_it_may_hold),
     };
