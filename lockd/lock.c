@@ -131,26 +131,6 @@ static void member_free(struct lockd_member *member, uint64_t now)
     free(member);
 }
 
-/* The driver had no memory for it, although the books say there is: others are made to leave,
- * by lowering the capacity for a while. Never so far that the reporter itself would not fit:
- * when all others have left there is nothing more to be had. */
-static void member_short(struct lockd_member *member, uint64_t bytes, uint64_t now)
-{
-    struct lockd_device *device = member->device;
-    const uint64_t others = lockd_less(lockd_device_most(device), member->demand);
-
-    device->grace_at = lockd_min(device->grace_at, now); /* patience may be shorter */
-    if (!lockd_member_run(member) || !lockd_member_wants(member))
-        return;
-    if (member->short_at != 0 && now - member->short_at < SHORT_REPEAT)
-        return;
-    member->short_at = now;
-    lockd_measure_short(member, bytes, now);
-    device->short_bytes = lockd_min(device->short_bytes + lockd_min(bytes, device->total),
-                                    lockd_min(others, device->total / 2));
-    device->short_until = now + SHORT_DECAY;
-}
-
 /* It has nothing to do any more: how long did it have something? */
 static void burst_ended(struct lockd_party *party)
 {
@@ -219,6 +199,7 @@ static void take_figures(struct lockd_member *member, const struct gs_wire_state
     member->demand = lockd_max(state->demand, resident);
     member->resident = resident;
     member->pinned = state->pinned;
+    lockd_short_used(member);
     member->moved_out = state->moved_out;
     member->moved_in = state->moved_in;
     member->calls = state->calls;
@@ -240,7 +221,7 @@ static void member_report(struct lockd_member *member, const struct gs_wire_stat
     take_figures(member, state, now);
     lockd_books_member(member, now);
     if ((state->flags & GS_STATE_SHORT) != 0)
-        member_short(member, state->short_bytes, now);
+        lockd_short_report(member, state->short_bytes, now);
     else
         member->short_at = 0;
     if ((state->flags & GS_STATE_STUCK) != 0)

@@ -158,12 +158,7 @@ void lockd_device_refresh(struct lockd_device *device, uint64_t now)
 {
     uint64_t capacity;
 
-    if (device->short_bytes != 0 && now >= device->short_until) {
-        device->short_bytes /= 2;
-        device->short_until = now + SHORT_DECAY;
-        if (device->short_bytes < 2 * MIB)
-            device->short_bytes = 0;
-    }
+    lockd_short_decay(device, now);
     /* never nothing: it would be room for any number of programs that need more */
     capacity = lockd_max(lockd_less(lockd_device_most(device), device->short_bytes), 1);
     if (capacity != device->capacity) {

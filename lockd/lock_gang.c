@@ -395,6 +395,7 @@ static void end(struct lockd_party *party, uint64_t now)
         struct lockd_member *member = lockd_member_of(at, of_party);
 
         member->stopped = now;
+        member->short_had = 0;
         lockd_plan_touch(member);
     }
 }

@@ -6,6 +6,7 @@
  *   lock.c           events: what clients report, who comes and goes
  *   lock_device.c    a device's figures: capacity, cost of a switch, length of a turn
  *   lock_measure.c   ... its size, and what is on it that nobody can move
+ *   lock_short.c     the driver had no memory although there should be some
  *   lock_books.c     sums over members, kept up to date with every change
  *   lock_plan.c      the order in which all of it is decided anew after an event
  *   lock_turns.c     who runs on a device; asks policy_*.c who comes next and for how long
@@ -90,7 +91,9 @@ struct lockd_member {
     uint64_t owes;     /* since when it has more memory than it may have, or has not read all
                           targets, and nothing came of it; LOCKD_NEVER: it has done everything */
     uint64_t short_at; /* when its last GS_STATE_SHORT was counted */
-    bool evict;        /* all its memory is to go out */
+    uint64_t short_unused, short_forget_at; /* bytes for which others made room in vain */
+    uint64_t short_had;                     /* the most that it had in this turn */
+    bool evict;                             /* all its memory is to go out */
     uint64_t evict_left, evict_until; /* bytes; nothing has left since: that is all then */
     bool asked;                       /* it is to say what is free; any target is a question */
 
@@ -370,6 +373,13 @@ void lockd_measure_forget(const struct lockd_member *member);
 /* It came with memory: that may have been measured before it said so. back: from an earlier
  * daemon, so that more of them may follow. */
 void lockd_measure_came(const struct lockd_member *member, bool back, uint64_t now);
+
+/* --- lock_short.c --- */
+/* The driver had not so many bytes for it. */
+void lockd_short_report(struct lockd_member *member, uint64_t bytes, uint64_t now);
+/* It may have more than it had before in this turn. */
+void lockd_short_used(struct lockd_member *member);
+void lockd_short_decay(struct lockd_device *device, uint64_t now);
 
 /* --- lock_books.c --- */
 /* The most it may hold on the device now or before it has read everything sent. */

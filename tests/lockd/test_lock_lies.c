@@ -176,6 +176,41 @@ static void lies_resident_counts_up_to_what_it_was_given(void **state)
     assert_true(device_of(h)->sum.hold <= 10 * GIB);
 }
 
+/* Four that fit run beside one that is short of everything all the time, with nothing missing,
+ * or every other second, and then has more or less than before. */
+static void lies_short_others_run_on_after_a_while(void **state)
+{
+    for (int steady = 0; steady < 2; steady++) {
+        struct harness *h = *state;
+        int ran[HARNESS_CLIENTS] = {0};
+
+        runs(h, 7, MIB);
+        for (int who = 0; who < 4; who++)
+            runs(h, who, 2 * GIB);
+        h->client[7].state.short_bytes = 1ull << 48;
+        for (int second = 0; second < 4200; second++) {
+            const bool is_short = steady || second % 2;
+            const uint64_t has = MIB + (steady || second % 4 < 2 ? 0 : 400 * MIB);
+
+            say(h, 7, R | (is_short ? GS_STATE_SHORT : 0), has, has);
+            for (int step = 0; step < 10; step++) {
+                for (int who = 0; who < 4; who++) {
+                    obeys(h, who);
+                    obeys(h, who);
+                }
+                later(h, 100 * MS);
+            }
+            for (int who = 0; who < 4 && second >= 600; who++)
+                ran[who] += is_running(h, who);
+        }
+        for (int who = 0; who < 4; who++)
+            assert_true(ran[who] >= 3240); /* nine tenths of an hour */
+        for (int who = 0; who < 4; who++)
+            gone(h, who);
+        gone(h, 7);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +220,7 @@ int main(void)
         scenario(lies_nothing_is_free_the_others_put_it_right),
         scenario(lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen),
         scenario(lies_resident_counts_up_to_what_it_was_given),
+        scenario(lies_short_others_run_on_after_a_while),
         scenario(lies_pinned_counts_up_to_what_it_was_given),
     };
 
