@@ -88,7 +88,7 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     member->quota = client->quota_next;
     client->quota_next = UINT64_MAX;
     member->sent_host = UINT64_MAX;
-    member->owes = LOCKD_NEVER;
+    member->owes = member->offered = LOCKD_NEVER;
     member->last_run = ++device->clock;
     member->given = member->budget = came_with(device, state, now);
     if ((state->flags & GS_STATE_RUNNING) != 0)

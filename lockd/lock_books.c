@@ -6,12 +6,6 @@
  */
 #include "lockd/lock_state.h"
 
-uint64_t lockd_member_hold(const struct lockd_member *member)
-{
-    return lockd_max(lockd_max(member->resident, member->budget),
-                     member->outstanding[0].budget);
-}
-
 bool lockd_member_deaf(const struct lockd_member *member, uint64_t now)
 {
     return !member->party->held && member->echoed != member->seq &&
@@ -130,9 +124,17 @@ static void count_deaf(struct lockd_party *party, uint32_t deaf)
         lockd_gang_settle(gang);
 }
 
+/* It says that it cannot stop before it got more memory. That is so for as long as it takes
+ * what there is for it. */
+static bool blocked(const struct lockd_member *member)
+{
+    return (member->flags & GS_STATE_STUCK) != 0 && lockd_member_wants(member) &&
+           member->demand > member->resident && !member->refuses;
+}
+
 static void party_counts(struct lockd_party *party, uint64_t now)
 {
-    uint32_t busy = 0, running = 0, stuck = 0, blocked = 0, deaf = 0;
+    uint32_t busy = 0, running = 0, stuck = 0, blocks = 0, deaf = 0;
 
     lockd_list_each (at, &party->members) {
         const struct lockd_member *member = lockd_member_of(at, of_party);
@@ -142,16 +144,15 @@ static void party_counts(struct lockd_party *party, uint64_t now)
         deaf += lockd_member_deaf(member, now);
         if (lockd_member_stuck(member, now)) {
             stuck++;
-            blocked += (member->flags & GS_STATE_STUCK) != 0 && lockd_member_wants(member) &&
-                       member->demand > member->resident;
+            blocks += blocked(member);
         }
     }
     count_deaf(party, deaf);
-    if ((blocked != 0) != lockd_party_blocked(party))
+    if ((blocks != 0) != lockd_party_blocked(party))
         lockd_plan_settle(party); /* its place is another one */
     if ((running != 0) != (party->running_members != 0))
         party->device->generation++;
-    party->blocked_members = blocked;
+    party->blocked_members = blocks;
     party->busy_members = busy;
     party->running_members = running;
     party->stuck_members = stuck;
@@ -205,6 +206,20 @@ static void party_sums(struct lockd_party *party, uint64_t now)
                                           : party->need);
 }
 
+static void note_offer(struct lockd_member *member, bool busy, uint64_t now)
+{
+    if (!busy || member->resident >= member->demand) {
+        member->offered = LOCKD_NEVER;
+        member->refuses = false;
+    } else if (member->resident >= member->budget) {
+        member->offered = LOCKD_NEVER;
+    } else if (member->offered == LOCKD_NEVER && (member->flags & GS_STATE_STUCK) != 0) {
+        member->offered = now;
+    } else if (lockd_less(now, member->offered) >= GRACE) {
+        member->refuses = true;
+    }
+}
+
 static void sort_member(struct lockd_member *member, uint64_t now)
 {
     struct lockd_device *device = member->device;
@@ -217,6 +232,7 @@ static void sort_member(struct lockd_member *member, uint64_t now)
         member->owes = LOCKD_NEVER;
     else if (member->owes == LOCKD_NEVER)
         member->owes = now;
+    note_offer(member, busy, now);
     share = share_of(member, busy, now);
 
     count(member, &share);

@@ -154,6 +154,8 @@ static void put_out(struct lockd_device *device, uint64_t now)
 
         if (member->evict && !lockd_member_busy(member))
             change(member, 0, now);
+        else if (member->refuses && !member->party->held)
+            change(member, lockd_min(member->budget, member->resident), now);
     }
 }
 

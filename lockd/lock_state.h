@@ -90,7 +90,10 @@ struct lockd_member {
     uint64_t stopped;  /* when it was asked to stop */
     uint64_t owes;     /* since when it has more memory than it may have, or has not read all
                           targets, and nothing came of it; LOCKD_NEVER: it has done everything */
-    uint64_t short_at; /* when its last GS_STATE_SHORT was counted */
+    uint64_t offered; /* it cannot stop for want of memory: since when there is some for it that
+                         it has not taken; LOCKD_NEVER */
+    bool refuses;     /* ... for so long that it cannot be true */
+    uint64_t short_at;                      /* when its last GS_STATE_SHORT was counted */
     uint64_t short_unused, short_forget_at; /* bytes for which others made room in vain */
     uint64_t short_had;                     /* the most that it had in this turn */
     bool evict;                             /* all its memory is to go out */
@@ -259,11 +262,21 @@ struct lockd_lock {
     struct lockd_list clients, devices, gangs, unsent, pending;
 };
 
+/* The most it may hold on the device now or before it has read everything sent. */
+static inline uint64_t lockd_member_hold(const struct lockd_member *member)
+{
+    return lockd_max(lockd_max(member->resident, member->budget),
+                     member->outstanding[0].budget);
+}
+
 /* What a member takes of the device while it runs; one that needs more than there is takes all
  * of it. */
 static inline uint64_t lockd_need(const struct lockd_member *member)
 {
-    return lockd_min(member->demand, member->device->capacity);
+    const bool stays = member->refuses && !member->party->held;
+
+    return lockd_min(stays ? lockd_member_hold(member) : member->demand,
+                     member->device->capacity);
 }
 
 /* Does its newest decision say RUN? */
@@ -289,7 +302,7 @@ static inline bool lockd_party_busy(const struct lockd_party *party)
     return party->busy_members != 0;
 }
 
-/* It cannot stop before it got memory, so it goes before all others. */
+/* It cannot stop before it got memory, and takes what it gets: it goes before all others. */
 static inline bool lockd_party_blocked(const struct lockd_party *party)
 {
     return party->blocked_members != 0;
@@ -382,8 +395,6 @@ void lockd_short_used(struct lockd_member *member);
 void lockd_short_decay(struct lockd_device *device, uint64_t now);
 
 /* --- lock_books.c --- */
-/* The most it may hold on the device now or before it has read everything sent. */
-uint64_t lockd_member_hold(const struct lockd_member *member);
 bool lockd_member_stuck(const struct lockd_member *member, uint64_t now);
 /* It does not read its targets. */
 bool lockd_member_deaf(const struct lockd_member *member, uint64_t now);
