@@ -71,6 +71,50 @@ static void lock_pinned_memory_is_taken_from_the_capacity(void **state)
     assert_true(h->client[1].target.budget >= 7 * GIB);
 }
 
+/* An idle program is to leave and finds no host memory: it says that what stays is pinned, and
+ * has that much less that can move. Another one waits for all of it. */
+static void lock_what_cannot_leave_is_nobodys_at_once(void **state)
+{
+    for (int contexts = 0; contexts < 2; contexts++) { /* less, and more than what stays */
+        struct harness *h = *state;
+        const uint64_t external = contexts ? 4 * GIB : 512 * MIB, stays = 2 * GIB;
+        uint64_t before;
+
+        h->free_bytes = 10 * GIB - external;
+        say(h, 0, 0, 0, 0);
+        say(h, 0, W, 3 * GIB, 0);
+        h->free_bytes = 7 * GIB - external;
+        say(h, 0, R, 3 * GIB, 3 * GIB);
+        say(h, 0, 0, 3 * GIB, 3 * GIB);
+        before = device_of(h)->capacity;
+        say(h, 1, W, before, 0);
+        assert_true(has_run(h, 1));
+        assert_int_equal(h->client[0].target.budget, 0);
+        h->client[0].state.pinned = stays;
+        h->free_bytes = 10 * GIB - external - stays;
+        say(h, 0, 0, 0, 0); /* a third of it left */
+        if (!contexts)
+            assert_true(h->client[1].target.capacity <= before - stays + external);
+        later(h, EXTERNAL_UNSAID + 300 * MS);
+        assert_true(h->client[1].target.capacity == before - stays);
+        assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);
+        say(h, 1, W, before - stays, 0); /* its last call was refused */
+        assert_true(has_run(h, 1));
+        assert_true(h->client[1].target.budget >= before - stays);
+        h->free_bytes = 0;
+        say(h, 1, R, before - stays, before - stays);
+        say(h, 0, W, GIB, 0); /* goes on as well */
+        later(h, 2 * quantum_of(h));
+        obeys(h, 1);
+        obeys(h, 0);
+        obeys(h, 1);
+        obeys(h, 0);
+        assert_true(is_running(h, 0));
+        gone(h, 0);
+        gone(h, 1);
+    }
+}
+
 static void lock_external_must_be_seen_by_two(void **state)
 {
     struct harness *h = *state;
@@ -277,6 +321,7 @@ int main(void)
         scenario(lock_limit_in_force_all_of_it_is_given),
         scenario(lock_small_changes_are_told_a_little_later),
         scenario(lock_pinned_memory_is_taken_from_the_capacity),
+        scenario(lock_what_cannot_leave_is_nobodys_at_once),
         scenario(lock_external_must_be_seen_by_two),
         scenario(lock_external_the_other_does_not_answer_it_is_believed),
         scenario(lock_allocation_under_way_is_not_external),
