@@ -150,6 +150,50 @@ static void lock_needs_more_than_capacity_runs_alone(void **state)
     assert_int_equal(condition_of(h, 1), LOCKD_RUNS);
 }
 
+/* 0 idles at its prompt with 200 of 512 MiB; 1 asks for about all of it, before or after it
+ * became known that contexts take some of it. */
+static void asks_for_all(struct harness *h, uint64_t demand, uint64_t contexts, bool known)
+{
+    const uint64_t room = 512 * MIB - contexts;
+    int asked = -1;
+
+    h->total = 512 * MIB;
+    h->free_bytes = known ? room : UINT64_MAX;
+    say(h, 1, 0, 0, 0);
+    say(h, 0, W, 200 * MIB, 0);
+    h->free_bytes = known ? room - 200 * MIB : UINT64_MAX;
+    say(h, 0, R, 200 * MIB, 200 * MIB);
+    say(h, 1, W, demand, 0);
+    for (int i = 0; i < 100 && !is_running(h, 1); i++) {
+        const uint64_t has = h->client[0].state.resident;
+
+        h->free_bytes = room - has - h->client[1].state.resident;
+        if (!has_run(h, 0)) {
+            asked = asked < 0 ? i : asked;
+            say(h, 0, 0, 200 * MIB, lockd_min(has, h->client[0].target.budget));
+        } else if (has_waiters(h, 0)) {
+            say(h, 0, GS_STATE_RUNNING, 200 * MIB, has);
+        }
+        h->free_bytes = room - h->client[0].state.resident - h->client[1].state.resident;
+        obeys(h, 1);
+        later(h, 10 * MS);
+    }
+    assert_in_range(asked, 0, 10);
+    assert_true(is_running(h, 1));
+    gone(h, 0);
+    gone(h, 1);
+}
+
+static void lock_idle_holder_gives_way_to_whoever_the_card_can_hold(void **state)
+{
+    for (uint64_t contexts = 0; contexts <= 12 * MIB; contexts += 2 * MIB) {
+        for (uint64_t demand = 450 * MIB; demand <= 512 * MIB - contexts; demand += 2 * MIB) {
+            asks_for_all(*state, demand, contexts, false);
+            asks_for_all(*state, demand, contexts, true);
+        }
+    }
+}
+
 static void lock_needs_more_than_the_device_others_do_not_suffer(void **state)
 {
     struct harness *h = *state;
@@ -258,6 +302,7 @@ int main(void)
         scenario(lock_waiting_victims_last_in_queue_goes_first),
         scenario(lock_victim_has_not_stopped_keeps_its_memory),
         scenario(lock_needs_more_than_capacity_runs_alone),
+        scenario(lock_idle_holder_gives_way_to_whoever_the_card_can_hold),
         scenario(lock_needs_more_than_the_device_others_do_not_suffer),
         scenario(lock_driver_short_victims_make_room),
         scenario(lock_new_daemon_takes_over_who_runs),
