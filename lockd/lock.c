@@ -5,7 +5,7 @@
  * of the devices that it concerns, so there is no state in which a decision is still owed. One
  * thread; no I/O, no clock.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * sums is kept in it; after every change the old share is taken out and the new one put in, so
  * the sums are always those of all members (lock_check.c says so in the tests). O(log n).
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 bool lockd_member_deaf(const struct lockd_member *member, uint64_t now)
 {
@@ -48,7 +48,7 @@ static void sort_victim(struct lockd_member *member, bool busy)
         of = &device->victims_idle;
         if (lockd_member_wants(member) || lockd_gang_wants(member->party->gang)) {
             of = &device->victims_waiting;
-            key = lockd_turns_place(member->party);
+            key = lockd_queue_place(member->party);
         }
     }
     if (of == member->victim_of && (of == NULL || key == member->victim.key))

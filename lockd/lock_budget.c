@@ -11,7 +11,7 @@
  * that does not get all it needs ends the round, so that one is complete early rather than all
  * late.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 static void change(struct lockd_member *member, uint64_t budget, uint64_t now)
 {

@@ -3,7 +3,7 @@
  * lock_check.c: adds up from scratch what lock_books.c and the others keep up to date, and says
  * what differs. For tests; reads only.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 struct total {
     struct lockd_share sum;

@@ -4,7 +4,7 @@
  * switch costs and so how long a turn is. No state of its own; O(1) but for a change of
  * capacity, which lock_plan.c answers with a recount of all members.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>

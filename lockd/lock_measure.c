@@ -11,7 +11,7 @@
  * it is asked again and so are some others, and what another one agrees to is known from then
  * on; so is what nobody denied, after a while. One against one, what was known stays.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <string.h>
 

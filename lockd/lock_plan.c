@@ -4,7 +4,7 @@
  * much (lock_budget.c), then the targets of those whom it concerns. A decision on one device
  * may concern a gang's parties on others; these devices are planned before the event ends.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 /* More rounds than any chain of gangs takes; what is left then is looked at a little later. */
 #define ROUNDS 64

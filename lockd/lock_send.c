@@ -4,7 +4,7 @@
  * TARGETS_IN_FLIGHT are on the way to a client that does not answer: its next report touches it
  * and what was decided meanwhile is sent then.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * lock_settings.c: what people set, of the daemon and of one client. Each change takes effect
  * with the plan that follows it. No state of its own.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <string.h>
 
@@ -68,7 +68,7 @@ static void requeue(struct lockd_party *party, uint64_t now)
     if (party->queued_of == NULL)
         return;
     party->keeps_place = true; /* among equals */
-    lockd_turns_dequeue(party);
+    lockd_queue_drop(party);
     lockd_books_party(party, now);
     lockd_plan_settle(party);
 }

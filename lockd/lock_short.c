@@ -7,7 +7,7 @@
  * minutes: who is short of half the card all the time, and has use for none of it, is soon not
  * heard any more.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 /* How much of it counts. */
 static uint64_t trusted(struct lockd_member *member, uint64_t bytes, uint64_t now)

@@ -6,7 +6,7 @@
  * holders is made only when its time has come (device->grace_at, stop_at) or needs exceed the
  * capacity.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 /* Who did not come to run the last time gets so many switches' time; but each so many times as
  * much as anybody, since it may just be slow to begin. */
