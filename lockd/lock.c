@@ -5,7 +5,7 @@
  * of the devices that it concerns, so there is no state in which a decision is still owed. One
  * thread; no I/O, no clock.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,12 +38,26 @@ static void member_links(struct lockd_member *member)
     member->party->member_count++;
 }
 
+/* What it says it came with, as far as that can be: it holds what an earlier daemon allowed it,
+ * so that was there before, and while it was away it was measured as external use. */
+static uint64_t came_with(const struct lockd_device *device, const struct gs_wire_state *state,
+                          uint64_t now)
+{
+    uint64_t seen = 0;
+
+    if (now - device->lock->created < RESTART_WINDOW)
+        seen = state->device_total;
+    else if (device->measured)
+        seen = device->external;
+    else if (state->device_free != UINT64_MAX)
+        seen = lockd_less(state->device_total, state->device_free);
+    return lockd_min(state->resident, seen);
+}
+
 /* It runs on what an earlier daemon allowed it; or says so: after that time it must stop, like
  * anybody whose turn it is not. */
-static void member_adopt(struct lockd_member *member, const struct gs_wire_state *state,
-                         uint64_t now)
+static void member_adopt(struct lockd_member *member, uint64_t now)
 {
-    member->budget = lockd_max(state->resident, state->demand);
     member->sent_flags = GS_TARGET_RUN;
     member->stopped = now;
     if (now - member->device->lock->created < RESTART_WINDOW && !member->party->held)
@@ -74,16 +88,15 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     member->quota = client->quota_next;
     client->quota_next = UINT64_MAX;
     member->sent_host = UINT64_MAX;
-    member->owes = LOCKD_NEVER;
+    member->owes = member->offered = LOCKD_NEVER;
     member->last_run = ++device->clock;
-    member->budget = state->resident;
+    member->given = member->budget = came_with(device, state, now);
     if ((state->flags & GS_STATE_RUNNING) != 0)
-        member_adopt(member, state, now);
+        member_adopt(member, now);
     member->sent_budget = member->budget;
     member->outstanding_count = 1;
     member->outstanding[0] = (struct lockd_outstanding){member->seq, member->budget};
-    if (state->target_seq != 0 && now - device->lock->created < RESTART_WINDOW)
-        lockd_device_restarted(device, state->resident, now);
+    lockd_measure_came(member, state->target_seq != 0, now);
     return member;
 }
 
@@ -112,43 +125,10 @@ static void member_free(struct lockd_member *member, uint64_t now)
     lockd_list_remove(&member->of_device);
     member->client->member_count--;
     device->member_count--;
-    lockd_device_recount_total(device);
+    lockd_measure_forget(member);
+    lockd_measure_recount(device);
     lockd_gang_leave(member, now);
     free(member);
-}
-
-/* While nobody else moves anything, what the driver cannot give is what something else has. Who
- * is short moves and so does not measure; this is how it becomes known before the next
- * measurement. */
-static void infer_external(struct lockd_member *member, uint64_t bytes)
-{
-    struct lockd_device *device = member->device;
-    const uint64_t least = lockd_less(lockd_less(device->total, device->sum.resident), bytes);
-
-    if (!device->measured || device->moving > member->share.moving ||
-        device->unechoed > member->share.unechoed)
-        return;
-    device->external = lockd_max(device->external, least / SHARE_STEP * SHARE_STEP);
-}
-
-/* The driver had no memory for it, although the books say there is: others are made to leave,
- * by lowering the capacity for a while. Never so far that the reporter itself would not fit:
- * when all others have left there is nothing more to be had. */
-static void member_short(struct lockd_member *member, uint64_t bytes, uint64_t now)
-{
-    struct lockd_device *device = member->device;
-    const uint64_t others = lockd_less(lockd_device_most(device), member->demand);
-
-    device->grace_at = lockd_min(device->grace_at, now); /* patience may be shorter */
-    if (!lockd_member_run(member) || !lockd_member_wants(member))
-        return;
-    if (member->short_at != 0 && now - member->short_at < SHORT_REPEAT)
-        return;
-    member->short_at = now;
-    infer_external(member, bytes);
-    device->short_bytes = lockd_min(device->short_bytes + lockd_min(bytes, device->total),
-                                    lockd_min(others, device->total / 2));
-    device->short_until = now + SHORT_DECAY;
 }
 
 /* It has nothing to do any more: how long did it have something? */
@@ -208,14 +188,18 @@ static void take_running(struct lockd_member *member, bool runs, uint64_t now)
 static void take_figures(struct lockd_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
-    if (state->resident > member->resident)
+    /* it cannot have more than it was ever given, whatever it says */
+    const uint64_t resident = lockd_min(state->resident, member->given);
+
+    if (resident > member->resident)
         lockd_books_ahead(member, now);
-    if (state->resident < member->resident || state->target_seq > member->echoed)
+    if (resident < member->resident || state->target_seq > member->echoed)
         member->owes = LOCKD_NEVER; /* it is at it */
     member->flags = state->flags;
-    member->demand = lockd_max(state->demand, state->resident);
-    member->resident = state->resident;
+    member->demand = lockd_max(state->demand, resident);
+    member->resident = resident;
     member->pinned = state->pinned;
+    lockd_short_used(member);
     member->moved_out = state->moved_out;
     member->moved_in = state->moved_in;
     member->calls = state->calls;
@@ -237,7 +221,7 @@ static void member_report(struct lockd_member *member, const struct gs_wire_stat
     take_figures(member, state, now);
     lockd_books_member(member, now);
     if ((state->flags & GS_STATE_SHORT) != 0)
-        member_short(member, state->short_bytes, now);
+        lockd_short_report(member, state->short_bytes, now);
     else
         member->short_at = 0;
     if ((state->flags & GS_STATE_STUCK) != 0)
@@ -272,7 +256,7 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
     } else {
         member_report(member, state, now_ns);
     }
-    lockd_device_report(member, state, now_ns);
+    lockd_measure_report(member, state, now_ns);
     lockd_host_report(member, state, now_ns);
     lockd_plan(member->device, now_ns);
     return 0;

@@ -4,13 +4,7 @@
  * sums is kept in it; after every change the old share is taken out and the new one put in, so
  * the sums are always those of all members (lock_check.c says so in the tests). O(log n).
  */
-#include "lockd/lock_state.h"
-
-uint64_t lockd_member_hold(const struct lockd_member *member)
-{
-    return lockd_max(lockd_max(member->resident, member->budget),
-                     member->outstanding[0].budget);
-}
+#include "lockd/lock_parts.h"
 
 bool lockd_member_deaf(const struct lockd_member *member, uint64_t now)
 {
@@ -54,7 +48,7 @@ static void sort_victim(struct lockd_member *member, bool busy)
         of = &device->victims_idle;
         if (lockd_member_wants(member) || lockd_gang_wants(member->party->gang)) {
             of = &device->victims_waiting;
-            key = lockd_turns_place(member->party);
+            key = lockd_queue_place(member->party);
         }
     }
     if (of == member->victim_of && (of == NULL || key == member->victim.key))
@@ -74,7 +68,9 @@ static void sort_victim(struct lockd_member *member, bool busy)
 static struct lockd_share share_of(const struct lockd_member *member, bool busy, uint64_t now)
 {
     const uint64_t need = lockd_need(member);
-    const bool clings = lockd_member_clings(member, now);
+    const bool clings = lockd_member_clings(member, now),
+               unsure =
+                   (member->flags & GS_STATE_MOVING) != 0 || member->echoed < member->turn_seq;
 
     return (struct lockd_share){
         .demand = member->demand,
@@ -85,8 +81,8 @@ static struct lockd_share share_of(const struct lockd_member *member, bool busy,
                 : busy ? need
                        : member->budget,
         .given = busy && !clings ? lockd_less(member->budget, need) : 0,
-        .moving = (member->flags & GS_STATE_MOVING) != 0,
-        .unechoed = member->echoed != member->seq,
+        .unsure = unsure ? member->resident : 0,
+        .unsure_most = unsure ? lockd_member_hold(member) : 0,
     };
 }
 
@@ -101,8 +97,8 @@ static void count(struct lockd_member *member, const struct lockd_share *share)
     sum->hold += share->hold - old->hold;
     sum->kept += share->kept - old->kept;
     sum->given += share->given - old->given;
-    device->moving += share->moving - (uint32_t)old->moving;
-    device->unechoed += share->unechoed - (uint32_t)old->unechoed;
+    sum->unsure += share->unsure - old->unsure;
+    sum->unsure_most += share->unsure_most - old->unsure_most;
     member->party->demand += share->demand - old->demand;
     *old = *share;
 }
@@ -128,9 +124,17 @@ static void count_deaf(struct lockd_party *party, uint32_t deaf)
         lockd_gang_settle(gang);
 }
 
+/* It says that it cannot stop before it got more memory. That is so for as long as it takes
+ * what there is for it. */
+static bool blocked(const struct lockd_member *member)
+{
+    return (member->flags & GS_STATE_STUCK) != 0 && lockd_member_wants(member) &&
+           member->demand > member->resident && !member->refuses;
+}
+
 static void party_counts(struct lockd_party *party, uint64_t now)
 {
-    uint32_t busy = 0, running = 0, stuck = 0, blocked = 0, deaf = 0;
+    uint32_t busy = 0, running = 0, stuck = 0, blocks = 0, deaf = 0;
 
     lockd_list_each (at, &party->members) {
         const struct lockd_member *member = lockd_member_of(at, of_party);
@@ -140,16 +144,15 @@ static void party_counts(struct lockd_party *party, uint64_t now)
         deaf += lockd_member_deaf(member, now);
         if (lockd_member_stuck(member, now)) {
             stuck++;
-            blocked += (member->flags & GS_STATE_STUCK) != 0 && lockd_member_wants(member) &&
-                       member->demand > member->resident;
+            blocks += blocked(member);
         }
     }
     count_deaf(party, deaf);
-    if ((blocked != 0) != lockd_party_blocked(party))
+    if ((blocks != 0) != lockd_party_blocked(party))
         lockd_plan_settle(party); /* its place is another one */
     if ((running != 0) != (party->running_members != 0))
         party->device->generation++;
-    party->blocked_members = blocked;
+    party->blocked_members = blocks;
     party->busy_members = busy;
     party->running_members = running;
     party->stuck_members = stuck;
@@ -203,6 +206,20 @@ static void party_sums(struct lockd_party *party, uint64_t now)
                                           : party->need);
 }
 
+static void note_offer(struct lockd_member *member, bool busy, uint64_t now)
+{
+    if (!busy || member->resident >= member->demand) {
+        member->offered = LOCKD_NEVER;
+        member->refuses = false;
+    } else if (member->resident >= member->budget) {
+        member->offered = LOCKD_NEVER;
+    } else if (member->offered == LOCKD_NEVER && (member->flags & GS_STATE_STUCK) != 0) {
+        member->offered = now;
+    } else if (lockd_less(now, member->offered) >= GRACE) {
+        member->refuses = true;
+    }
+}
+
 static void sort_member(struct lockd_member *member, uint64_t now)
 {
     struct lockd_device *device = member->device;
@@ -215,6 +232,7 @@ static void sort_member(struct lockd_member *member, uint64_t now)
         member->owes = LOCKD_NEVER;
     else if (member->owes == LOCKD_NEVER)
         member->owes = now;
+    note_offer(member, busy, now);
     share = share_of(member, busy, now);
 
     count(member, &share);
@@ -271,6 +289,12 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
     party->burst += ns;
     if ((party->device->waiters || party->device->elsewhere != 0) && policy->ran != NULL)
         policy->ran(party, ns);
+}
+
+void lockd_books_device_ran(struct lockd_device *device, uint64_t now)
+{
+    lockd_list_each (at, &device->holders)
+        lockd_books_ran(lockd_party_of(at, holder), now);
 }
 
 void lockd_books_ahead(struct lockd_member *member, uint64_t now)

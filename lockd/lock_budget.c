@@ -11,7 +11,7 @@
  * that does not get all it needs ends the round, so that one is complete early rather than all
  * late.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 static void change(struct lockd_member *member, uint64_t budget, uint64_t now)
 {
@@ -154,6 +154,8 @@ static void put_out(struct lockd_device *device, uint64_t now)
 
         if (member->evict && !lockd_member_busy(member))
             change(member, 0, now);
+        else if (member->refuses && !member->party->held)
+            change(member, lockd_min(member->budget, member->resident), now);
     }
 }
 

@@ -3,12 +3,12 @@
  * lock_check.c: adds up from scratch what lock_books.c and the others keep up to date, and says
  * what differs. For tests; reads only.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 struct total {
     struct lockd_share sum;
     uint64_t need_held, need_busy, lost, weights;
-    uint32_t members, parties, holders, moving, unechoed, stopping, stuck;
+    uint32_t members, parties, holders, stopping, stuck;
     uint32_t queued, hopeless, idle, waiting, elsewhere;
 };
 
@@ -56,8 +56,10 @@ static const char *check_member(const struct lockd_member *member, struct total 
         (member->share.kept != (busy ? need : member->budget) ||
          member->share.given != (busy ? lockd_less(member->budget, need) : 0)))
         return "what a member keeps";
-    total->moving += (member->flags & GS_STATE_MOVING) != 0;
-    total->unechoed += member->echoed != member->seq;
+    if ((member->flags & GS_STATE_MOVING) != 0 || member->echoed < member->turn_seq) {
+        total->sum.unsure += member->resident;
+        total->sum.unsure_most += hold;
+    }
     total->idle += member->victim_of == &member->device->victims_idle;
     total->waiting += member->victim_of == &member->device->victims_waiting;
     return check_sets(member, busy);
@@ -123,7 +125,8 @@ static const char *check_party(const struct lockd_party *party, struct total *to
 static bool equal(const struct lockd_share *a, const struct lockd_share *b)
 {
     return a->demand == b->demand && a->resident == b->resident && a->pinned == b->pinned &&
-           a->hold == b->hold && a->kept == b->kept && a->given == b->given;
+           a->hold == b->hold && a->kept == b->kept && a->given == b->given &&
+           a->unsure == b->unsure && a->unsure_most == b->unsure_most;
 }
 
 static const char *check_device(const struct lockd_device *device)
@@ -143,8 +146,7 @@ static const char *check_device(const struct lockd_device *device)
         total.lost != device->lost)
         return "sums of needs";
     if (total.members != device->member_count || total.parties != device->party_count ||
-        total.holders != device->holder_count || total.moving != device->moving ||
-        total.unechoed != device->unechoed || total.stopping != device->stopping_parties ||
+        total.holders != device->holder_count || total.stopping != device->stopping_parties ||
         total.stuck != device->stuck_parties || total.weights != device->weights ||
         total.elsewhere != device->elsewhere)
         return "counts";

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock_device.c: devices come and go; a device's figures: what else is on it, what is left for
- * programs, what a switch costs and so how long a turn is. No state of its own; O(1) but for a
- * change of capacity, which lock_plan.c answers with a recount of all members.
+ * lock_device.c: devices come and go; a device's figures: what is left for programs, what a
+ * switch costs and so how long a turn is. No state of its own; O(1) but for a change of
+ * capacity, which lock_plan.c answers with a recount of all members.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -103,9 +103,9 @@ void lockd_device_switched(struct lockd_device *device, uint64_t ns)
         device->switch_ns = device->switch_ns - device->switch_ns / 4 + ns / 4;
 }
 
-uint64_t lockd_device_quantum(const struct lockd_device *device)
+uint64_t lockd_device_quantum_by(const struct lockd_device *device,
+                                 const struct lockd_settings *settings)
 {
-    const struct lockd_settings *settings = &device->lock->settings;
     const uint64_t low = lockd_settings_quantum_min(settings),
                    high = lockd_settings_quantum_max(settings),
                    per_cost = PPM / lockd_settings_share(settings);
@@ -114,6 +114,11 @@ uint64_t lockd_device_quantum(const struct lockd_device *device)
         return settings->quantum_ns;
     return lockd_clamp(lockd_min(lockd_device_switch(device), high) * lockd_max(per_cost, 1),
                        low, high);
+}
+
+uint64_t lockd_device_quantum(const struct lockd_device *device)
+{
+    return lockd_device_quantum_by(device, &device->lock->settings);
 }
 
 uint64_t lockd_device_idle(const struct lockd_device *device)
@@ -153,139 +158,11 @@ void lockd_device_refresh(struct lockd_device *device, uint64_t now)
 {
     uint64_t capacity;
 
-    if (device->short_bytes != 0 && now >= device->short_until) {
-        device->short_bytes /= 2;
-        device->short_until = now + SHORT_DECAY;
-        if (device->short_bytes < 2 * MIB)
-            device->short_bytes = 0;
-    }
+    lockd_short_decay(device, now);
     /* never nothing: it would be room for any number of programs that need more */
     capacity = lockd_max(lockd_less(lockd_device_most(device), device->short_bytes), 1);
     if (capacity != device->capacity) {
         device->capacity = capacity;
         device->recount = true;
     }
-}
-
-/* A rise must be seen twice, because another client may have allocated and not yet said so.
- * What all clients together may hold explains a rise for much longer than a moment: one may
- * be in the middle of a large allocation. */
-static void rise(struct lockd_device *device, uint64_t external, uint64_t now)
-{
-    const uint64_t unsaid = device->sum.hold - device->sum.resident;
-    const uint64_t wait =
-        lockd_less(external, device->external) > unsaid ? EXTERNAL_CONFIRM : EXTERNAL_UNSAID;
-
-    if (device->candidate_at == 0) {
-        device->candidate = external;
-        device->candidate_at = now;
-        return;
-    }
-    device->candidate = lockd_min(device->candidate, external);
-    if (now - device->candidate_at < wait)
-        return;
-    device->external = device->candidate;
-    device->candidate_at = 0;
-}
-
-/* What is on the card and is no client's movable memory: contexts, pinned memory, programs
- * without gpushare. It can be told only while nothing moves, and after a restart only when all
- * that held something from an earlier daemon have come back. */
-static void measure(struct lockd_device *device, uint64_t device_free, uint64_t now)
-{
-    uint64_t external;
-
-    if (device->restarted && now - device->lock->created < RESTART_WINDOW)
-        return;
-    external = lockd_less(device->total, lockd_min(device_free, device->total));
-    if (device->moving != 0 || device->unechoed != 0) {
-        device->external = lockd_min(device->external, external); /* what is free is nobody's */
-        return;
-    }
-    external = lockd_less(external, device->sum.resident);
-    external = lockd_min((external + SHARE_STEP - 1) / SHARE_STEP * SHARE_STEP, device->total);
-    if (external <= device->external || !device->measured) {
-        device->external = external;
-        device->candidate_at = 0;
-    } else {
-        rise(device, external, now);
-    }
-    device->measured = true;
-}
-
-/* What is free does not change with what programs say of the total: the difference is what
- * something else has, until it is measured. */
-static void set_total(struct lockd_device *device, uint64_t total)
-{
-    if (total == device->total)
-        return;
-    if (device->measured && total > device->total)
-        device->external += total - device->total;
-    else
-        device->external = lockd_less(device->external, device->total - total);
-    device->candidate_at = 0;
-    device->total = total;
-    device->recount = true;
-    lockd_list_each (at, &device->parties) /* it may be hopeless, or not be any more */
-        lockd_gang_settle(lockd_party_of(at, of_device)->gang);
-}
-
-void lockd_device_recount_total(struct lockd_device *device)
-{
-    uint64_t total = 0;
-    bool measures = false;
-
-    lockd_list_each (at, &device->members) {
-        const struct lockd_member *member = lockd_member_of(at, of_device);
-
-        if (member->total == device->total)
-            return;
-        total = lockd_max(total, member->total);
-        measures = measures || member->measures;
-    }
-    if (total == 0)
-        return;
-    set_total(device, total);
-    if (!measures) {
-        device->measured = false;
-        device->external = 0;
-    }
-}
-
-/* The device is as large as the largest total that anybody says: a lower one is somebody's own
- * limit and bounds nobody else. */
-static void take_total(struct lockd_member *member, uint64_t total)
-{
-    struct lockd_device *device = member->device;
-    const uint64_t before = member->total;
-
-    member->total = total;
-    if (total > device->total)
-        set_total(device, total);
-    else if (before == device->total && total < before)
-        lockd_device_recount_total(device);
-}
-
-void lockd_device_report(struct lockd_member *member, const struct gs_wire_state *state,
-                         uint64_t now)
-{
-    struct lockd_device *device = member->device;
-
-    member->measures = member->measures || state->device_free != UINT64_MAX;
-    take_total(member, state->device_total);
-    memcpy(device->name, state->device_name, sizeof device->name);
-    device->name[sizeof device->name - 1] = '\0';
-    if (state->device_free != UINT64_MAX)
-        measure(device, state->device_free, now);
-}
-
-/* A client of an earlier daemon comes back: what it holds may have been measured before it said
- * so, and more may follow. */
-void lockd_device_restarted(struct lockd_device *device, uint64_t resident, uint64_t now)
-{
-    device->restarted = true;
-    device->external = lockd_less(device->external, resident);
-    device->candidate_at = 0;
-    if (device->settle_until == 0)
-        device->settle_until = now + RESTART_SETTLE;
 }

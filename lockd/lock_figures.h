@@ -23,6 +23,7 @@
 #define GRACE_SHORT       (1000 * NS_PER_MS) /* ... that the driver has no memory for */
 #define ASK_AGAIN         (2000 * NS_PER_MS) /* a stuck holder */
 #define SHORT_DECAY       (10000 * NS_PER_MS)
+#define SHORT_FORGET      (300000 * NS_PER_MS)
 #define SHORT_REPEAT      (1000 * NS_PER_MS)
 #define RESTART_WINDOW    (2000 * NS_PER_MS)
 #define RESTART_SETTLE    (300 * NS_PER_MS)

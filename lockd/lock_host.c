@@ -15,7 +15,7 @@
  * is new, up to the total, or all of it while those that an earlier daemon knew come back.
  * Nobody has use for more than the total.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #define HOST_PART     80 /* per cent of what is available that programs may have */
 #define HOST_PAUSE    (10 * NS_PER_MS)

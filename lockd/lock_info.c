@@ -2,7 +2,7 @@
  *
  * lock_info.c: the lock's state as a person is shown it. Reads only.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * much (lock_budget.c), then the targets of those whom it concerns. A decision on one device
  * may concern a gang's parties on others; these devices are planned before the event ends.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 /* More rounds than any chain of gangs takes; what is left then is looked at a little later. */
 #define ROUNDS 64
@@ -53,6 +53,8 @@ static void note_deadline(struct lockd_device *device)
         device->deadline = lockd_min(device->deadline, device->short_until);
     device->deadline = lockd_min(device->deadline, device->exact_at);
     device->deadline = lockd_min(device->deadline, device->evict_at);
+    if (device->doubt.by != NULL && !device->doubt.asked)
+        device->deadline = lockd_min(device->deadline, device->doubt.ask_at);
 }
 
 static void plan_one(struct lockd_device *device, uint64_t now)
@@ -69,6 +71,7 @@ static void plan_one(struct lockd_device *device, uint64_t now)
     }
     lockd_turns_plan(device, now);
     lockd_budget_plan(device, now);
+    lockd_measure_ask(device, now);
     lockd_send_broadcast(device, now);
     while (!lockd_list_empty(&device->touched)) {
         struct lockd_member *member = lockd_member_of(device->touched.next, touched);

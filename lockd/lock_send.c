@@ -4,7 +4,7 @@
  * TARGETS_IN_FLIGHT are on the way to a client that does not answer: its next report touches it
  * and what was decided meanwhile is sent then.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <string.h>
 
@@ -71,8 +71,9 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     struct lockd_device *device = member->device;
     const uint32_t flags = flags_for(member);
     const uint64_t idle = (flags & GS_TARGET_WAITERS) != 0 ? lockd_device_idle(device) : 0;
-    const bool again = lockd_member_stuck(member, now) && member->echoed == member->seq &&
-                       now - member->sent_at >= ASK_AGAIN;
+    const bool again =
+        member->asked || (lockd_member_stuck(member, now) && member->echoed == member->seq &&
+                          now - member->sent_at >= ASK_AGAIN);
 
     if (!again && !news(member, flags, idle))
         return;
@@ -82,6 +83,10 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
         member->seq++;
         lockd_list_append(&device->lock->unsent, &member->unsent);
     }
+    member->asked = false;
+    if (((flags ^ member->sent_flags) & GS_TARGET_RUN) != 0 ||
+        member->budget != member->sent_budget)
+        member->turn_seq = member->seq;
     if ((flags & GS_TARGET_RUN) == 0 && (member->sent_flags & GS_TARGET_RUN) != 0)
         member->stop_seq = member->seq;
     if ((flags & ~member->sent_flags & GS_TARGET_RUN) != 0)
@@ -89,7 +94,7 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     outstanding_push(member, member->seq, member->budget);
     member->sent_flags = flags;
     member->sent_budget = member->budget;
-    member->given = lockd_max(member->given, lockd_min(member->budget, device->capacity));
+    member->given = lockd_max(member->given, member->budget);
     member->sent_capacity = most_for(member);
     member->sent_idle = idle;
     member->sent_host = member->client->host_budget;

@@ -3,7 +3,7 @@
  * lock_settings.c: what people set, of the daemon and of one client. Each change takes effect
  * with the plan that follows it. No state of its own.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <string.h>
 
@@ -68,23 +68,33 @@ static void requeue(struct lockd_party *party, uint64_t now)
     if (party->queued_of == NULL)
         return;
     party->keeps_place = true; /* among equals */
-    lockd_turns_dequeue(party);
+    lockd_queue_drop(party);
     lockd_books_party(party, now);
     lockd_plan_settle(party);
 }
 
-/* A turn that is under way lasts for as long as it would have if it began with these settings.
- */
-static void retime(struct lockd_party *party)
+/* A turn that is under way becomes longer or shorter as the quantum does; with another policy
+ * it begins anew. */
+static void retime(struct lockd_party *party, uint64_t quantum_before, bool anew, uint64_t now)
 {
     const struct lockd_device *device = party->device;
+    const double change =
+        (double)lockd_device_quantum(device) / (double)lockd_max(quantum_before, 1);
 
     if (!device->leases || !party->held || !party->gang->runs)
         return;
-    party->turn_length = lockd_device_policy(device)->length(party);
-    if (party->started != 0)
-        party->until = party->turn_length == LOCKD_NEVER ? LOCKD_NEVER
-                                                         : party->started + party->turn_length;
+    if (anew) {
+        lockd_device_policy(device)->place(party);
+        party->turn_length = lockd_device_policy(device)->length(party);
+    } else if (party->turn_length != LOCKD_NEVER && change != 1) {
+        party->turn_length = (uint64_t)((double)party->turn_length * change);
+    }
+    if (party->started == 0)
+        return;
+    if (party->turn_length == LOCKD_NEVER)
+        party->until = LOCKD_NEVER;
+    else
+        party->until = (anew ? now : party->started) + party->turn_length;
 }
 
 static void requeue_gang(struct lockd_gang *gang, uint64_t now)
@@ -254,25 +264,31 @@ struct lockd_host_info lockd_lock_host_info(const struct lockd_lock *lock)
     return (struct lockd_host_info){lock->host_total, lock->host_used};
 }
 
+static void retake(struct lockd_device *device, const struct lockd_settings *before,
+                   uint64_t now)
+{
+    const bool anew = device->lock->settings.policy != before->policy;
+    const uint64_t quantum = lockd_device_quantum_by(device, before);
+
+    device->recount = true;
+    lockd_list_each (at, &device->parties) {
+        requeue(lockd_party_of(at, of_device), now);
+        retime(lockd_party_of(at, of_device), quantum, anew, now);
+    }
+}
+
 void lockd_lock_set(struct lockd_lock *lock, const struct lockd_settings *settings,
                     uint64_t now_ns)
 {
-    const enum gs_policy before = lock->settings.policy;
+    const struct lockd_settings before = lock->settings;
 
+    lockd_list_each (at, &lock->devices) /* so far it counts by the policy that was */
+        lockd_books_device_ran(lockd_entry(at, struct lockd_device, link), now_ns);
     lock->settings = *settings;
     if ((unsigned)settings->policy >= GS_POLICY_COUNT)
-        lock->settings.policy = before;
+        lock->settings.policy = before.policy;
     lock->host_changed = true;
-    lockd_list_each (at, &lock->devices) {
-        struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
-
-        device->recount = true;
-        lockd_list_each (of, &device->parties) {
-            struct lockd_party *party = lockd_party_of(of, of_device);
-
-            requeue(party, now_ns);
-            retime(party);
-        }
-    }
+    lockd_list_each (at, &lock->devices)
+        retake(lockd_entry(at, struct lockd_device, link), &before, now_ns);
     lockd_plan_all(lock, now_ns);
 }

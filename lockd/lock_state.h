@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock_state.h: the structures behind lock.h. Nobody includes it but the files of the lock and
- * its tests.
+ * lock_state.h: the structures behind lock.h; what the files of the lock offer each other is in
+ * lock_parts.h, which they and their tests include.
  *
  *   lock.c           events: what clients report, who comes and goes
- *   lock_device.c    a device's figures: total, capacity, foreign use, cost of a switch
+ *   lock_device.c    a device's figures: capacity, cost of a switch, length of a turn
+ *   lock_measure.c   ... its size, and what is on it that nobody can move
+ *   lock_short.c     the driver had no memory although there should be some
  *   lock_books.c     sums over members, kept up to date with every change
  *   lock_plan.c      the order in which all of it is decided anew after an event
- *   lock_turns.c     who runs on a device; asks policy_*.c who comes next and for how long
+ *   lock_queue.c     who waits for a device and who of them is next; asks policy_*.c
+ *   lock_turns.c     who runs on a device; asks policy_*.c for how long
  *   lock_stop.c      who stops for reasons of its own, and who was asked to and has not
- *   lock_gang.c      parties of one gang: their turns begin and end together
+ *   lock_gang.c      who belongs to which gang
+ *   lock_lease.c     parties of one gang: their turns begin and end together
  *   lock_budget.c    who holds how many bytes of a device
  *   lock_send.c      targets
  *   lock_host.c      who may have how much host memory
@@ -44,7 +48,16 @@ struct lockd_share {
     uint64_t hold;  /* the most it may have on the device */
     uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
     uint64_t given; /* beyond its need, while it may run */
-    bool moving, unechoed;
+    /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
+    uint64_t unsure, unsure_most;
+};
+
+/* Somebody said that external is something else; nobody else has yet. */
+struct lockd_doubt {
+    struct lockd_member *by; /* NULL: there is none */
+    uint64_t value, ask_at;
+    uint64_t ask_next; /* not before */
+    bool asked, alone; /* alone: there was nobody else to ask */
 };
 
 /* A client on a device. */
@@ -67,7 +80,7 @@ struct lockd_member {
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
     uint64_t demand, resident, pinned;
-    uint64_t given; /* the largest budget that it was ever sent */
+    uint64_t given; /* the largest budget that it was ever sent, or what it came with */
     uint64_t quota; /* a limit on this device alone; UINT64_MAX: none */
     uint64_t total; /* of the device, or the program's own limit */
     bool measures;  /* ... no limit: it has said what the driver calls free */
@@ -79,13 +92,20 @@ struct lockd_member {
     uint64_t stopped;  /* when it was asked to stop */
     uint64_t owes;     /* since when it has more memory than it may have, or has not read all
                           targets, and nothing came of it; LOCKD_NEVER: it has done everything */
-    uint64_t short_at; /* when its last GS_STATE_SHORT was counted */
-    bool evict;        /* all its memory is to go out */
+    uint64_t offered; /* it cannot stop for want of memory: since when there is some for it that
+                         it has not taken; LOCKD_NEVER */
+    bool refuses;     /* ... for so long that it cannot be true */
+    uint64_t short_at;                      /* when its last GS_STATE_SHORT was counted */
+    uint64_t short_unused, short_forget_at; /* bytes for which others made room in vain */
+    uint64_t short_had;                     /* the most that it had in this turn */
+    bool evict;                             /* all its memory is to go out */
     uint64_t evict_left, evict_until; /* bytes; nothing has left since: that is all then */
+    bool asked;                       /* it is to say what is free; any target is a question */
 
     /* the newest target */
     uint32_t seq, first_seq;
-    uint32_t stop_seq; /* the target that first said RUN off */
+    uint32_t turn_seq; /* the last target that changed RUN or the budget */
+    uint32_t stop_seq; /* ... that first said RUN off */
     uint32_t run_seq;  /* ... on */
     uint32_t sent_flags;
     uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
@@ -178,7 +198,7 @@ struct lockd_device {
     char name[64];
     uint32_t user; /* who named it first */
     uint64_t total, external, capacity;
-    uint64_t candidate, candidate_at; /* a higher external use that waits to be seen again */
+    struct lockd_doubt doubt;
     uint64_t short_bytes, short_until;
     uint64_t switch_ns;    /* measured; 0: not yet */
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */
@@ -201,7 +221,6 @@ struct lockd_device {
     /* sums over members and parties */
     struct lockd_share sum;
     uint64_t need_held, need_busy, lost, gpu_ns_gone;
-    uint32_t moving, unechoed;
     uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
     uint32_t elsewhere; /* parties that wait for another device first */
     bool measured, leases, restarted, waiters;
@@ -245,11 +264,21 @@ struct lockd_lock {
     struct lockd_list clients, devices, gangs, unsent, pending;
 };
 
+/* The most it may hold on the device now or before it has read everything sent. */
+static inline uint64_t lockd_member_hold(const struct lockd_member *member)
+{
+    return lockd_max(lockd_max(member->resident, member->budget),
+                     member->outstanding[0].budget);
+}
+
 /* What a member takes of the device while it runs; one that needs more than there is takes all
  * of it. */
 static inline uint64_t lockd_need(const struct lockd_member *member)
 {
-    return lockd_min(member->demand, member->device->capacity);
+    const bool stays = member->refuses && !member->party->held;
+
+    return lockd_min(stays ? lockd_member_hold(member) : member->demand,
+                     member->device->capacity);
 }
 
 /* Does its newest decision say RUN? */
@@ -275,7 +304,7 @@ static inline bool lockd_party_busy(const struct lockd_party *party)
     return party->busy_members != 0;
 }
 
-/* It cannot stop before it got memory, so it goes before all others. */
+/* It cannot stop before it got memory, and takes what it gets: it goes before all others. */
 static inline bool lockd_party_blocked(const struct lockd_party *party)
 {
     return party->blocked_members != 0;
@@ -317,129 +346,5 @@ static inline uint64_t lockd_member_limit(const struct lockd_member *member)
 {
     return lockd_min(lockd_min(member->client->limit, member->quota), member->total);
 }
-
-/* --- lock.c --- */
-struct lockd_member *lockd_member_find(const struct lockd_client *client, const uint8_t *uuid);
-
-/* --- lock_device.c --- */
-/* The device, made if there is none. -ENOMEM, or -EMFILE: that user named too many already that
- * nobody knew. */
-int lockd_device_get(struct lockd_lock *lock, const uint8_t *uuid, uint32_t user,
-                     struct lockd_device **found);
-/* Frees it if nobody is on it any more. */
-void lockd_device_free_unused(struct lockd_device *device);
-uint64_t lockd_device_quantum(const struct lockd_device *device);
-uint64_t lockd_device_idle(const struct lockd_device *device);
-uint64_t lockd_device_reserve(const struct lockd_device *device);
-/* What a switch costs: measured, or guessed from what must move. */
-uint64_t lockd_device_switch(const struct lockd_device *device);
-/* The most that any one program can ever get. */
-uint64_t lockd_device_most(const struct lockd_device *device);
-/* How much more programs need than there is. */
-uint64_t lockd_device_shortfall(const struct lockd_device *device);
-void lockd_device_report(struct lockd_member *member, const struct gs_wire_state *state,
-                         uint64_t now);
-/* One that said how large the device is says something else now, or has left. */
-void lockd_device_recount_total(struct lockd_device *device);
-void lockd_device_restarted(struct lockd_device *device, uint64_t resident, uint64_t now);
-/* Works out capacity and mode; notes when shares change with them. */
-void lockd_device_refresh(struct lockd_device *device, uint64_t now);
-/* A turn came to run so long after others were first stopped for it. */
-void lockd_device_switched(struct lockd_device *device, uint64_t ns);
-const struct lockd_policy *lockd_device_policy(const struct lockd_device *device);
-
-/* --- lock_books.c --- */
-/* The most it may hold on the device now or before it has read everything sent. */
-uint64_t lockd_member_hold(const struct lockd_member *member);
-bool lockd_member_stuck(const struct lockd_member *member, uint64_t now);
-/* It does not read its targets. */
-bool lockd_member_deaf(const struct lockd_member *member, uint64_t now);
-/* Nothing that it holds can be had: it does not answer, or may have less and none leaves. */
-bool lockd_member_clings(const struct lockd_member *member, uint64_t now);
-/* To be called after every change to what a member reported, was told or was given. */
-void lockd_books_member(struct lockd_member *member, uint64_t now);
-/* ... to a party; books of its members too. */
-void lockd_books_party(struct lockd_party *party, uint64_t now);
-/* Takes a member out of all sums and sets. */
-void lockd_books_forget(struct lockd_member *member);
-/* Adds up the time until now. To be called before the flags or the lease change. */
-void lockd_books_time(struct lockd_member *member, uint64_t now);
-void lockd_books_ran(struct lockd_party *party, uint64_t now);
-/* Its turn got ahead: memory came, or room for it. */
-void lockd_books_ahead(struct lockd_member *member, uint64_t now);
-
-/* --- lock_plan.c --- */
-/* Decides a device anew, and all that follows on others. */
-void lockd_plan(struct lockd_device *device, uint64_t now);
-void lockd_plan_all(struct lockd_lock *lock, uint64_t now);
-/* ... whatever is to be looked at. */
-void lockd_plan_pending(struct lockd_lock *lock, uint64_t now);
-/* The device is to be looked at as well, before the event ends. */
-void lockd_plan_also(struct lockd_device *device);
-void lockd_plan_touch(struct lockd_member *member); /* its target may have to change */
-void lockd_plan_settle(struct lockd_party *party);  /* it may have to wait or stop */
-
-/* --- lock_gang.c --- */
-/* The party of that client on that device; made if there is none. NULL without memory. */
-struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_device *device);
-void lockd_gang_leave(struct lockd_member *member, uint64_t now);
-/* Frees what the client's gang was, when it was the last one. */
-void lockd_gang_client_gone(struct lockd_client *client);
-/* Whoever waits here and has given way for long enough tries again. */
-void lockd_gang_retry(struct lockd_device *device, uint64_t now);
-/* The party gets its place; when it was the last one of its gang, all run. */
-void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now);
-/* Ends the turn of all of them. */
-void lockd_gang_stop(struct lockd_gang *gang, uint64_t now);
-/* The one that is to get its place next; NULL: all have. */
-struct lockd_party *lockd_gang_next(const struct lockd_gang *gang);
-/* Something about the gang changed: each of its parties may have to wait or stop. */
-void lockd_gang_settle(struct lockd_gang *gang);
-/* Has it something to run on this very device? */
-bool lockd_party_works(const struct lockd_party *party);
-/* A client's weight is another one. */
-void lockd_gang_reweigh(struct lockd_gang *gang);
-int32_t lockd_gang_priority(const struct lockd_gang *gang);
-
-/* --- lock_turns.c --- */
-void lockd_turns_plan(struct lockd_device *device, uint64_t now);
-void lockd_turns_dequeue(struct lockd_party *party);
-/* A party of a gang that waits elsewhere: it is further away than all in the queue. */
-uint64_t lockd_turns_place(const struct lockd_party *party);
-
-/* --- lock_stop.c --- */
-/* Stops holders until the others fit together. */
-void lockd_stop_overflow(struct lockd_device *device, uint64_t now);
-/* ... those that idle or do not get ahead while others wait. */
-void lockd_stop_idle(struct lockd_device *device, uint64_t now);
-/* Asks the stuck ones again. */
-void lockd_stop_watch(struct lockd_device *device, uint64_t now);
-
-/* --- lock_budget.c --- */
-void lockd_budget_plan(struct lockd_device *device, uint64_t now);
-
-/* --- lock_send.c --- */
-/* Drops the budgets that the client has left behind with what it echoed. */
-void lockd_send_echo(struct lockd_member *member);
-/* Puts out a target if it would differ from the newest in something that matters. */
-void lockd_send_member(struct lockd_member *member, uint64_t now);
-/* Touches everybody who must be told of a change to the device. */
-void lockd_send_broadcast(struct lockd_device *device, uint64_t now);
-
-/* --- lock_host.c --- */
-void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state,
-                       uint64_t now);
-void lockd_host_forget(struct lockd_client *client);
-void lockd_host_plan(struct lockd_lock *lock, uint64_t now);
-
-/* --- lock_settings.c --- */
-/* Is all its memory out, as somebody wished? */
-void lockd_evict_check(struct lockd_member *member, uint64_t now);
-/* ... of those whose time has come. */
-void lockd_evict_watch(struct lockd_device *device, uint64_t now);
-
-/* --- lock_check.c: for tests --- */
-/* Adds up everything from scratch. NULL: all sums and sets are right; else what is wrong. */
-const char *lockd_lock_check(const struct lockd_lock *lock);
 
 #endif

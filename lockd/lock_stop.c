@@ -6,7 +6,7 @@
  * holders is made only when its time has come (device->grace_at, stop_at) or needs exceed the
  * capacity.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 /* Who did not come to run the last time gets so many switches' time; but each so many times as
  * much as anybody, since it may just be slow to begin. */
@@ -114,10 +114,10 @@ void lockd_stop_idle(struct lockd_device *device, uint64_t now)
 /* When time alone makes something of it: stuck, deaf or clinging. */
 static uint64_t next_look(const struct lockd_member *member, uint64_t now)
 {
-    const uint64_t since[] = {member->stopped, member->owes};
+    const uint64_t since[] = {member->stopped, member->owes, member->offered};
     uint64_t look = LOCKD_NEVER;
 
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof since / sizeof since[0]; i++) {
         if (since[i] != LOCKD_NEVER && since[i] + GRACE > now)
             look = lockd_min(look, since[i] + GRACE);
     }
@@ -134,6 +134,8 @@ void lockd_stop_watch(struct lockd_device *device, uint64_t now)
         struct lockd_member *member = lockd_member_of(at, stopping);
 
         lockd_books_member(member, now);
+        if (member->refuses)
+            lockd_plan_touch(member); /* what it was offered is taken back */
         device->stop_at = lockd_min(device->stop_at, next_look(member, now));
         if (!lockd_member_stuck(member, now))
             continue;

@@ -16,54 +16,11 @@
  * Each look at all holders (who is to be stopped for the head, who does not get ahead) is made
  * only when something changed since the last one or its time has come.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <string.h>
 
 #define ROUNDS 8
-
-uint64_t lockd_turns_place(const struct lockd_party *party)
-{
-    return party->queued.in ? party->queued.key : UINT64_MAX;
-}
-
-void lockd_turns_dequeue(struct lockd_party *party)
-{
-    if (party->queued_of == NULL)
-        return;
-    lockd_order_remove(party->queued_of, &party->queued);
-    party->queued_of = NULL;
-    if (party->device->cleared_for == party)
-        party->device->cleared_for = NULL;
-}
-
-static void enqueue(struct lockd_party *party, uint64_t now)
-{
-    struct lockd_device *device = party->device;
-    struct lockd_order *of = lockd_party_hopeless(party) ? &device->hopeless : &device->queue;
-    const bool first = lockd_party_blocked(party);
-
-    if (party->queued_of == of && party->first == first)
-        return;
-    if (!party->keeps_place && party->queued_of == NULL)
-        party->arrival = ++device->clock;
-    lockd_turns_dequeue(party);
-    lockd_books_ran(party, now);
-    party->first = first;
-    party->queued.number = first ? 0 : party->arrival;
-    party->queued.key = first ? 0 : lockd_device_policy(device)->place(party);
-    lockd_order_insert(of, &party->queued);
-    party->queued_of = of;
-    lockd_books_party(party, now);
-}
-
-static void leave_queue(struct lockd_party *party, uint64_t now)
-{
-    if (party->queued_of == NULL)
-        return;
-    lockd_turns_dequeue(party);
-    lockd_books_party(party, now);
-}
 
 /* --- what one party does --- */
 
@@ -73,8 +30,7 @@ static void wait_elsewhere(struct lockd_party *party, bool waits, uint64_t now)
 {
     if (party->elsewhere == waits)
         return;
-    lockd_list_each (at, &party->device->holders)
-        lockd_books_ran(lockd_party_of(at, holder), now);
+    lockd_books_device_ran(party->device, now);
     party->elsewhere = waits;
     party->device->elsewhere += waits ? 1 : UINT32_MAX;
 }
@@ -84,7 +40,7 @@ static void settle_open(struct lockd_party *party, uint64_t now)
     struct lockd_gang *gang = party->gang;
 
     wait_elsewhere(party, false, now);
-    leave_queue(party, now);
+    lockd_queue_leave(party, now);
     party->backfilled = false;
     if (gang->paused != 0 || gang->evicting != 0) {
         if (party->held)
@@ -116,11 +72,11 @@ static void settle_leases(struct lockd_party *party, uint64_t now)
             (!wants && (party->device->waiters || !gang->runs)) || out_of_order(party))
             lockd_gang_stop(gang, now);
     } else if (!wants) {
-        leave_queue(party, now);
+        lockd_queue_leave(party, now);
     } else if (lockd_gang_next(gang) == party) {
-        enqueue(party, now);
+        lockd_queue_enter(party, now);
     } else {
-        leave_queue(party, now);
+        lockd_queue_leave(party, now);
     }
 }
 
@@ -137,44 +93,7 @@ static void settle(struct lockd_device *device, uint64_t now)
     }
 }
 
-/* --- the queue --- */
-
-/* What stuck ones leave of the device. */
-static uint64_t room_for(const struct lockd_party *party)
-{
-    const struct lockd_device *device = party->device;
-
-    return lockd_less(device->capacity, device->lost - party->lost);
-}
-
-/* What its turn takes. With exclusive turns that is all there is: stuck ones cannot be kept
- * off.
- */
-static uint64_t taken_by(const struct lockd_party *party)
-{
-    const struct lockd_device *device = party->device;
-
-    if (device->lock->settings.exclusive)
-        return lockd_max(lockd_min(party->demand, device->capacity), room_for(party));
-    return party->need;
-}
-
-/* The one to be served next; those that do not fit beside stuck ones keep their places in front
- * of it. What can never fit has its turn only when nobody else has work. */
-static struct lockd_party *queue_head(struct lockd_device *device)
-{
-    struct lockd_node *first = lockd_order_first(&device->queue);
-
-    for (struct lockd_node *at = first; at != NULL; at = lockd_order_next(at)) {
-        struct lockd_party *party = lockd_party_of(at, queued);
-
-        if (taken_by(party) <= room_for(party) && (at == first || !party->counted_stuck))
-            return party;
-    }
-    if (first == NULL && device->holder_count == 0)
-        first = lockd_order_first(&device->hopeless);
-    return first != NULL ? lockd_party_of(first, queued) : NULL;
-}
+/* --- the head of the queue and the holders --- */
 
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
  * does not, or NULL. */
@@ -182,8 +101,8 @@ static struct lockd_party *serve(struct lockd_device *device, uint64_t now)
 {
     struct lockd_party *head;
 
-    while ((head = queue_head(device)) != NULL) {
-        if (device->need_busy - head->need_busy + taken_by(head) > device->capacity)
+    while ((head = lockd_queue_head(device)) != NULL) {
+        if (device->need_busy - head->need_busy + lockd_queue_takes(head) > device->capacity)
             return head;
         lockd_gang_admit(head, false, now);
         settle(device, now);
@@ -262,7 +181,7 @@ static uint64_t freeable(struct lockd_device *device, const struct lockd_party *
  * on the way out. */
 static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64_t now)
 {
-    const uint64_t needs = device->lost - head->lost + taken_by(head);
+    const uint64_t needs = device->lost - head->lost + lockd_queue_takes(head);
     uint64_t staying = device->need_held + needs;
     struct lockd_party *victim;
 
@@ -287,7 +206,7 @@ static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64
         victim->interrupted = victim->keeps_place && !victim->backfilled;
         head->interrupts = head->interrupts || victim->interrupted;
         lockd_gang_stop(victim->gang, now);
-        staying = device->need_held + device->lost - head->lost + taken_by(head);
+        staying = device->need_held + device->lost - head->lost + lockd_queue_takes(head);
     }
     return true;
 }
@@ -377,12 +296,12 @@ static bool plan_leases(struct lockd_device *device, uint64_t now)
     }
     if (head != NULL && !revoke(device, head, now)) {
         settle(device, now);
-        if (queue_head(device) == head)
+        if (lockd_queue_head(device) == head)
             backfill(device, head, now);
     }
     settle(device, now);
     note_waiters(device, now);
-    return queue_head(device) != head || (device->waiters && device->grace_at <= now);
+    return lockd_queue_head(device) != head || (device->waiters && device->grace_at <= now);
 }
 
 void lockd_turns_plan(struct lockd_device *device, uint64_t now)

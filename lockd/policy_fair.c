@@ -24,7 +24,7 @@
  * Whoever is behind its round by overrun (a kernel that could not be stopped) is kept waiting
  * for DEBT_ROUNDS at most.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #define DEBT_ROUNDS 4
 #define TURN_LONGEST                                                                           \

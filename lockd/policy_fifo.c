@@ -4,7 +4,7 @@
  * device's idle time ends its turn when others wait. Fewest switches; the others may wait for
  * ever. No state.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 static uint64_t place(struct lockd_party *party)
 {

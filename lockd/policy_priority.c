@@ -3,7 +3,7 @@
  * policy_priority.c: the highest priority first, at once; in turn among equals. Lower ones wait
  * for as long as higher ones have something to do and do not fit beside them. No state.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 static uint64_t place(struct lockd_party *party)
 {

@@ -2,7 +2,7 @@
  *
  * policy_rr.c: in turn: one quantum each, in the order of arrival. No state.
  */
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 static uint64_t place(struct lockd_party *party)
 {

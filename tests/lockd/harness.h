@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "lockd/lock_state.h"
+#include "lockd/lock_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -128,6 +128,89 @@ static void lies_nothing_is_free_the_others_put_it_right(void **state)
     }
 }
 
+static void says_resident(struct harness *h, int who, uint64_t bytes)
+{
+    h->client[who].state.device_free = UINT64_MAX;
+    h->client[who].state.resident = h->client[who].state.demand = bytes;
+    harness_report(h, &h->client[who]);
+    harness_take(h);
+}
+
+/* It came with more than there is, says one that is new and idle; on a device that is measured
+ * or not. What nobody saw before it came is not there. */
+static void lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen(void **state)
+{
+    for (int measured = 0; measured < 2; measured++) {
+        struct harness *h = *state;
+
+        later(h, RESTART_WINDOW);
+        h->free_bytes = measured ? 9 * GIB : UINT64_MAX;
+        say(h, 0, 0, 0, 0);
+        say(h, 0, 0, 0, 0);
+        h->client[7] =
+            (struct harness_client){.client = lockd_lock_client_add(h->lock, &h->client[7]),
+                                    .state = {.device_total = h->total, .target_seq = 5}};
+        says_resident(h, 7, 1ull << 48);
+        say(h, 0, W, 8 * GIB, 0);
+        later(h, 12000 * MS);
+        assert_true(has_run(h, 0));
+        assert_true(h->client[0].target.budget >= 8 * GIB);
+        gone(h, 0);
+        gone(h, 7);
+    }
+}
+
+/* ... or one that has been there for a while, beside one that runs. */
+static void lies_resident_counts_up_to_what_it_was_given(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 7, 0, GIB, 0);
+    runs(h, 0, 4 * GIB);
+    says_resident(h, 7, 1ull << 48);
+    for (int i = 0; i < 100; i++) {
+        later(h, 1000 * MS);
+        assert_true(has_run(h, 0));
+        assert_true(h->client[0].target.budget >= 4 * GIB);
+    }
+    assert_true(device_of(h)->sum.hold <= 10 * GIB);
+}
+
+/* Four that fit run beside one that is short of everything all the time, with nothing missing,
+ * or every other second, and then has more or less than before. */
+static void lies_short_others_run_on_after_a_while(void **state)
+{
+    for (int steady = 0; steady < 2; steady++) {
+        struct harness *h = *state;
+        int ran[HARNESS_CLIENTS] = {0};
+
+        runs(h, 7, MIB);
+        for (int who = 0; who < 4; who++)
+            runs(h, who, 2 * GIB);
+        h->client[7].state.short_bytes = 1ull << 48;
+        for (int second = 0; second < 4200; second++) {
+            const bool is_short = steady || second % 2;
+            const uint64_t has = MIB + (steady || second % 4 < 2 ? 0 : 400 * MIB);
+
+            say(h, 7, R | (is_short ? GS_STATE_SHORT : 0), has, has);
+            for (int step = 0; step < 10; step++) {
+                for (int who = 0; who < 4; who++) {
+                    obeys(h, who);
+                    obeys(h, who);
+                }
+                later(h, 100 * MS);
+            }
+            for (int who = 0; who < 4 && second >= 600; who++)
+                ran[who] += is_running(h, who);
+        }
+        for (int who = 0; who < 4; who++)
+            assert_true(ran[who] >= 3240); /* nine tenths of an hour */
+        for (int who = 0; who < 4; who++)
+            gone(h, who);
+        gone(h, 7);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +218,9 @@ int main(void)
         scenario(lies_large_total_gives_nobody_more),
         scenario(lies_two_totals_come_to_rest),
         scenario(lies_nothing_is_free_the_others_put_it_right),
+        scenario(lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen),
+        scenario(lies_resident_counts_up_to_what_it_was_given),
+        scenario(lies_short_others_run_on_after_a_while),
         scenario(lies_pinned_counts_up_to_what_it_was_given),
     };
 

@@ -5,78 +5,6 @@
  */
 #include "tests/lockd/harness.h"
 
-static void lock_measured_device_external_and_reserve_counted(void **state)
-{
-    struct harness *h = *state;
-
-    h->free_bytes = 9 * GIB; /* 1 GiB is somebody's, nobody has movable memory yet */
-    say(h, 0, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
-    assert_true(device_of(h)->external == GIB);
-    assert_true(lockd_device_reserve(device_of(h)) == 10 * GIB / 64);
-    assert_true(device_of(h)->capacity == 9 * GIB - 10 * GIB / 64);
-    assert_true(h->client[0].target.capacity == device_of(h)->capacity);
-}
-
-static void lock_limit_in_force_all_of_it_is_given(void **state)
-{
-    struct harness *h = *state;
-
-    say(h, 0, 0, 0, 0);
-    assert_true(h->client[0].target.capacity == h->total);
-}
-
-static void lock_external_rise_must_be_seen_twice(void **state)
-{
-    struct harness *h = *state;
-
-    h->free_bytes = 10 * GIB;
-    say(h, 0, 0, 0, 0);
-    say(h, 1, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
-    h->free_bytes = 8 * GIB;
-    say(h, 1, 0, 0, 0);
-    assert_true(device_of(h)->external == 0);
-    later(h, EXTERNAL_UNSAID);
-    say(h, 1, 0, 0, 0);
-    assert_true(device_of(h)->external == 2 * GIB);
-    h->free_bytes = 9 * GIB;
-    say(h, 1, 0, 0, 0);
-    assert_true(device_of(h)->external == GIB); /* a fall counts at once */
-}
-
-/* One client places what its budget allows and has not said so yet; the other one measures. */
-static void lock_allocation_under_way_is_not_external(void **state)
-{
-    struct harness *h = *state;
-
-    h->free_bytes = 10 * GIB;
-    say(h, 0, R, 0, 0);
-    assert_true(h->client[0].target.budget >= 4 * GIB);
-    h->free_bytes = 6 * GIB;
-    for (int i = 0; i < 10; i++) {
-        say(h, 1, W, 0, 0);
-        later(h, EXTERNAL_CONFIRM);
-    }
-    assert_true(device_of(h)->external == 0);
-    say(h, 0, R, 4 * GIB, 4 * GIB);
-    assert_true(device_of(h)->external == 0);
-}
-
-/* More than all clients may hold is somebody else's: no need to look for long. */
-static void lock_rise_beyond_budgets_is_believed_soon(void **state)
-{
-    struct harness *h = *state;
-
-    h->free_bytes = 10 * GIB;
-    runs(h, 0, 9 * GIB);
-    h->free_bytes = 0;
-    say(h, 0, R, 9 * GIB, 9 * GIB);
-    later(h, EXTERNAL_CONFIRM);
-    say(h, 0, R, 9 * GIB, 9 * GIB);
-    assert_true(device_of(h)->external == GIB);
-}
-
 /* The driver had no memory for a turn: others make room and wait, but nobody is told that there
  * is less to be had. */
 static void lock_shortage_refuses_nobody(void **state)
@@ -117,86 +45,6 @@ static void lock_short_holder_that_does_not_fit_is_passed_over_soon(void **state
     h->client[1].state.short_bytes = 0;
     say(h, 1, W, 8 * GIB, 0);
     assert_true(has_run(h, 0));
-}
-
-/* What a program is told of the capacity is exact a second later, however little it changed. */
-static void lock_small_changes_are_told_a_little_later(void **state)
-{
-    struct harness *h = *state;
-    uint64_t before;
-
-    h->free_bytes = 10 * GIB;
-    say(h, 0, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
-    before = h->client[0].target.capacity;
-    h->free_bytes -= 16 * MIB;
-    say(h, 0, 0, 0, 0);
-    later(h, 10 * NS_PER_MS);
-    assert_true(h->client[0].target.capacity == before);
-    later(h, 3000 * NS_PER_MS);
-    say(h, 0, 0, 0, 0); /* a rise is seen twice */
-    later(h, 1500 * NS_PER_MS);
-    assert_true(device_of(h)->external == 16 * MIB);
-    assert_true(h->client[0].target.capacity == before - 16 * MIB);
-}
-
-/* Pinned by their own word: no longer movable, taken from what others may have. */
-static void lock_pinned_memory_is_taken_from_the_capacity(void **state)
-{
-    struct harness *h = *state;
-    uint64_t before;
-
-    h->client[0].state.device_free = h->client[1].state.device_free = UINT64_MAX;
-    runs(h, 0, 6 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    before = h->client[1].target.capacity;
-    say(h, 0, 0, 6 * GIB, 6 * GIB);
-    h->client[0].state.pinned = 5 * GIB; /* it could not leave */
-    say(h, 0, 0, GIB, GIB);
-    later(h, 1500 * NS_PER_MS);
-    assert_true(h->client[1].target.capacity == before - 5 * GIB);
-    h->client[0].state.pinned = 0;
-    say(h, 0, 0, GIB, GIB);
-    later(h, 1500 * NS_PER_MS);
-    assert_true(h->client[1].target.capacity == before);
-    say(h, 0, 0, 0, 0);
-    assert_true(has_run(h, 1));
-    assert_true(h->client[1].target.budget >= 7 * GIB);
-}
-
-/* A newcomer measures before those that an earlier daemon knew have come back. */
-static void lock_new_daemon_takes_no_client_for_external(void **state)
-{
-    struct harness *h = *state;
-
-    h->client[1].state.target_seq = 31;
-    h->client[2].state.target_seq = 7;
-    h->free_bytes = 2 * GIB;
-    say(h, 0, 0, 0, 0);
-    assert_true(device_of(h)->external == 8 * GIB);
-    say(h, 1, R, 5 * GIB, 5 * GIB);
-    say(h, 2, R, 3 * GIB, 3 * GIB);
-    assert_true(device_of(h)->external == 0);
-    later(h, RESTART_WINDOW);
-    assert_true(h->client[0].target.capacity >= 9 * GIB);
-    h->free_bytes = GIB;
-    say(h, 1, R, 5 * GIB, 5 * GIB);
-    say(h, 2, R, 3 * GIB, 3 * GIB);
-    later(h, EXTERNAL_UNSAID);
-    say(h, 0, 0, 0, 0);
-    assert_true(device_of(h)->external == GIB);
-}
-
-static void lock_moving_client_external_not_measured(void **state)
-{
-    struct harness *h = *state;
-
-    h->free_bytes = 10 * GIB;
-    say(h, 0, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
-    h->free_bytes = 2 * GIB;
-    say(h, 0, W | GS_STATE_MOVING, 9 * GIB, 4 * GIB);
-    assert_true(device_of(h)->external == 0);
 }
 
 static void lock_runner_grows_idle_memory_makes_room(void **state)
@@ -302,6 +150,50 @@ static void lock_needs_more_than_capacity_runs_alone(void **state)
     assert_int_equal(condition_of(h, 1), LOCKD_RUNS);
 }
 
+/* 0 idles at its prompt with 200 of 512 MiB; 1 asks for about all of it, before or after it
+ * became known that contexts take some of it. */
+static void asks_for_all(struct harness *h, uint64_t demand, uint64_t contexts, bool known)
+{
+    const uint64_t room = 512 * MIB - contexts;
+    int asked = -1;
+
+    h->total = 512 * MIB;
+    h->free_bytes = known ? room : UINT64_MAX;
+    say(h, 1, 0, 0, 0);
+    say(h, 0, W, 200 * MIB, 0);
+    h->free_bytes = known ? room - 200 * MIB : UINT64_MAX;
+    say(h, 0, R, 200 * MIB, 200 * MIB);
+    say(h, 1, W, demand, 0);
+    for (int i = 0; i < 100 && !is_running(h, 1); i++) {
+        const uint64_t has = h->client[0].state.resident;
+
+        h->free_bytes = room - has - h->client[1].state.resident;
+        if (!has_run(h, 0)) {
+            asked = asked < 0 ? i : asked;
+            say(h, 0, 0, 200 * MIB, lockd_min(has, h->client[0].target.budget));
+        } else if (has_waiters(h, 0)) {
+            say(h, 0, GS_STATE_RUNNING, 200 * MIB, has);
+        }
+        h->free_bytes = room - h->client[0].state.resident - h->client[1].state.resident;
+        obeys(h, 1);
+        later(h, 10 * MS);
+    }
+    assert_in_range(asked, 0, 10);
+    assert_true(is_running(h, 1));
+    gone(h, 0);
+    gone(h, 1);
+}
+
+static void lock_idle_holder_gives_way_to_whoever_the_card_can_hold(void **state)
+{
+    for (uint64_t contexts = 0; contexts <= 12 * MIB; contexts += 2 * MIB) {
+        for (uint64_t demand = 450 * MIB; demand <= 512 * MIB - contexts; demand += 2 * MIB) {
+            asks_for_all(*state, demand, contexts, false);
+            asks_for_all(*state, demand, contexts, true);
+        }
+    }
+}
+
 static void lock_needs_more_than_the_device_others_do_not_suffer(void **state)
 {
     struct harness *h = *state;
@@ -402,23 +294,15 @@ static void lock_room_comes_back_everybody_runs_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_measured_device_external_and_reserve_counted),
-        scenario(lock_limit_in_force_all_of_it_is_given),
-        scenario(lock_small_changes_are_told_a_little_later),
-        scenario(lock_pinned_memory_is_taken_from_the_capacity),
-        scenario(lock_external_rise_must_be_seen_twice),
-        scenario(lock_allocation_under_way_is_not_external),
-        scenario(lock_rise_beyond_budgets_is_believed_soon),
-        scenario(lock_new_daemon_takes_no_client_for_external),
         scenario(lock_shortage_refuses_nobody),
         scenario(lock_short_holder_that_does_not_fit_is_passed_over_soon),
-        scenario(lock_moving_client_external_not_measured),
         scenario(lock_runner_grows_idle_memory_makes_room),
         scenario(lock_runner_grows_beside_another_runner_it_queues),
         scenario(lock_two_idle_victims_least_recently_run_goes_first),
         scenario(lock_waiting_victims_last_in_queue_goes_first),
         scenario(lock_victim_has_not_stopped_keeps_its_memory),
         scenario(lock_needs_more_than_capacity_runs_alone),
+        scenario(lock_idle_holder_gives_way_to_whoever_the_card_can_hold),
         scenario(lock_needs_more_than_the_device_others_do_not_suffer),
         scenario(lock_driver_short_victims_make_room),
         scenario(lock_new_daemon_takes_over_who_runs),

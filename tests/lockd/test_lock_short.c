@@ -7,6 +7,16 @@
 
 #define SHORT (W | GS_STATE_MOVING | GS_STATE_SHORT)
 
+/* 1 says what it has; while it moves it does not measure. */
+static void moves(struct harness *h, uint32_t flags)
+{
+    h->client[1].state.device_free = UINT64_MAX;
+    h->client[1].state.flags = W | GS_STATE_MOVING | flags;
+    h->client[1].state.resident = 9 * GIB;
+    harness_report(h, &h->client[1]);
+    harness_take(h);
+}
+
 /* 1 has placed 9 GiB and lacks a chunk of 64 MiB; contexts came that nobody has measured. */
 static void runs_short(struct harness *h)
 {
@@ -14,9 +24,10 @@ static void runs_short(struct harness *h)
     say(h, 0, 0, 0, 0);
     say(h, 0, 0, 0, 0);
     assert_true(device_of(h)->measured);
+    say(h, 1, W, 9 * GIB + 512 * MIB, 0);
     h->free_bytes = 32 * MIB; /* now */
     h->client[1].state.short_bytes = 64 * MIB;
-    say(h, 1, W | GS_STATE_MOVING, 9 * GIB + 512 * MIB, 9 * GIB);
+    moves(h, 0);
 }
 
 static void lock_short_alone_is_external_use(void **state)
@@ -25,24 +36,32 @@ static void lock_short_alone_is_external_use(void **state)
 
     runs_short(h);
     assert_true(device_of(h)->external == 0);
-    h->client[1].state.device_free = UINT64_MAX;
-    say(h, 1, SHORT, 9 * GIB + 512 * MIB, 9 * GIB);
+    moves(h, GS_STATE_SHORT);
+    later(h, EXTERNAL_UNSAID); /* 0 is asked */
     assert_true(device_of(h)->external == GIB - 64 * MIB);
     assert_true(h->client[1].target.capacity <= 9 * GIB + 64 * MIB);
-    h->free_bytes =
-        10 * GIB - 64 * MIB; /* a measurement is believed at once when it is lower */
+    h->free_bytes = 10 * GIB - 64 * MIB;
     say(h, 1, 0, 0, 0);
+    later(h, 250 * MS);
     assert_true(device_of(h)->external == 64 * MIB);
 }
 
-static void lock_short_while_others_move_is_no_external_use(void **state)
+/* What another one may have at that moment is not. */
+static void lock_short_while_others_move_is_less_external_use(void **state)
 {
     struct harness *h = *state;
+    uint64_t unsure;
 
     runs_short(h);
+    h->free_bytes = UINT64_MAX; /* nobody measures, and 0 keeps what it may hold */
     say(h, 0, GS_STATE_MOVING, 0, 0);
-    say(h, 1, SHORT, 9 * GIB + 512 * MIB, 9 * GIB);
-    assert_true(device_of(h)->external == 0);
+    h->client[0].deaf = true;
+    unsure = lockd_member_hold(lockd_member_find(h->client[0].client, h->client[0].state.uuid));
+    for (int i = 0; i < 5; i++) {
+        moves(h, GS_STATE_SHORT);
+        later(h, EXTERNAL_UNSAID);
+    }
+    assert_true(device_of(h)->external == lockd_less(GIB - 64 * MIB, unsure));
 }
 
 static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)
@@ -59,7 +78,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(lock_short_alone_is_external_use),
-        scenario(lock_short_while_others_move_is_no_external_use),
+        scenario(lock_short_while_others_move_is_less_external_use),
         scenario(lock_short_on_an_unmeasured_device_is_no_external_use),
     };
 

@@ -151,6 +151,7 @@ static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
     say(h, 1, W | GS_STATE_MOVING, 3 * GIB, 0);
     h->free_bytes = 9 * GIB;
     say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
+    later(h, 250 * MS);
     assert_true(device_of(h)->external == GIB);
     assert_true(h->client[0].target.budget >= 3 * GIB);
     assert_true(h->client[1].target.budget >= 3 * GIB);

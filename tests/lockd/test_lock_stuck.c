@@ -101,6 +101,38 @@ static void lock_stuck_with_all_its_memory_is_not_served_again(void **state)
     assert_true(has_run(h, 1));
 }
 
+/* It says for ever that it cannot stop before it got more, and takes nothing of what it is
+ * offered; or a byte each time. */
+static void lock_stuck_and_short_for_ever_others_have_their_turns(void **state)
+{
+    for (int trickles = 0; trickles < 2; trickles++) {
+        struct harness *h = *state;
+        uint64_t has = 6 * GIB;
+        int ran[HARNESS_CLIENTS] = {0};
+
+        runs(h, 0, 6 * GIB);
+        for (int second = 0; second < 3600; second++) {
+            say(h, 0, STUCK, 10 * GIB, has);
+            for (int step = 0; step < 10; step++) {
+                for (int who = 1; who < 3; who++) {
+                    if (h->client[who].targets == 0)
+                        say(h, who, W, 3 * GIB, 0);
+                    obeys(h, who);
+                    obeys(h, who);
+                }
+                later(h, 100 * MS);
+            }
+            for (int who = 1; who < 3; who++)
+                ran[who] += is_running(h, who);
+            if (trickles && h->client[0].target.budget > has)
+                has++;
+        }
+        assert_true(ran[1] > 900 && ran[2] > 900);
+        for (int who = 0; who < 3; who++)
+            gone(h, who);
+    }
+}
+
 static void evict(struct harness *h, int who)
 {
     lockd_lock_evict(h->lock, h->client[who].client, h->now);
@@ -168,6 +200,7 @@ int main(void)
         scenario(lock_stuck_and_short_waits_for_a_holder_that_runs),
         scenario(lock_stuck_and_short_holder_that_has_not_begun_gives_way_at_once),
         scenario(lock_stuck_with_all_its_memory_is_not_served_again),
+        scenario(lock_stuck_and_short_for_ever_others_have_their_turns),
         scenario(lock_evicted_something_cannot_leave_it_runs_again_later),
         scenario(lock_evicted_and_resumed_it_goes_on_at_once),
         scenario(lock_evicted_does_not_stop_it_is_put_out_when_it_does),

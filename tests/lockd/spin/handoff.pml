@@ -35,7 +35,9 @@
 #define CAPACITY 3
 #endif
 #define DEMAND(i) ((i) == 2 -> 1 : 2)
+#ifndef FLIGHT
 #define FLIGHT 2 /* targets that a program has not echoed */
+#endif
 #define SEQS 4   /* numbers wrap around; more than are in flight */
 
 chan target[N] = [FLIGHT] of { byte, bit, byte };
