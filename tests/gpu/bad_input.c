@@ -29,8 +29,8 @@
 void *driver;
 static const char *running;
 CUdeviceptr kept;
-static CUstream stream;
-static unsigned char host[4096];
+CUstream stream;
+unsigned char host[4096];
 
 void show(const char *step, CUresult result)
 {
@@ -46,22 +46,22 @@ void show_true(const char *step, int value)
 
 /* --- the calls --- */
 
-static CUresult allocate(CUdeviceptr *p, size_t bytes)
+CUresult allocate(CUdeviceptr *p, size_t bytes)
 {
     return CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(p, bytes);
 }
 
-static CUresult release(CUdeviceptr p)
+CUresult release(CUdeviceptr p)
 {
     return CALL(cuMemFree_v2, cuMemFree_v3020)(p);
 }
 
-static CUresult allocate_async(CUdeviceptr *p, size_t bytes)
+CUresult allocate_async(CUdeviceptr *p, size_t bytes)
 {
     return CALL(cuMemAllocAsync, cuMemAllocAsync_v11020)(p, bytes, stream);
 }
 
-static CUresult release_async(CUdeviceptr p)
+CUresult release_async(CUdeviceptr p)
 {
     return CALL(cuMemFreeAsync, cuMemFreeAsync_v11020)(p, stream);
 }
@@ -218,42 +218,6 @@ static void free_async_foreign(void)
     show("right", release_async(p));
 }
 
-/* Crashes inside some drivers: each has a case of its own. */
-static void twice(size_t bytes, int by_async, int free_by_async, int again_by_async)
-{
-    CUdeviceptr p = 0;
-
-    show("allocate", by_async ? allocate_async(&p, bytes) : allocate(&p, bytes));
-    show("free", free_by_async ? release_async(p) : release(p));
-    show("synchronize", CALL(cuStreamSynchronize, cuStreamSynchronize_v2000)(stream));
-    show("again", again_by_async ? release_async(p) : release(p));
-}
-
-static void async_async_async(void)
-{
-    twice(5 * MIB, 1, 1, 1);
-}
-static void async_async_sync(void)
-{
-    twice(5 * MIB, 1, 1, 0);
-}
-static void async_sync_sync(void)
-{
-    twice(5 * MIB, 1, 0, 0);
-}
-static void async_sync_async(void)
-{
-    twice(5 * MIB, 1, 0, 1);
-}
-static void sync_async_sync(void)
-{
-    twice(5 * MIB, 0, 1, 0);
-}
-static void sync_sync_async(void)
-{
-    twice(5 * MIB, 0, 0, 1);
-}
-
 /* --- asking --- */
 
 static void ask(void)
@@ -297,53 +261,6 @@ static void ask(void)
     show_true("type 0, address 0", type == 0 && device == 0);
 }
 
-/* --- use after free, one call in one process --- */
-
-static CUresult use(unsigned how, CUdeviceptr p)
-{
-    switch (how) {
-    case 0:
-        return set(p, 256);
-    case 1:
-        return CALL(cuMemsetD32_v2, cuMemsetD32_v3020)(p, 7, 64);
-    case 2:
-        return CALL(cuMemcpyHtoD_v2, cuMemcpyHtoD_v3020)(p, host, 256);
-    case 3:
-        return CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(host, p, 256);
-    case 4:
-        return CALL(cuMemcpyDtoD_v2, cuMemcpyDtoD_v3020)(p, kept, 256);
-    case 5:
-        return CALL(cuMemcpyDtoD_v2, cuMemcpyDtoD_v3020)(kept, p, 256);
-    case 6:
-        return CALL(cuMemsetD8Async, cuMemsetD8Async_v3020)(p, 7, 256, stream);
-    case 7:
-        return CALL(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v3020)(p, host, 256, stream);
-    default:
-        return CALL(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v3020)(host, p, 256, stream);
-    }
-}
-#define USES 9
-
-static void use_freed(size_t bytes, unsigned how, int by_async)
-{
-    CUdeviceptr p = 0;
-
-    show("allocate", by_async ? allocate_async(&p, bytes) : allocate(&p, bytes));
-    show("free", by_async ? release_async(p) : release(p));
-    show("synchronize", CALL(cuStreamSynchronize, cuStreamSynchronize_v2000)(stream));
-    show("use", use(how, p));
-    show("synchronize", CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)());
-}
-
-static void use_late(unsigned how)
-{
-    static const size_t sizes[] = {1000, MIB, 5 * MIB, 70 * MIB};
-    const size_t size = sizes[how / USES % 4];
-
-    printf("%s %zu bytes, use %u\n", running, size, how % USES);
-    use_freed(size, how % USES, how >= 4 * USES);
-}
-
 /* --- one process for each --- */
 
 static const struct bad_case cases[] = {
@@ -354,13 +271,8 @@ static const struct bad_case cases[] = {
     {"free_foreign", free_foreign},
     {"free_twice", free_twice},
     {"free_async_foreign", free_async_foreign},
-    {"async_async_async", async_async_async},
-    {"async_async_sync", async_async_sync},
-    {"async_sync_sync", async_sync_sync},
-    {"async_sync_async", async_sync_async},
-    {"sync_async_sync", sync_async_sync},
-    {"sync_sync_async", sync_sync_async},
     {"ask", ask},
+    {NULL, NULL},
 };
 
 static void set_up(void)
@@ -405,7 +317,7 @@ static void look_after(size_t left)
     show("free kept", release(kept));
 }
 
-static void run_case(const char *name, void (*run)(void), unsigned how)
+static void run_case(const char *name, void (*run)(void))
 {
     const pid_t pid = fork();
     int status = 0;
@@ -416,10 +328,7 @@ static void run_case(const char *name, void (*run)(void), unsigned how)
 
         set_up();
         left = free_bytes();
-        if (run != NULL)
-            run();
-        else
-            use_late(how);
+        run();
         look_after(left);
         exit(0);
     }
@@ -430,22 +339,20 @@ static void run_case(const char *name, void (*run)(void), unsigned how)
         exit(WEXITSTATUS(status));
 }
 
+static void run_cases(const struct bad_case *at, const char *only)
+{
+    for (; at->name != NULL; at++)
+        if (only == NULL || strcmp(only, at->name) == 0)
+            run_case(at->name, at->run);
+}
+
 int main(int argc, char **argv)
 {
     const char *only = argc > 1 ? argv[1] : NULL;
-    char name[32];
 
     setvbuf(stdout, NULL, _IOLBF, 0); /* nothing is left in it when a process begins */
-    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        if (only == NULL || strcmp(only, cases[i].name) == 0)
-            run_case(cases[i].name, cases[i].run, 0);
-    for (const struct bad_case *at = vmm_cases; at->name != NULL; at++)
-        if (only == NULL || strcmp(only, at->name) == 0)
-            run_case(at->name, at->run, 0);
-    for (unsigned how = 0; how < 8 * USES; how++) {
-        snprintf(name, sizeof name, "use_freed_%u", how);
-        if (only == NULL || strcmp(only, name) == 0)
-            run_case(name, NULL, how);
-    }
+    run_cases(cases, only);
+    run_cases(freed_cases, only);
+    run_cases(vmm_cases, only);
     return 0;
 }
