@@ -91,7 +91,7 @@ static bool reuse(const struct gs_request *request, CUcontext context, uint64_t 
         *address = enter_life(range, request, slab_for);
     } else if (range != NULL) { /* more than the program may have: it goes */
         gs_pool_leave(range);
-        range->life = GS_RANGE_DEAD;
+        gs_memory_bury(range);
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (good)
@@ -148,7 +148,7 @@ static bool behind_another(const struct gs_request *request, CUcontext context,
         *address = enter_life(range, request, slab_for);
     } else {
         gs_pool_leave(range);
-        range->life = GS_RANGE_DEAD;
+        gs_memory_bury(range);
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return good;

@@ -66,7 +66,7 @@ struct gs_range {
     bool pinned;            /* never moves again; not in the accounts */
     CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */
     struct gs_range *next, **link;           /* of its device */
-    struct gs_range *idle_next, **idle_link; /* IDLE (idle.c) */
+    struct gs_range *idle_next, **idle_link; /* IDLE (idle.c); DEAD: the next one (free.c) */
     uint64_t idle_since;                     /* ns */
     uint32_t chunk_count;
     struct gs_chunk chunks[];
