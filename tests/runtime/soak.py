@@ -127,20 +127,22 @@ def main():
     parser.add_argument("--mode", choices=["plain", "faults", "kills"], default="plain")
     args = parser.parse_args()
     start, total, done = time.monotonic(), 0, 0
-    seeds = iter(range(args.first, args.first + args.seeds))
+    seed = args.first
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         running = set()
         while True:
             # on a busy machine the programs may not get to fill the card: more seeds until memory has moved
-            late = time.monotonic() - start > args.budget * (1 if total else 4)
-            while not late and len(running) < args.jobs and (seed := next(seeds, None)) is not None:
+            most = 1 if total else 6
+            while (len(running) < args.jobs and seed < args.first + args.seeds * most
+                   and time.monotonic() - start <= args.budget * most):
                 running.add(pool.submit(one_seed, args, seed))
+                seed += 1
             if not running:
                 break
             ended, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
-            for seed in ended:
+            for end in ended:
                 try:
-                    total += seed.result()
+                    total += end.result()
                 except Wrong as wrong:
                     print(wrong, flush=True)
                     return 1
