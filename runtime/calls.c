@@ -10,6 +10,7 @@
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/hooks.h"
+#include "runtime/memory.h"
 #include "runtime/room.h"
 
 #define LIKELY_FINE(pass, result)                                                              \
@@ -25,6 +26,22 @@
 #define ENTER(...)                                  ENTER_PICK(__VA_ARGS__, true, false, 0)
 #define ENTER_PICK(stream, queues, per_thread, ...) gs_gate_enter_on(stream, queues, per_thread)
 
+/* Copies and sets of what the program has freed are refused as the driver refuses them: memory
+ * of ours may still be there, for the next allocation. Of all arguments only device addresses
+ * are looked at. */
+#define ADDRESS_IN(x)  _Generic((x), CUdeviceptr : (x), default : 0ull)
+#define FREED(x)       (ADDRESS_IN(x) != 0 && gs_memory_was_freed(ADDRESS_IN(x)))
+#define ANY_FREED(...) ANY_FREED_PICK(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+#define ANY_FREED_PICK(a, b, c, d, e, f, ...)                                                  \
+    (FREED(a) || FREED(b) || FREED(c) || FREED(d) || FREED(e) || FREED(f))
+#define REFUSED_COPY(...)    ANY_FREED(__VA_ARGS__)
+#define REFUSED_SET(...)     ANY_FREED(__VA_ARGS__)
+#define REFUSED_LAUNCH(...)  false
+#define REFUSED_WORK(...)    false
+#define REFUSED_CAPTURE(...) false
+#define REFUSED_QUERY(...)   false
+#define REFUSED_ALLOC(...)   false
+
 static void bound(CUstream stream, bool queues, bool per_thread)
 {
     if (queues && gs_gate_is_watched())
@@ -34,10 +51,12 @@ static void bound(CUstream stream, bool queues, bool per_thread)
 #define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
-        unsigned attempt = 0;                                                                  \
-        unsigned pass = ENTER(stream);                                                         \
+        unsigned attempt = 0, pass;                                                            \
         CUresult result;                                                                       \
                                                                                                \
+        if (REFUSED_##family args)                                                             \
+            return CUDA_ERROR_INVALID_VALUE;                                                   \
+        pass = ENTER(stream);                                                                  \
         if (__builtin_expect(pass == GS_PASS_REFUSED, 0))                                      \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
         result = gs_driver.symbol args;                                                        \

@@ -50,6 +50,7 @@ struct gs_device {
     struct gs_range *ranges;
     struct gs_range *cursor;              /* where swap.c looks on */
     uint8_t sweep;                        /* ... and in which pass over them */
+    struct gs_range *dead, *dead_last;    /* free.c: in the order of their deaths */
     struct gs_range *idle[GS_IDLE_SIZES]; /* idle.c: by size */
     uint64_t idle_bytes;                  /* of resident */
     bool broken; /* every context failed for good: nothing comes back, the program must be told

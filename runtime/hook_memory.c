@@ -52,22 +52,19 @@ CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
                                    size_t Height, unsigned int ElementSizeBytes)
 {
     struct gs_device *device = movable_device();
-    size_t pitch, bytes;
+    size_t pitch = 0, bytes = 0;
     CUresult result;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (device == NULL || dptr == NULL || pPitch == NULL)
+    /* what cannot be is the driver's to refuse */
+    if (device == NULL || dptr == NULL || pPitch == NULL || WidthInBytes == 0 || Height == 0 ||
+        (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
+        __builtin_add_overflow(WidthInBytes, PITCH_BYTES - 1, &pitch) ||
+        __builtin_mul_overflow(pitch & ~(size_t)(PITCH_BYTES - 1), Height, &bytes))
         return gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
                                             ElementSizeBytes);
-    if (WidthInBytes == 0 || Height == 0 ||
-        (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (__builtin_add_overflow(WidthInBytes, PITCH_BYTES - 1, &pitch))
-        return CUDA_ERROR_OUT_OF_MEMORY;
     pitch &= ~(size_t)(PITCH_BYTES - 1);
-    if (__builtin_mul_overflow(pitch, Height, &bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
     result = gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, dptr);
     if (result == CUDA_SUCCESS)
         *pPitch = pitch;

@@ -5,12 +5,14 @@
  */
 #include <string.h>
 
+#include "runtime/capture.h"
 #include "runtime/client.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/hooks.h"
 #include "runtime/memory.h"
+#include "runtime/order.h"
 #include "runtime/runtime.h"
 
 #define UNKNOWN_ADDRESS ((CUdeviceptr)1) /* what the driver knows nothing about */
@@ -35,6 +37,8 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
         return CUDA_SUCCESS;
     gs_client_attach_current(device);
     *total = device->total;
+    if (!gs_capture_active())
+        gs_order_collect(false); /* what streams have passed is free */
     accounts = gs_memory_accounts(device);
     if (gs_client_is_alone() && device->total == device->physical) {
         *free +=
@@ -66,6 +70,8 @@ CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (pbase == NULL && psize == NULL) /* the driver knows what it thinks of that */
+        return gs_driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
     switch (gs_memory_find(dptr, &allocation)) {
     case GS_MEMORY_FOREIGN:
         return gs_driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
@@ -192,7 +198,7 @@ CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes,
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     found = gs_memory_find(ptr, &allocation);
-    if (attributes == NULL || data == NULL || found != GS_MEMORY_LIVE)
+    if (numAttributes == 0 || attributes == NULL || data == NULL || found != GS_MEMORY_LIVE)
         return gs_driver.cuPointerGetAttributes(
             numAttributes, attributes, data, found == GS_MEMORY_HOLE ? UNKNOWN_ADDRESS : ptr);
     for (unsigned i = 0; i < numAttributes; i++) {

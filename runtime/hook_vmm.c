@@ -37,9 +37,7 @@ CUresult __wrap_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (!gs_reserved_remove(ptr))
-        return CUDA_ERROR_INVALID_VALUE;
-    return gs_driver.cuMemAddressFree(ptr, size);
+    return gs_reserved_free(ptr, size);
 }
 
 CUresult __wrap_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,

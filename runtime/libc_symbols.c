@@ -5,8 +5,10 @@
  *
  * We export dlsym ourselves and are first in the search order, so asking the loader would give
  * us back to ourselves. glibc 2.34 and later define it in libc.so.6, earlier ones in
- * libdl.so.2. Format: gABI, "Hash Table"; DT_GNU_HASH as in glibc elf/dl-lookup.c. Runs once,
- * before the program's own code; afterwards everything here is constant.
+ * libdl.so.2. The objects are found in the loader's own list (_r_debug, for debuggers), not by
+ * dl_iterate_phdr(), which sanitizers replace by one that asks our dlsym for libc's. Format:
+ * gABI, "Hash Table"; DT_GNU_HASH as in glibc elf/dl-lookup.c. Runs once, before the program's
+ * own code; afterwards everything here is constant.
  */
 #include "runtime/libc_symbols.h"
 
@@ -34,28 +36,25 @@ static uint32_t gnu_hash(const char *name)
     return hash;
 }
 
-static const void *rebase(const struct dl_phdr_info *info, ElfW(Addr) address)
+static const void *rebase(const struct link_map *object, ElfW(Addr) address)
 {
     /* glibc relocates the pointers of most objects' dynamic sections in place, not those of the
      * vDSO */
-    return (const void *)(address >= info->dlpi_addr ? address : info->dlpi_addr + address);
+    return (const void *)(address >= object->l_addr ? address : object->l_addr + address);
 }
 
-static int read_dynamic(const struct dl_phdr_info *info, struct dynamic_tables *tables)
+static bool read_dynamic(const struct link_map *object, struct dynamic_tables *tables)
 {
-    const ElfW(Dyn) *entry = NULL;
+    const ElfW(Dyn) *entry = object->l_ld;
 
     *tables = (struct dynamic_tables){0};
-    for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            entry = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
     for (; entry != NULL && entry->d_tag != DT_NULL; entry++) {
         if (entry->d_tag == DT_SYMTAB)
-            tables->symbols = rebase(info, entry->d_un.d_ptr);
+            tables->symbols = rebase(object, entry->d_un.d_ptr);
         else if (entry->d_tag == DT_STRTAB)
-            tables->strings = rebase(info, entry->d_un.d_ptr);
+            tables->strings = rebase(object, entry->d_un.d_ptr);
         else if (entry->d_tag == DT_GNU_HASH)
-            tables->gnu_hash = rebase(info, entry->d_un.d_ptr);
+            tables->gnu_hash = rebase(object, entry->d_un.d_ptr);
     }
     return tables->symbols != NULL && tables->strings != NULL && tables->gnu_hash != NULL;
 }
@@ -113,24 +112,23 @@ static const ElfW(Sym) * find(const struct dynamic_tables *tables, const char *n
     return NULL;
 }
 
-static int visit(struct dl_phdr_info *info, size_t size, void *unused)
+/* True when both are found. */
+static bool look_in(const struct link_map *object)
 {
-    const char *base = base_name(info->dlpi_name);
+    const char *base = base_name(object->l_name);
     struct dynamic_tables tables;
     const ElfW(Sym) * symbol;
 
-    (void)size;
-    (void)unused;
     if (!begins(base, "libc.so") && !begins(base, "libdl.so"))
-        return 0;
-    if (!read_dynamic(info, &tables))
-        return 0;
+        return false;
+    if (!read_dynamic(object, &tables))
+        return false;
     symbol = find(&tables, "dlsym");
     if (symbol != NULL)
-        gs_libc_dlsym = (gs_dlsym_fn *)(info->dlpi_addr + symbol->st_value);
+        gs_libc_dlsym = (gs_dlsym_fn *)(object->l_addr + symbol->st_value);
     symbol = find(&tables, "dlvsym");
     if (symbol != NULL)
-        gs_libc_dlvsym = (gs_dlvsym_fn *)(info->dlpi_addr + symbol->st_value);
+        gs_libc_dlvsym = (gs_dlvsym_fn *)(object->l_addr + symbol->st_value);
     return gs_libc_dlsym != NULL && gs_libc_dlvsym != NULL;
 }
 
@@ -153,7 +151,8 @@ void gs_libc_symbols_init(void)
 {
     if (gs_libc_dlsym != NULL && gs_libc_dlvsym != NULL)
         return;
-    dl_iterate_phdr(visit, NULL);
+    for (const struct link_map *object = _r_debug.r_map; object != NULL && !look_in(object);)
+        object = object->l_next;
     if (gs_libc_dlsym == NULL) /* not glibc: every look-up fails, nothing crashes */
         gs_libc_dlsym = nothing;
     if (gs_libc_dlvsym == NULL)

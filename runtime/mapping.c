@@ -32,20 +32,30 @@ void gs_reserved_add(CUdeviceptr address, uint64_t bytes)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-bool gs_reserved_remove(CUdeviceptr address)
+CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
 {
     struct gs_tree_node *node;
+    CUresult result;
     bool mapped;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     node = gs_tree_find(&reservations, address);
     mapped = node != NULL && gs_range_overlaps(node->base, node->size);
+    /* out before the driver can give the address to another thread; back if it refuses */
     if (node != NULL && !mapped)
         gs_tree_remove(&reservations, node->base);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (!mapped)
+    if (mapped)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = gs_driver.cuMemAddressFree(address, bytes);
+    if (result == CUDA_SUCCESS || node == NULL) {
         free(node);
-    return !mapped;
+        return result;
+    }
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_tree_insert(&reservations, node);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return result;
 }
 
 /* under the lock */
@@ -55,6 +65,7 @@ static bool is_reserved(CUdeviceptr address, uint64_t bytes)
 
     return node != NULL && bytes <= node->base + node->size - address;
 }
+
 void gs_reserved_after_fork(void)
 {
     reservations.root = NULL;
@@ -205,6 +216,31 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     return CUDA_SUCCESS;
 }
 
+/* What a driver would say of these without the memory being there; what is noted is asked for
+ * at every mapping from now on, and one that is refused would keep the memory away for ever. */
+static CUresult check_access(const struct gs_device *device, const CUmemAccessDesc *access,
+                             size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int reaches = 1;
+
+        if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+            access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+            access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        if (access[i].location.id == device->ordinal)
+            continue;
+        if (gs_device_get(access[i].location.id) == NULL ||
+            gs_driver.cuDeviceCanAccessPeer(&reaches, access[i].location.id, device->ordinal) !=
+                CUDA_SUCCESS ||
+            reaches == 0)
+            return CUDA_ERROR_INVALID_DEVICE;
+    }
+    return CUDA_SUCCESS;
+}
+
 /* under the lock: what the program asks for replaces what it asked for the same location */
 static CUresult note_access(struct gs_virtual *own, const CUmemAccessDesc *access, size_t count)
 {
@@ -261,17 +297,25 @@ static CUresult change_access(struct gs_range *range, const CUmemAccessDesc *acc
                               size_t count)
 {
     const unsigned pass = gs_gate_enter();
+    struct gs_virtual before;
     CUresult result;
 
     if (pass == GS_PASS_REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    before = *range->own;
     result = note_access(range->own, access, count);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
         if (range->chunks[i].state == GS_CHUNK_RESIDENT)
             result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
                                               gs_range_chunk_bytes(range, i), access, count);
+    if (result != CUDA_SUCCESS) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        memcpy(range->own->access, before.access, sizeof before.access);
+        range->own->access_count = before.access_count;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    }
     gs_gate_leave(pass);
     return result;
 }
@@ -280,15 +324,19 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
                                const CUmemAccessDesc *access, size_t count, bool *ours)
 {
     const CUdeviceptr end = address + bytes;
-    CUresult result = CUDA_SUCCESS;
+    const struct gs_device *device = NULL;
+    CUresult result;
     int mappings;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     *ours = gs_range_at(address) != NULL;
+    if (*ours)
+        device = gs_range_at(address)->device;
     mappings = mappings_in(address, bytes);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!*ours || mappings <= 0 || access == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    result = check_access(device, access, count);
     while (address < end && result == CUDA_SUCCESS) {
         struct gs_range *range;
         bool needed;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "runtime/backend.h"
+#include "runtime/capture.h"
 #include "runtime/client.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
@@ -90,7 +91,7 @@ static bool reuse(const struct gs_request *request, CUcontext context, uint64_t 
         *address = enter_life(range, request, slab_for);
     } else if (range != NULL) { /* more than the program may have: it goes */
         gs_pool_leave(range);
-        range->life = GS_RANGE_DEAD;
+        gs_memory_bury(range);
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (good)
@@ -147,7 +148,7 @@ static bool behind_another(const struct gs_request *request, CUcontext context,
         *address = enter_life(range, request, slab_for);
     } else {
         gs_pool_leave(range);
-        range->life = GS_RANGE_DEAD;
+        gs_memory_bury(range);
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return good;
@@ -271,4 +272,39 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return found;
+}
+
+enum use { IN_USE, ENDING, ENDED };
+
+/* under the lock: ENDING: freed in stream order */
+static enum use use_of(CUdeviceptr address)
+{
+    const struct gs_range *range = gs_range_at(address);
+
+    if (range != NULL && range->slab != NULL) {
+        const enum gs_slab_state state = gs_slab_state(range, address);
+
+        return state == GS_SLAB_LIVE ? IN_USE : state == GS_SLAB_RETIRED ? ENDING : ENDED;
+    }
+    if (range == NULL)
+        range = gs_range_was_at(address);
+    if (range == NULL || range->life == GS_RANGE_LIVE)
+        return IN_USE;
+    return range->life == GS_RANGE_ORDERED ? ENDING : ENDED;
+}
+
+bool gs_memory_was_freed(CUdeviceptr address)
+{
+    enum use use;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    use = use_of(address);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (use != ENDING || gs_capture_active())
+        return use == ENDED;
+    gs_order_collect(false);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    use = use_of(address);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return use == ENDED;
 }

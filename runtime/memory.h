@@ -52,6 +52,10 @@ enum gs_memory_found {
 /* The allocation that contains address. Any thread. */
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation);
 
+/* The program has freed what was at address, and nothing it has submitted may use it any more:
+ * no address of its own, though memory may still be there. Any thread. */
+bool gs_memory_was_freed(CUdeviceptr address);
+
 /* A context has ended: everything allocated in it is gone. */
 void gs_memory_context_ended(CUcontext context);
 
@@ -60,13 +64,21 @@ void gs_memory_context_ended(CUcontext context);
  * while some of it still waits for its event. */
 bool gs_memory_dispose_dead(bool moving);
 
-/* Between memory.c, free.c and order.c, without gs_memory_lock. */
+/* Between memory.c, free.c, dispose.c and order.c, without gs_memory_lock. */
 
 /* Waits for everything in the context; more than once where one answer could be wrong. */
 CUresult gs_memory_synchronize(CUcontext context);
 
 /* The context has a capture under way: waiting is not allowed now (and was not done). */
 bool gs_memory_is_captured(CUresult result);
+
+/* Under gs_memory_lock: the client thread is to dispose of a range that has left the accounts.
+ */
+void gs_memory_bury(struct gs_range *range);
+
+/* A retired piece that was freed during a capture: not handed out before the client thread
+ * could wait for its use. */
+void gs_memory_put_later(struct gs_range *range, CUdeviceptr address);
 
 /* A retired piece that nothing uses any more. */
 void gs_memory_put_piece(struct gs_range *range, CUdeviceptr address);

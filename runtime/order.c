@@ -340,7 +340,7 @@ static void leave_to_client(struct note *note)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range->after = note->event;
     range->context = note->context; /* with which it ends */
-    range->life = GS_RANGE_DEAD;
+    gs_memory_bury(range);
     gs_pool_leave(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     free(note);

@@ -214,9 +214,9 @@ void gs_range_clear_address(struct gs_range *range)
     gs_tree_remove(&tree, range->node.base);
 }
 
-bool gs_range_was_at(CUdeviceptr address)
+const struct gs_range *gs_range_was_at(CUdeviceptr address)
 {
-    return gs_tree_find(&gone, address) != NULL;
+    return (const struct gs_range *)gs_tree_find(&gone, address);
 }
 
 struct gs_range *gs_range_at(CUdeviceptr address)

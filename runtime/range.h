@@ -66,7 +66,7 @@ struct gs_range {
     bool pinned;            /* never moves again; not in the accounts */
     CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */
     struct gs_range *next, **link;           /* of its device */
-    struct gs_range *idle_next, **idle_link; /* IDLE (idle.c) */
+    struct gs_range *idle_next, **idle_link; /* IDLE (idle.c); DEAD: the next one (free.c) */
     uint64_t idle_since;                     /* ns */
     uint32_t chunk_count;
     struct gs_chunk chunks[];
@@ -110,8 +110,9 @@ void gs_range_clear_address(struct gs_range *range);
 /* The range that contains address, or NULL. */
 struct gs_range *gs_range_at(CUdeviceptr address);
 
-/* A range of cuMemAlloc has ended there, and its address is not given back yet. */
-bool gs_range_was_at(CUdeviceptr address);
+/* The range of cuMemAlloc that has ended there, while its address is not given back yet; NULL:
+ * none. */
+const struct gs_range *gs_range_was_at(CUdeviceptr address);
 
 /* Into its device's list. */
 void gs_range_link(struct gs_range *range);

@@ -116,6 +116,17 @@ bool gs_slab_piece(const struct gs_range *range, CUdeviceptr address, CUdevicept
     return address - *base < *bytes;
 }
 
+enum gs_slab_state gs_slab_state(const struct gs_range *range, CUdeviceptr address)
+{
+    const struct gs_slab *slab = range->slab;
+    const uint32_t index = (uint32_t)((address - range->node.base) >> slab->shift);
+
+    if (slab->asked[index] != 0)
+        return GS_SLAB_LIVE;
+    return (slab->free_bits[index / 64] >> index % 64 & 1) != 0 ? GS_SLAB_FREE
+                                                                : GS_SLAB_RETIRED;
+}
+
 bool gs_slab_retire(struct gs_range *range, CUdeviceptr address)
 {
     CUdeviceptr base;

@@ -34,6 +34,11 @@ bool gs_slab_make(struct gs_range *range, uint64_t bytes);
 bool gs_slab_piece(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base,
                    uint64_t *bytes);
 
+enum gs_slab_state { GS_SLAB_LIVE, GS_SLAB_RETIRED, GS_SLAB_FREE };
+
+/* What has become of the piece that contains address. */
+enum gs_slab_state gs_slab_state(const struct gs_range *range, CUdeviceptr address);
+
 /* Ends the life of the piece that begins at address; it is not handed out again before
  * gs_slab_put(). False: none is live. */
 bool gs_slab_retire(struct gs_range *range, CUdeviceptr address);

@@ -63,9 +63,12 @@ CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *locatio
 CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocationHandle *real,
                         bool *ours);
 
-/* Address space that the program reserves and frees. False: a mapping of ours lies in it. */
+/* Address space that the program has reserved. */
 void gs_reserved_add(CUdeviceptr address, uint64_t bytes);
-bool gs_reserved_remove(CUdeviceptr address);
+
+/* Frees it as the program asks: refused while a mapping of ours lies in it, else the driver
+ * decides. */
+CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
 
 void gs_reserved_after_fork(void);
 

@@ -22,7 +22,9 @@ for program in "$build"/bench/{*_bench,load}; do
     [ ! -x "$program" ] || cp "$program" "$out/bench/"
 done
 mkdir -p "$out/tests/gpu"
-[ ! -x "$build/tests/gpu/driver_facts" ] || cp "$build/tests/gpu/driver_facts" "$out/tests/gpu/"
+for program in "$build"/tests/gpu/{driver_facts,bad_input}; do
+    [ ! -x "$program" ] || cp "$program" "$out/tests/gpu/"
+done
 find "$out" -type f -size +4k -exec sh -c 'strip -g "$1" 2>/dev/null || true' sh {} \;
 # libraries that are not the C library's
 for program in "$out"/lockd/* "$out"/rewriter/* "$out"/wrap/gpushare-cc; do

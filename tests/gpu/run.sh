@@ -87,6 +87,16 @@ case_driver_facts() { # the driver's answers in corner cases, without and with u
     pass "$lines answers are the same"
 }
 
+case_bad_input() { # the driver's answers to bad input, without and with us in front
+    local status=0
+    [ -x "$bundle/tests/gpu/bad_input" ] || { skip "bad_input was not built"; return; }
+    cp "$bundle/tests/gpu/bad_input" "$work/bad_input"
+    patch_tool "$work/bad_input" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return; }
+    python3 tests/gpu/bad_input.py "$work/bad_input" >"$work/bad.out" 2>&1 || status=$?
+    [ $status = 0 ] || { sed 's/^/    /' "$work/bad.out"; fail "$(tail -1 "$work/bad.out")"; return; }
+    pass "$(tail -1 "$work/bad.out")"
+}
+
 two_hogs() { # PROGRAM: two beyond the limit; both right
     local program=$1 want moved
     run_job solo env GPUSHARE_DEVICE_LIMIT="$limit" "$program" --share 0.7 --rounds 4 --cpu-ms 300 || return
@@ -253,7 +263,7 @@ case_status_while_running() {
 }
 
 cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog same_driver_api same_dlopen_driver
-    same_vmm same_vmm_exported driver_facts restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_linked_beyond_limit two_vmm_beyond_limit
+    same_vmm same_vmm_exported driver_facts bad_input restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_linked_beyond_limit two_vmm_beyond_limit
     killed_holder_frees_the_other unpatched_second_dies pytorch_train_and_graph pytorch_counts
     pytorch_expandable_segments jax_jit cupy triton)
 

@@ -119,8 +119,8 @@ static void case_pitch(void)
     CHECK(cuMemAllocPitch(&address, &pitch, 0, 10, 4) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemAllocPitch(&address, &pitch, 10, 0, 4) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemAllocPitch(&address, &pitch, 10, 10, 3) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(cuMemAllocPitch(&address, &pitch, SIZE_MAX, 2, 4) == CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK(cuMemAllocPitch(&address, &pitch, MIB, SIZE_MAX / 4, 4) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cuMemAllocPitch(&address, &pitch, SIZE_MAX, 2, 4) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemAllocPitch(&address, &pitch, MIB, SIZE_MAX / 4, 4) == CUDA_ERROR_INVALID_VALUE);
     OK(cuMemAllocPitch(&address, &pitch, 1000, 33, 16));
     CHECK(pitch >= 1000 && pitch % 512 == 0);
     OK(cuMemsetD8(address, 3, pitch * 33));

@@ -3,6 +3,7 @@
 """Runs the cases of doors.c with the right libcuda in reach, and checks what is logged. doors.py --build DIR"""
 import argparse
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -22,6 +23,25 @@ def run(build, case, library, said="", **more):
     failures += not good
 
 
+def sanitized(build):
+    """A program with ThreadSanitizer, whose runtime asks our dlsym before anything of it works, begins and ends."""
+    global failures
+    with Card(build, daemon=False, GPUSHARE_LOCKD="/nonexistent") as card:
+        program = os.path.join(card.folder, "sanitized")
+        source = program + ".c"
+        with open(source, "w", encoding="utf-8") as file:
+            file.write('#include <dlfcn.h>\nint main(void) { return dlsym(RTLD_DEFAULT, "getpid") == 0; }\n')
+        made = subprocess.run(["cc", "-fsanitize=thread", source, "-o", program], capture_output=True, check=False)
+        if made.returncode != 0:
+            print("skipped: cc has no ThreadSanitizer")
+            return
+        library = os.path.join(build, "runtime", "libgpushare.so.1")
+        code, out, err = card.run([program], LD_PRELOAD=library)  # first, as in a patched program
+    good = code == 0 and out + err == ""
+    print(f"{'ok' if good else 'FAILED'}: sanitized" + ("" if good else f": exit {code}: {out}{err}"))
+    failures += not good
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
@@ -33,6 +53,7 @@ def main():
     newer = "cuLaunchKernel was asked for in the ABI of CUDA 14.0"
     run(build, "newer", "runtime/newer", said=newer, GPUSHARE_LOG="stderr")
     run(build, "strict", "runtime/newer", said=newer, GPUSHARE_LOG="stderr", GPUSHARE_STRICT="1")
+    sanitized(build)
     sys.exit(1 if failures else 0)
 
 

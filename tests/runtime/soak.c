@@ -124,7 +124,7 @@ static bool read_options(int argc, char **argv, struct soak_config *config)
             config->seed = strtoull(optarg, NULL, 10);
             break;
         case 'n':
-            config->seconds = (unsigned)strtoul(optarg, NULL, 10);
+            config->seconds = strtod(optarg, NULL);
             break;
         case 't':
             config->threads = (unsigned)strtoul(optarg, NULL, 10);
@@ -185,7 +185,7 @@ int main(int argc, char **argv)
                                                 .context = context,
                                                 .mix = mix,
                                                 .random = config.seed * 1000 + i};
-        starts[i].until = soak_now() + config.seconds * 1000000000ull;
+        starts[i].until = soak_now() + (uint64_t)(config.seconds * 1e9);
         if (pthread_create(&threads[i], NULL, run, &starts[i]) != 0)
             return 1;
     }

@@ -36,7 +36,8 @@ struct soak_graph {
 
 struct soak_config {
     uint64_t seed;
-    unsigned seconds, threads;
+    double seconds;
+    unsigned threads;
     size_t memory;  /* bytes of device memory for the process */
     size_t largest; /* bytes of the largest block */
     bool faulty;    /* driver calls are made to fail: a failed call must have had no effect */

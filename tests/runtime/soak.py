@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs soak programs beside each other on a card that is too small for all of them.
 
-soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plain|faults|kills]
+soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plain|faults|kills] [--seconds N] [--jobs N]
   plain   three programs a seed; every one must end with 0 and memory must have moved in the course of the run
   faults  the driver's calls fail at random; a program may see errors, but no wrong byte, no crash, no hang
   kills   one of three is killed at a random moment, the daemon at another and started again; the others must not notice
-Stops early when the budget is used up (it says how many seeds it did); 10000 seeds by hand take about three hours.
+--jobs seeds run beside each other, each on a card of its own. Stops early when the budget is used up (it says how many
+seeds it did) or one has failed. What 10000 seeds by hand take: HACKING.md.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import random
@@ -32,28 +34,26 @@ FAULTS = ["cuMemCreate:p0.02:2", "cuMemMap:p0.02:999", "cuMemSetAccess:p0.02:999
           "cuModuleLoadData:p0.5:209", "cuMemHostAlloc:p0.5:2"]
 
 
-def fail(text):
-    print(f"FAILED: {text}", flush=True)
-    sys.exit(1)
+class Wrong(Exception):
+    """What a seed has found; the text is all there is to say."""
 
-
-def show(more):
-    print(f"environment: {more}")
-    for name in ("SIMCUDA_LOG", "GPUSHARE_LOG"):
-        if os.path.exists(more[name]):
-            with open(more[name], encoding="utf-8") as file:
-                lines = file.readlines()
-                print("".join(lines[:25] + ["...\n"] + lines[-15:] if len(lines) > 40 else lines))
+    def __init__(self, more, text):
+        said = [f"environment: {more}"]
+        for name in ("SIMCUDA_LOG", "GPUSHARE_LOG"):
+            if os.path.exists(more[name]):
+                with open(more[name], encoding="utf-8") as file:
+                    lines = file.readlines()
+                    said.append("".join(lines[:25] + ["...\n"] + lines[-15:] if len(lines) > 40 else lines))
+        super().__init__("\n".join(said + [f"FAILED: {text}"]))
 
 
 def finish(child, more, name, timeout):
     try:
         out, err = child.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        show(more)
+    except subprocess.TimeoutExpired as late:
         child.kill()
         out, err = child.communicate()
-        fail(f"{name} hangs; stderr: {err[-2000:]}")
+        raise Wrong(more, f"{name} hangs; stderr: {err[-2000:]}") from late
     return child.returncode, out.strip(), err.strip()
 
 
@@ -111,8 +111,7 @@ def one_seed(args, seed):
             if child is victim and code == -9:
                 continue
             if code != 0 or not out.startswith("ok ") or "running without sharing" in err:
-                show(more)
-                fail(f"program {number} of seed {seed}: exit {code}: {out} {err}")
+                raise Wrong(more, f"program {number} of seed {seed}: exit {code}: {out} {err}")
         return sum(moved(card, number) for number in range(3))
 
 
@@ -121,21 +120,37 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1, help="how long a program works")
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     parser.add_argument("--patience", type=float, default=75, help="seconds a program may take beyond --seconds")
     parser.add_argument("--budget", type=float, default=1e9)
     parser.add_argument("--mode", choices=["plain", "faults", "kills"], default="plain")
     args = parser.parse_args()
     start, total, done = time.monotonic(), 0, 0
-    for seed in range(args.first, args.first + args.seeds):
-        # on a busy machine the programs may not get to fill the card: more seeds until memory has moved
-        if time.monotonic() - start > args.budget * (1 if total else 4):
-            break
-        total += one_seed(args, seed)
-        done += 1
+    seed = args.first
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        running = set()
+        while True:
+            # on a busy machine the programs may not get to fill the card: more seeds until memory has moved
+            most = 1 if total else 6
+            while (len(running) < args.jobs and seed < args.first + args.seeds * most
+                   and time.monotonic() - start <= args.budget * most):
+                running.add(pool.submit(one_seed, args, seed))
+                seed += 1
+            if not running:
+                break
+            ended, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for end in ended:
+                try:
+                    total += end.result()
+                except Wrong as wrong:
+                    print(wrong, flush=True)
+                    return 1
+                done += 1
     print(f"{done} seeds, {total >> 20} MiB brought back, {time.monotonic() - start:.0f} s")
     if total == 0:
-        fail("no memory has moved: the test has tested nothing")
+        print("FAILED: no memory has moved: the test has tested nothing")
+    return 0 if total != 0 else 1
 
 
-main()
+sys.exit(main())

@@ -100,6 +100,19 @@ static double two_at_once(void (*body)(void))
     return taken;
 }
 
+/* On a busy machine everything takes longer, nothing shorter: the least of a few attempts,
+ * until one takes less than `enough` seconds. */
+static double least_of_two_at_once(void (*body)(void), double enough)
+{
+    double least = two_at_once(body);
+
+    for (int i = 0; i < 10 && least >= enough; i++) {
+        const double taken = two_at_once(body);
+        least = taken < least ? taken : least;
+    }
+    return least;
+}
+
 static void time_slices(void)
 {
     CHECK(two_at_once(run_kernels) > 0.39); /* 20 kernels of 20 ms, one at a time */
@@ -107,7 +120,7 @@ static void time_slices(void)
 
 static void no_time_slices(void)
 {
-    const double taken = two_at_once(run_kernels);
+    const double taken = least_of_two_at_once(run_kernels, 0.36);
 
     CHECK(taken > 0.19 && taken < 0.36); /* side by side */
 }
@@ -166,7 +179,7 @@ static void copy_ten(void)
 
 static void bus_is_shared(void)
 {
-    const double taken = two_at_once(copy_ten);
+    const double taken = least_of_two_at_once(copy_ten, 0.6);
 
     CHECK(taken > 0.20 && taken < 0.6); /* 20 MiB through 0.1 GB/s */
 }

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * many.c: many live allocations: what a call costs among them, and what the books take.
+ *
+ *   many COUNT BYTES
+ *
+ * Says "ready" and waits for a line, so that the test can take the card away first; then one line
+ * "allocate=NS find=NS free=NS books=BYTES", the times medians of the last calls (find: of random
+ * addresses, free: of random allocations), books: heap memory for each allocation.
+ */
+#include <malloc.h>
+#include <time.h>
+
+#include "tests/runtime/check.h"
+#include "tests/runtime/random.h"
+
+#define SAMPLES 1000
+
+__attribute__((visibility("default")))
+const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
+
+static uint64_t samples[SAMPLES];
+
+static uint64_t now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const uint64_t one = *(const uint64_t *)a, two = *(const uint64_t *)b;
+
+    return (one > two) - (one < two);
+}
+
+static unsigned long long median(void)
+{
+    qsort(samples, SAMPLES, sizeof samples[0], compare);
+    return samples[SAMPLES / 2];
+}
+
+static size_t heap(void)
+{
+    const struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
+
+int main(int argc, char **argv)
+{
+    const size_t count = argc == 3 ? strtoull(argv[1], NULL, 10) : 0,
+                 bytes = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
+    unsigned long long allocate, find, release;
+    CUdeviceptr *list = calloc(count + 1, sizeof *list), base;
+    uint64_t seed = 1, start;
+    size_t before, books, size;
+
+    if (count < 2 * SAMPLES || bytes == 0 || list == NULL) {
+        fprintf(stderr, "usage: many COUNT BYTES\n");
+        return 2;
+    }
+    begin();
+    OK(cuMemAlloc(&list[count], bytes));
+    printf("ready\n");
+    fflush(stdout);
+    getchar();
+    before = heap();
+    for (size_t i = 0; i < count; i++) {
+        start = now();
+        OK(cuMemAlloc(&list[i], bytes));
+        samples[i % SAMPLES] = now() - start;
+    }
+    allocate = median();
+    books = (heap() - before) / count;
+    for (size_t i = 0; i < SAMPLES; i++) {
+        const CUdeviceptr at = list[random_below(&seed, count)];
+
+        start = now();
+        OK(cuMemGetAddressRange(&base, &size, at + bytes - 1));
+        samples[i] = now() - start;
+        CHECK(base == at && size == bytes);
+    }
+    find = median();
+    for (size_t i = 0; i < SAMPLES; i++) {
+        const size_t which = random_below(&seed, count);
+        const CUdeviceptr at = list[which];
+
+        list[which] = list[0];
+        list[0] = 0;
+        while (list[0] == 0 && which != 0) /* another one takes its place */
+            OK(cuMemAlloc(&list[0], bytes));
+        start = now();
+        OK(cuMemFree(at));
+        samples[i] = now() - start;
+        if (which == 0)
+            OK(cuMemAlloc(&list[0], bytes));
+    }
+    release = median();
+    printf("allocate=%llu find=%llu free=%llu books=%zu\n", allocate, find, release, books);
+    return 0;
+}
