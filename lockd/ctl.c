@@ -3,9 +3,7 @@
  * ctl.c: gpusharectl's command line: options before the command, the table of commands, help.
  */
 #include "lockd/ctl.h"
-#include "common/paths.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,23 +32,6 @@ static void print_help(const struct lockd_option *table)
     puts("\noptions");
     lockd_options_help(table, stdout);
     puts("\nexit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running");
-}
-
-/* What the user wrote about the socket; wrong: 2 with a message. */
-static int take_path(struct ctl *ctl, const char *path)
-{
-    if (path == NULL)
-        return gs_socket_path(ctl->path, sizeof ctl->path) == 0
-                   ? 0
-                   : gs_err_set(
-                         &ctl->err, -ENAMETOOLONG,
-                         "the socket's path is longer than 107 bytes: set GPUSHARE_SOCKET to "
-                         "a shorter one");
-    if (path[0] != '/')
-        return gs_err_set(&ctl->err, -EINVAL, "--socket %s: give the full path", path);
-    if ((size_t)snprintf(ctl->path, sizeof ctl->path, "%s", path) >= sizeof ctl->path)
-        return gs_err_set(&ctl->err, -ENAMETOOLONG, "--socket %s: longer than 107 bytes", path);
-    return 0;
 }
 
 int main(int argc, char **argv)
@@ -83,7 +64,7 @@ int main(int argc, char **argv)
         return CTL_USAGE;
     }
     ctl.path_by_user = arguments.socket != NULL;
-    if (take_path(&ctl, arguments.socket) != 0) {
+    if (lockd_socket_path(arguments.socket, ctl.path, &ctl.err) != 0) {
         ctl_fail(&ctl);
         return CTL_USAGE;
     }

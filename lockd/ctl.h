@@ -17,9 +17,9 @@
 enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
 
 struct ctl {
-    char path[108];    /* the daemon's socket */
-    bool path_by_user; /* --socket was given */
-    int patience_s;    /* how long an answer may take; 0: 10 s */
+    char path[LOCKD_PATH_SIZE]; /* the daemon's socket */
+    bool path_by_user;          /* --socket was given */
+    int patience_s;             /* how long an answer may take; 0: 10 s */
     struct gs_err err;
 };
 
