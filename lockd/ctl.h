@@ -29,6 +29,7 @@ struct ctl_command {
     const char *help;
     enum ctl_exit (*run)(struct ctl *ctl, int argc,
                          char **argv); /* argv[0] is the command's name */
+    void (*details)(void);             /* more for its --help; may be NULL */
 };
 
 extern const struct ctl_command ctl_status, ctl_top, ctl_set, ctl_pause, ctl_resume, ctl_evict,
