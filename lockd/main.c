@@ -93,6 +93,7 @@ static int read_config(void *context, struct lockd_config *config, struct gs_err
                               arguments->config != NULL, err);
     code = code != 0 ? code : read_arguments(arguments, &fresh, err);
     code = code != 0 ? code : lockd_config_finish(&fresh, err);
+    code = code != 0 ? code : lockd_config_group(&fresh, err);
     if (code == 0)
         *config = fresh;
     return code;
