@@ -90,11 +90,32 @@ enum sim_kind sim_handle_kind(const void *object)
 
 /* -- calls -- */
 
+/* Counts the call as inside; first waits while another process has us locked (checkpoint.c).
+ * Whoever locks us sets the state before it looks at the count. */
+static void enter_call(void)
+{
+    struct sim_client *entry = sim_own_entry();
+
+    for (;;) {
+        __atomic_fetch_add(&entry->inside, 1, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&entry->state, __ATOMIC_SEQ_CST) == CU_PROCESS_STATE_RUNNING)
+            return;
+        __atomic_fetch_sub(&entry->inside, 1, __ATOMIC_SEQ_CST);
+        pthread_mutex_unlock(&sim.lock);
+        sim_sleep_until(sim_now_ns() + 1000000);
+        pthread_mutex_lock(&sim.lock);
+    }
+}
+
 struct sim_call sim_begin(const char *name, unsigned needs)
 {
     struct sim_call call = {.name = name};
 
     pthread_mutex_lock(&sim.lock);
+    if ((needs & SIM_INIT) && sim.state == SIM_READY) {
+        enter_call();
+        call.counted = true;
+    }
     sim_stats.calls++;
     call.result = sim_fault_due(name);
     if (call.result)
@@ -123,6 +144,8 @@ CUresult sim_end(const struct sim_call *call, CUresult result)
     const bool failed = result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
 
     sim_stats.failures += failed;
+    if (call->counted)
+        __atomic_fetch_sub(&sim_own_entry()->inside, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&sim.lock);
     if (failed)
         sim_log("%s failed: %s (%d)", call->name, sim_error_name(result), (int)result);
