@@ -193,9 +193,8 @@ void sim_thread_register(void)
     sim_thread.registered = pthread_setspecific(thread_key, &sim_thread) == 0;
 }
 
-static CUresult open_device(unsigned index)
+static CUresult open_device(unsigned index, struct sim_device *device)
 {
-    struct sim_device *device = &sim.device[index];
     struct gs_err err = {0};
 
     if (sim_card_join(index, &device->card, &device->client, &err)) {
@@ -205,6 +204,33 @@ static CUresult open_device(unsigned index)
     }
     device->memory_fd = memfd_create("simcuda", MFD_CLOEXEC);
     return device->memory_fd < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+/* The first card says how many there are; who does not see it leaves it again. */
+static CUresult open_devices(void)
+{
+    struct sim_device first = {0};
+    unsigned order[SIM_CARDS_MAX];
+    CUresult result = open_device(0, &first);
+    bool seen = false;
+
+    if (result)
+        return result;
+    const unsigned count = sim_visible(first.card->properties.cards, order);
+    for (unsigned i = 0; i < count && !result; i++) {
+        seen = seen || order[i] == 0;
+        if (order[i] == 0)
+            sim.device[i] = first;
+        else
+            result = open_device(order[i], &sim.device[i]);
+    }
+    if (!seen) {
+        sim_card_leave(first.card, first.client);
+        sim_card_unmap(first.card);
+        close(first.memory_fd);
+    }
+    sim.device_count = result ? 0 : count;
+    return count ? result : CUDA_ERROR_NO_DEVICE;
 }
 
 CUresult sim_driver_init(void)
@@ -222,16 +248,10 @@ CUresult sim_driver_init(void)
     fork_known = true;
     sim.poison = !poison || strcmp(poison, "0") != 0;
     sim.pid = getpid();
-    unsigned count = 1;
-    for (unsigned i = 0; i < count && !result; i++) {
-        result = open_device(i);
-        if (!result && i == 0)
-            count = sim.device[0].card->properties.cards;
-    }
+    result = open_devices();
     result = result ? result : sim_memory_init();
     if (result)
         return result;
-    sim.device_count = count;
     sim.state = SIM_READY;
     return CUDA_SUCCESS;
 }

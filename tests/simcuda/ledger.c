@@ -191,6 +191,13 @@ static int make_mutexes(struct sim_card *card)
     return -rc;
 }
 
+void sim_card_uuid(unsigned index, uint8_t uuid[16])
+{
+    for (unsigned i = 0; i < 15; i++)
+        uuid[i] = (uint8_t)(0x51 + 7 * i);
+    uuid[15] = (uint8_t)index;
+}
+
 /* Fills a file of zeros. */
 static int format_card(struct sim_card *card, unsigned index, struct gs_err *err)
 {
@@ -207,9 +214,7 @@ static int format_card(struct sim_card *card, unsigned index, struct gs_err *err
         return rc;
     card->version = CARD_VERSION;
     card->index = index;
-    for (unsigned i = 0; i < sizeof card->uuid; i++)
-        card->uuid[i] = (uint8_t)(0x51 + 7 * i);
-    card->uuid[15] = (uint8_t)index;
+    sim_card_uuid(index, card->uuid);
     rc = make_mutexes(card);
     if (rc)
         return gs_err_errno(err, rc, "making the locks of simulated card %u", index);

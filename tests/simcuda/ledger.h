@@ -61,6 +61,9 @@ struct sim_card {
 /* Writes the folder of the cards into buffer. 0 or -ENAMETOOLONG. */
 int sim_card_folder(char *buffer, unsigned size);
 
+/* The UUID of card number index. */
+void sim_card_uuid(unsigned index, uint8_t uuid[16]);
+
 /* Maps card number index, making its file if need be, and enters the calling process. *client
  * is its entry. For index > 0 the card exists only if card 0's properties say so: -ENODEV. 0 or
  * -errno with err filled. */

@@ -129,6 +129,9 @@ void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 CUresult sim_fault_due(const char *name); /* fault injection: what this call must fail with */
 const char *sim_error_name(CUresult result);
 CUresult sim_driver_init(void);
+/* visible.c: the numbers of the cards that this process sees, in its order; how many. */
+unsigned sim_visible(unsigned cards, unsigned order[SIM_CARDS_MAX]);
+bool sim_has_mig(void);         /* SIMCUDA_MIG=1: the cards are instances of one */
 void sim_thread_register(void); /* calls sim_thread_end() when the calling thread ends */
 void sim_thread_end(const void *thread);
 
