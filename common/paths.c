@@ -21,6 +21,8 @@ int gs_socket_path(char *buffer, size_t size)
     const size_t limit = sizeof((struct sockaddr_un *)0)->sun_path;
     int length;
 
+    if (path != NULL && *path != '\0' && *path != '/')
+        return -EINVAL;
     if (path != NULL && *path != '\0')
         length = snprintf(buffer, size, "%s", path);
     else if (geteuid() == 0 || access(system_socket, F_OK) == 0)

@@ -12,11 +12,11 @@
 
 /* Writes the path of the daemon's socket (at most 107 bytes, the limit of sockaddr_un) into
  * buffer:
- *   1. GPUSHARE_SOCKET, if set (not for setuid programs);
+ *   1. GPUSHARE_SOCKET, if set (not for setuid programs); a full path, or it is -EINVAL;
  *   2. /run/gpushare/lockd.sock, if it exists (a service runs) or we are root;
  *   3. $XDG_RUNTIME_DIR/gpushare/lockd.sock;
  *   4. /tmp/gpushare-<uid>/lockd.sock.
- * 0, or -ENAMETOOLONG. */
+ * 0, -ENAMETOOLONG or -EINVAL. */
 int gs_socket_path(char *buffer, size_t size);
 
 /* Makes the folder of a socket path (mode 0700, or 0755 below /run), if it is not there. -EPERM

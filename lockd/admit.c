@@ -127,7 +127,7 @@ static int check(struct lockd_server *server, int fd, const struct caller *calle
 {
     const uint64_t now = lockd_now(), most = server->config.limits.connections;
     const bool may = trusted(caller) || in_group(caller, server->group) ||
-                     in_group(caller, server->control_group);
+                     in_group(caller, server->config.control_gid);
     const bool full =
         user->connections >= most ||
         (!trusted(caller) &&
@@ -214,7 +214,7 @@ void lockd_admit_one(struct lockd_server *server)
             lockd_user_put(user);
         return;
     }
-    connection->controls = trusted(&caller) || in_group(&caller, server->control_group);
+    connection->controls = trusted(&caller) || in_group(&caller, server->config.control_gid);
 }
 
 uint64_t lockd_admit_silent(struct lockd_server *server, uint64_t now)

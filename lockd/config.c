@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <ini.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +67,7 @@ void lockd_config_default(struct lockd_config *config)
             },
         .idle_exit_ns = LOCKD_NEVER,
         .log_level = 6,
+        .control_gid = (gid_t)-1,
     };
 }
 
@@ -135,6 +137,21 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
     return 0;
 }
 
+int lockd_config_group(struct lockd_config *config, struct gs_err *err)
+{
+    const struct group *group;
+
+    config->control_gid = (gid_t)-1;
+    if (config->control_group[0] == '\0')
+        return 0;
+    group = getgrnam(config->control_group); /* one thread, at the start and at a reload only */
+    if (group == NULL)
+        return gs_err_set(err, -ENOENT, "control-group: there is no group '%s'",
+                          config->control_group);
+    config->control_gid = group->gr_gid;
+    return 0;
+}
+
 /* --- one file --- */
 
 struct reader {
@@ -150,6 +167,18 @@ static int bad(struct reader *reader)
     if (reader->bad_line == 0)
         reader->bad_line = reader->line;
     return 0; /* inih: this line is in error */
+}
+
+/* inih takes a section for one whatever stands behind it. */
+static bool is_odd_section(const char *line, size_t length)
+{
+    const char *end = line[0] == '[' ? memchr(line, ']', length) : NULL;
+
+    if (end == NULL)
+        return false;
+    for (end++; end < line + length && strchr(" \t\r\v\f", *end) != NULL;)
+        end++;
+    return end < line + length && *end != ';' && *end != '#';
 }
 
 /* inih's fgets: hands out one line, with no blanks before it (inih would take an indented line
@@ -176,6 +205,11 @@ static char *next_line(char *line, int size, void *stream)
     for (blanks = 0; blanks < length && (reader->text[blanks] == ' ' ||
                                          (unsigned char)(reader->text[blanks] - '\t') < 5);)
         blanks++;
+    if (is_odd_section(reader->text + blanks, length - blanks)) {
+        gs_err_set(&reader->err, -EINVAL, "something stands behind the section's name");
+        bad(reader);
+        return NULL;
+    }
     memcpy(line, reader->text + blanks, length - blanks);
     memcpy(line + length - blanks, "\n", 2);
     reader->text += length + (end != NULL);

@@ -10,6 +10,7 @@
 #include "lockd/options.h"
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #define LOCKD_CONFIG_PATH "/etc/gpushare/lockd.conf"
 #define LOCKD_CONFIG_MAX  65536 /* bytes of one file */
@@ -29,6 +30,7 @@ struct lockd_config {
     uint64_t idle_exit_ns; /* LOCKD_NEVER: a service */
     uint64_t log_level;
     char control_group[LOCKD_NAME_SIZE]; /* its members may change settings; "": nobody more */
+    gid_t control_gid; /* of that group; (gid_t)-1: nobody but owner and root */
 };
 
 #define LOCKD_CONFIG_KEYS 20
@@ -41,6 +43,8 @@ void lockd_config_table(struct lockd_config *config,
 void lockd_config_default(struct lockd_config *config);
 /* Puts what was read into settings, and checks what no single key can. 0 or -EINVAL. */
 int lockd_config_finish(struct lockd_config *config, struct gs_err *err);
+/* Looks the control group up. 0 or -ENOENT. */
+int lockd_config_group(struct lockd_config *config, struct gs_err *err);
 /* Reads one file's text; path: for messages. 0, or -EINVAL with "path:line: what is allowed";
  * config may then be half changed. */
 int lockd_config_text(struct lockd_config *config, const char *path, const char *text,

@@ -3,9 +3,8 @@
  * ctl.c: gpusharectl's command line: options before the command, the table of commands, help.
  */
 #include "lockd/ctl.h"
-#include "common/paths.h"
 
-#include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,21 +35,42 @@ static void print_help(const struct lockd_option *table)
     puts("\nexit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running");
 }
 
-/* What the user wrote about the socket; wrong: 2 with a message. */
-static int take_path(struct ctl *ctl, const char *path)
+static enum ctl_exit command_help(const struct ctl_command *command)
 {
-    if (path == NULL)
-        return gs_socket_path(ctl->path, sizeof ctl->path) == 0
-                   ? 0
-                   : gs_err_set(
-                         &ctl->err, -ENAMETOOLONG,
-                         "the socket's path is longer than 107 bytes: set GPUSHARE_SOCKET to "
-                         "a shorter one");
-    if (path[0] != '/')
-        return gs_err_set(&ctl->err, -EINVAL, "--socket %s: give the full path", path);
-    if ((size_t)snprintf(ctl->path, sizeof ctl->path, "%s", path) >= sizeof ctl->path)
-        return gs_err_set(&ctl->err, -ENAMETOOLONG, "--socket %s: longer than 107 bytes", path);
-    return 0;
+    printf("usage: gpusharectl %s %s\n%s\n", command->name, command->arguments, command->help);
+    if (command->details != NULL)
+        command->details();
+    return fflush(stdout) == 0 ? CTL_OK : CTL_FAILED;
+}
+
+/* Options that every command has may also stand behind its arguments: brings the first one of
+ * that name to the front. */
+static bool bring_forward(int argc, char **argv, const char *option)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        char *const word = argv[i];
+
+        if (strcmp(word, option) != 0)
+            continue;
+        memmove(argv + 2, argv + 1, (size_t)(i - 1) * sizeof *argv);
+        argv[1] = word;
+        return true;
+    }
+    return false;
+}
+
+static enum ctl_exit run(struct ctl *ctl, int argc, char **argv)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(argv[0], commands[i]->name) != 0)
+            continue;
+        if (bring_forward(argc, argv, "--help"))
+            return command_help(commands[i]);
+        bring_forward(argc, argv, "--json");
+        return commands[i]->run(ctl, argc, argv);
+    }
+    fprintf(stderr, "gpusharectl: unknown command '%s' (--help lists them)\n", argv[0]);
+    return CTL_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -66,6 +86,7 @@ int main(int argc, char **argv)
     struct ctl ctl = {0};
     int index = 1;
 
+    setlocale(LC_CTYPE, ""); /* how wide a character is */
     if (lockd_options_parse(table, argc, argv, &index, &ctl.err) != 0) {
         ctl_fail(&ctl);
         return CTL_USAGE;
@@ -83,14 +104,9 @@ int main(int argc, char **argv)
         return CTL_USAGE;
     }
     ctl.path_by_user = arguments.socket != NULL;
-    if (take_path(&ctl, arguments.socket) != 0) {
+    if (lockd_socket_path(arguments.socket, ctl.path, &ctl.err) != 0) {
         ctl_fail(&ctl);
         return CTL_USAGE;
     }
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(argv[index], commands[i]->name) == 0)
-            return (int)commands[i]->run(&ctl, argc - index, argv + index);
-    }
-    fprintf(stderr, "gpusharectl: unknown command '%s' (--help lists them)\n", argv[index]);
-    return CTL_USAGE;
+    return (int)run(&ctl, argc - index, argv + index);
 }

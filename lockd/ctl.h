@@ -17,9 +17,9 @@
 enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
 
 struct ctl {
-    char path[108];    /* the daemon's socket */
-    bool path_by_user; /* --socket was given */
-    int patience_s;    /* how long an answer may take; 0: 10 s */
+    char path[LOCKD_PATH_SIZE]; /* the daemon's socket */
+    bool path_by_user;          /* --socket was given */
+    int patience_s;             /* how long an answer may take; 0: 10 s */
     struct gs_err err;
 };
 
@@ -29,6 +29,7 @@ struct ctl_command {
     const char *help;
     enum ctl_exit (*run)(struct ctl *ctl, int argc,
                          char **argv); /* argv[0] is the command's name */
+    void (*details)(void);             /* more for its --help; may be NULL */
 };
 
 extern const struct ctl_command ctl_status, ctl_top, ctl_set, ctl_pause, ctl_resume, ctl_evict,

@@ -4,6 +4,7 @@
  * machine and the daemon, and at a program if one is named; says what it found and what to do.
  */
 #include "lockd/doctor.h"
+#include "lockd/text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -31,10 +32,7 @@ void doctor_add(struct doctor *doctor, const char *check, enum doctor_level leve
     vsnprintf(finding->text, sizeof finding->text, format, ap);
     va_end(ap);
     snprintf(finding->advice, sizeof finding->advice, "%s", advice != NULL ? advice : "");
-    for (char *at = finding->text; *at != '\0'; at++) { /* it may be another's bytes */
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
-            *at = '?';
-    }
+    lockd_text_clean(finding->text, sizeof finding->text); /* it may be another's bytes */
 }
 
 static enum doctor_level worst(const struct doctor *doctor)
@@ -156,4 +154,4 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_doctor = {"doctor", "[--json] [PID|FILE]",
-                                       "why is my program not sharing?", doctor_run};
+                                       "why is my program not sharing?", doctor_run, NULL};

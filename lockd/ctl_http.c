@@ -2,7 +2,7 @@
  *
  * ctl_http.c: a server for one page, /metrics, on a loopback address. One thread; every caller
  * has a small buffer and a deadline, so that who sends garbage, slowly, or nothing costs one of
- * CALLERS_MAX places for a few seconds and nothing else. The page is made at most once in
+ * CALLERS_MAX places for a few seconds, or until somebody else needs it, and nothing else. The page is made at most once in
  * PAGE_FRESH_NS however often it is asked for.
  */
 #include "common/fd.h"
@@ -188,41 +188,54 @@ static void write_more(struct caller *caller)
     }
 }
 
-static void take_caller(struct http *http)
+/* A free place; else that of who has been about to ask for the longest time. NULL: everybody is
+ * being answered. */
+static struct caller *find_place(struct http *http)
 {
-    const int fd = accept4(http->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct caller *oldest = NULL;
 
-    if (fd < 0)
-        return;
     for (int i = 0; i < CALLERS_MAX; i++) {
         struct caller *caller = &http->callers[i];
 
-        if (caller->fd >= 0)
-            continue;
+        if (caller->fd < 0)
+            return caller;
+        if (caller->reply == NULL && (oldest == NULL || caller->deadline < oldest->deadline))
+            oldest = caller;
+    }
+    if (oldest != NULL)
+        hang_up(oldest);
+    return oldest;
+}
+
+static void take_caller(struct http *http)
+{
+    const int fd = accept4(http->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct caller *caller = fd >= 0 ? find_place(http) : NULL;
+
+    if (caller != NULL) {
         caller->fd = fd;
         caller->got = 0;
         caller->deadline = now_ns() + PATIENCE_NS;
-        return;
+    } else if (fd >= 0) {
+        close(fd);
     }
-    close(fd);
 }
 
 static void serve_one(struct http *http)
 {
     struct pollfd ready[CALLERS_MAX + 1];
     uint64_t now;
-    int free_places = 0;
+    bool busy = false;
 
     for (int i = 0; i < CALLERS_MAX; i++) {
         const struct caller *caller = &http->callers[i];
 
         ready[i] = (struct pollfd){.fd = caller->fd,
                                    .events = caller->reply != NULL ? POLLOUT : POLLIN};
-        free_places += caller->fd < 0;
+        busy = busy || caller->fd >= 0;
     }
-    ready[CALLERS_MAX] =
-        (struct pollfd){.fd = free_places > 0 ? http->listener : -1, .events = POLLIN};
-    if (poll(ready, CALLERS_MAX + 1, free_places == CALLERS_MAX ? -1 : 500) < 0)
+    ready[CALLERS_MAX] = (struct pollfd){.fd = http->listener, .events = POLLIN};
+    if (poll(ready, CALLERS_MAX + 1, busy ? 500 : -1) < 0)
         return;
     now = now_ns();
     for (int i = 0; i < CALLERS_MAX; i++) {

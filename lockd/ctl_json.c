@@ -3,7 +3,9 @@
  * ctl_json.c: the daemon's answer as JSON. The schema is in docs/protocol.md; fields are only
  * ever added.
  */
+#include "common/fd.h"
 #include "lockd/rates.h"
+#include "lockd/text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -16,19 +18,15 @@ static json_t *number(uint64_t value)
     return value == UINT64_MAX ? json_null() : json_integer((json_int_t)value);
 }
 
-/* A program's name is whatever bytes it chose; JSON wants UTF-8. */
+/* A path is whatever bytes somebody chose; JSON wants UTF-8. */
 json_t *ctl_json_text(const char *bytes)
 {
-    json_t *string = json_string(bytes);
-    char ascii[256];
-    size_t at = 0;
+    GS_FREE char *text = strdup(bytes);
 
-    if (string != NULL)
-        return string;
-    for (; bytes[at] != '\0' && at < sizeof ascii - 1; at++)
-        ascii[at] = (char)((unsigned char)bytes[at] < 0x80 ? bytes[at] : '?');
-    ascii[at] = '\0';
-    return json_string(ascii);
+    if (text == NULL)
+        return NULL;
+    lockd_text_clean(text, strlen(text) + 1);
+    return json_string(text);
 }
 
 static json_t *client_json(const struct gs_wire_client *client)
@@ -157,7 +155,7 @@ int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
 
     for (size_t i = 0; i < now->client_count; i++) {
         const struct gs_wire_client *client = &now->clients[i];
-        const struct ctl_rate rate = ctl_rate_of(before, client, elapsed_ns);
+        const struct ctl_rate rate = ctl_rate_of(before, now, i, elapsed_ns);
         char uuid[CTL_UUID_SIZE];
 
         if (client->condition == GS_CONDITION_NO_DEVICE)

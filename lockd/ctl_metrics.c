@@ -17,6 +17,7 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
         {0},
     };
+    enum ctl_exit exit_code = CTL_OK;
     struct ctl_answer answer;
     int index = 1, code;
 
@@ -24,17 +25,21 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_metrics, ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_metrics, "it takes no argument but its options");
-    if (json)
-        return ctl_usage(&ctl_metrics, "the figures as JSON: gpusharectl status --json");
+    if (json && address != NULL)
+        return ctl_usage(&ctl_metrics, "--listen serves Prometheus' text only");
     if (address != NULL)
         return ctl_http_serve(ctl, address);
     code = ctl_ask_status(ctl, &answer);
     if (code != 0 && code != -ENOENT)
         return ctl_fail(ctl);
-    ctl_metrics_write(stdout, &answer);
+    if (!json)
+        ctl_metrics_write(stdout, &answer);
+    else if (ctl_json_print(ctl, &answer) != 0)
+        exit_code = CTL_FAILED;
     ctl_answer_deinit(&answer);
-    return fflush(stdout) == 0 ? CTL_OK : CTL_FAILED;
+    return fflush(stdout) == 0 ? exit_code : CTL_FAILED;
 }
 
-const struct ctl_command ctl_metrics = {"metrics", "[--listen 127.0.0.1:PORT]",
-                                        "figures for Prometheus, once or served", metrics_run};
+const struct ctl_command ctl_metrics = {"metrics", "[--json | --listen 127.0.0.1:PORT]",
+                                        "figures for Prometheus, once or served", metrics_run,
+                                        NULL};

@@ -26,8 +26,9 @@ int ctl_pid(const char *text, int32_t *pid)
 
 static void print_json(int code, uint32_t programs, const char *error)
 {
-    json_t *root = json_pack("{s:b, s:I, s:i, s:s*}", "ok", code == 0, "programs",
-                             (json_int_t)programs, "errno", -code, "error", error);
+    json_t *root =
+        json_pack("{s:b, s:I, s:i, s:o*}", "ok", code == 0, "programs", (json_int_t)programs,
+                  "errno", -code, "error", error != NULL ? ctl_json_text(error) : NULL);
 
     json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');
@@ -111,11 +112,12 @@ static enum ctl_exit suspend_run(struct ctl *ctl, int argc, char **argv)
 
 const struct ctl_command ctl_pause = {
     "pause", "[--json] PID|all",
-    "stop a program from using GPUs; its memory stays until others need it", pause_run};
-const struct ctl_command ctl_resume = {"resume", "[--json] PID|all",
-                                       "let a paused or suspended program go on", resume_run};
+    "stop a program from using GPUs; its memory stays until others need it", pause_run, NULL};
+const struct ctl_command ctl_resume = {
+    "resume", "[--json] PID|all", "let a paused or suspended program go on", resume_run, NULL};
 const struct ctl_command ctl_evict = {
     "evict", "[--json] PID|all", "move its memory to the host now; it comes back in its turn",
-    evict_run};
-const struct ctl_command ctl_suspend = {
-    "suspend", "[--json] PID", "pause it and move all its memory to the host", suspend_run};
+    evict_run, NULL};
+const struct ctl_command ctl_suspend = {"suspend", "[--json] PID",
+                                        "pause it and move all its memory to the host",
+                                        suspend_run, NULL};

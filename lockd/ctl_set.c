@@ -88,20 +88,15 @@ static enum ctl_exit set_one(struct ctl *ctl, const struct setting *setting, boo
 
 static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
 {
-    bool json = false, help = false;
+    bool json = false;
     const struct lockd_option table[] = {
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {.name = "help", .kind = LOCKD_OPTION_FLAG, .value = &help},
         {0},
     };
     int index = 1;
 
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_set, ctl->err.text);
-    if (help) {
-        list();
-        return CTL_OK;
-    }
     if (index == argc)
         return ctl_usage(&ctl_set, "a name and a value are needed (set --help lists them)");
     for (size_t i = 0; i < SETTING_COUNT; i++) {
@@ -128,6 +123,7 @@ static enum ctl_exit reload_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_set = {"set", "[--json] NAME [PID] VALUE",
-                                    "change a setting (set --help lists them)", set_run};
-const struct ctl_command ctl_reload = {
-    "reload", "[--json]", "let the daemon read its configuration files again", reload_run};
+                                    "change a setting (set --help lists them)", set_run, list};
+const struct ctl_command ctl_reload = {"reload", "[--json]",
+                                       "let the daemon read its configuration files again",
+                                       reload_run, NULL};

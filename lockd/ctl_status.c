@@ -5,6 +5,7 @@
 #include "lockd/ctl.h"
 #include "common/size.h"
 #include "lockd/lock.h"
+#include "lockd/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -116,11 +117,12 @@ static void print_client(const struct ctl_answer *answer, const struct gs_wire_c
 {
     const uint64_t host =
         client->demand > client->resident ? client->demand - client->resident : 0;
-    char demand[24], resident[24], on_host[24], out[24], in[24], remarks[256];
+    char demand[24], resident[24], on_host[24], out[24], in[24], remarks[256], name[128];
 
     remarks_of(answer, client, remarks, sizeof remarks);
-    printf("  %8d  %-16.31s %-12s %10s %10s %10s %10s %10s %6llu  %s\n", client->pid,
-           client->name, ctl_condition_name(client->condition),
+    printf("  %8d  %s %-12s %10s %10s %10s %10s %10s %6llu  %s\n", client->pid,
+           lockd_text_fit(client->name, 20, name, sizeof name),
+           ctl_condition_name(client->condition),
            gs_size_format(client->demand, demand, sizeof demand),
            gs_size_format(client->resident, resident, sizeof resident),
            gs_size_format(host, on_host, sizeof on_host),
@@ -131,7 +133,7 @@ static void print_client(const struct ctl_answer *answer, const struct gs_wire_c
 
 static void print_heading(void)
 {
-    printf("  %8s  %-16s %-12s %10s %10s %10s %10s %10s %6s  %s\n", "PID", "NAME", "STATE",
+    printf("  %8s  %-20s %-12s %10s %10s %10s %10s %10s %6s  %s\n", "PID", "NAME", "STATE",
            "DEMAND", "RESIDENT", "ON HOST", "MOVED OUT", "MOVED IN", "TURNS", "NOTES");
 }
 
@@ -247,4 +249,5 @@ static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_status = {"status", "[--json] [--watch]",
-                                       "devices, programs and what they wait for", status_run};
+                                       "devices, programs and what they wait for", status_run,
+                                       NULL};

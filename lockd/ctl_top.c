@@ -6,10 +6,11 @@
  */
 #include "common/size.h"
 #include "lockd/rates.h"
+#include "lockd/text.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <ncurses.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,9 @@
 #include <unistd.h>
 
 #define BAR_WIDTH 20
+#define BAR_SMALL 10
+#define WIDE      138 /* columns that all figures take; what 80 show of them is below */
+#define LOOK_S    2   /* how long a daemon that hangs may keep the keys waiting */
 
 enum colour { RUNS = 1, WAITS, MOVES, TROUBLE, HEAD };
 
@@ -73,7 +77,7 @@ static void put_line(struct top *top, int colour, const char *format, ...)
 static void put_line(struct top *top, int colour, const char *format, ...)
 {
     const int y = top->row++ - top->skip;
-    char text[512];
+    char text[512], line[1024];
     va_list ap;
 
     if (y < 0 || y >= LINES - 1)
@@ -83,7 +87,7 @@ static void put_line(struct top *top, int colour, const char *format, ...)
     va_end(ap);
     if (colour != 0)
         attron(COLOR_PAIR(colour));
-    mvaddnstr(y, 0, text, COLS);
+    mvaddstr(y, 0, lockd_text_fit(text, (size_t)COLS, line, sizeof line));
     if (colour != 0)
         attroff(COLOR_PAIR(colour));
 }
@@ -91,7 +95,7 @@ static void put_line(struct top *top, int colour, const char *format, ...)
 /* "[######+++---.....]": of `total`: on the card, pinned there, on the host (what does not fit
  * into the bar is cut). */
 static const char *bar(uint64_t resident, uint64_t pinned, uint64_t host, uint64_t total,
-                       char *buffer)
+                       int width, char *buffer)
 {
     const struct {
         uint64_t bytes;
@@ -105,16 +109,16 @@ static const char *bar(uint64_t resident, uint64_t pinned, uint64_t host, uint64
         int end;
 
         sum += parts[i].bytes;
-        end = total == 0 ? 0 : (int)((double)sum * BAR_WIDTH / (double)total + 0.5);
+        end = total == 0 ? 0 : (int)((double)sum * width / (double)total + 0.5);
         if (parts[i].bytes != 0 && end == at)
             end = at + 1; /* a little is not nothing */
-        for (; at < end && at < BAR_WIDTH; at++)
+        for (; at < end && at < width; at++)
             buffer[1 + at] = parts[i].mark;
     }
-    for (; at < BAR_WIDTH; at++)
+    for (; at < width; at++)
         buffer[1 + at] = '.';
-    buffer[1 + BAR_WIDTH] = ']';
-    buffer[2 + BAR_WIDTH] = '\0';
+    buffer[1 + width] = ']';
+    buffer[2 + width] = '\0';
     return buffer;
 }
 
@@ -136,25 +140,44 @@ static int colour_of(const struct gs_wire_client *client)
     }
 }
 
+static void put_heading(struct top *top)
+{
+    if (COLS >= WIDE)
+        put_line(top, HEAD, " %8s %-15s %-12s %-*s %9s %9s %9s %11s %11s %6s %6s %8s", "PID",
+                 "NAME", "STATE", BAR_WIDTH + 2, "[#card +pinned -host]", "CARD", "HOST",
+                 "PINNED", "OUT", "IN", "GPU", "TURNS", "LONGEST");
+    else
+        put_line(top, HEAD, " %7s %-12s %-12s %-*s %9s %9s %6s %5s", "PID", "NAME", "STATE",
+                 BAR_SMALL + 2, "[#card -host", "OUT/s", "IN/s", "GPU", "TURNS");
+}
+
 static void put_client(struct top *top, const struct line *line,
                        const struct gs_wire_device *device)
 {
     const struct gs_wire_client *client = line->client;
     const uint64_t host =
         client->demand > client->resident ? client->demand - client->resident : 0;
-    char bytes[5][24], memory[BAR_WIDTH + 3], wait[24];
+    const bool wide = COLS >= WIDE;
+    char bytes[5][24], memory[BAR_WIDTH + 3], wait[24], name[80];
 
-    put_line(top, colour_of(client),
-             " %8d %-15.15s %-12s %s %9s %9s %9s %9s/s %9s/s %5.1f%% %6llu %8s", client->pid,
-             client->name, ctl_condition_name(client->condition),
-             bar(client->resident, client->pinned, host, device->total, memory),
-             gs_size_format(client->resident, bytes[0], sizeof bytes[0]),
-             gs_size_format(host, bytes[1], sizeof bytes[1]),
-             gs_size_format(client->pinned, bytes[2], sizeof bytes[2]),
-             gs_size_format((uint64_t)line->rate.out, bytes[3], sizeof bytes[3]),
-             gs_size_format((uint64_t)line->rate.in, bytes[4], sizeof bytes[4]),
-             line->rate.gpu * 100, (unsigned long long)client->turns,
-             ctl_duration(client->wait_longest_ns, wait, sizeof wait));
+    bar(client->resident, client->pinned, host, device->total, wide ? BAR_WIDTH : BAR_SMALL,
+        memory);
+    lockd_text_fit(client->name, wide ? 15 : 12, name, sizeof name);
+    gs_size_format((uint64_t)line->rate.out, bytes[0], sizeof bytes[0]);
+    gs_size_format((uint64_t)line->rate.in, bytes[1], sizeof bytes[1]);
+    if (wide)
+        put_line(top, colour_of(client),
+                 " %8d %s %-12s %s %9s %9s %9s %9s/s %9s/s %5.1f%% %6llu %8s", client->pid,
+                 name, ctl_condition_name(client->condition), memory,
+                 gs_size_format(client->resident, bytes[2], sizeof bytes[2]),
+                 gs_size_format(host, bytes[3], sizeof bytes[3]),
+                 gs_size_format(client->pinned, bytes[4], sizeof bytes[4]), bytes[0], bytes[1],
+                 line->rate.gpu * 100, (unsigned long long)client->turns,
+                 ctl_duration(client->wait_longest_ns, wait, sizeof wait));
+    else
+        put_line(top, colour_of(client), " %7d %s %-12s %s %9s %9s %5.1f%% %5llu", client->pid,
+                 name, ctl_condition_name(client->condition), memory, bytes[0], bytes[1],
+                 line->rate.gpu * 100, (unsigned long long)client->turns);
 }
 
 static double key_of(const struct line *line, enum order order)
@@ -194,27 +217,25 @@ static void put_device(struct top *top, const struct gs_wire_device *device, str
         if (client->condition == GS_CONDITION_NO_DEVICE ||
             memcmp(client->uuid, device->uuid, sizeof device->uuid) != 0)
             continue;
-        lines[count++] = (struct line){client, ctl_rate_of(&top->before, client, top->elapsed)};
+        lines[count++] =
+            (struct line){client, ctl_rate_of(&top->before, &top->now, i, top->elapsed)};
     }
     sort(lines, count, top->order);
     put_line(top, 0, "%s", "");
     put_line(top, 0, "%s  %s", device->name, ctl_uuid(device->uuid, uuid));
-    put_line(top, 0,
-             "  %s %s of %s on the card, %s wanted, %s not ours; %s, quantum %s, %u wait, "
-             "%llu switches",
-             bar(device->resident, device->pinned, 0, device->total, memory),
+    put_line(top, 0, "  %s %s of %s on the card, %s wanted",
+             bar(device->resident, device->pinned, 0, device->total, BAR_WIDTH, memory),
              gs_size_format(device->resident, bytes[0], sizeof bytes[0]),
              gs_size_format(device->total, bytes[1], sizeof bytes[1]),
-             gs_size_format(device->demand, bytes[2], sizeof bytes[2]),
+             gs_size_format(device->demand, bytes[2], sizeof bytes[2]));
+    put_line(top, 0, "  %s not ours; %s, quantum %s, %u wait, %llu switches",
              gs_size_format(device->external, bytes[3], sizeof bytes[3]),
              device->exclusive != 0 ? "exclusive"
              : device->leases != 0  ? "leases"
                                     : "open",
              ctl_duration(device->quantum_ns, time, sizeof time), device->waiting,
              (unsigned long long)device->switches);
-    put_line(top, HEAD, " %8s %-15s %-12s %-*s %9s %9s %9s %11s %11s %6s %6s %8s", "PID",
-             "NAME", "STATE", BAR_WIDTH + 2, "[#card +pinned -host]", "CARD", "HOST", "PINNED",
-             "OUT", "IN", "GPU", "TURNS", "LONGEST");
+    put_heading(top);
     for (size_t i = 0; i < count; i++)
         put_client(top, &lines[i], device);
 }
@@ -281,6 +302,14 @@ static void start_screen(void)
     init_pair(HEAD, COLOR_BLUE, -1);
 }
 
+/* The terminal was closed, and whoever started us ignores SIGHUP. */
+static bool hung_up(void)
+{
+    struct pollfd ends[] = {{.fd = STDIN_FILENO}, {.fd = STDOUT_FILENO}};
+
+    return poll(ends, 2, 0) > 0 && ((ends[0].revents | ends[1].revents) & ~POLLNVAL) != 0;
+}
+
 static enum ctl_exit show(struct top *top, uint64_t interval_ns)
 {
     const char *terminal = getenv("TERM");
@@ -288,22 +317,26 @@ static enum ctl_exit show(struct top *top, uint64_t interval_ns)
     uint64_t next;
     bool on = true;
 
-    setlocale(LC_CTYPE, "");
     screen = newterm(terminal, stdout, stdin);
-    if (screen == NULL) {
+    if (screen == NULL || tigetstr("cup") == NULL) {
         gs_err_set(&top->ctl->err, -ENOTTY,
-                   "the terminal type '%s' is not known here: set TERM, or use gpusharectl "
-                   "status --watch",
-                   terminal != NULL ? terminal : "");
+                   "the terminal type '%s' %s: set TERM, or use gpusharectl status --watch",
+                   terminal != NULL ? terminal : "",
+                   screen == NULL ? "is not known here" : "has no cursor to move");
+        if (screen != NULL) {
+            endwin();
+            delscreen(screen);
+        }
         return ctl_fail(top->ctl);
     }
     start_screen();
+    top->ctl->patience_s = LOOK_S;
     for (next = now_ns() + interval_ns; on;) {
         const uint64_t now = now_ns();
 
         draw(top);
         timeout(now >= next ? 0 : (int)((next - now) / 1000000) + 1);
-        on = take_key(top, getch());
+        on = take_key(top, getch()) && !hung_up();
         if (!on || now_ns() < next)
             continue;
         next = now_ns() + interval_ns;
@@ -367,4 +400,4 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
 
 const struct ctl_command ctl_top = {"top", "[--interval SECONDS] [--json [--count N]]",
                                     "status as it changes: memory, bytes moved, who waits",
-                                    top_run};
+                                    top_run, NULL};

@@ -54,15 +54,14 @@ static int take(struct ctl *ctl, int fd, struct ctl_timeline *timeline)
 }
 
 /* Until the daemon ends it, or the user does. */
-static int record(struct ctl *ctl, uint64_t duration_ns, struct ctl_timeline *timeline)
+static int record(struct ctl *ctl, int fd, uint64_t duration_ns, struct ctl_timeline *timeline)
 {
-    GS_CLOSE_FD int fd = ctl_connect(ctl);
     struct gs_wire_trace wish = {.duration_ns = duration_ns};
     const uint64_t patience = now_ns() + duration_ns + 10000000000u;
-    int code = fd < 0 ? fd : 0;
+    int code = 0;
 
     lockd_wire_header(&wish.header, GS_WIRE_TRACE);
-    if (code == 0 && send(fd, &wish, sizeof wish, MSG_NOSIGNAL) < 0 && errno != EPIPE)
+    if (send(fd, &wish, sizeof wish, MSG_NOSIGNAL) < 0 && errno != EPIPE)
         code = gs_err_errno(&ctl->err, -errno, "%s: cannot ask", ctl->path);
     while (code == 0 && interrupted == 0) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -76,25 +75,31 @@ static int record(struct ctl *ctl, uint64_t duration_ns, struct ctl_timeline *ti
     return code < 0 ? code : 0;
 }
 
+/* The file is opened when there is something to record: an older one is not lost to nothing. */
 static enum ctl_exit trace(struct ctl *ctl, const char *path, uint64_t duration_ns)
 {
     const bool to_file = path != NULL && strcmp(path, "-") != 0;
+    GS_CLOSE_FD int fd = ctl_connect(ctl);
     struct ctl_timeline timeline;
-    FILE *file = to_file ? fopen(path, "we") : stdout;
+    FILE *file;
     int code, written;
 
+    if (fd < 0)
+        return ctl_fail(ctl);
+    file = to_file ? fopen(path, "we") : stdout;
     if (file == NULL) {
         gs_err_errno(&ctl->err, -errno, "%s: cannot write it", path);
-        return ctl_fail(ctl) == CTL_OK ? CTL_OK : CTL_FAILED;
+        ctl_fail(ctl);
+        return CTL_FAILED;
     }
     ctl_timeline_init(&timeline, file);
-    code = record(ctl, duration_ns, &timeline);
+    code = record(ctl, fd, duration_ns, &timeline);
     written = ctl_timeline_finish(&timeline, now_ns());
+    if (to_file && fclose(file) != 0 && written == 0)
+        written = -errno;
     if (code == 0 && written != 0)
         code = gs_err_errno(&ctl->err, written, "%s: cannot write it",
                             to_file ? path : "standard output");
-    if (to_file)
-        fclose(file);
     if (code == 0)
         fprintf(stderr,
                 "gpusharectl: %llu events of %zu tracks%s; open it in "
@@ -135,6 +140,6 @@ static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
     return trace(ctl, path, duration_ns);
 }
 
-const struct ctl_command ctl_trace = {"trace", "[--seconds N] [-o FILE]",
+const struct ctl_command ctl_trace = {"trace", "[--json] [--seconds N] [-o FILE]",
                                       "record a timeline (Perfetto, chrome://tracing)",
-                                      trace_run};
+                                      trace_run, NULL};

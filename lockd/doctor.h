@@ -46,6 +46,9 @@ void doctor_add(struct doctor *doctor, const char *check, enum doctor_level leve
 void doctor_daemon(struct doctor *doctor);
 /* doctor_system.c: driver, devices, MIG, MPS, host memory, the library. */
 void doctor_system(struct doctor *doctor);
+/* A libcuda.so.1 to link with, which comes with the toolkit. */
+bool doctor_is_stub(const char *path);
+#define DOCTOR_STUB_ADVICE "take the toolkit's stubs folder out of LD_LIBRARY_PATH"
 /* doctor_environment.c: variables in the way. environment: NAME=VALUE strings, each ended by a
  * zero byte. whose: for the messages. */
 void doctor_environment(struct doctor *doctor, const char *environment, size_t size,

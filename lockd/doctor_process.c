@@ -61,9 +61,18 @@ static void look_at_exe(struct doctor *doctor)
 }
 
 struct maps {
-    bool ours, ours_deleted, libcuda, cudart;
+    bool ours, ours_deleted, cudart;
     char ours_path[256];
+    char cuda_path[256], second_cuda[256]; /* "": none */
 };
+
+static void take_driver(struct maps *maps, const char *path)
+{
+    char *into = maps->cuda_path[0] == '\0' ? maps->cuda_path : maps->second_cuda;
+
+    if (strncmp(path, maps->cuda_path, sizeof maps->cuda_path - 1) != 0)
+        snprintf(into, sizeof maps->cuda_path, "%.255s", path);
+}
 
 static void take_line(struct maps *maps, char *line)
 {
@@ -79,8 +88,30 @@ static void take_line(struct maps *maps, char *line)
         maps->ours_deleted |= is_deleted(path);
         snprintf(maps->ours_path, sizeof maps->ours_path, "%.255s", path);
     }
-    maps->libcuda |= strncmp(name, "libcuda.so", 10) == 0;
+    if (strncmp(name, "libcuda.so", 10) == 0)
+        take_driver(maps, path);
     maps->cudart |= strncmp(name, "libcudart.so", 12) == 0;
+}
+
+static void say_driver(struct doctor *doctor, const struct maps *maps)
+{
+    if (maps->cuda_path[0] == '\0')
+        doctor_add(doctor, "process.cuda", DOCTOR_FAIL,
+                   "nothing, if it has not used CUDA yet; else look at its children",
+                   "it has not loaded libcuda%s: it does not use CUDA (yet)",
+                   maps->cudart ? " (but libcudart)" : "");
+    else if (maps->second_cuda[0] != '\0')
+        doctor_add(doctor, "process.cuda", DOCTOR_WARN,
+                   "take one of them out of its LD_LIBRARY_PATH or RUNPATH: only what goes "
+                   "through one of them is shared",
+                   "it has loaded two drivers, %s and %s", maps->cuda_path, maps->second_cuda);
+    else if (doctor_is_stub(maps->cuda_path))
+        doctor_add(doctor, "process.cuda", DOCTOR_FAIL, DOCTOR_STUB_ADVICE,
+                   "it has loaded %s, the toolkit's stand-in for linking: no call works",
+                   maps->cuda_path);
+    else
+        doctor_add(doctor, "process.cuda", DOCTOR_OK, NULL, "it has loaded %s",
+                   maps->cuda_path);
 }
 
 static void look_at_maps(struct doctor *doctor)
@@ -106,13 +137,7 @@ static void look_at_maps(struct doctor *doctor)
     else
         doctor_add(doctor, "process.library", DOCTOR_OK, NULL, "it has loaded %s",
                    maps.ours_path);
-    if (maps.libcuda)
-        doctor_add(doctor, "process.cuda", DOCTOR_OK, NULL, "it has loaded libcuda");
-    else
-        doctor_add(doctor, "process.cuda", DOCTOR_FAIL,
-                   "nothing, if it has not used CUDA yet; else look at its children",
-                   "it has not loaded libcuda%s: it does not use CUDA (yet)",
-                   maps.cudart ? " (but libcudart)" : "");
+    say_driver(doctor, &maps);
 }
 
 static void look_at_environment(struct doctor *doctor)
@@ -138,6 +163,7 @@ static void look_at_environment(struct doctor *doctor)
 static void look_at_namespaces(struct doctor *doctor)
 {
     char path[64], theirs[64], ours[64], socket[256];
+    struct stat here, there;
     ssize_t a, b;
 
     a = readlink(proc(doctor, "ns/mnt", path, sizeof path), theirs, sizeof theirs - 1);
@@ -145,9 +171,17 @@ static void look_at_namespaces(struct doctor *doctor)
     if (a < 0 || b < 0 || (a == b && memcmp(theirs, ours, (size_t)a) == 0))
         return;
     snprintf(socket, sizeof socket, "/proc/%d/root%s", (int)doctor->pid, doctor->ctl->path);
-    if (access(socket, F_OK) == 0)
+    if (stat(socket, &there) == 0 && stat(doctor->ctl->path, &here) == 0 &&
+        (here.st_dev != there.st_dev || here.st_ino != there.st_ino))
+        doctor_add(
+            doctor, "process.container", DOCTOR_FAIL,
+            "mount the socket's folder (not the socket, which is made anew) into it, and "
+            "start the program again",
+            "it runs in a container, and %s is another daemon's socket there",
+            doctor->ctl->path);
+    else if (access(socket, F_OK) == 0)
         doctor_add(doctor, "process.container", DOCTOR_OK, NULL,
-                   "it runs in another mount namespace (a container) and sees a socket at %s",
+                   "it runs in another mount namespace (a container) and sees the socket at %s",
                    doctor->ctl->path);
     else
         doctor_add(doctor, "process.container", DOCTOR_FAIL,

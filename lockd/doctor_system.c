@@ -19,6 +19,11 @@
 
 #define LOW_HOST (4ull << 30)
 
+bool doctor_is_stub(const char *path)
+{
+    return strstr(path, "/stubs/") != NULL;
+}
+
 static void look_at_driver(struct doctor *doctor)
 {
     FILE *file = fopen("/proc/driver/nvidia/version", "re");
@@ -46,7 +51,11 @@ static void look_at_driver(struct doctor *doctor)
                    "libcuda.so.1 is not found");
         return;
     }
-    if (dlinfo(libcuda, RTLD_DI_LINKMAP, &map) == 0)
+    if (dlinfo(libcuda, RTLD_DI_LINKMAP, &map) == 0 && doctor_is_stub(map->l_name))
+        doctor_add(doctor, "driver.library", DOCTOR_WARN, DOCTOR_STUB_ADVICE,
+                   "libcuda.so.1 is %s, the toolkit's stand-in for linking: no call works",
+                   map->l_name);
+    else if (map != NULL)
         doctor_add(doctor, "driver.library", DOCTOR_OK, NULL, "libcuda.so.1 is %s",
                    map->l_name);
     dlclose(libcuda);

@@ -3,7 +3,8 @@
  * listen.c: makes sure that exactly one daemon serves a socket.
  *
  * Whoever holds the flock on <socket>.lock serves; everybody else finds the socket answering
- * and leaves. The lock file is never removed. Steps that systemd expects of a service
+ * and leaves; so does a holder that finds systemd's socket there. The lock file is never
+ * removed. Steps that systemd expects of a service
  * (LISTEN_FDS, NOTIFY_SOCKET) are done by hand: they are small.
  */
 #include "lockd/listen.h"
@@ -27,6 +28,7 @@
 #define LISTEN_FD    3 /* SD_LISTEN_FDS_START */
 #define BACKLOG      512
 #define TAKE_TRIES   100 /* of 20 ms: another daemon is on its way in or out */
+#define LEAVE_TRIES  10  /* ... was killed, and its lock was gone before its socket */
 #define TAKE_WAIT_NS 20000000
 
 static void address_of(const char *path, struct sockaddr_un *address)
@@ -80,11 +82,31 @@ static int take_activated(int *fd, struct gs_err *err)
     return 1;
 }
 
+static void wait_a_moment(void)
+{
+    const struct timespec pause = {0, TAKE_WAIT_NS};
+
+    nanosleep(&pause, NULL);
+}
+
+/* We hold the lock, and somebody serves all the same: a daemon with systemd's socket has no
+ * lock. 0, or LOCKD_ALREADY with the lock given back. */
+static int look_for_others(struct lockd_place *place)
+{
+    for (int i = 0; i < LEAVE_TRIES; i++) {
+        if (!somebody_serves(place->path))
+            return 0;
+        wait_a_moment();
+    }
+    close(place->lock_fd);
+    place->lock_fd = -1;
+    return LOCKD_ALREADY;
+}
+
 /* The lock file; waits a moment while its holder neither serves nor leaves. 0, LOCKD_ALREADY or
  * -errno. */
 static int take_lock(struct lockd_place *place, struct gs_err *err)
 {
-    const struct timespec pause = {0, TAKE_WAIT_NS};
     char path[sizeof place->path + 8];
 
     snprintf(path, sizeof path, "%s.lock", place->path);
@@ -93,17 +115,18 @@ static int take_lock(struct lockd_place *place, struct gs_err *err)
         return gs_err_errno(err, -errno, "%s: cannot open the lock file", path);
     for (int i = 0; i < TAKE_TRIES; i++) {
         if (flock(place->lock_fd, LOCK_EX | LOCK_NB) == 0)
-            return 0;
+            return look_for_others(place);
         if (errno != EWOULDBLOCK && errno != EINTR)
             return gs_err_errno(err, -errno, "%s: cannot lock it", path);
         if (somebody_serves(place->path))
             return LOCKD_ALREADY;
-        nanosleep(&pause, NULL);
+        wait_a_moment();
     }
     return gs_err_set(
         err, -EBUSY,
-        "%s is locked, but nobody answers at %s: another gpushare-lockd hangs; end it", path,
-        place->path);
+        "%s is locked, but nobody answers at %s: another gpushare-lockd hangs, or its socket "
+        "was removed; end it",
+        path, place->path);
 }
 
 /* Who may connect besides the owner and root: the group that can reach the socket's folder. */
@@ -151,21 +174,9 @@ static int bind_socket(struct lockd_place *place, struct gs_err *err)
                   (unsigned)place->group, strerror(errno));
     if (listen(place->listener, BACKLOG) != 0)
         return gs_err_errno(err, -errno, "%s: cannot listen", place->path);
-    return 0;
-}
-
-static int take_path(struct lockd_place *place, const char *path, struct gs_err *err)
-{
-    if (path == NULL)
-        return gs_socket_path(place->path, sizeof place->path) == 0
-                   ? 0
-                   : gs_err_set(err, -ENAMETOOLONG,
-                                "the socket's path is longer than 107 bytes: "
-                                "set GPUSHARE_SOCKET to a shorter one");
-    if (path[0] != '/')
-        return gs_err_set(err, -EINVAL, "--socket %s: give the full path", path);
-    if ((size_t)snprintf(place->path, sizeof place->path, "%s", path) >= sizeof place->path)
-        return gs_err_set(err, -ENAMETOOLONG, "--socket %s: longer than 107 bytes", path);
+    if (lstat(place->path, &st) != 0)
+        return gs_err_errno(err, -errno, "%s: it was removed at once", place->path);
+    place->inode = st.st_ino;
     return 0;
 }
 
@@ -174,9 +185,7 @@ int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err 
     int code;
 
     *place = (struct lockd_place){.listener = -1, .lock_fd = -1, .group = (gid_t)-1};
-    code = take_path(place, path, err);
-    if (code != 0)
-        return code;
+    snprintf(place->path, sizeof place->path, "%s", path);
     code = take_activated(&place->listener, err);
     if (code < 0)
         return code;
@@ -198,7 +207,9 @@ int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err 
 
 void lockd_place_leave(struct lockd_place *place)
 {
-    if (!place->activated && place->listener >= 0)
+    struct stat st;
+
+    if (!place->activated && lstat(place->path, &st) == 0 && st.st_ino == place->inode)
         unlink(place->path);
     if (place->lock_fd >= 0)
         close(place->lock_fd);

@@ -7,15 +7,15 @@
 #define GS_LOCKD_LISTEN_H
 
 #include "common/err.h"
+#include "lockd/options.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define LOCKD_PATH_SIZE 108 /* of sun_path */
-
 struct lockd_place {
     char path[LOCKD_PATH_SIZE];
     int listener, lock_fd;
+    ino_t inode;    /* of the socket that we made; 0: none */
     gid_t group;    /* members of it may connect; (gid_t)-1: nobody */
     bool activated; /* systemd's socket: not ours to remove */
 };
@@ -23,8 +23,8 @@ struct lockd_place {
 /* Positive result: another daemon serves this socket. */
 #define LOCKD_ALREADY 1
 
-/* Takes the place: socket activation, or a lock file, a stale socket replaced, a socket bound
- * and listening. 0, LOCKD_ALREADY, or -errno. */
+/* Takes the place at path (a full one): socket activation, or a lock file, a stale socket
+ * replaced, a socket bound and listening. 0, LOCKD_ALREADY, or -errno. */
 int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err *err);
 /* Removes the socket (ours only) and gives the place up. The lock file stays: removing it would
  * race. */

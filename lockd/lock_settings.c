@@ -35,7 +35,11 @@ static bool unset(uint64_t value)
 
 uint64_t lockd_settings_quantum_min(const struct lockd_settings *settings)
 {
-    return unset(settings->quantum_min_ns) ? QUANTUM_MIN : settings->quantum_min_ns;
+    if (!unset(settings->quantum_min_ns))
+        return settings->quantum_min_ns;
+    /* whoever set only a lower maximum means it */
+    return unset(settings->quantum_max_ns) ? QUANTUM_MIN
+                                           : lockd_min(QUANTUM_MIN, settings->quantum_max_ns);
 }
 
 uint64_t lockd_settings_quantum_max(const struct lockd_settings *settings)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * log.c: writes log lines to stderr, each with one write(2). Its two settings are made once at
- * start. One thread.
+ * log.c: writes log lines to stderr, each with one write(2). Nothing waits for whoever reads
+ * the log: what has no room at once is lost, and counted. One thread.
  */
 #include "lockd/log.h"
 
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,26 +16,56 @@
 static struct {
     enum lockd_log_level level;
     bool journal; /* stderr goes to journald, which reads "<6>" */
-} log_settings = {LOCKD_LOG_INFO, false};
+    unsigned lost;
+} log_state = {LOCKD_LOG_INFO, false, 0};
 
 void lockd_log_open(enum lockd_log_level level)
 {
-    log_settings.level = level;
-    log_settings.journal = getenv("JOURNAL_STREAM") != NULL;
+    log_state.level = level;
+    log_state.journal = getenv("JOURNAL_STREAM") != NULL;
+}
+
+/* A pipe that is ready takes a line of ours whole. False: nobody reads. */
+static bool put_line(const char *line, size_t length)
+{
+    struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT) != 0 &&
+           write(STDERR_FILENO, line, length) == (ssize_t)length;
+}
+
+/* What begins every line. Returns its length. */
+static size_t put_head(enum lockd_log_level level, char *line, size_t size)
+{
+    const int length = log_state.journal ? snprintf(line, size, "<%d>", (int)level)
+                                         : snprintf(line, size, "gpushare-lockd: ");
+
+    return length > 0 ? (size_t)length : 0;
+}
+
+static void say_lost(void)
+{
+    char line[128];
+    size_t length = put_head(LOCKD_LOG_WARNING, line, sizeof line);
+
+    length += (size_t)snprintf(line + length, sizeof line - length,
+                               "%u lines were lost: nobody read the log\n", log_state.lost);
+    if (put_line(line, length))
+        log_state.lost = 0;
 }
 
 void lockd_log(enum lockd_log_level level, const char *format, ...)
 {
     char line[1024];
-    size_t length = 0;
+    size_t length;
     int written;
     va_list ap;
 
-    if (level > log_settings.level)
+    if (level > log_state.level)
         return;
-    written = log_settings.journal ? snprintf(line, sizeof line, "<%d>", (int)level)
-                                   : snprintf(line, sizeof line, "gpushare-lockd: ");
-    length += written > 0 ? (size_t)written : 0;
+    if (log_state.lost != 0)
+        say_lost();
+    length = put_head(level, line, sizeof line);
     va_start(ap, format);
     written = vsnprintf(line + length, sizeof line - length - 1, format, ap);
     va_end(ap);
@@ -43,6 +75,5 @@ void lockd_log(enum lockd_log_level level, const char *format, ...)
     if (length > sizeof line - 2)
         length = sizeof line - 2;
     line[length++] = '\n';
-    if (write(STDERR_FILENO, line, length) < 0)
-        return; /* nowhere left to say so */
+    log_state.lost += !put_line(line, length) && log_state.lost < UINT_MAX;
 }

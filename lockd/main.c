@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ struct arguments {
     int argc;
     char **argv;
     const char *socket, *config;
+    char path[LOCKD_PATH_SIZE]; /* of the socket */
     bool detach, foreground, check, help, version;
 };
 
@@ -91,6 +93,7 @@ static int read_config(void *context, struct lockd_config *config, struct gs_err
                               arguments->config != NULL, err);
     code = code != 0 ? code : read_arguments(arguments, &fresh, err);
     code = code != 0 ? code : lockd_config_finish(&fresh, err);
+    code = code != 0 ? code : lockd_config_group(&fresh, err);
     if (code == 0)
         *config = fresh;
     return code;
@@ -134,7 +137,7 @@ static int run(struct arguments *arguments, const struct lockd_config *config,
 {
     const bool on_demand = arguments->detach || config->idle_exit_ns != LOCKD_NEVER;
     struct lockd_place place;
-    int code = lockd_place_take(&place, arguments->socket, err);
+    int code = lockd_place_take(&place, arguments->path, err);
 
     if (code == LOCKD_ALREADY && on_demand)
         return 0;
@@ -155,12 +158,11 @@ static int prepare(struct arguments *arguments, struct lockd_config *config, str
     code = read_arguments(arguments, config, err); /* finds --config, --help */
     if (code != 0 || arguments->help || arguments->version)
         return code;
-    if (arguments->socket != NULL && arguments->socket[0] != '/')
-        return gs_err_set(err, -EINVAL, "--socket %s: give the full path", arguments->socket);
-    if (arguments->socket != NULL && strlen(arguments->socket) >= LOCKD_PATH_SIZE)
-        return gs_err_set(err, -EINVAL, "--socket %s: longer than %d bytes", arguments->socket,
-                          LOCKD_PATH_SIZE - 1);
-    return read_config(arguments, config, err);
+    if (arguments->config != NULL && arguments->config[0] != '/' && arguments->detach)
+        return gs_err_set(err, -EINVAL, "--config %s: give the full path with --detach",
+                          arguments->config);
+    code = lockd_socket_path(arguments->socket, arguments->path, err);
+    return code != 0 ? code : read_config(arguments, config, err);
 }
 
 int main(int argc, char **argv)
@@ -169,6 +171,7 @@ int main(int argc, char **argv)
     struct lockd_config config;
     struct gs_err err = {0};
 
+    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may leave */
     if (open_standard() != 0)
         return 1;
     if (prepare(&arguments, &config, &err) != 0) {

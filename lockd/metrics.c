@@ -4,8 +4,11 @@
  * figure, from two tables. No state.
  */
 #include "lockd/metrics.h"
+#include "common/fd.h"
+#include "lockd/rates.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum scale { AS_IS, SECONDS };
@@ -66,14 +69,14 @@ static const struct family program_families[] = {
     {"weight", "gauge", "Its share against others", OF(client, weight), AS_IS, true},
 };
 
-/* A label's value: whatever bytes a program chose. */
+/* A label's value: a clean text, which may hold quotes. */
 static void put_label(FILE *out, const char *name, const char *value)
 {
     fprintf(out, "%s=\"", name);
     for (; *value != '\0'; value++) {
         if (*value == '"' || *value == '\\')
             putc('\\', out);
-        putc((unsigned char)*value < 0x80 ? *value : '?', out);
+        putc(*value, out);
     }
     putc('"', out);
 }
@@ -112,7 +115,9 @@ static void put_device(FILE *out, const struct gs_wire_device *device)
     putc('}', out);
 }
 
-static void put_program(FILE *out, const struct gs_wire_client *client, const char *more)
+/* twin: of those that look the same, so that no two lines have the same labels. */
+static void put_program(FILE *out, const struct gs_wire_client *client, unsigned twin,
+                        const char *more)
 {
     char uuid[CTL_UUID_SIZE];
 
@@ -121,6 +126,8 @@ static void put_program(FILE *out, const struct gs_wire_client *client, const ch
     putc(',', out);
     put_label(out, "device",
               client->condition != GS_CONDITION_NO_DEVICE ? ctl_uuid(client->uuid, uuid) : "");
+    if (twin != 0)
+        fprintf(out, ",twin=\"%u\"", twin);
     fprintf(out, "%s}", more);
 }
 
@@ -145,6 +152,36 @@ static void put_daemon(FILE *out, const struct gs_wire_daemon *daemon)
                 (unsigned long long)daemon->host_total);
 }
 
+static void put_programs(FILE *out, const struct ctl_answer *answer)
+{
+    GS_FREE unsigned *twins = calloc(answer->client_count + 1, sizeof *twins);
+
+    if (twins == NULL)
+        return;
+    for (size_t i = 0; i < answer->client_count; i++)
+        twins[i] = ctl_twin(answer, i);
+    for (size_t f = 0; f < sizeof program_families / sizeof program_families[0]; f++) {
+        put_head(out, "program", &program_families[f]);
+        for (size_t i = 0; i < answer->client_count; i++) {
+            fprintf(out, "gpushare_program_%s", program_families[f].name);
+            put_program(out, &answer->clients[i], twins[i], "");
+            put_value(out, &answer->clients[i], &program_families[f]);
+        }
+    }
+    fputs("# HELP gpushare_program_state What it does: 1 for the state that it is in\n"
+          "# TYPE gpushare_program_state gauge\n",
+          out);
+    for (size_t i = 0; i < answer->client_count; i++) {
+        char state[64];
+
+        snprintf(state, sizeof state, ",state=\"%s\"",
+                 ctl_condition_name(answer->clients[i].condition));
+        fputs("gpushare_program_state", out);
+        put_program(out, &answer->clients[i], twins[i], state);
+        fputs(" 1\n", out);
+    }
+}
+
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
 {
     fprintf(out,
@@ -162,24 +199,5 @@ void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
             put_value(out, &answer->devices[i], &device_families[f]);
         }
     }
-    for (size_t f = 0; f < sizeof program_families / sizeof program_families[0]; f++) {
-        put_head(out, "program", &program_families[f]);
-        for (size_t i = 0; i < answer->client_count; i++) {
-            fprintf(out, "gpushare_program_%s", program_families[f].name);
-            put_program(out, &answer->clients[i], "");
-            put_value(out, &answer->clients[i], &program_families[f]);
-        }
-    }
-    fputs("# HELP gpushare_program_state What it does: 1 for the state that it is in\n"
-          "# TYPE gpushare_program_state gauge\n",
-          out);
-    for (size_t i = 0; i < answer->client_count; i++) {
-        char state[64];
-
-        snprintf(state, sizeof state, ",state=\"%s\"",
-                 ctl_condition_name(answer->clients[i].condition));
-        fputs("gpushare_program_state", out);
-        put_program(out, &answer->clients[i], state);
-        fputs(" 1\n", out);
-    }
+    put_programs(out, answer);
 }

@@ -6,24 +6,39 @@
 
 #include <string.h>
 
+static bool alike(const struct gs_wire_client *one, const struct gs_wire_client *other)
+{
+    return one->pid == other->pid && one->uid == other->uid &&
+           memcmp(one->uuid, other->uuid, sizeof one->uuid) == 0 &&
+           strcmp(one->name, other->name) == 0;
+}
+
+unsigned ctl_twin(const struct ctl_answer *answer, size_t index)
+{
+    unsigned count = 0;
+
+    for (size_t i = 0; i < index; i++)
+        count += alike(&answer->clients[i], &answer->clients[index]);
+    return count;
+}
+
 static const struct gs_wire_client *find(const struct ctl_answer *answer,
-                                         const struct gs_wire_client *client)
+                                         const struct gs_wire_client *client, unsigned twin)
 {
     for (size_t i = 0; i < answer->client_count; i++) {
         const struct gs_wire_client *each = &answer->clients[i];
 
-        if (each->pid == client->pid && each->uid == client->uid &&
-            memcmp(each->uuid, client->uuid, sizeof each->uuid) == 0 &&
-            strcmp(each->name, client->name) == 0)
+        if (alike(each, client) && twin-- == 0)
             return each;
     }
     return NULL;
 }
 
-struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct gs_wire_client *now,
-                            uint64_t elapsed_ns)
+struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct ctl_answer *answer,
+                            size_t index, uint64_t elapsed_ns)
 {
-    const struct gs_wire_client *then = find(before, now);
+    const struct gs_wire_client *now = &answer->clients[index];
+    const struct gs_wire_client *then = find(before, now, ctl_twin(answer, index));
     const double seconds = (double)elapsed_ns / 1e9;
     struct ctl_rate rate = {0};
 

@@ -16,9 +16,14 @@ struct ctl_rate {
     uint64_t turns; /* begun meanwhile */
 };
 
-/* elapsed_ns: between the answers. A program that was not there before, or whose figures went
- * back (another one with its process id), has no rates yet: all 0. */
-struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct gs_wire_client *now,
-                            uint64_t elapsed_ns);
+/* How many of the answer's earlier programs look the same: one process with two connections, or
+ * two in pid namespaces that we cannot see into. */
+unsigned ctl_twin(const struct ctl_answer *answer, size_t index);
+
+/* Of the program at that index of answer, since `before`. elapsed_ns: between the answers. A
+ * program that was not there before, or whose figures went back (another one with its process
+ * id), has no rates yet: all 0. */
+struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct ctl_answer *answer,
+                            size_t index, uint64_t elapsed_ns);
 
 #endif

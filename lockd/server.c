@@ -14,7 +14,6 @@
 #include "lockd/log.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,21 +60,6 @@ static uint64_t watchdog_interval(void)
     return errno == 0 && *end == '\0' && usec >= 1000 && usec < 1ull << 40 ? usec * 500 : 0;
 }
 
-static int find_group(const char *name, gid_t *gid, struct gs_err *err)
-{
-    const struct group *group;
-
-    *gid = (gid_t)-1;
-    if (name[0] == '\0')
-        return 0;
-    errno = 0;
-    group = getgrnam(name); /* one thread, at the start and at a reload only */
-    if (group == NULL)
-        return gs_err_set(err, -ENOENT, "control-group: there is no group '%s'", name);
-    *gid = group->gr_gid;
-    return 0;
-}
-
 int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,
                       int listener, gid_t group, struct gs_err *err)
 {
@@ -106,24 +90,20 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     if (code != 0)
         return gs_err_errno(err, code, "cannot set up the event loop");
     server->listening = true;
-    code = lockd_admit_init(server, err);
-    return code != 0 ? code : find_group(config->control_group, &server->control_group, err);
+    return lockd_admit_init(server, err);
 }
 
 int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
 {
     struct lockd_config config = server->config;
-    gid_t control_group;
     int code;
 
     if (server->reload == NULL)
         return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration to read");
     lockd_notify("RELOADING=1");
     code = server->reload(server->reload_context, &config, err);
-    code = code != 0 ? code : find_group(config.control_group, &control_group, err);
     if (code == 0) {
         server->config = config;
-        server->control_group = control_group;
         lockd_log_open((enum lockd_log_level)config.log_level);
         lockd_lock_set(server->lock, &config.settings, lockd_now());
         lockd_quota_changed(server);

@@ -54,8 +54,7 @@ struct lockd_server {
     uint64_t next_id;
     uint64_t started, programs_gone; /* since when no program is connected */
     uint32_t connection_count, program_count, connection_limit;
-    gid_t group;         /* members may connect; (gid_t)-1: nobody but owner and root */
-    gid_t control_group; /* members may change settings; (gid_t)-1: nobody but owner and root */
+    gid_t group; /* members may connect; (gid_t)-1: nobody but owner and root */
     int epoll, listener, signals;
     int spare; /* given up to accept (and refuse) one when descriptors run out */
     bool listening, called, stop; /* called: somebody waits to be accepted */

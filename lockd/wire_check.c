@@ -4,6 +4,7 @@
  * send and by gpusharectl for what the daemon sends; neither trusts the other.
  */
 #include "lockd/wire_check.h"
+#include "lockd/text.h"
 
 #include <errno.h>
 
@@ -53,17 +54,7 @@ void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type)
     };
 }
 
-/* Ends the text and makes it safe to print on a terminal and in a log. */
-static void clean_text(char *text, size_t size)
-{
-    text[size - 1] = '\0';
-    for (char *at = text; *at != '\0'; at++) {
-        if ((unsigned char)*at < 0x20 || (unsigned char)*at == 0x7f)
-            *at = '?';
-    }
-}
-
-#define CLEAN(field) clean_text(field, sizeof(field))
+#define CLEAN(field) lockd_text_clean(field, sizeof(field))
 
 static int check_state(struct gs_wire_state *state, struct gs_err *err)
 {

@@ -34,8 +34,8 @@ union lockd_message {
 size_t lockd_wire_size(unsigned type);
 /* Fills in the header. The rest of the message is left alone. */
 void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type);
-/* Checks a message of `size` bytes as received: magic, version, type, length, ranges; ends its
- * texts and replaces control characters in them by '?'. 0, or -EBADMSG / -EPROTONOSUPPORT with
+/* Checks a message of `size` bytes as received: magic, version, type, length, ranges; cleans
+ * its texts (text.h). 0, or -EBADMSG / -EPROTONOSUPPORT with
  * what is wrong in err. */
 int lockd_wire_check(union lockd_message *message, size_t size, struct gs_err *err);
 

@@ -177,12 +177,13 @@ static void reconnect(uint64_t now)
     }
     self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
     if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || fd == -ENOENT ||
-                                  fd == -EPERM || fd == -EACCES)) {
+                                  fd == -EPERM || fd == -EACCES || fd == -EINVAL)) {
         char why[160];
 
         snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)",
                  fd == -ECHILD   ? "it ended at once; run it by hand to see why"
                  : fd == -ENOENT ? "the program was not found; see GPUSHARE_LOCKD"
+                 : fd == -EINVAL ? "GPUSHARE_SOCKET is no full path"
                                  : strerror(-fd));
         gs_session_give_up(why);
     }

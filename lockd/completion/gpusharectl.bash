@@ -26,8 +26,8 @@ _gpusharectl() {
     pause | resume | evict) choices="--json all $(_gpusharectl_pids)" ;;
     suspend) choices="--json $(_gpusharectl_pids)" ;;
     reload) choices="--json" ;;
-    trace) choices="--seconds --output" ;;
-    metrics) choices="--listen" ;;
+    trace) choices="--json --seconds --output" ;;
+    metrics) choices="--json --listen" ;;
     doctor)
         choices="--json $(_gpusharectl_pids)"
         mapfile -t COMPREPLY < <(compgen -f -- "$word")

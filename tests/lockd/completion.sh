@@ -25,7 +25,7 @@ expect() { # WANTED LINE...
 }
 
 commands=$("$ctl" --help | sed -n '/^commands/,/^options/p' | awk '/^  / { print $1 }')
-settings=$("$ctl" set --help | awk '{ print $1 }')
+settings=$("$ctl" set --help | awk '/^  / { print $1 }')
 [ "$(wc -w <<<"$commands")" -ge 11 ] && [ "$(wc -w <<<"$settings")" -ge 12 ] || { echo "the help lists too little"; failed=1; }
 for word in $commands; do expect "$word" gpusharectl ""; done
 for word in $settings; do expect "$word" gpusharectl set ""; done
@@ -37,4 +37,11 @@ for word in $commands $settings; do
         grep -qE "(^|[^a-z-])$word([^a-z-]|$)" "$folder/$file" || { echo "$file lacks $word"; failed=1; }
     done
 done
+# where the values of a setting are offered, all of them are
+for word in $("$ctl" set --help | awk '$1 == "policy" { gsub(/\|/, " ", $2); $1 = ""; sub(/ who.*/, ""); print }'); do
+    expect "$word" gpusharectl set policy ""
+    grep -q "from policy\" -a \".*\b$word\b" "$folder/gpusharectl.fish" || { echo "fish does not offer policy $word"; failed=1; }
+    grep -q "2:value or program:.*\b$word\b" "$folder/_gpusharectl" || { echo "zsh does not offer policy $word"; failed=1; }
+done
+for word in $commands; do expect --json gpusharectl "$word" --js; done
 exit $failed

@@ -80,6 +80,11 @@ class ConfigTest(unittest.TestCase):
                           daemon["policy"], daemon["exclusive"], daemon["host_limit"], daemon["idle_exit_ns"]),
                          (None, 10**8, 5 * 10**9, 75000, "priority", True, 8 * GIB, None))
 
+    def test_maximum_of_the_quantum_below_its_ordinary_minimum_counts(self):
+        self.write("[scheduling]\nquantum-max = 100\n")
+        self.start()
+        self.assertEqual([self.settings()[f"quantum_{bound}_ns"] for bound in ("min", "max")], [10**8, 10**8])
+
     def test_bad_files_are_refused_with_the_line(self):
         for text, said in (("[scheduling]\nquantum = soon\n", ":2: quantum: 'soon' is not a number"),
                            ("[scheduling]\n\nquantum = 0\n", ":3: quantum: 0 is outside 1 to 3600000"),
@@ -88,6 +93,7 @@ class ConfigTest(unittest.TestCase):
                            ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: quantum"),
                            ("[paint]\ncolour = red\n", ":2: unknown section [paint]"),
                            ("[scheduling]\nquantum\n", ":2: expected"), ("[scheduling\n", ":1: expected"),
+                           ("[scheduling] quantum = 5\n", ":1: something stands behind"),
                            ("[scheduling]\npolicy = best\n", "none of: fair, fifo, rr, priority"),
                            ("[scheduling]\nexclusive = 1\n", "none of: no, yes"),
                            ("[scheduling]\nreserve = lots\n", "no size"), ("[scheduling]\nswitch-share = 0\n", "0.1 percent"),
@@ -106,7 +112,7 @@ class ConfigTest(unittest.TestCase):
     def test_check_is_silent_about_good_files_and_names_missing_ones(self):
         self.assertEqual(self.check()[0], 2)
         self.assertIn("cannot read", self.check()[1])
-        self.write("\ufeff[scheduling]\nquantum: 5\n\n; nothing\n")
+        self.write("\ufeff[scheduling]  ; ours\nquantum: 5\n\n; nothing\n")
         self.assertEqual(self.check(), (0, ""))
         self.write("[scheduling]\nquantum = never\n", "x.conf")
         self.assertIn("lockd.conf.d/x.conf:2", self.check()[1])
@@ -137,8 +143,9 @@ class ConfigTest(unittest.TestCase):
         self.write("[access]\ncontrol-group = no-such-group-here\n")
         result = subprocess.run([LOCKD, "--config", self.path, "--socket", self.folder + "/s"], capture_output=True, text=True,
                                 timeout=20)
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 2)
         self.assertIn("no group 'no-such-group-here'", result.stderr)
+        self.assertEqual(self.check(), (2, result.stderr))
 
     def test_reload_takes_new_settings_and_keeps_old_ones_when_bad(self):
         self.write("[scheduling]\nquantum = 1000\n")

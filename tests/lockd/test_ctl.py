@@ -274,8 +274,8 @@ class CtlTest(unittest.TestCase):
         crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]  # more than it has places; all silent
         crowd[0].sendall(b"GET /met")
         began = time.monotonic()
-        self.assertIn("gpushare_up 1", self.fetch(port, good, 30))  # when the silent ones have been given up
-        self.assertLess(time.monotonic() - began, 25)
+        self.assertIn("gpushare_up 1", self.fetch(port, good, 30))  # the silent ones make room
+        self.assertLess(time.monotonic() - began, 4)  # before their 5 s are over
         for caller in crowd:
             caller.close()
         server.terminate()

@@ -97,6 +97,8 @@ static void socket_path_environment_wins(void **state)
     setenv("GPUSHARE_SOCKET", longer, 1);
     assert_int_equal(gs_socket_path(longer, sizeof longer), -ENAMETOOLONG);
     longer[108] = '\0'; /* 108 characters and the NUL do not fit into sockaddr_un */
+    setenv("GPUSHARE_SOCKET", "x.sock", 1); /* another place in every folder */
+    assert_int_equal(gs_socket_path(path, sizeof path), -EINVAL);
     setenv("GPUSHARE_SOCKET", "", 1);
     assert_int_equal(gs_socket_path(path, sizeof path), 0);
     assert_non_null(strstr(path, "/" GS_SOCKET_NAME));

@@ -65,7 +65,7 @@ static CUresult device_bus_id(char *id, int length, CUdevice device)
 
     if (!device_valid(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(text, sizeof text, "0000:%02X:00.0", 0x10u + (unsigned)device);
+    snprintf(text, sizeof text, "0000:%02X:00.0", 0x10u + sim.device[device].card->index);
     return text_out(id, length, text);
 }
 
@@ -89,19 +89,32 @@ static CUresult device_by_bus_id(CUdevice *device, const char *id)
     const unsigned long domain = parts == 3 ? part[0] : 0, bus = part[parts == 3];
     if (parts < 2)
         return CUDA_ERROR_INVALID_VALUE;
-    if (domain || bus < 0x10 || bus - 0x10 >= sim.device_count)
-        return CUDA_ERROR_INVALID_DEVICE;
-    *device = (CUdevice)(bus - 0x10);
-    return CUDA_SUCCESS;
+    for (unsigned i = 0; i < sim.device_count; i++) {
+        if (!domain && bus == 0x10 + sim.device[i].card->index) {
+            *device = (CUdevice)i;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
 }
 
-static CUresult device_uuid(CUuuid *uuid, CUdevice device)
+bool sim_has_mig(void)
+{
+    const char *text = getenv("SIMCUDA_MIG");
+
+    return text && strcmp(text, "1") == 0;
+}
+
+/* The first version tells the UUID of the card even of an instance of it. */
+static CUresult device_uuid(CUuuid *uuid, CUdevice device, bool of_instance)
 {
     if (!uuid)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device_valid(device))
         return CUDA_ERROR_INVALID_DEVICE;
     memcpy(uuid->bytes, sim.device[device].card->uuid, sizeof uuid->bytes);
+    if (sim_has_mig() && !of_instance)
+        uuid->bytes[15] = (char)0xff;
     return CUDA_SUCCESS;
 }
 
@@ -239,11 +252,13 @@ SIM_API(cuDriverGetVersion, (int *version), SIM_ANYTIME, version_get(version))
 SIM_API(cuDeviceGet, (CUdevice * device, int ordinal), SIM_INIT, device_get(device, ordinal))
 SIM_API(cuDeviceGetCount, (int *count), SIM_INIT, device_count(count))
 SIM_API(cuDeviceGetName, (char *name, int size, CUdevice device), SIM_INIT,
-        device_valid(device) ? text_out(name, size, "Simulated GPU")
-                             : CUDA_ERROR_INVALID_DEVICE)
-SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice device), SIM_INIT, device_uuid(uuid, device))
+        device_valid(device)
+            ? text_out(name, size, sim_has_mig() ? "Simulated GPU MIG 1g" : "Simulated GPU")
+            : CUDA_ERROR_INVALID_DEVICE)
+SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice device), SIM_INIT,
+        device_uuid(uuid, device, false))
 SIM_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device), SIM_INIT,
-        device_uuid(uuid, device))
+        device_uuid(uuid, device, true))
 SIM_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device), SIM_INIT,
         device_total(bytes, device))
 SIM_API(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device),

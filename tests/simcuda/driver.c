@@ -90,11 +90,32 @@ enum sim_kind sim_handle_kind(const void *object)
 
 /* -- calls -- */
 
+/* Counts the call as inside; first waits while another process has us locked (checkpoint.c).
+ * Whoever locks us sets the state before it looks at the count. */
+static void enter_call(void)
+{
+    struct sim_client *entry = sim_own_entry();
+
+    for (;;) {
+        __atomic_fetch_add(&entry->inside, 1, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&entry->state, __ATOMIC_SEQ_CST) == CU_PROCESS_STATE_RUNNING)
+            return;
+        __atomic_fetch_sub(&entry->inside, 1, __ATOMIC_SEQ_CST);
+        pthread_mutex_unlock(&sim.lock);
+        sim_sleep_until(sim_now_ns() + 1000000);
+        pthread_mutex_lock(&sim.lock);
+    }
+}
+
 struct sim_call sim_begin(const char *name, unsigned needs)
 {
     struct sim_call call = {.name = name};
 
     pthread_mutex_lock(&sim.lock);
+    if ((needs & SIM_INIT) && sim.state == SIM_READY) {
+        enter_call();
+        call.counted = true;
+    }
     sim_stats.calls++;
     call.result = sim_fault_due(name);
     if (call.result)
@@ -123,6 +144,8 @@ CUresult sim_end(const struct sim_call *call, CUresult result)
     const bool failed = result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
 
     sim_stats.failures += failed;
+    if (call->counted)
+        __atomic_fetch_sub(&sim_own_entry()->inside, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&sim.lock);
     if (failed)
         sim_log("%s failed: %s (%d)", call->name, sim_error_name(result), (int)result);
@@ -170,9 +193,8 @@ void sim_thread_register(void)
     sim_thread.registered = pthread_setspecific(thread_key, &sim_thread) == 0;
 }
 
-static CUresult open_device(unsigned index)
+static CUresult open_device(unsigned index, struct sim_device *device)
 {
-    struct sim_device *device = &sim.device[index];
     struct gs_err err = {0};
 
     if (sim_card_join(index, &device->card, &device->client, &err)) {
@@ -182,6 +204,33 @@ static CUresult open_device(unsigned index)
     }
     device->memory_fd = memfd_create("simcuda", MFD_CLOEXEC);
     return device->memory_fd < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+/* The first card says how many there are; who does not see it leaves it again. */
+static CUresult open_devices(void)
+{
+    struct sim_device first = {0};
+    unsigned order[SIM_CARDS_MAX];
+    CUresult result = open_device(0, &first);
+    bool seen = false;
+
+    if (result)
+        return result;
+    const unsigned count = sim_visible(first.card->properties.cards, order);
+    for (unsigned i = 0; i < count && !result; i++) {
+        seen = seen || order[i] == 0;
+        if (order[i] == 0)
+            sim.device[i] = first;
+        else
+            result = open_device(order[i], &sim.device[i]);
+    }
+    if (!seen) {
+        sim_card_leave(first.card, first.client);
+        sim_card_unmap(first.card);
+        close(first.memory_fd);
+    }
+    sim.device_count = result ? 0 : count;
+    return count ? result : CUDA_ERROR_NO_DEVICE;
 }
 
 CUresult sim_driver_init(void)
@@ -199,16 +248,10 @@ CUresult sim_driver_init(void)
     fork_known = true;
     sim.poison = !poison || strcmp(poison, "0") != 0;
     sim.pid = getpid();
-    unsigned count = 1;
-    for (unsigned i = 0; i < count && !result; i++) {
-        result = open_device(i);
-        if (!result && i == 0)
-            count = sim.device[0].card->properties.cards;
-    }
+    result = open_devices();
     result = result ? result : sim_memory_init();
     if (result)
         return result;
-    sim.device_count = count;
     sim.state = SIM_READY;
     return CUDA_SUCCESS;
 }

@@ -3,7 +3,8 @@
  * ledger.c: owns the files that describe the simulated cards (see ledger.h).
  *
  * Invariants: sum of used over the clients <= memory. An entry is written only by its own
- * process, and cleared by others only when that process is dead. card->lock is robust: every
+ * process (or by who checkpoints it, checkpoint.c), and cleared by others only when that
+ * process is dead. card->lock is robust: every
  * field is valid at any moment, so a lock inherited from a dead process is simply made
  * consistent. The folder's file "lock" is held (flock) while a card is made or joined. Threads:
  * any.
@@ -22,7 +23,7 @@
 #include "tests/simcuda/ledger.h"
 
 #define CARD_MAGIC   0x3144524143434d53u /* "SMCCARD1" */
-#define CARD_VERSION 1u
+#define CARD_VERSION 2u
 #define MIB          (1024ull * 1024u)
 
 uint64_t sim_now_ns(void)
@@ -190,6 +191,13 @@ static int make_mutexes(struct sim_card *card)
     return -rc;
 }
 
+void sim_card_uuid(unsigned index, uint8_t uuid[16])
+{
+    for (unsigned i = 0; i < 15; i++)
+        uuid[i] = (uint8_t)(0x51 + 7 * i);
+    uuid[15] = (uint8_t)index;
+}
+
 /* Fills a file of zeros. */
 static int format_card(struct sim_card *card, unsigned index, struct gs_err *err)
 {
@@ -206,9 +214,7 @@ static int format_card(struct sim_card *card, unsigned index, struct gs_err *err
         return rc;
     card->version = CARD_VERSION;
     card->index = index;
-    for (unsigned i = 0; i < sizeof card->uuid; i++)
-        card->uuid[i] = (uint8_t)(0x51 + 7 * i);
-    card->uuid[15] = (uint8_t)index;
+    sim_card_uuid(index, card->uuid);
     rc = make_mutexes(card);
     if (rc)
         return gs_err_errno(err, rc, "making the locks of simulated card %u", index);
@@ -367,6 +373,16 @@ void sim_card_refund(struct sim_card *card, unsigned client, uint64_t bytes)
     card_lock(&card->lock);
     struct sim_client *mine = &card->client[client];
     mine->used -= bytes < mine->used ? bytes : mine->used;
+    pthread_mutex_unlock(&card->lock);
+}
+
+void sim_card_lock(struct sim_card *card)
+{
+    card_lock(&card->lock);
+}
+
+void sim_card_unlock(struct sim_card *card)
+{
     pthread_mutex_unlock(&card->lock);
 }
 

@@ -35,10 +35,13 @@ struct sim_properties {
 };
 
 struct sim_client {
-    int32_t pid; /* 0: entry is free */
-    uint32_t zero;
-    uint64_t start; /* start time of the process in clock ticks, /proc/<pid>/stat field 22 */
-    uint64_t used;  /* bytes */
+    int32_t pid;      /* 0: entry is free */
+    uint32_t state;   /* CUprocessState; atomic */
+    uint32_t inside;  /* calls that have begun; atomic, of the process's first card only */
+    uint32_t working; /* operations that have not finished; the same */
+    uint64_t saved;   /* bytes that a checkpoint took off the card */
+    uint64_t start;   /* start time of the process in clock ticks, /proc/<pid>/stat field 22 */
+    uint64_t used;    /* bytes */
     uint64_t peak;
     char name[32];
 };
@@ -58,6 +61,9 @@ struct sim_card {
 /* Writes the folder of the cards into buffer. 0 or -ENAMETOOLONG. */
 int sim_card_folder(char *buffer, unsigned size);
 
+/* The UUID of card number index. */
+void sim_card_uuid(unsigned index, uint8_t uuid[16]);
+
 /* Maps card number index, making its file if need be, and enters the calling process. *client
  * is its entry. For index > 0 the card exists only if card 0's properties say so: -ENODEV. 0 or
  * -errno with err filled. */
@@ -74,6 +80,10 @@ void sim_card_leave(struct sim_card *card, unsigned client);
  */
 int sim_card_charge(struct sim_card *card, unsigned client, uint64_t bytes);
 void sim_card_refund(struct sim_card *card, unsigned client, uint64_t bytes);
+
+/* What is read and written of entries by others than their owner. */
+void sim_card_lock(struct sim_card *card);
+void sim_card_unlock(struct sim_card *card);
 
 /* Bytes that are free; removes the entries of the dead first. */
 uint64_t sim_card_free(struct sim_card *card);

@@ -79,6 +79,7 @@ struct sim_call {
     const char *name;
     CUresult result;             /* why the call cannot be made, or CUDA_SUCCESS */
     struct sim_context *context; /* current context; may be NULL without SIM_CTX */
+    bool counted;                /* as being inside */
 };
 
 /* what a call needs */
@@ -88,6 +89,12 @@ struct sim_call {
 #define SIM_UNSAFE                                                                             \
     4u /* potentially unsafe during capture: not allowed while one forbids it                  \
         */
+
+/* Our entry on our first card, where who checkpoints us looks; after cuInit. */
+static inline struct sim_client *sim_own_entry(void)
+{
+    return &sim.device[0].card->client[sim.device[0].client];
+}
 
 struct sim_call sim_begin(const char *name, unsigned needs);
 CUresult sim_end(const struct sim_call *call, CUresult result);
@@ -122,6 +129,9 @@ void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 CUresult sim_fault_due(const char *name); /* fault injection: what this call must fail with */
 const char *sim_error_name(CUresult result);
 CUresult sim_driver_init(void);
+/* visible.c: the numbers of the cards that this process sees, in its order; how many. */
+unsigned sim_visible(unsigned cards, unsigned order[SIM_CARDS_MAX]);
+bool sim_has_mig(void);         /* SIMCUDA_MIG=1: the cards are instances of one */
 void sim_thread_register(void); /* calls sim_thread_end() when the calling thread ends */
 void sim_thread_end(const void *thread);
 

@@ -3,6 +3,7 @@
  * test_process.c: several processes on one card: memory, the bus, time slices, and the death of
  * one of them.
  */
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,7 +246,91 @@ static void settings_of_the_first(void)
     kit_join(other);
 }
 
+/* Holds 40 MiB, and looks at them when it is told to. */
+static void hold_and_read(void)
+{
+    unsigned char *seen = malloc(40 * MIB);
+    CUdeviceptr device = 0;
+
+    kit_context();
+    OK(cuMemAlloc(&device, 40 * MIB));
+    OK(cuMemsetD8(device, 0x5a, 40 * MIB));
+    kit_turn_signal(&ready);
+    kit_turn_wait(&go);
+    OK(cuMemcpyDtoH(seen, device, 40 * MIB));
+    CHECK(seen[0] == 0x5a && memcmp(seen, seen + 1, 40 * MIB - 1) == 0);
+    free(seen);
+    kit_turn_signal(&done);
+}
+
+static bool is_done(void)
+{
+    struct pollfd end = {.fd = done.pipe[0], .events = POLLIN};
+
+    return poll(&end, 1, 100) == 1;
+}
+
+static void checkpointed_leaves_the_card_and_comes_back(void)
+{
+    CUprocessState state = CU_PROCESS_STATE_FAILED;
+    CUdeviceptr device = 0;
+
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    kit_turn_init(&done);
+    const int other = kit_spawn(hold_and_read);
+    kit_turn_wait(&ready);
+    kit_context();
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuCheckpointProcessGetState(getpid(), &state));
+    GIVES(CUDA_ERROR_ILLEGAL_STATE, cuCheckpointProcessCheckpoint(other, NULL));
+    OK(cuCheckpointProcessLock(other, NULL));
+    GIVES(CUDA_ERROR_ILLEGAL_STATE, cuCheckpointProcessLock(other, NULL));
+    CHECK(memory_left() == 16 * MIB);
+    OK(cuCheckpointProcessCheckpoint(other, NULL));
+    OK(cuCheckpointProcessGetState(other, &state));
+    CHECK(state == CU_PROCESS_STATE_CHECKPOINTED);
+    CHECK(memory_left() == 60 * MIB); /* its context has gone too */
+    OK(cuMemAlloc(&device, 40 * MIB));
+    kit_turn_signal(&go);
+    CHECK(!is_done()); /* its calls wait */
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuCheckpointProcessRestore(other, NULL));
+    GIVES(CUDA_ERROR_ILLEGAL_STATE, cuCheckpointProcessUnlock(other, NULL));
+    OK(cuMemFree(device));
+    OK(cuCheckpointProcessRestore(other, NULL));
+    CHECK(memory_left() == 16 * MIB);
+    CHECK(!is_done());
+    OK(cuCheckpointProcessUnlock(other, NULL));
+    kit_join(other);
+    CHECK(is_done());
+}
+
+static void run_one_kernel(void)
+{
+    kit_context();
+    CUfunction nothing = kit_kernel("nothing");
+    kit_launch(nothing, NULL, NULL);
+    kit_turn_signal(&ready);
+    OK(cuCtxSynchronize());
+}
+
+static void lock_waits_for_what_was_submitted(void)
+{
+    CUcheckpointLockArgs patience = {.timeoutMs = 50};
+    CUprocessState state = CU_PROCESS_STATE_FAILED;
+
+    kit_turn_init(&ready);
+    const int other = kit_spawn(run_one_kernel);
+    kit_turn_wait(&ready);
+    kit_context();
+    GIVES(CUDA_ERROR_NOT_READY, cuCheckpointProcessLock(other, &patience));
+    OK(cuCheckpointProcessGetState(other, &state));
+    CHECK(state == CU_PROCESS_STATE_RUNNING);
+    kit_join(other);
+}
+
 TEST(memory_is_shared, NULL)
+TEST(checkpointed_leaves_the_card_and_comes_back, NULL)
+TEST(lock_waits_for_what_was_submitted, "SIMCUDA_KERNEL_NS=1000000000", NULL)
 TEST(killed_gives_back, NULL)
 TEST(time_slices, "SIMCUDA_KERNEL_NS=20000000", NULL)
 TEST(no_time_slices, "SIMCUDA_KERNEL_NS=20000000", "SIMCUDA_TIMESLICE=0", NULL)
@@ -260,6 +345,8 @@ int kit_run_process(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_is_shared),
+        cmocka_unit_test(test_checkpointed_leaves_the_card_and_comes_back),
+        cmocka_unit_test(test_lock_waits_for_what_was_submitted),
         cmocka_unit_test(test_killed_gives_back),
         cmocka_unit_test(test_time_slices),
         cmocka_unit_test(test_no_time_slices),

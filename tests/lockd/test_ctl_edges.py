@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpusharectl where things are odd: names that are no text, twins, small and dead terminals, words in another order.
+
+usage: test_ctl_edges.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
+import collections
+import fcntl
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+import unittest
+
+from fake import GIB, HELLO, RUNNING, WANT, Daemon, Program, message, settle_all
+
+LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+ODD = b"bad\x9b31m\xff\"\\\n\xe3\x83"  # CSI for an 8-bit terminal, no UTF-8, quotes, a line's end, half a character
+
+
+class EdgesTest(unittest.TestCase):
+    def setUp(self):
+        self.daemon = Daemon(LOCKD)
+        self.addCleanup(self.daemon.process.kill)
+        self.programs = [self.program(name) for name in ("twin", "twin", "\u65e5\u672c\u8a9e\u30d7\u30ed\u30b0\u30e9", ODD)]
+        settle_all(self.programs, lambda: all(p.flags & RUNNING for p in self.programs))
+
+    def tearDown(self):
+        for program in self.programs:
+            program.close()
+        self.assertEqual(self.daemon.end(), 0)
+        self.assertNotIn("Sanitizer", self.daemon.said())
+        shutil.rmtree(self.daemon.folder)
+
+    def program(self, name):
+        program = Program(self.daemon.path, say_hello=False)
+        name = name if isinstance(name, bytes) else name.encode()
+        program.socket.send(message(HELLO, struct.pack("<iIiI32s16s32s", 0, 0, 0, 0, name, b"v", b"")))
+        program.say(flags=WANT, demand=GIB)
+        return program
+
+    def ctl(self, *arguments, code=0):
+        result = subprocess.run([CTL, "--socket", self.daemon.path, *arguments], capture_output=True, timeout=20)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertNotIn(b"Sanitizer", result.stderr)
+        return result.stdout.decode()  # UTF-8, whatever programs are called
+
+    def test_names_are_shown_as_far_as_they_are_text(self):
+        text = self.ctl("status")
+        self.assertIn("\u65e5\u672c\u8a9e\u30d7\u30ed\u30b0\u30e9", text)
+        self.assertIn('bad?31m?"\\???', text)
+        names = [p["name"] for p in json.loads(self.ctl("status", "--json"))["devices"][0]["programs"]]
+        self.assertEqual(sorted(names), sorted(["twin", "twin", "\u65e5\u672c\u8a9e\u30d7\u30ed\u30b0\u30e9", 'bad?31m?"\\???']))
+
+    def test_no_two_metrics_have_the_same_labels(self):
+        lines = [line.rsplit(" ", 1)[0] for line in self.ctl("metrics").splitlines() if not line.startswith("#")]
+        self.assertEqual([line for line, count in collections.Counter(lines).items() if count > 1], [])
+        self.assertEqual(sum('name="twin"' in line and "resident_bytes" in line for line in lines), 2)
+        self.assertTrue(any('name="bad?31m?\\"\\\\???"' in line for line in lines))
+
+    def test_rates_of_twins_are_not_mixed_up(self):
+        watcher = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--json", "--interval", "1", "--count", "1"],
+                                   stdout=subprocess.PIPE, text=True)
+        time.sleep(0.4)
+        for moved, program in ((GIB, self.programs[0]), (3 * GIB, self.programs[1])):
+            program.say(moved_out=moved)
+        answer = json.loads(watcher.communicate(timeout=20)[0])
+        moved = sorted(round(r["moved_out_per_s"] * answer["interval_ns"] / 1e9 / GIB) for r in answer["rates"])
+        self.assertEqual(moved, [0, 0, 1, 3])
+
+    def test_json_and_help_may_come_last(self):
+        self.assertEqual(json.loads(self.ctl("pause", str(os.getpid()), "--json"))["programs"], 4)
+        self.assertTrue(json.loads(self.ctl("set", "quantum", "500", "--json"))["ok"])
+        self.assertTrue(json.loads(self.ctl("metrics", "--json"))["running"])
+        for command in ("status", "top", "set", "pause", "resume", "evict", "suspend", "reload", "trace", "metrics", "doctor"):
+            self.assertIn(f"usage: gpusharectl {command}", self.ctl(command, "--help"))
+            if command != "metrics":
+                self.assertIn("--json", self.ctl(command, "--help"))
+        self.assertIn("switch-share", self.ctl("set", "--help"))
+
+    def test_json_of_a_failure_is_json_whatever_the_path(self):
+        path = b"/tmp/\xff/lockd.sock"
+        result = subprocess.run([CTL, b"--socket", path, b"pause", b"--json", b"1"], capture_output=True, timeout=20)
+        self.assertEqual(result.returncode, 3)
+        self.assertIn("/tmp/?/lockd.sock", json.loads(result.stdout)["error"])
+
+    def test_trace_without_a_daemon_leaves_an_older_file_alone(self):
+        path = os.path.join(self.daemon.folder, "old.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("precious")
+        result = subprocess.run([CTL, "--socket", "/nowhere/x", "trace", "-o", path], capture_output=True, timeout=20)
+        self.assertEqual(result.returncode, 3)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "precious")
+
+    def top(self, rows, columns, term="xterm", **options):
+        main, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        top = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--interval", "0.1"], stdin=other, stdout=other,
+                               stderr=other, env={**os.environ, "TERM": term, "LC_ALL": "C.UTF-8"}, **options)
+        os.close(other)
+        self.addCleanup(top.wait)
+        self.addCleanup(top.kill)
+        return top, main
+
+    def read(self, main, until, timeout=10):
+        """What is written, until that is part of it or the terminal is closed."""
+        seen, end = b"", time.monotonic() + timeout
+        while until not in seen and time.monotonic() < end:
+            if select.select([main], [], [], 0.1)[0]:
+                try:
+                    seen += os.read(main, 65536)
+                except OSError:
+                    break
+        return seen
+
+    def resize(self, top, main, rows, columns):
+        fcntl.ioctl(main, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        top.send_signal(signal.SIGWINCH)
+
+    def test_top_shows_the_rates_in_80_columns_and_outlives_any_size(self):
+        top, main = self.top(24, 80)
+        seen = self.read(main, b"q quit")
+        for wanted in (b"OUT/s", b"TURNS", b"switches", b" wait, ", b"[#", "\u65e5".encode()):
+            self.assertIn(wanted, seen)
+        for rows, columns in ((10, 40), (1, 1), (2, 5), (100, 300)):
+            self.resize(top, main, rows, columns)
+            os.write(main, b"o\x1b[B")
+            self.read(main, b"LONGEST" if columns == 300 else b"nothing", 0.3 if columns < 300 else 10)
+            self.assertIsNone(top.poll())
+        os.write(main, b"q")
+        self.read(main, b"nothing", 5)
+        self.assertEqual(top.wait(10), 0)
+        os.close(main)
+
+    def test_top_ends_with_its_terminal(self):
+        top, main = self.top(24, 80, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.read(main, b"q quit")
+        os.close(main)
+        top.wait(10)
+
+    def test_top_on_a_terminal_without_a_cursor_says_so(self):
+        top, main = self.top(24, 80, term="dumb")
+        self.assertIn(b"has no cursor to move", self.read(main, b"--watch"))
+        self.assertEqual(top.wait(10), 1)
+        os.close(main)
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")

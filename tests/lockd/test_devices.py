@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Real programs on several simulated cards: one lock for each UUID, whatever CUDA_VISIBLE_DEVICES calls the card, and for
+each MIG instance.
+
+usage: test_devices.py BUILD-FOLDER [unittest options]"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+LOCKD, CTL = BUILD + "/lockd/gpushare-lockd", BUILD + "/lockd/gpusharectl"
+UUIDS = ["51585f66-6d74-7b82-8990-979ea5acb3%02x" % card for card in range(3)]  # as tests/simcuda/ledger.c makes them
+
+
+class DevicesTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.environment = {**os.environ, "GPUSHARE_SOCKET": self.folder + "/lockd.sock", "SIMCUDA_CARD": self.folder + "/card",
+                            "SIMCUDA_MEMORY": "128MiB", "SIMCUDA_DEVICES": "3", "SIMCUDA_KERNEL_NS": "2000000",
+                            "LD_LIBRARY_PATH": BUILD + "/tests/simcuda", "SIMCUDA_KERNELS": BUILD + "/samples/hog_standin.so"}
+        self.environment.pop("CUDA_VISIBLE_DEVICES", None)
+        self.hog = self.folder + "/hog"
+        shutil.copy(BUILD + "/samples/hog", self.hog)
+        subprocess.run([BUILD + "/rewriter/gpushare-patch", "-q", "--runtime", BUILD + "/runtime/libgpushare.so.1", self.hog],
+                       check=True, timeout=60)
+        daemon = subprocess.Popen([LOCKD, "--quantum", "200"], env=self.environment, stderr=subprocess.DEVNULL)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.terminate)
+
+    def start(self, visible, **more):
+        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", "4", "--chunk", "16MiB",
+                                    "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                   env={**self.environment, "CUDA_VISIBLE_DEVICES": visible, **more})
+        self.addCleanup(process.kill)
+        return process
+
+    def devices(self, count, crowded=()):
+        """{UUID: {process: ...}}, as soon as so many programs have memory, and take turns on the crowded devices."""
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            answer = json.loads(subprocess.run([CTL, "status", "--json"], env=self.environment, capture_output=True, text=True,
+                                               timeout=20, check=True).stdout)
+            found = {d["uuid"]: {p["pid"]: p for p in d["programs"] if p["demand"]} for d in answer.get("devices", [])}
+            turns = {d["uuid"] for d in answer.get("devices", []) if d["mode"] == "leases"}
+            if sum(map(len, found.values())) == count and turns == {"GPU-" + uuid for uuid in crowded}:
+                return found
+            time.sleep(0.05)
+        self.fail(f"not {count} programs, but {answer}")
+
+    def assert_right(self, programs):
+        for program in programs:
+            out, _ = program.communicate(timeout=60)
+            self.assertEqual(program.returncode, 0)
+            self.assertIn("ok ", out)
+
+    def test_programs_meet_by_the_card_and_not_by_its_number(self):
+        programs = [self.start("1"), self.start("0,1"), self.start("GPU-" + UUIDS[1]), self.start("2,1")]
+        found = self.devices(4, crowded=[UUIDS[1]])
+        pids = [p.pid for p in programs]
+        self.assertEqual({uuid: set(found.get("GPU-" + uuid, {})) for uuid in UUIDS},
+                         {UUIDS[0]: {pids[1]}, UUIDS[1]: {pids[0], pids[2]}, UUIDS[2]: {pids[3]}})
+        self.assert_right(programs)
+
+    def test_each_mig_instance_is_a_device(self):
+        mig = {"SIMCUDA_MIG": "1"}
+        programs = [self.start("MIG-" + UUIDS[0], **mig), self.start("MIG-" + UUIDS[1], **mig), self.start("1,2", **mig)]
+        found = self.devices(3, crowded=[UUIDS[1]])
+        pids = [p.pid for p in programs]
+        self.assertEqual({uuid: set(found.get("GPU-" + uuid, {})) for uuid in UUIDS[:2]},
+                         {UUIDS[0]: {pids[0]}, UUIDS[1]: {pids[1], pids[2]}})
+        self.assert_right(programs)
+
+    def test_program_that_sees_no_card_is_nobodys(self):
+        for visible in ("", "-1", "7", "1,1", "GPU-515", "MIG-" + UUIDS[0]):
+            program = self.start(visible)
+            program.communicate(timeout=60)
+            self.assertNotEqual(program.returncode, 0, visible)
+        self.assertEqual(self.devices(0), {})
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpushare-lockd as a service: what it is started with, what it must not take from others, and where its log goes.
+
+usage: test_service.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from fake import MIB, RUNNING, WANT, Daemon, Program, can_connect, wait_for
+
+LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+
+
+class ServiceTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.path = os.path.join(self.folder, "lockd.sock")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def start(self, *arguments, **options):
+        process = subprocess.Popen([LOCKD, "--socket", self.path, *arguments], **options)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        wait_for(lambda: can_connect(self.path), 10, "the daemon's socket")
+        return process
+
+    def assert_serves(self):
+        program = Program(self.path)
+        program.say(flags=WANT, demand=MIB)
+        program.settle(lambda p: p.flags & RUNNING)
+        program.close()
+
+    def fill_the_log(self):
+        """A line of the log for each of more connections than a pipe has room for."""
+        for _ in range(1500):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as bad:
+                bad.settimeout(5)
+                bad.connect(self.path)
+                bad.send(b"garbage")
+
+    def test_log_that_nobody_reads_holds_up_nobody(self):
+        ours, its = os.pipe()
+        process = self.start(stderr=its)
+        os.close(its)
+        self.fill_the_log()
+        self.assert_serves()
+        os.set_blocking(ours, False)
+        self.assertGreater(len(os.read(ours, 1 << 20)), 10000)
+        process.terminate()
+        self.assertEqual(process.wait(10), 0)
+        self.assertIn(b"lines were lost", os.read(ours, 1 << 20))
+        os.close(ours)
+
+    def test_log_whose_reader_has_gone_ends_nothing(self):
+        ours, its = os.pipe()
+        self.start(stderr=its)
+        os.close(its)
+        os.close(ours)
+        self.fill_the_log()
+        self.assert_serves()
+
+    def activated(self):
+        """A daemon with a socket of systemd's, as it has no lock file."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(self.path)
+        listener.listen()
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(listener.fileno(), 3)
+            os.set_inheritable(3, True)
+            os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+            os.execv(LOCKD, [LOCKD, "--socket", self.path, "--log-level", "error"])
+        self.addCleanup(os.waitpid, pid, 0)
+        self.addCleanup(os.kill, pid, signal.SIGKILL)
+        listener.close()
+        return pid
+
+    def test_socket_of_systemd_is_not_taken_over(self):
+        pid = self.activated()
+        second = subprocess.run([LOCKD, "--socket", self.path], capture_output=True, text=True, timeout=20)
+        self.assertEqual((second.returncode, second.stderr.count("already")), (1, 1), second.stderr)
+        quiet = subprocess.run([LOCKD, "--socket", self.path, "--detach", "--idle-exit", "1"], timeout=20)
+        self.assertEqual(quiet.returncode, 0)
+        answer = subprocess.run([CTL, "--socket", self.path, "status", "--json"], capture_output=True, text=True, timeout=20)
+        self.assertEqual(json.loads(answer.stdout)["daemon"]["pid"], pid)
+
+    def test_socket_of_another_daemon_stays_when_one_leaves(self):
+        first = self.start()
+        for name in os.listdir(self.folder):  # somebody tidied up
+            os.unlink(os.path.join(self.folder, name))
+        self.start()
+        first.terminate()
+        self.assertEqual(first.wait(10), 0)
+        self.assert_serves()
+
+    def test_path_that_means_another_place_everywhere_is_refused(self):
+        here = {**os.environ, "GPUSHARE_SOCKET": "lockd.sock"}
+        for command, code in (([LOCKD], 2), ([CTL, "status"], 2), ([CTL, "doctor"], 2)):
+            result = subprocess.run(command, env=here, cwd=self.folder, capture_output=True, text=True, timeout=20)
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn("GPUSHARE_SOCKET: give the full path", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")
