@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handoff.h: what the roles of handoff_bench share.
+ * handoff.h: what the files of handoff_bench share.
  *
- * The parent starts a daemon of its own, and itself again in other roles: "ceiling" measures
+ * The parent starts a daemon for each case, and itself again in other roles: "ceiling" measures
  * the bus without gpushare, "ballast" fills what the card has beyond the limit, "program" is
  * one of the two that share. They speak through one shared mapping.
  */
 #ifndef GS_BENCH_HANDOFF_H
 #define GS_BENCH_HANDOFF_H
 
+#include <limits.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "bench/card.h"
 
@@ -27,6 +30,7 @@ enum command {
     REST,     /* submit nothing */
     ALLOCATE, /* take board->bytes, and fill them */
     WORK,     /* small pieces of work one after the other; a new turn begins with writing */
+    WRITE,    /* all of it */
     RELEASE,  /* free them */
     QUIT
 };
@@ -54,6 +58,59 @@ struct board {
     struct side side[2];
 };
 
+struct spec { /* one case */
+    const char *name;
+    double gib;        /* of device memory in each program */
+    double share;      /* of the card (the limit) that each program has; 1: all must move */
+    unsigned dirty_of; /* in a turn every so many blocks are written */
+    unsigned turns, quantum_ms;
+    bool exclusive; /* both fit, and take turns all the same: nothing moves */
+    bool one_way;   /* each direction alone as well */
+};
+
+struct result {
+    struct spec spec;
+    double overflow;            /* bytes that each switch must move, each way */
+    double median_s, slowest_s; /* of the hand-offs */
+    double out_s, in_s;         /* one way, with one_way */
+    double in_freed_s;          /* in, while the other's memory is being freed */
+    double moved_out;           /* bytes a turn */
+    unsigned switches, wrong;   /* hand-offs; blocks that were not what had been written */
+};
+
+struct stage { /* the one object of the parent */
+    struct board *board;
+    char folder[PATH_MAX - 64]; /* of logs, and the daemon's socket */
+    char self[PATH_MAX];        /* this executable */
+    const char *lockd, *host;   /* path; its --host, or NULL */
+    bool full;                  /* ballast */
+    pid_t lockd_pid, ballast, program[2];
+};
+extern struct stage stage;
+
+/* Ends the benchmark with a message; the parts' own are in the folder. */
+_Noreturn void fail(const char *what);
+
+/* handoff_parts.c: processes, what they are told, and what the daemon says. */
+void measure_ceiling(uint64_t bytes);
+void start_parts(const struct spec *spec, uint64_t usable);
+void end_parts(void);
+void remove_folder(void);
+void order(unsigned number, enum command command);
+void await_done(unsigned number);
+uint64_t await_finished(unsigned number); /* ns: when the order was carried out */
+void await_turns(uint64_t turns);
+uint64_t turns_so_far(void);
+double moved_out(void);        /* bytes, both programs */
+void suspend(unsigned number); /* returns when nothing of it is on the card */
+void resume(unsigned number);
+
+/* handoff_figures.c */
+void judge(struct result *result);
+void print(const struct result *result);
+int write_json(const char *path, const struct result *results, unsigned count);
+
+/* handoff_roles.c */
 int role_ceiling(struct board *board, uint64_t bytes);
 int role_ballast(const struct board *board, uint64_t leave);
 int role_program(struct board *board, unsigned number);

@@ -136,6 +136,9 @@ static void carry_out(struct program *program, enum command command)
         small_work(program); /* there is room for everything now */
         write_blocks(program, 1);
         break;
+    case WRITE:
+        write_blocks(program, 1);
+        break;
     case RELEASE:
         read_back(program);
         atomic_store(&program->side->finished, now_ns()); /* the freeing itself counts */

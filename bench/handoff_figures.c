@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * handoff_figures.c: what handoff_bench makes of the times that the programs noted, and how it
+ * is told. Reads stage, changes only the results it is given.
+ */
+#include "bench/handoff.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* What is asked for. */
+#define DUPLEX_PART    0.95  /* of the duplex rate, at least */
+#define ONE_WAY_PART   0.97  /* of the rate of one direction, at least */
+#define EMPTY_S        0.001 /* at most */
+#define UNCHANGED_PART 0.6   /* of the time when all is changed, at most: nine of ten are not */
+#define MOVED_PART     1.02  /* of the overflow, at most */
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* From the last work of `from` to the first of `to`: for each gap of `to`, the gap of `from`
+ * that begins within it and ends later. */
+static unsigned hand_offs(const struct side *from, const struct side *to, double *seconds)
+{
+    unsigned count = 0;
+
+    for (uint32_t i = 0; i < to->gap_count; i++)
+        for (uint32_t k = 0; k < from->gap_count; k++) {
+            const struct gap *a = &from->gaps[k], *b = &to->gaps[i];
+
+            if (a->from > b->from && a->from < b->to && a->to > b->to &&
+                b->to - b->from > stage.board->turn_gap)
+                seconds[count++] = (double)(b->to - a->from) / 1e9;
+        }
+    return count;
+}
+
+void judge(struct result *result)
+{
+    static double all[2 * MAX_GAPS];
+    const struct side *side = stage.board->side;
+    unsigned count = hand_offs(&side[0], &side[1], all);
+
+    count += hand_offs(&side[1], &side[0], all + count);
+    result->switches = count;
+    if (count == 0)
+        fail("no hand-off has happened");
+    qsort(all, count, sizeof all[0], compare);
+    result->median_s = all[count / 2];
+    result->slowest_s = all[count - 1];
+}
+
+void print(const struct result *result)
+{
+    const struct bus *bus = &stage.board->bus;
+    const double bytes = result->overflow;
+
+    printf("%s, %g GiB: hand-off %.4f s (median of %u, slowest %.4f)", result->spec.name,
+           result->spec.gib, result->median_s, result->switches, result->slowest_s);
+    if (bytes > 0)
+        printf(
+            " = %.1f GB/s, %.3f of duplex %.1f; moved out a turn %.4f of the %.2f GiB that do "
+            "not fit",
+            2 * bytes / result->median_s / 1e9, 2 * bytes / result->median_s / bus->duplex,
+            bus->duplex / 1e9, result->moved_out / bytes, bytes / (double)(1ull << 30));
+    if (result->spec.one_way)
+        printf("\n  out alone %.4f s = %.1f GB/s, %.3f of %.1f; in alone %.4f s = %.1f GB/s, "
+               "%.3f of %.1f; in, the other being freed, %.4f s",
+               result->out_s, bytes / result->out_s / 1e9, bytes / result->out_s / bus->d2h,
+               bus->d2h / 1e9, result->in_s, bytes / result->in_s / 1e9,
+               bytes / result->in_s / bus->h2d, bus->h2d / 1e9, result->in_freed_s);
+    if (result->wrong > 0)
+        printf("\n  WRONG: %u blocks are not what was written", result->wrong);
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* --- JSON --- */
+
+struct table {
+    FILE *file;
+    bool more; /* rows are there already */
+};
+
+static void row(struct table *table, const char *name, double gib, double value,
+                const char *unit, double ceiling, const char *against, bool met)
+{
+    fprintf(table->file,
+            "%s\n  {\"name\": \"%s, %g GiB\", \"value\": %.6g, \"unit\": \"%s\", "
+            "\"ceiling\": %.6g, \"ratio\": %.4f, \"against\": \"%s\", \"met\": %s}",
+            table->more ? "," : "", name, gib, value, unit, ceiling, value / ceiling, against,
+            met ? "true" : "false");
+    table->more = true;
+}
+
+static void rate_row(struct table *table, const char *name, double gib, double rate,
+                     double ceiling, double part)
+{
+    row(table, name, gib, rate / 1e9, "GB/s", ceiling / 1e9, "bus", rate >= part * ceiling);
+}
+
+/* The case with everything changed in the same run, or NULL. */
+static const struct result *all_changed(const struct result *results, unsigned count,
+                                        double gib)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (results[i].spec.one_way && results[i].spec.gib == gib)
+            return &results[i];
+    return NULL;
+}
+
+static void rows_of(struct table *table, const struct result *result, const struct result *full)
+{
+    const struct bus *bus = &stage.board->bus;
+    const double gib = result->spec.gib, bytes = result->overflow;
+
+    if (result->spec.exclusive) {
+        row(table, "empty hand-off", gib, result->median_s * 1e3, "ms", EMPTY_S * 1e3,
+            "at most", result->median_s <= EMPTY_S);
+        return;
+    }
+    if (result->spec.dirty_of > 1 && full != NULL)
+        row(table, result->spec.name, gib, result->median_s, "s",
+            UNCHANGED_PART * full->median_s, "at most",
+            result->median_s <= UNCHANGED_PART * full->median_s);
+    else
+        rate_row(table, result->spec.name, gib, 2 * bytes / result->median_s, bus->duplex,
+                 DUPLEX_PART);
+    if (result->spec.share < 1)
+        row(table, "moved out a turn", gib, result->moved_out / 1e9, "GB",
+            MOVED_PART * bytes / 1e9, "at most", result->moved_out <= MOVED_PART * bytes);
+    if (result->spec.one_way) {
+        rate_row(table, "out alone", gib, bytes / result->out_s, bus->d2h, ONE_WAY_PART);
+        rate_row(table, "in alone", gib, bytes / result->in_s, bus->h2d, ONE_WAY_PART);
+    }
+}
+
+static void raw(FILE *file, const struct result *result)
+{
+    const struct spec *spec = &result->spec;
+
+    fprintf(file,
+            "  {\"name\": \"%s\", \"gib\": %g, \"share\": %g, \"dirty_of\": %u, "
+            "\"exclusive\": %s, \"quantum_ms\": %u, \"overflow_bytes\": %.0f, \"median_s\": "
+            "%.6f, \"slowest_s\": %.6f, \"switches\": %u, ",
+            spec->name, spec->gib, spec->share, spec->dirty_of,
+            spec->exclusive ? "true" : "false", spec->quantum_ms, result->overflow,
+            result->median_s, result->slowest_s, result->switches);
+    if (spec->one_way)
+        fprintf(file, "\"out_s\": %.6f, \"in_s\": %.6f, \"in_freed_s\": %.6f, ", result->out_s,
+                result->in_s, result->in_freed_s);
+    fprintf(file, "\"moved_out_a_turn\": %.0f, \"wrong_blocks\": %u}", result->moved_out,
+            result->wrong);
+}
+
+int write_json(const char *path, const struct result *results, unsigned count)
+{
+    const struct board *board = stage.board;
+    struct table table = {.file = fopen(path, "w")};
+    const time_t now = time(NULL);
+    char date[16];
+
+    if (table.file == NULL) {
+        perror(path);
+        return -1;
+    }
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
+    fprintf(table.file,
+            "{\"benchmark\": \"handoff\", \"date\": \"%s\", \"card\": \"%s\", \"driver\": %d, "
+            "\"full\": %s,\n \"bus\": {\"h2d\": %.0f, \"d2h\": %.0f, \"duplex\": %.0f},\n "
+            "\"rows\": [",
+            date, board->card, board->driver, stage.full ? "true" : "false", board->bus.h2d,
+            board->bus.d2h, board->bus.duplex);
+    for (unsigned i = 0; i < count; i++)
+        rows_of(&table, &results[i], all_changed(results, count, results[i].spec.gib));
+    fprintf(table.file, "\n ],\n \"handoffs\": [\n");
+    for (unsigned i = 0; i < count; i++) {
+        raw(table.file, &results[i]);
+        fputs(i + 1 < count ? ",\n" : "\n", table.file);
+    }
+    fprintf(table.file, " ]}\n");
+    return fclose(table.file);
+}
