@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many programs that compute all the time and together want 2 to 8 times the card: what turns cost, and whether they are fair.
 
-Copies of bench/load share a card of --limit-mib (GPUSHARE_DEVICE_LIMIT). The daemon is as installed but for `exclusive`: several that
-compute all the time and fit at once would lose 11 % to the driver's own time slicing. Of each cell:
+Copies of bench/load share a card of --limit-mib (GPUSHARE_DEVICE_LIMIT). The daemon is as installed but for
+`exclusive` (several that compute all the time and fit at once would lose 11 % to the driver's own time slicing) and the least quantum,
+20 ms instead of 200: a small card makes short switches and with them short turns (20 times a switch), so that half a minute has
+enough rounds to tell whether they are fair. Of each cell:
 
   throughput    batches that all of them finished, times what a batch takes an unpatched program alone, over the time
   Jain          of the batches that each finished, per weight, over whole rounds: from the beginning of one program's second turn to that of
@@ -121,7 +123,7 @@ def run_cell(bench, how, name, seconds):
     steps, _ = bench.calibrated(memory, how.kernel_ms)
     batch = solo_batch(bench, memory, steps, min(2, seconds))
     programs = bench.loads(memory, how.limit_mib * MIB, BATCH, steps, [{"GPUSHARE_WEIGHT": str(weight)} for weight in weights])
-    settle(bench, how, programs, seconds / 5)
+    settle(bench, how, programs, seconds / 8)
     recording = os.path.join(bench.folder, "trace.json")
     trace = subprocess.Popen([bench.path("lockd", "gpusharectl"), "--socket", bench.socket, "trace", "--seconds", str(seconds), "-o", recording],
                              env=bench.tools, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -165,14 +167,14 @@ def judge(name, turns, daemon, weights, batch, wait_bound, figures):
 
 def body():
     how = options(__doc__, (
-        ("--limit-mib", {"type": float, "default": 1024, "help": "what the card is made to hold (default 1024)"}),
-        ("--kernel-ms", {"type": float, "default": 1}),
+        ("--limit-mib", {"type": float, "default": 256, "help": "what the card is made to hold (default 256)"}),
+        ("--kernel-ms", {"type": float, "default": 0.5}),
         ("--quantum", {"default": "auto", "metavar": "MS"}),
-        ("--seconds", {"type": float, "default": 20, "help": "of a cell with 8 programs; half as much again with 32 (default 20)"}),
+        ("--seconds", {"type": float, "default": 24, "help": "of a cell with 8 programs; half as much again with 32 (default 24)"}),
         ("--cell", {"action": "append", "choices": list(CELLS), "help": "only this one (several times)"}),
         ("--quick", {"action": "store_true", "help": "only " + " and ".join(QUICK)})))
     rows = []
-    with Bench(how.build, ("--exclusive", "yes")) as bench:
+    with Bench(how.build, ("--exclusive", "yes", "--quantum-min", "20")) as bench:
         card = bench.facts()[0]
         for name in how.cell or (QUICK if how.quick else CELLS):
             cell = run_cell(bench, how, name, how.seconds * (1.5 if CELLS[name][0] > 8 else 1))
@@ -182,8 +184,8 @@ def body():
             print(f"    quantum {said['quantum_s'] * 1000:.0f} ms, switch {said['switch_s'] * 1000:.1f} ms, {said['switches']} switches, "
                   f"{said['rounds']} whole rounds; by the daemon {said.get('daemon')}  [{bench.seconds():.0f} s]", flush=True)
             rows += cell
-        write(how.json, "many", card, rows, limit_mib=how.limit_mib, seconds=round(bench.seconds()),
-              title="Many programs that together want more than the card", note=f"Exclusive turns, quantum {how.quantum}")
+            write(how.json, "many", card, rows, limit_mib=how.limit_mib, seconds=round(bench.seconds()),
+                  title="Many programs that together want more than the card", note=f"Exclusive turns, quantum {how.quantum}")
     return rows
 
 

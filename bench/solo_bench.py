@@ -3,10 +3,10 @@
 """What gpushare costs a program that has the card to itself: the time of the same work, routed over unpatched.
 
 Three jobs: training of ResNet-50 in PyTorch, copies of 1 GiB on the card, products of matrices. Long-lived workers
-(bench/solo_worker.py), one with an unpatched copy of python3, one with a patched one, and a second unpatched one as the control,
-take turns of the same number of iterations; who is not at its turn waits for a line. A pair is a turn of each within the same
-seconds; who begins changes. Printed: the median of the ratios of the pairs, the interval of it (bootstrap, 95 %), and the same for
-the control: what is below that is noise.
+(bench/solo_worker.py), one with an unpatched copy of python3 and one with a patched one, take turns of the same number of iterations;
+who is not at its turn waits for a line. A pair is a turn of each within the same second; who begins changes. Printed after each
+job: the median of the ratios of the pairs and the interval of it (bootstrap, 95 %). --control adds a second unpatched worker: what is
+below its figure is noise.
 
 --job takes a name or NAME=SIZE: resnet=256 (the batch), copy=1073741824 (bytes), gemm=8192 (rows).
 """
@@ -61,6 +61,11 @@ def judge(job, count, turns, limit):
     return rows
 
 
+def show(each, bench):
+    print(f"{each['name']:30}{(each['value'] - 1) * 100:+9.3f}%{(each['low'] - 1) * 100:+12.3f}%{(each['high'] - 1) * 100:+8.3f}%"
+          f"{each['seconds']['plain']:19.4f} {'  MISSED' if each.get('met') is False else ''}  [{bench.seconds():.0f} s]", flush=True)
+
+
 def chosen(words):
     """[(job, size)]"""
     jobs = []
@@ -75,31 +80,28 @@ def chosen(words):
 def body():
     how = options(__doc__, (
         ("--job", {"action": "append", "metavar": "NAME[=SIZE]", "help": "only this one (several times)"}),
-        ("--pairs", {"type": int, "default": 24}),
-        ("--seconds", {"type": float, "default": 0.7, "help": "length of a turn, about"}),
+        ("--pairs", {"type": int, "default": 20}),
+        ("--seconds", {"type": float, "default": 0.4, "help": "length of a turn, about"}),
         ("--limit", {"type": float, "default": 0.002, "help": "overhead that is allowed (default 0.002)"}),
-        ("--no-control", {"action": "store_true", "help": "leave out the second unpatched worker"})))
+        ("--control", {"action": "store_true", "help": "a second unpatched worker as well"})))
     jobs = chosen(how.job or SIZES)
     with Bench(how.build) as bench:
         plain, routed = bench.pythons()
-        pythons = {"plain": plain, "routed": routed, **({} if how.no_control else {"control": plain})}
+        pythons = {"plain": plain, "routed": routed, **({"control": plain} if how.control else {})}
         workers = {name: bench.start(python, WORKER) for name, python in pythons.items()}
         rows, card = [], {}
+        print(f"{'':30}{'median':>10}{'interval (95 %)':>22}{'seconds of a turn':>20}   at most {how.limit * 100:+.1f} %", flush=True)
         for job, size in jobs:
             facts, count, turns = measure(workers, job, size, how.pairs, how.seconds)
-            rows += judge(job, count, turns, how.limit)
-            card = {**facts, **{key: value for key, value in card.items() if value is not None}}
-            print(f"{NAMES[job]}: {how.pairs} pairs of {count} iterations, {bench.seconds():.0f} s so far", flush=True)
             if bench.device()["programs"][0]["calls"] == 0:
                 raise Failed("no call of the patched python3 went through the gate")
+            card = {**facts, **{key: value for key, value in card.items() if value is not None}}
+            rows += judge(job, count, turns, how.limit)
+            for each in rows[1 - len(turns):]:
+                show(each, bench)
+            write(how.json, "solo", card, rows, pairs=how.pairs, limit=how.limit, seconds=round(bench.seconds()))
         for worker in workers.values():
             worker.end()
-        print(f"{'solo overhead':32}{'median':>10}{'interval (95 %)':>24}{'plain s':>10}")
-        for each in rows:
-            print(f"{each['name']:32}{(each['value'] - 1) * 100:+9.3f}%{(each['low'] - 1) * 100:+14.3f}%{(each['high'] - 1) * 100:+8.3f}%"
-                  f"{each['seconds']['plain']:10.4f}{'   above the limit' if each.get('met') is False else ''}")
-        print(f"limit {how.limit * 100:+.1f} %; {bench.seconds():.0f} s")
-        write(how.json, "solo", card, rows, pairs=how.pairs, limit=how.limit, seconds=round(bench.seconds()))
     return rows
 
 
