@@ -51,6 +51,12 @@ struct times {
     double alloc, release; /* medians, microseconds */
 };
 
+struct card {
+    char name[64];
+    int driver;
+    size_t free_bytes;
+};
+
 struct result {
     uint64_t bytes;
     struct times own[2], routed[2]; /* again, fresh */
@@ -178,9 +184,11 @@ static void print(const struct result *result, unsigned way_count)
     }
 }
 
-static int write_json(const struct options *options, const struct result *results,
-                      unsigned count)
+static int write_json(const struct options *options, const struct card *card,
+                      const struct result *results, unsigned count)
 {
+    const time_t now = time(NULL);
+    char date[16];
     FILE *file;
 
     if (options->json == NULL)
@@ -190,7 +198,11 @@ static int write_json(const struct options *options, const struct result *result
         perror(options->json);
         return -1;
     }
-    fprintf(file, "{\"benchmark\": \"alloc\", \"rounds\": %u, \"results\": [", options->rounds);
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
+    fprintf(file,
+            "{\"benchmark\": \"alloc\", \"date\": \"%s\", \"card\": \"%s\", \"driver\": %d, "
+            "\"rounds\": %u, \"results\": [",
+            date, card->name, card->driver, options->rounds);
     for (unsigned i = 0; i < count; i++)
         for (unsigned way = 0; way < (options->fresh > 0 ? 2 : 1); way++)
             fprintf(file,
@@ -228,7 +240,7 @@ static int read_options(int argc, char **argv, struct options *options)
 }
 
 /* The usual way of a driver program, so that libgpushare's door is the one that answers. */
-static int prepare(void *driver, size_t *free_bytes)
+static int prepare(void *driver, struct card *card)
 {
     PFN_cuInit_v2000 init = (PFN_cuInit_v2000)dlsym(driver, "cuInit");
     PFN_cuDevicePrimaryCtxRetain_v7000 retain =
@@ -236,14 +248,21 @@ static int prepare(void *driver, size_t *free_bytes)
     PFN_cuCtxSetCurrent_v4000 set_current =
         (PFN_cuCtxSetCurrent_v4000)dlsym(driver, "cuCtxSetCurrent");
     PFN_cuMemGetInfo_v3020 info = (PFN_cuMemGetInfo_v3020)dlsym(driver, "cuMemGetInfo_v2");
+    PFN_cuDeviceGetName_v2000 name =
+        (PFN_cuDeviceGetName_v2000)dlsym(driver, "cuDeviceGetName");
+    PFN_cuDriverGetVersion_v2020 version =
+        (PFN_cuDriverGetVersion_v2020)dlsym(driver, "cuDriverGetVersion");
     CUcontext context;
     size_t total;
 
-    if (init == NULL || retain == NULL || set_current == NULL || info == NULL)
+    if (name == NULL || version == NULL || init == NULL || retain == NULL ||
+        set_current == NULL || info == NULL)
         return -1;
     return init(0) == CUDA_SUCCESS && retain(&context, 0) == CUDA_SUCCESS &&
                    set_current(context) == CUDA_SUCCESS &&
-                   info(free_bytes, &total) == CUDA_SUCCESS
+                   info(&card->free_bytes, &total) == CUDA_SUCCESS &&
+                   name(card->name, sizeof card->name, 0) == CUDA_SUCCESS &&
+                   version(&card->driver) == CUDA_SUCCESS
                ? 0
                : -1;
 }
@@ -255,7 +274,7 @@ int main(int argc, char **argv)
     struct result results[sizeof sizes / sizeof sizes[0]];
     struct side own, routed;
     const struct side *const sides[] = {&own, &routed};
-    size_t free_bytes = 0;
+    struct card card;
     unsigned count = 0;
     int status = 0;
     void *driver;
@@ -267,7 +286,7 @@ int main(int argc, char **argv)
         return 2;
     }
     driver = dlopen("libcuda.so.1", RTLD_NOW);
-    if (driver == NULL || prepare(driver, &free_bytes) != 0) {
+    if (driver == NULL || prepare(driver, &card) != 0) {
         fprintf(stderr, "alloc_bench: no usable libcuda.so.1 (%s)\n",
                 driver == NULL ? dlerror() : "no context");
         return 77;
@@ -282,7 +301,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        const uint64_t fit = free_bytes / 4 / sizes[i];
+        const uint64_t fit = card.free_bytes / 4 / sizes[i];
         const unsigned pieces = fit < 64 ? (unsigned)fit : 64;
 
         if (pieces == 0 || sizes[i] > options.most) {
@@ -299,5 +318,5 @@ int main(int argc, char **argv)
             status = 1;
         count++;
     }
-    return write_json(&options, results, count) != 0 ? 1 : status;
+    return write_json(&options, &card, results, count) != 0 ? 1 : status;
 }

@@ -185,7 +185,7 @@ def body():
                   f"{said['rounds']} whole rounds; by the daemon {said.get('daemon')}  [{bench.seconds():.0f} s]", flush=True)
             rows += cell
             write(how.json, "many", card, rows, limit_mib=how.limit_mib, seconds=round(bench.seconds()),
-                  title="Many programs that together want more than the card", note=f"Exclusive turns, quantum {how.quantum}")
+                  scale="part of what is asked for", title="Many programs that together want more than the card", note=f"Exclusive turns, quantum {how.quantum}")
     return rows
 
 

@@ -97,22 +97,25 @@ def bars(result, title, note=""):
     else:
         lengths = values
     top = max(max(length, ceiling or 0) for length, ceiling in lengths) * 1.04 or 1
+    texts = []
+    for row, (value, ceiling) in zip(rows, values):
+        texts.append(f"{figure(value)} {row.get('unit', '')}".rstrip() +
+                     (f" ({row.get('against', 'ceiling')} {figure(ceiling)}, {value / ceiling:.3f})" if ceiling else ""))
     left, width, step = 250, 430, 30
-    picture = Picture(880, 96 + step * len(rows) + 34, title, ". ".join(part for part in (source(result), note) if part))
+    picture = Picture(max(880, left + width + 20 + 6 * max(map(len, texts))), 96 + step * len(rows) + 34, title,
+                      ". ".join(part for part in (source(result), note) if part))
     bottom = 66 + step * len(rows)
     for tick in ticks(top):
         x = left + width * tick / top
         picture.line(x, 62, x, bottom)
         picture.text(x, bottom + 16, figure(tick), size=11, colour=FAINT, anchor="middle")
     picture.text(left, bottom + 34, result.get("scale", "part of the ceiling") if relative else units.pop(), size=11, colour=FAINT)
-    for at, (row, (length, mark), (value, ceiling)) in enumerate(zip(rows, lengths, values)):
+    for at, (row, (length, mark), text) in enumerate(zip(rows, lengths, texts)):
         y = 68 + step * at
         picture.text(left - 8, y + 15, row["name"], anchor="end")
         picture.box(left, y, width * length / top, step - 9, OLD if row.get("other") or row.get("met") is False else OURS)
-        text = f"{figure(value)} {row.get('unit', '')}".rstrip()
-        if ceiling:
+        if mark:
             picture.line(left + width * mark / top, y - 3, left + width * mark / top, y + step - 6, LIMIT, 2.5)
-            text += f" ({row.get('against', 'ceiling')} {figure(ceiling)}, {value / ceiling:.3f})"
         picture.text(left + width + 8, y + 15, text, size=11)
     return picture
 
@@ -122,6 +125,15 @@ def gate(result):
             {"name": "call through the gate", "value": result.get("gated_ns"), "unit": "ns"},
             {"name": "the gate alone", "value": result.get("gate_ns"), "unit": "ns", "ceiling": 5, "against": "goal"}]
     return bars({**result, "rows": rows}, "What a gated call costs", "Shorter is better.")
+
+
+def alloc(result):
+    rows = []
+    for each in result["results"]:
+        size = next(f"{each['bytes'] >> shift} {unit}" for shift, unit in ((30, "GiB"), (20, "MiB"), (0, "B")) if each["bytes"] >> shift)
+        rows.append({"name": f"{size}, {'freed before' if each['way'] == 'again' else 'fresh'}", "value": each["ratio"],
+                     "unit": "of the driver's own", "ceiling": 1.1, "against": "at most", "met": each["ratio"] <= 1.1})
+    return bars({**result, "rows": rows}, "cuMemAlloc and cuMemFree, a pair", "Shorter is better.")
 
 
 def patch(result):
@@ -232,7 +244,7 @@ def draw(result):
         result = {"benchmark": "patch", "rows": result}  # as bench/patch_bench.py --json prints it
     if not isinstance(result, dict) or not isinstance(result.get("benchmark"), str):
         raise Wrong("no object with a 'benchmark'")
-    special = {"thesis": thesis, "gate": gate, "patch": patch, "solo": solo}.get(result["benchmark"])
+    special = {"thesis": thesis, "gate": gate, "patch": patch, "solo": solo, "alloc": alloc}.get(result["benchmark"])
     try:
         if special:
             return special(result)

@@ -59,6 +59,12 @@ class Bars(unittest.TestCase):
         self.assertIn("+0.100 % (-0.100 to +0.150)", words)
         self.assertIn("at most +0.2 %", words)
 
+    def test_allocations_are_drawn_against_what_is_asked_for(self):
+        row = {"bytes": 2 << 20, "way": "fresh", "ratio": 1.2}
+        words = " ".join(texts(plot.draw({"benchmark": "alloc", "results": [row]})))
+        self.assertIn("2 MiB, fresh", words)
+        self.assertIn("at most 1.1, 1.091", words)
+
     def test_what_cannot_be_drawn_is_refused(self):
         for result in (None, 3, [], {}, {"benchmark": 3}, {"benchmark": "handoff"}, {"benchmark": "handoff", "rows": []},
                        {"benchmark": "handoff", "rows": [3]}, {"benchmark": "handoff", "rows": [{"value": 3}]},
@@ -103,6 +109,14 @@ class Documents(unittest.TestCase):
                 with open(result) as file, open(picture) as drawn:
                     self.assertEqual(plot.draw(json.load(file)).svg(), drawn.read(),
                                      f"older than {result}: bench/plot.py -o docs/plots {result}")
+
+    def test_every_benchmark_has_its_picture(self):
+        for path in glob.glob(os.path.join(DOCS, "results", "*.json")):
+            with open(path) as file:
+                result = json.load(file)
+            if isinstance(result, list) or "benchmark" in result:  # not the records of tests
+                name = os.path.basename(path)[:-5]
+                self.assertTrue(os.path.exists(os.path.join(DOCS, "plots", name + ".svg")), f"bench/plot.py -o docs/plots {path}")
 
     def test_the_page_shows_what_there_is(self):
         with open(os.path.join(DOCS, "benchmarks.md")) as file:

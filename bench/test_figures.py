@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests what the benchmarks make of times: rounds, shares and waits, ideal latencies, lower bounds, intervals.
+
+usage: test_figures.py [-v] [NAME...]
+"""
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import harness  # noqa: E402
+import interactive_bench  # noqa: E402
+import many_bench  # noqa: E402
+import solo_bench  # noqa: E402
+import thesis_bench  # noqa: E402
+
+MS = 1000000
+
+
+def in_turn(lengths, rounds, apart=1 * MS):
+    """Turns of programs that run one after the other, each so many batches of a ms."""
+    ends, at = [[] for _ in lengths], 0
+    for _ in range(rounds):
+        for mine, batches in zip(ends, lengths):
+            for _ in range(batches):
+                at += MS
+                mine.append(at)
+            at += apart
+    return [many_bench.Turns.of_ends(each, MS, 3 * MS) for each in ends]
+
+
+class Many(unittest.TestCase):
+    def test_turns_are_told_apart(self):
+        first, second = in_turn([10, 5], 3)
+        self.assertEqual([round((to - since) / MS) for since, to in first.spans], [10, 10, 10])
+        self.assertEqual(len(second.spans), 3)
+        self.assertEqual(first.longest_wait(), 7 * MS)
+
+    def test_rounds_are_whole_and_the_first_is_left_out(self):
+        turns = in_turn([10, 5], 4)
+        since, to, rounds = many_bench.whole_rounds(turns)
+        self.assertEqual(rounds, 2)
+        self.assertEqual([each.done((since, to)) for each in turns], [20, 10])
+        self.assertIsNone(many_bench.whole_rounds(in_turn([10, 5], 2)))
+
+    def test_shares_are_by_weight(self):
+        turns = in_turn([10, 20], 4)
+        window = many_bench.whole_rounds(turns)[:2]
+        jain, off = many_bench.shares(turns, [100, 200], window)
+        self.assertAlmostEqual(jain, 1)
+        self.assertAlmostEqual(off, 0)
+        jain, off = many_bench.shares(turns, [100, 100], window)
+        self.assertAlmostEqual(jain, 30 ** 2 / (2 * (10 ** 2 + 20 ** 2)))
+        self.assertAlmostEqual(off, 1 / 3)
+
+    def test_throughput_and_wait_are_judged(self):
+        turns = in_turn([10, 10, 10], 5)
+        rows = many_bench.judge("x", turns, turns, [100] * 3, MS, 2 * 11 * MS, {})
+        self.assertAlmostEqual(rows[0]["value"], 10 / 11)
+        self.assertFalse(rows[0]["met"])
+        self.assertTrue(rows[1]["met"])
+        self.assertAlmostEqual(rows[2]["value"], 23 / 22)  # a pause before and after each of the two others
+
+
+class Interactive(unittest.TestCase):
+    def test_quantiles(self):
+        values = list(range(100, 0, -1))
+        self.assertEqual(interactive_bench.quantile(values, 0.5), 50)
+        self.assertEqual(interactive_bench.quantile(values, 0.99), 99)
+        self.assertEqual(interactive_bench.quantile([7], 0.99), 7)
+
+    def test_requests_wait_for_each_other_and_bring_in_what_is_missing(self):
+        # the second comes while the first is served, the third long after
+        latencies, brought = interactive_bench.ideal([0, 50, 1000], [120, 220, 1120], 100, 20, 30)
+        self.assertEqual(latencies, [120, 170, 120])
+        self.assertEqual(brought, 2)
+
+    def test_arrivals_are_poisson_and_the_same_each_time(self):
+        times = interactive_bench.arrivals(5, 0.1, 1000)
+        self.assertEqual(times, interactive_bench.arrivals(5, 0.1, 1000))
+        self.assertAlmostEqual(len(times) / 10000, 1, delta=0.05)
+        gaps = [(after - before) / 1e9 for before, after in zip(times, times[1:])]
+        mean = sum(gaps) / len(gaps)
+        self.assertAlmostEqual(sum((gap - mean) ** 2 for gap in gaps) / len(gaps) / mean ** 2, 1, delta=0.1)
+
+
+class Thesis(unittest.TestCase):
+    def test_bounds(self):
+        mix = thesis_bench.Mix(0.9, 10, 1e6)
+        self.assertAlmostEqual(mix.at_least(1, 0), 0.95)
+        self.assertAlmostEqual(mix.at_least(10, 0), 0.905)
+        self.assertAlmostEqual(mix.at_least(1, 0.1), 1.04)
+        self.assertAlmostEqual(thesis_bench.Mix(0.5, 10, 1e6).at_least(10, 0), 0.525)
+
+    def test_the_parts_are_what_was_asked_for(self):
+        words = thesis_bench.Mix(0.9, 10, 1e6).line(10).split()
+        self.assertEqual(words[0:2], ["phases", "10"])
+        self.assertAlmostEqual(int(words[2]), 900, delta=8)
+        self.assertEqual(int(words[3]), 100 * MS)
+
+
+class Solo(unittest.TestCase):
+    def test_the_ratio_is_of_pairs(self):
+        turns = {"plain": [1.0, 2.0, 4.0], "routed": [1.001, 2.002, 4.1]}
+        one, = solo_bench.judge("gemm", 5, turns, 0.002)
+        self.assertAlmostEqual(one["value"], 1.001)
+        self.assertTrue(one["met"])
+        one, = solo_bench.judge("gemm", 5, {**turns, "routed": [1.003, 2.006, 4.0]}, 0.002)
+        self.assertFalse(one["met"])
+
+    def test_intervals_hold_the_figure(self):
+        low, high = harness.bootstrap([1.0] * 10 + [1.1] * 10 + [1.05] * 21)
+        self.assertTrue(1.0 <= low <= 1.05 <= high <= 1.1)
+
+
+if __name__ == "__main__":
+    unittest.main()
