@@ -141,6 +141,7 @@ static void burst_ended(struct lockd_party *party)
                                  ? burst
                                  : party->burst_usual - party->burst_usual / 4 + burst / 4;
     party->burst = 0;
+    party->rested = true;
 }
 
 static void take_want(struct lockd_member *member, bool wants)

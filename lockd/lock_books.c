@@ -285,6 +285,7 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
     if (ns == 0 || (party->running_members == 0 && !keeps))
         return;
     party->last_ran = now;
+    party->level_then = party->device->level;
     party->ran += ns;
     party->burst += ns;
     if ((party->device->waiters || party->device->elsewhere != 0) && policy->ran != NULL)

@@ -11,7 +11,8 @@
  * shares; with weights, turns are longer or shorter, and one whose part of a round would not be
  * worth a switch sits rounds out until it is.
  *
- * Who has nothing to do saves up one turn at most. Who used little of its share and
+ * Who has nothing to do saves up one turn at most, and one of short bursts up to SAVED where
+ * few share the device, since their requests come in clusters. Who used little of its share and
  * usually runs for a short time (lockd_policy_interactive) goes first within the round and may
  * end another one's turn before its time. It pays for that: a turn that ends long before its
  * time is charged with the switches that it caused, so such switches come out of the share of
@@ -30,6 +31,7 @@
 #define TURN_LONGEST                                                                           \
     4 /* quanta; the rest of it follows when the others of the round had theirs */
 #define INTERACTIVE 2 /* a burst of at most this part of a quantum */
+#define SAVED       4 /* turns; all the others together wait for no more of it */
 #define WORTH       2 /* a turn of at least this part of a quantum */
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
@@ -77,22 +79,35 @@ static uint64_t credit(struct lockd_party *party)
     return lockd_less(device->level, party->virtual_ns);
 }
 
+static uint64_t turns_saved(const struct lockd_party *party)
+{
+    const uint64_t others = lockd_less(party->device->party_count, 1);
+
+    return lockd_policy_interactive(party) ? lockd_max(SAVED / lockd_max(others, 1), 1) : 1;
+}
+
 /* It had nothing to do, or is new: its share of that time is owed to it, also where nobody
- * waited meanwhile, so that the level stood still; but no more than one turn. */
+ * waited meanwhile, so that the level stood still. What the level has risen by since it last
+ * ran it has already. */
 static void come_back(struct lockd_party *party)
 {
     const struct lockd_device *device = party->device;
     const uint64_t away = lockd_less(party->counted_at, party->last_ran),
                    owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
                                      (double)lockd_max(device->weights, 1)),
-                   most = lockd_max(round_step(device),
-                                    to_virtual(party, lockd_device_quantum(device)));
-    const uint64_t from = lockd_max(party->virtual_ns, device->level);
+                   turn = lockd_max(round_step(device),
+                                    to_virtual(party, lockd_device_quantum(device))),
+                   most = turn * turns_saved(party);
+    uint64_t paid = lockd_less(lockd_max(party->virtual_ns, device->level), owed);
 
     if (away == 0 && party->virtual_ns != 0)
         return;
-    party->virtual_ns = lockd_max(lockd_min(party->virtual_ns, lockd_less(from, owed)),
-                                  lockd_less(device->level, most));
+    if (party->rested) /* waiting alone adds nothing to what was saved up */
+        paid = lockd_less(party->virtual_ns,
+                          lockd_less(owed, lockd_less(device->level, party->level_then)));
+    party->virtual_ns =
+        lockd_max(lockd_min(party->virtual_ns, paid), lockd_less(device->level, most));
+    party->rested = false;
 }
 
 /* Its gang has places on other devices already, which nobody can use meanwhile. */
@@ -136,7 +151,7 @@ static uint64_t length(struct lockd_party *party)
         device->round = party->round;
     }
     return lockd_clamp(to_real(party, lockd_less(have + rise, behind)), quantum / WORTH / 2,
-                       quantum * TURN_LONGEST);
+                       quantum * (lockd_policy_interactive(party) ? 1 : TURN_LONGEST));
 }
 
 static void ran(struct lockd_party *party, uint64_t ns)
@@ -149,6 +164,7 @@ static void pay_for(struct lockd_party *party, uint64_t since)
 {
     party->virtual_ns += to_virtual(party, lockd_less(party->counted_at, since));
     party->last_ran = party->counted_at;
+    party->level_then = party->device->level;
 }
 
 /* A turn of full length pays nothing for its switch, one of no length all of it. Who did not

@@ -127,8 +127,10 @@ static void policy_fair_short_burst_goes_before_the_end_of_a_long_turn(void **st
     say(h, 1, 0, 7 * GIB, 0);
     for (int i = 0; i < 5; i++) { /* once it is known for its short bursts ... */
         obey(h, both, demand, 2);
-        later(h, 2 * quantum_of(h));
-        obey(h, both, demand, 2);
+        for (int wait = 0; wait < 1000 && runner(h) != 1; wait++) {
+            later(h, 20 * MS);
+            obey(h, both, demand, 2);
+        }
         later(h, 50 * MS);
         obey(h, train_alone, demand, 2);
         later(h, 60000 * MS);
