@@ -8,8 +8,8 @@ Copies of bench/load share a card of --limit-mib (GPUSHARE_DEVICE_LIMIT). The da
 enough rounds to tell whether they are fair. Of each cell:
 
   throughput    batches that all of them finished, times what a batch takes an unpatched program alone, over the time
-  Jain          of the batches that each finished, per weight, over whole rounds: from the beginning of one program's second turn to that of
-                its last one
+  Jain          of the batches that each finished, per weight, over whole rounds: from the beginning of one program's third turn to that of
+                its last one (in the first two the lock makes up for what was before: programs that idled, another quantum)
   weights       the largest deviation of a program's part of them from its due (in the cell with weights)
   longest wait  between two batches of a program, over (N - 1)(quantum + switch), with the daemon's largest figures for these
 
@@ -30,6 +30,7 @@ CELLS = {  # programs, times the card, weights in turn
 QUICK = ("8 at 8x", "32 at 8x")
 THROUGHPUT, JAIN, WEIGHTS, WAIT = 0.95, 0.999, 0.01, 1.05
 POLL_S = 0.5
+SKIPPED = 2  # turns
 
 
 class Turns:
@@ -57,11 +58,11 @@ class Turns:
 
 
 def whole_rounds(turns):
-    """(from, to, rounds): as many rounds as there are, without the first."""
-    if any(len(each.spans) < 3 for each in turns):
+    """(from, to, rounds): as many rounds as there are, without the first ones."""
+    if any(len(each.spans) < SKIPPED + 2 for each in turns):
         return None
-    first = min(turns, key=lambda each: each.spans[1][0])
-    return first.spans[1][0], first.spans[-1][0], len(first.spans) - 2
+    first = min(turns, key=lambda each: each.spans[SKIPPED][0])
+    return first.spans[SKIPPED][0], first.spans[-1][0], len(first.spans) - 1 - SKIPPED
 
 
 def shares(turns, weights, window):
@@ -145,10 +146,10 @@ def run_cell(bench, how, name, seconds):
 def judge(name, turns, daemon, weights, batch, wait_bound, figures):
     window = whole_rounds(turns)
     if window is None:
-        raise Failed(f"{name}: less than three turns of a program; more --seconds are needed")
+        raise Failed(f"{name}: less than {SKIPPED + 2} turns of a program; more --seconds are needed")
     figures["rounds"] = window[2]
-    done = sum(each.done(window) for each in turns)
-    throughput = done * batch / (window[1] - window[0])
+    figures["batches"] = [each.done(window) for each in turns]
+    throughput = sum(figures["batches"]) * batch / (window[1] - window[0])
     jain, off = shares(turns, weights, window)
     wait = max(each.longest_wait() for each in turns) / wait_bound
     seen = whole_rounds(daemon)

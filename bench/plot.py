@@ -116,6 +116,10 @@ def bars(result, title, note=""):
         picture.box(left, y, width * length / top, step - 9, OLD if row.get("other") or row.get("met") is False else OURS)
         if mark:
             picture.line(left + width * mark / top, y - 3, left + width * mark / top, y + step - 6, LIMIT, 2.5)
+        least = number(row, "at_least", needed=False)
+        if least is not None:  # what nothing can be below
+            x = left + width * min(least / values[at][1] if relative else least, top) / top
+            picture.line(x, y - 3, x, y + step - 6, INK, 1.5, "3 2")
         picture.text(left + width + 8, y + 15, text, size=11)
     return picture
 

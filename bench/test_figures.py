@@ -37,15 +37,15 @@ class Many(unittest.TestCase):
         self.assertEqual(len(second.spans), 3)
         self.assertEqual(first.longest_wait(), 7 * MS)
 
-    def test_rounds_are_whole_and_the_first_is_left_out(self):
-        turns = in_turn([10, 5], 4)
+    def test_rounds_are_whole_and_the_first_two_are_left_out(self):
+        turns = in_turn([10, 5], 5)
         since, to, rounds = many_bench.whole_rounds(turns)
         self.assertEqual(rounds, 2)
         self.assertEqual([each.done((since, to)) for each in turns], [20, 10])
-        self.assertIsNone(many_bench.whole_rounds(in_turn([10, 5], 2)))
+        self.assertIsNone(many_bench.whole_rounds(in_turn([10, 5], 3)))
 
     def test_shares_are_by_weight(self):
-        turns = in_turn([10, 20], 4)
+        turns = in_turn([10, 20], 5)
         window = many_bench.whole_rounds(turns)[:2]
         jain, off = many_bench.shares(turns, [100, 200], window)
         self.assertAlmostEqual(jain, 1)

@@ -59,6 +59,14 @@ class Bars(unittest.TestCase):
         self.assertIn("+0.100 % (-0.100 to +0.150)", words)
         self.assertIn("at most +0.2 %", words)
 
+    def test_what_nothing_can_be_below_is_drawn_in_proportion(self):
+        rows = [{"name": "x", "value": 0.9, "unit": "of serial", "ceiling": 0.6, "at_least": 0.45}, {"name": "y", "value": 1, "unit": "s", "ceiling": 1}]
+        picture = plot.draw({**ROWS, "rows": rows})
+        (_, first), _ = boxes(picture)
+        dashed = [element for element in tree.fromstring(picture.svg()).iter() if element.get("stroke-dasharray")]
+        self.assertEqual(len(dashed), 1)
+        self.assertAlmostEqual((float(dashed[0].get("x1")) - 250) / first, 0.5, places=2)
+
     def test_allocations_are_drawn_against_what_is_asked_for(self):
         row = {"bytes": 2 << 20, "way": "fresh", "ratio": 1.2}
         words = " ".join(texts(plot.draw({"benchmark": "alloc", "results": [row]})))

@@ -177,7 +177,7 @@ def body():
         rows += small_rows(bench, how, limits["this bus"])
         write(how.json, "thesis-card", card, rows, duplex=bus["duplex"], solo_s=how.solo, five_ms=how.five_ms,
               seconds=round(bench.seconds()), title="Two copies at once over one after the other: Table 12.2 of the 2021 thesis on this card",
-              scale="part of what is asked for (beyond twice: cut off)", note="Big: shorter is better. Small: throughput over native")
+              scale="part of what is asked for (beyond twice: cut off)", note="Big: shorter is better (dashed: no order of turns is below). Small: throughput over native")
     return rows
 
 
