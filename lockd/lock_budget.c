@@ -73,6 +73,8 @@ static void trim(struct lockd_device *device, uint64_t share, uint64_t now)
         struct lockd_member *member = lockd_member_of(at, spared);
         const uint64_t most = member->demand + (member->party->held ? share : 0);
 
+        if (most < member->budget)
+            member->trimmed_at = now;
         change(member, lockd_min(member->budget, most), now);
     }
 }
@@ -141,6 +143,8 @@ static void spare(struct lockd_device *device, uint64_t share, uint64_t now)
         struct lockd_member *member = lockd_member_of(at, touched);
         const uint64_t limit = lockd_max(lockd_member_limit(member), member->demand);
 
+        if (member->trimmed_at != 0 && now - member->trimmed_at < TELL_PAUSE)
+            continue;
         if (member->party->held && member->budget >= member->demand &&
             member->budget < member->demand + share / 4)
             raise(member, lockd_min(member->demand + share, limit), SHARE_STEP, now);

@@ -161,8 +161,12 @@ void lockd_device_refresh(struct lockd_device *device, uint64_t now)
     lockd_short_decay(device, now);
     /* never nothing: it would be room for any number of programs that need more */
     capacity = lockd_max(lockd_less(lockd_device_most(device), device->short_bytes), 1);
-    if (capacity != device->capacity) {
-        device->capacity = capacity;
-        device->recount = true;
-    }
+    if (device->fell_at != 0 && now >= device->fell_at + RISE_PAUSE)
+        device->fell_at = 0;
+    if (capacity == device->capacity || (capacity > device->capacity && device->fell_at != 0))
+        return;
+    if (capacity < device->capacity)
+        device->fell_at = now; /* not up and down with every word of somebody's */
+    device->capacity = capacity;
+    device->recount = true;
 }

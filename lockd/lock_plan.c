@@ -53,6 +53,10 @@ static void note_deadline(struct lockd_device *device)
         device->deadline = lockd_min(device->deadline, device->short_until);
     device->deadline = lockd_min(device->deadline, device->exact_at);
     device->deadline = lockd_min(device->deadline, device->evict_at);
+    if (device->told_waiters && !device->waiters)
+        device->deadline = lockd_min(device->deadline, device->quiet_at);
+    if (device->fell_at != 0)
+        device->deadline = lockd_min(device->deadline, device->fell_at + RISE_PAUSE);
     if (device->doubt.by != NULL && !device->doubt.asked)
         device->deadline = lockd_min(device->deadline, device->doubt.ask_at);
 }

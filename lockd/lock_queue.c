@@ -43,8 +43,13 @@ void lockd_queue_enter(struct lockd_party *party, uint64_t now)
 
 void lockd_queue_leave(struct lockd_party *party, uint64_t now)
 {
+    const struct lockd_policy *policy = lockd_device_policy(party->device);
+
     if (party->queued_of == NULL)
         return;
+    lockd_books_ran(party, now);
+    if (party->interrupts && party->device->cleared_for == party && policy->gave_up != NULL)
+        policy->gave_up(party);
     lockd_queue_drop(party);
     lockd_books_party(party, now);
 }

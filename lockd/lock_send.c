@@ -49,7 +49,7 @@ static uint32_t flags_for(const struct lockd_member *member)
 {
     const bool run = lockd_member_run(member);
     const bool waiters =
-        run ? member->device->waiters : (member->sent_flags & GS_TARGET_WAITERS) != 0;
+        run ? member->device->told_waiters : (member->sent_flags & GS_TARGET_WAITERS) != 0;
 
     return (run ? GS_TARGET_RUN : 0) | (waiters ? GS_TARGET_WAITERS : 0) |
            (member->device->member_count == 1 ? GS_TARGET_SOLE : 0) |
@@ -105,17 +105,34 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
         device->stop_at = lockd_min(device->stop_at, now + ASK_AGAIN);
 }
 
-/* Small changes wait a little for more of them. */
-static bool is_time(struct lockd_device *device, uint64_t most, uint64_t shortfall,
-                    uint64_t now)
+/* At once that somebody waits; that nobody does can wait, as who waits may come and go. */
+static void tell_waiters(struct lockd_device *device, uint64_t now)
 {
-    if (most == device->told_capacity && shortfall == device->told_shortfall) {
-        device->exact_at = LOCKD_NEVER;
-        return false;
+    if (device->waiters == device->told_waiters ||
+        (device->told_waiters && now < device->quiet_at))
+        return;
+    device->told_waiters = device->waiters;
+    lockd_list_each (at, &device->holders) {
+        lockd_list_each (of, &lockd_party_of(at, holder)->members)
+            lockd_plan_touch(lockd_member_of(of, of_party));
     }
-    if (device->exact_at == LOCKD_NEVER)
-        device->exact_at = now + EXACT_AFTER;
-    return now >= device->exact_at;
+}
+
+/* When changes are to be told: small ones wait a little for more of them, and none comes so
+ * soon after the last one that a program which says something else each time keeps all others
+ * busy. */
+static uint64_t time_to_tell(const struct lockd_device *device, uint64_t idle, uint64_t most,
+                             uint64_t shortfall, uint64_t now)
+{
+    if (device->told_at == 0 || (device->member_count == 1) != device->told_sole)
+        return now;
+    if (differs(idle, device->told_idle, idle / 2) ||
+        differs(most, device->told_capacity, device->total / 64) ||
+        differs(shortfall, device->told_shortfall, device->total / 16))
+        return device->told_at + TELL_PAUSE;
+    return most != device->told_capacity || shortfall != device->told_shortfall
+               ? now + EXACT_AFTER
+               : LOCKD_NEVER;
 }
 
 void lockd_send_broadcast(struct lockd_device *device, uint64_t now)
@@ -123,20 +140,20 @@ void lockd_send_broadcast(struct lockd_device *device, uint64_t now)
     const uint64_t idle = device->waiters ? lockd_device_idle(device) : device->told_idle;
     const uint64_t most = lockd_device_most(device);
     const uint64_t shortfall = lockd_device_shortfall(device);
-    const bool sole = device->member_count == 1;
+    const uint64_t at = time_to_tell(device, idle, most, shortfall, now);
 
-    if (!differs(idle, device->told_idle, idle / 2) &&
-        !differs(most, device->told_capacity, device->total / 64) &&
-        !differs(shortfall, device->told_shortfall, device->total / 16) &&
-        sole == device->told_sole && !is_time(device, most, shortfall, now))
+    tell_waiters(device, now);
+    device->exact_at = at == LOCKD_NEVER ? at : lockd_min(at, device->exact_at);
+    if (now < device->exact_at)
         return;
     device->exact_at = LOCKD_NEVER;
+    device->told_at = now;
     device->told_idle = idle;
     device->told_capacity = most;
     device->told_shortfall = shortfall;
-    device->told_sole = sole;
-    lockd_list_each (at, &device->members)
-        lockd_plan_touch(lockd_member_of(at, of_device));
+    device->told_sole = device->member_count == 1;
+    lockd_list_each (of, &device->members)
+        lockd_plan_touch(lockd_member_of(of, of_device));
 }
 
 bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send)

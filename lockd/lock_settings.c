@@ -275,6 +275,7 @@ static void retake(struct lockd_device *device, const struct lockd_settings *bef
     const uint64_t quantum = lockd_device_quantum_by(device, before);
 
     device->recount = true;
+    device->fell_at = 0;
     lockd_list_each (at, &device->parties) {
         requeue(lockd_party_of(at, of_device), now);
         retime(lockd_party_of(at, of_device), quantum, anew, now);

@@ -98,7 +98,8 @@ struct lockd_member {
     uint64_t short_at;                      /* when its last GS_STATE_SHORT was counted */
     uint64_t short_unused, short_forget_at; /* bytes for which others made room in vain */
     uint64_t short_had;                     /* the most that it had in this turn */
-    bool evict;                             /* all its memory is to go out */
+    uint64_t trimmed_at;              /* when spare bytes were last taken from it; 0: never */
+    bool evict;                       /* all its memory is to go out */
     uint64_t evict_left, evict_until; /* bytes; nothing has left since: that is all then */
     bool asked;                       /* it is to say what is free; any target is a question */
 
@@ -224,11 +225,12 @@ struct lockd_device {
     uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
     uint32_t elsewhere; /* parties that wait for another device first */
     bool measured, leases, restarted, waiters;
-    bool recount; /* capacity or mode changed: everybody's share did */
+    uint64_t fell_at;           /* when the capacity last fell; 0: long ago */
+    uint64_t told_at, quiet_at; /* told to all; when holders are to hear that nobody waits */
+    bool recount;               /* capacity or mode changed: everybody's share did */
     uint64_t told_idle, told_capacity, told_shortfall;
-    uint64_t
-        exact_at; /* ns: when small changes of these are told; LOCKD_NEVER: there are none */
-    bool told_sole;
+    uint64_t exact_at; /* when changes of these are told; LOCKD_NEVER: there are none */
+    bool told_sole, told_waiters;
 };
 
 struct lockd_client {

@@ -243,15 +243,35 @@ static void note_waiters(struct lockd_device *device, uint64_t now)
 
     if (waiters == device->waiters)
         return;
-    lockd_list_each (at, &device->holders) {
-        struct lockd_party *party = lockd_party_of(at, holder);
-
-        lockd_books_ran(party, now); /* it counts only while others wait */
-        lockd_list_each (of, &party->members)
-            lockd_plan_touch(lockd_member_of(of, of_party));
-    }
+    lockd_books_device_ran(device, now); /* it counts only while others wait */
     device->waiters = waiters;
+    device->quiet_at = now + TELL_PAUSE;
     device->grace_at = waiters ? now : LOCKD_NEVER;
+}
+
+/* Turns begin for all that run. */
+static void begin_leases(struct lockd_party *party)
+{
+    const struct lockd_policy *policy = lockd_device_policy(party->device);
+
+    if (!party->held || !party->gang->runs)
+        return;
+    policy->place(party);
+    party->turn_length = policy->length(party);
+    party->ran = 0;
+    party->until = party->turn_length == LOCKD_NEVER || party->started == 0
+                       ? LOCKD_NEVER
+                       : party->started + party->turn_length;
+}
+
+/* No turn is ended any more; who ended others' pays as if its own was over. */
+static void end_leases(struct lockd_party *party)
+{
+    const struct lockd_policy *policy = lockd_device_policy(party->device);
+
+    if (party->interrupts && party->held && policy->ended != NULL)
+        policy->ended(party);
+    party->interrupts = party->interrupts && party->queued_of != NULL;
 }
 
 static void change_mode(struct lockd_device *device, uint64_t now)
@@ -268,14 +288,11 @@ static void change_mode(struct lockd_device *device, uint64_t now)
 
         lockd_books_ran(party, now);
         lockd_plan_settle(party);
-        party->interrupted = party->interrupts = false;
-        if (leases && party->held && party->gang->runs) {
-            lockd_device_policy(device)->place(party);
-            party->turn_length = lockd_device_policy(device)->length(party);
-            party->until = party->turn_length == LOCKD_NEVER || party->started == 0
-                               ? LOCKD_NEVER
-                               : party->started + party->turn_length;
-        }
+        if (leases)
+            begin_leases(party);
+        else
+            end_leases(party);
+        party->interrupted = false;
     }
 }
 

@@ -24,6 +24,8 @@ struct lockd_policy {
     void (*ran)(struct lockd_party *party, uint64_t ns);
     /* Its turn ended after it ran for party->ran ns. NULL: does not matter. */
     void (*ended)(struct lockd_party *party);
+    /* Others were stopped for it, and it did not wait for its turn. NULL: does not matter. */
+    void (*gave_up)(struct lockd_party *party);
     /* May `head`, the first in the queue, end this turn before its time? NULL: never. */
     bool (*ahead)(const struct lockd_party *head, const struct lockd_party *holder);
 };

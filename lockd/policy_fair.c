@@ -121,7 +121,7 @@ static uint64_t place(struct lockd_party *party)
 }
 
 /* The device goes on to the round of the turn that begins; not for one that runs while the
- * next in turn waits. */
+ * next in turn waits, or that runs already when turns begin to be taken. */
 static uint64_t length(struct lockd_party *party)
 {
     struct lockd_device *device = party->device;
@@ -131,7 +131,7 @@ static uint64_t length(struct lockd_party *party)
 
     if (party->round > device->round)
         rise = (party->round - device->round) * round_step(device);
-    if (rise != 0 && !party->backfilled) {
+    if (rise != 0 && !party->backfilled && !party->begun) {
         device->level += rise;
         device->round = party->round;
     }
@@ -144,9 +144,15 @@ static void ran(struct lockd_party *party, uint64_t ns)
     party->virtual_ns += to_virtual(party, ns);
 }
 
-/* A turn of full length pays nothing for its switch, one of no length all of it. Who was passed
- * over because it did not come to run pays for the time that it kept others waiting; it was
- * not away then. */
+/* For whom others were kept off since then, and it did not run: it was not away. */
+static void pay_for(struct lockd_party *party, uint64_t since)
+{
+    party->virtual_ns += to_virtual(party, lockd_less(party->counted_at, since));
+    party->last_ran = party->counted_at;
+}
+
+/* A turn of full length pays nothing for its switch, one of no length all of it. Who did not
+ * come to run, and was not interrupted, pays for the time that it kept others waiting. */
 static void ended(struct lockd_party *party)
 {
     const uint64_t length = lockd_max(party->turn_length, 1);
@@ -154,10 +160,16 @@ static void ended(struct lockd_party *party)
 
     if (party->device->waiters && !party->interrupted)
         party->virtual_ns += switch_charge(party, party->interrupts) * missing / 100;
-    if (party->skipped != 0) {
-        party->virtual_ns += to_virtual(party, lockd_less(party->counted_at, party->cleared));
-        party->last_ran = party->counted_at;
-    }
+    if (party->skipped != 0 ||
+        (party->interrupts && party->started == 0 && !party->interrupted))
+        pay_for(party, party->cleared);
+    party->interrupts = false;
+}
+
+static void gave_up(struct lockd_party *party)
+{
+    party->virtual_ns += switch_charge(party, true);
+    pay_for(party, party->device->cleared_at);
     party->interrupts = false;
 }
 
@@ -171,4 +183,10 @@ static bool ahead(const struct lockd_party *head, const struct lockd_party *hold
 }
 
 const struct lockd_policy lockd_policy_fair = {
-    .place = place, .length = length, .ran = ran, .ended = ended, .ahead = ahead};
+    .place = place,
+    .length = length,
+    .ran = ran,
+    .ended = ended,
+    .gave_up = gave_up,
+    .ahead = ahead,
+};

@@ -211,6 +211,34 @@ static void lies_short_others_run_on_after_a_while(void **state)
     }
 }
 
+/* Seven that run beside one that says something else each millisecond: of its demand, of
+ * whether it has something to run, of what it has pinned. The others are not kept busy with
+ * that. */
+static void lies_that_change_all_the_time_keep_nobody_busy(void **state)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        struct harness *h = *state;
+        uint32_t targets;
+
+        for (int who = 0; who < 7; who++)
+            runs(h, who, GIB);
+        say(h, 7, 0, kind == 1 ? 8 * GIB : GIB, 0);
+        later(h, 1000 * MS);
+        targets = h->client[0].targets;
+        for (int ms = 0; ms < 2000; ms++) {
+            const bool odd = ms % 2 != 0;
+
+            h->client[7].state.pinned = kind == 2 && odd ? 4 * GIB : 0;
+            say(h, 7, kind == 1 && odd ? W : 0, kind == 1 || (kind == 0 && odd) ? 8 * GIB : GIB,
+                0);
+            later(h, MS);
+        }
+        assert_true(h->client[0].targets - targets <= 100);
+        for (int who = 0; who < HARNESS_CLIENTS; who++)
+            gone(h, who);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +249,7 @@ int main(void)
         scenario(lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen),
         scenario(lies_resident_counts_up_to_what_it_was_given),
         scenario(lies_short_others_run_on_after_a_while),
+        scenario(lies_that_change_all_the_time_keep_nobody_busy),
         scenario(lies_pinned_counts_up_to_what_it_was_given),
     };
 

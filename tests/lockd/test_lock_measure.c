@@ -94,6 +94,9 @@ static void lock_what_cannot_leave_is_nobodys_at_once(void **state)
         h->free_bytes = 10 * GIB - external - stays;
         say(h, 0, 0, 0, 0); /* a third of it left */
         if (!contexts)
+            assert_true(device_of(h)->capacity <= before - stays + external);
+        later(h, TELL_PAUSE);
+        if (!contexts)
             assert_true(h->client[1].target.capacity <= before - stays + external);
         later(h, EXTERNAL_UNSAID + 300 * MS);
         assert_true(h->client[1].target.capacity == before - stays);

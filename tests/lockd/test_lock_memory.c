@@ -288,6 +288,7 @@ static void lock_room_comes_back_everybody_runs_again(void **state)
     assert_true(has_run(h, 0) && has_run(h, 1));
     say(h, 0, R, 3 * GIB, 3 * GIB); /* echoes the smaller budget */
     assert_true(h->client[1].target.budget >= 7 * GIB);
+    later(h, TELL_PAUSE);
     assert_false(has_waiters(h, 0));
 }
 

@@ -157,6 +157,27 @@ static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
     assert_true(h->client[1].target.budget >= 3 * GIB);
 }
 
+/* 2 wants to run and does not, again and again: those that it stops for that are stopped no
+ * more often than for one that runs. */
+static void lock_who_wants_and_wants_not_stops_others_no_more_than_its_share(void **state)
+{
+    struct harness *h = *state;
+    int ran[2] = {0};
+
+    runs(h, 0, 3 * GIB);
+    runs(h, 1, 3 * GIB);
+    later(h, 60000 * MS);
+    for (int ms = 0; ms < 120000; ms++) {
+        say(h, 2, ms % 20 < 10 ? W : 0, ms % 20 < 10 ? 8 * GIB : 0, 0);
+        for (int who = 0; who < 2; who++) {
+            obeys(h, who);
+            ran[who] += ms >= 60000 && is_running(h, who);
+        }
+        later(h, MS);
+    }
+    assert_true(ran[0] > 40000 && ran[1] > 40000);
+}
+
 /* --- who says that it runs already --- */
 
 static void comes_again_and_again_running(struct harness *h, uint64_t resident)
@@ -207,6 +228,7 @@ int main(void)
         scenario(lock_slow_to_begin_runs_again_after_it_was_passed_over),
         scenario(lock_nothing_left_of_the_device_all_take_turns),
         scenario(lock_foreign_program_leaves_while_all_move_is_seen),
+        scenario(lock_who_wants_and_wants_not_stops_others_no_more_than_its_share),
         scenario(lock_newcomer_that_says_it_runs_has_to_wait_for_its_turn),
         scenario(lock_newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn),
         scenario(lock_newcomer_that_runs_and_fits_goes_on),

@@ -175,6 +175,7 @@ static void lock_waiter_leaves_holder_keeps(void **state)
     say(h, 1, W, 7 * GIB, 0);
     gone(h, 1);
     assert_true(has_run(h, 0));
+    later(h, TELL_PAUSE);
     assert_false(has_waiters(h, 0));
     later(h, 10 * quantum_of(h));
     assert_true(has_run(h, 0));
