@@ -20,11 +20,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FDS_OF_OUR_OWN 16u
-#define FDS_MAX        65536
-#define GROUPS_MAX     1024
-#define SILENT_NS      10000000000u /* a connection that says nothing */
-#define SAY_AGAIN_NS   10000000000u /* the same refusal in the log */
+#define FDS_OF_OUR_OWN  16u
+#define FDS_MAX         65536
+#define GROUPS_MAX      1024
+#define SILENT_NS       10000000000u /* a connection that says nothing */
+#define LISTEN_AGAIN_NS 1000000000u  /* descriptors may be there again without an end of ours  \
+                                      */
+#define SAY_AGAIN_NS 10000000000u    /* the same refusal in the log */
 
 /* What is known of a caller when he has connected. */
 struct caller {
@@ -71,6 +73,17 @@ void lockd_admit_again(struct lockd_server *server)
         server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (server->spare >= 0)
         listen_for(server, true);
+}
+
+uint64_t lockd_admit_resume(struct lockd_server *server, uint64_t now)
+{
+    if (server->listening)
+        return LOCKD_NEVER;
+    if (now >= server->listen_at) {
+        server->listen_at = now + LISTEN_AGAIN_NS;
+        lockd_admit_again(server);
+    }
+    return server->listening ? LOCKD_NEVER : server->listen_at;
 }
 
 static int read_caller(int fd, struct caller *caller)
@@ -177,7 +190,8 @@ static void refuse_without_descriptor(struct lockd_server *server, int why)
                "(LimitNOFILE=, ulimit -n)");
     server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (fd < 0 || server->spare < 0)
-        listen_for(server, false); /* until a connection ends */
+        listen_for(server, false); /* until a connection ends, or for a second */
+    server->listen_at = now + LISTEN_AGAIN_NS;
 }
 
 void lockd_admit_one(struct lockd_server *server)

@@ -235,24 +235,23 @@ static void evict_cancel(struct lockd_client *client)
     }
 }
 
+static void pause_client(struct lockd_client *client, bool paused, uint64_t now)
+{
+    if (!paused)
+        evict_cancel(client);
+    if (client->paused == paused)
+        return;
+    lockd_list_each (of, &client->members)
+        lockd_books_time(lockd_member_of(of, of_client), now);
+    client->paused = paused;
+    if (client->gang != NULL)
+        pause_gang(client->gang, paused, now);
+}
+
 void lockd_lock_pause(struct lockd_lock *lock, struct lockd_client *client, bool paused,
                       uint64_t now_ns)
 {
-    lockd_list_each (at, &lock->clients) {
-        struct lockd_client *each = lockd_entry(at, struct lockd_client, link);
-
-        if (client != NULL && each != client)
-            continue;
-        if (!paused)
-            evict_cancel(each);
-        if (each->paused == paused)
-            continue;
-        lockd_list_each (of, &each->members)
-            lockd_books_time(lockd_member_of(of, of_client), now_ns);
-        each->paused = paused;
-        if (each->gang != NULL)
-            pause_gang(each->gang, paused, now_ns);
-    }
+    pause_client(client, paused, now_ns);
     lockd_plan_pending(lock, now_ns);
 }
 

@@ -281,6 +281,7 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
         if (server->called)
             lockd_admit_one(server);
         server->called = false;
+        deadline = sooner(deadline, lockd_admit_resume(server, lockd_now()));
     }
     return 0;
 }

@@ -58,6 +58,7 @@ struct lockd_server {
     int epoll, listener, signals;
     int spare; /* given up to accept (and refuse) one when descriptors run out */
     bool listening, called, stop; /* called: somebody waits to be accepted */
+    uint64_t listen_at;           /* when the listener is tried again if it is not watched */
     uint64_t descriptors_said;    /* when the log last heard that none was left */
     uint64_t host_at; /* when the lock must be told again how much host memory there is */
     uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */
@@ -117,6 +118,8 @@ void lockd_admit_one(struct lockd_server *server);
 /* Watches the listener again after connections ended. */
 void lockd_admit_again(struct lockd_server *server);
 int lockd_admit_init(struct lockd_server *server, struct gs_err *err);
+/* ... or when there may be descriptors again. Returns when to look again. */
+uint64_t lockd_admit_resume(struct lockd_server *server, uint64_t now);
 /* Gives up connections that have said nothing for too long. Returns when to look again. */
 uint64_t lockd_admit_silent(struct lockd_server *server, uint64_t now);
 

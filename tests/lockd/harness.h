@@ -122,6 +122,14 @@ static inline void gone(struct harness *h, int who)
     harness_take(h);
 }
 
+static inline void pause_all(struct harness *h, bool paused)
+{
+    for (int who = 0; who < HARNESS_CLIENTS; who++) {
+        if (h->client[who].client != NULL)
+            lockd_lock_pause(h->lock, h->client[who].client, paused, h->now);
+    }
+}
+
 static inline bool has_run(const struct harness *h, int who)
 {
     return (h->client[who].target.flags & GS_TARGET_RUN) != 0;

@@ -307,6 +307,21 @@ class FullTest(unittest.TestCase):
         self.assertEqual(daemon.end(), 0)
         shutil.rmtree(daemon.folder)
 
+    def test_without_any_descriptor_it_listens_again_when_there_are_some(self):
+        daemon = Daemon(LOCKD)
+        self.addCleanup(daemon.process.kill)
+        pid, limits = daemon.process.pid, resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))  # not even for its reserve
+        caller = connect(daemon.path)
+        time.sleep(0.3)  # nobody is connected whose end would wake it
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+        late = Program(daemon.path, total=CARD_BYTES)
+        late.say(demand=MIB)
+        self.assertIsNotNone(late.hear(LIMIT_S))
+        caller.close()
+        self.assertEqual(daemon.end(), 0)
+        shutil.rmtree(daemon.folder)
+
     def test_whoever_asks_and_hangs_up_at_once_holds_up_nobody(self):
         daemon = Daemon(LOCKD)
         self.addCleanup(daemon.process.kill)

@@ -86,8 +86,8 @@ static void lock_two_idle_victims_least_recently_run_goes_first(void **state)
     runs(h, 1, 3 * GIB);
     say(h, 1, 0, 3 * GIB, 3 * GIB);
     later(h, MS);
-    say(h, 0, 0, 3 * GIB, 3 * GIB);                /* ran later than 1 */
-    lockd_lock_pause(h->lock, NULL, true, h->now); /* so that both have stopped */
+    say(h, 0, 0, 3 * GIB, 3 * GIB); /* ran later than 1 */
+    pause_all(h, true);             /* so that both have stopped */
     harness_take(h);
     say(h, 2, W, 6 * GIB, 0);
     assert_true(has_run(h, 2));

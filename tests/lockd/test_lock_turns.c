@@ -269,7 +269,7 @@ static void lock_paused_program_stops_memory_stays(void **state)
     say(h, 0, W, 4 * GIB, 2 * GIB);
     assert_true(has_run(h, 1));
     assert_true(h->client[1].target.budget == 8 * GIB);
-    lockd_lock_pause(h->lock, NULL, false, h->now);
+    pause_all(h, false);
     harness_take(h);
     assert_int_equal(h->client[0].target.flags & GS_TARGET_PAUSED, 0);
 }
