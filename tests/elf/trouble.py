@@ -201,6 +201,11 @@ class Trouble(unittest.TestCase):
         self.addCleanup(subprocess.run, ["chattr", "-i", self.path], check=True)
         self.left_alone(run(self.path), "lsattr, ls -ld): Operation not permitted")
 
+    def test_folder_that_only_grows(self):
+        self.must("chattr", "+a", self.folder)
+        self.addCleanup(subprocess.run, ["chattr", "-a", self.folder], check=True)
+        self.left_alone(run(self.path), "lsattr, ls -ld): Operation not permitted")
+
     def test_access_list_is_kept(self):
         entries = [(1, 7, -1), (2, 5, 1234), (4, 5, -1), (0x10, 7, -1), (0x20, 5, -1)]  # acl(5): tag, rights, user
         try:
