@@ -43,12 +43,11 @@ static bool is_plain_owner(const char *name, uint32_t size)
 {
     static const char *const owners[] = {"GNU", "Go", "FDO", "Linux"};
 
-    for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
-        size_t length = strlen(owners[i]);
-
-        if (size >= length && size - length <= 1 && memcmp(name, owners[i], length) == 0)
+    while (size > 0 && name[size - 1] == '\0') /* Go counts the padding in */
+        size--;
+    for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++)
+        if (size == strlen(owners[i]) && memcmp(name, owners[i], size) == 0)
             return true;
-    }
     return false;
 }
 

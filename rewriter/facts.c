@@ -93,8 +93,10 @@ static bool is_cuda_library(const char *needed)
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         if (strncmp(base, starts[i], strlen(starts[i])) == 0)
             return true;
-    return strstr(base, "cuda") !=
-           NULL; /* libcuda, libcudart, libtorch_cuda, libc10_cuda, ... */
+    /* libcuda, libcudart, libtorch_cuda, libc10_cuda, ...; but not ICU's libicudata */
+    if (strncmp(base, "libicudata.", 11) == 0)
+        return false;
+    return strstr(base, "cuda") != NULL;
 }
 
 static void read_needed(struct elf_facts *facts, const struct elf_image *image)

@@ -210,10 +210,10 @@ static int find_origin(struct elf_job *job, struct gs_err *err)
 {
     if (!elf_origin_is_used(&job->image))
         return 0;
-    if (job->options->origin != NULL)
-        snprintf(job->origin, sizeof job->origin, "%s", job->options->origin);
-    else if (job->patched == ELF_NOTE_FOUND)
+    if (job->patched == ELF_NOTE_FOUND)
         elf_note_value(job->note.text, "origin", job->origin, sizeof job->origin);
+    if (*job->origin == '\0' && job->options->origin != NULL)
+        snprintf(job->origin, sizeof job->origin, "%s", job->options->origin);
     if (strpbrk(job->origin, "\n$:") == NULL)
         return 0;
     return gs_err_set(

@@ -42,7 +42,7 @@ char *elf_origin_expand(const char *text, const char *origin)
         to = mempcpy(to, at, (size_t)(next - at));
         to = stpcpy(to, origin);
     }
-    strcpy(to, at);
+    memcpy(to, at, strlen(at) + 1);
     return made;
 }
 

@@ -61,6 +61,7 @@ static int open_folder(struct elf_output *output, struct gs_err *err)
     const char *slash = strrchr(output->target, '/');
     const char *base = slash != NULL ? slash + 1 : output->target;
     char folder[PATH_MAX] = ".";
+    int flags = 0;
 
     if (strlen(base) > NAME_MAX || *base == '\0')
         return gs_err_set(err, -ENAMETOOLONG, "%s: is no name for a file", output->target);
@@ -77,6 +78,10 @@ static int open_folder(struct elf_output *output, struct gs_err *err)
     if (output->folder < 0)
         return gs_err_errno(err, -errno, "%s: cannot open the folder %s", output->target,
                             folder);
+    if (ioctl(output->folder, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_APPEND_FL)) {
+        errno = EPERM; /* what is made there could not be taken away again */
+        return failed(output, "cannot write into its folder", err);
+    }
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * padding.c: patches a file without moving or adding a byte: for programs with a payload behind
- * the sections (PyInstaller, AppImage, self-extracting), which find it from their own end.
+ * the sections (PyInstaller, self-extracting), which find it from their own end.
  *
  * Linkers leave zeros between a segment's end and the next page. There go, in this order, the
  * name of the runtime library, the marker's text, the undo note and the marker's trailer; the

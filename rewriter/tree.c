@@ -130,8 +130,9 @@ static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *
 
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
         tree->result = elf_exit_graver(tree->result, crew.results[i]);
-        if (crew.results[i] == ELF_EXIT_DONE)
-            ret = elf_paths_add(good, tree->chosen.list[i]);
+        if (crew.results[i] == ELF_EXIT_DONE || crew.results[i] == ELF_EXIT_NOTHING)
+            ret = elf_paths_add(good, tree->chosen.list[i]); /* perhaps done by a run that died
+                                                                before it came to the records */
     }
     if (good->count > 1)
         qsort(good->list, good->count, sizeof *good->list, compare_paths);

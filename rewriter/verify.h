@@ -11,9 +11,9 @@
  * segments, dynamic entries, names of symbols, undo note. 0 or -EIO. */
 int elf_verify_meaning(const struct elf_plan *plan, int fd, struct gs_err *err);
 
-/* Whether a patched file (raw) still says in its dynamic section what its original says, but for
- * the runtime library and origin (NULL: none, see plan.h): 0; -ENOEXEC when somebody edited that
- * since, which patching anew would undo. */
+/* Whether a patched file (raw) still says in its dynamic section what its original says, but
+ * for the runtime library and origin (NULL: none, see plan.h): 0; -ENOEXEC when somebody edited
+ * that since, which patching anew would undo. */
 int elf_verify_untouched(const struct elf_image *original, const struct elf_source *raw,
                          const char *runtime, const char *origin, struct gs_err *err);
 

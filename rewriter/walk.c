@@ -13,8 +13,10 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <fts.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 int elf_paths_add(struct elf_paths *paths, const char *path)
@@ -89,6 +91,19 @@ static bool is_elf(const char *path, mode_t mode)
            (head[EI_NIDENT] == ET_EXEC || head[EI_NIDENT] == ET_DYN);
 }
 
+/* Folders of the kernel's (/proc, /sys) hold no programs, and many that even root may not read.
+ */
+static bool is_kernels(const FTSENT *entry)
+{
+    struct statfs mounted;
+
+    if (entry->fts_level == 0 ||
+        entry->fts_statp->st_dev == entry->fts_parent->fts_statp->st_dev ||
+        statfs(entry->fts_path, &mounted) != 0)
+        return false;
+    return mounted.f_type == PROC_SUPER_MAGIC || mounted.f_type == SYSFS_MAGIC;
+}
+
 static bool is_record(const FTSENT *entry)
 {
     static const char end[] = ".dist-info/RECORD";
@@ -111,7 +126,8 @@ static int look_at(struct elf_walk *walk, FTS *fts, FTSENT *entry, size_t skip,
         return gs_err_errno(err, -entry->fts_errno, "%s: cannot read (--exclude leaves it out)",
                             entry->fts_path);
     case FTS_D:
-        if (entry->fts_level > 0 && is_excluded(options, below, entry->fts_name))
+        if (entry->fts_level > 0 &&
+            (is_excluded(options, below, entry->fts_name) || is_kernels(entry)))
             fts_set(fts, entry, FTS_SKIP);
         return 0;
     case FTS_F:

@@ -133,6 +133,13 @@ class BadInput(Case):
     def test_library_without_imports(self):
         self.refused(self.build("none.so", "int f;", "-shared", "-fPIC"), 4, "imports no driver function")
 
+    def test_unicode_data_are_not_cuda(self):
+        shared = ["-shared", "-fPIC", "-xnone"]
+        icu, cuda = (self.build(f"lib{name}.so", "int f;", *shared, f"-Wl,-soname,lib{name}.so.72") for name in ("icudata", "x_cuda"))
+        self.refused(self.build("a", DLSYM, "-xnone", "-Wl,--no-as-needed", icu), 4, "no CUDA in it")
+        self.refused(self.build("b.so", DLSYM.replace("main", "f"), *shared, "-Wl,--no-as-needed", icu), 4, "no CUDA in it")
+        self.assertEqual(run(*self.runtime, self.build("c", DLSYM, "-xnone", "-Wl,--no-as-needed", icu, cuda))[0], 0)
+
     def test_not_cuda(self):
         self.refused(self.build("plain", MAIN), 4, "no CUDA in it")
         self.refused(self.build("plain2", DLSYM), 4, "--any")

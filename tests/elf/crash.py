@@ -6,6 +6,8 @@ The test build (gpushare-patch-fault) dies at step N without cleaning up, as kil
 also be no obstacle: the next one succeeds.
 """
 import argparse
+import base64
+import hashlib
 import os
 import shutil
 import subprocess
@@ -39,6 +41,54 @@ def outcomes(tool, arguments, path, before, after):
     sys.exit("never got through")
 
 
+def make_tree(folder, program):
+    """An environment with two names of one program, a wheel's record, and a link to an interpreter."""
+    data = open(program, "rb").read()
+    for name in ("bin", "lib/x-1.dist-info", "base"):
+        os.makedirs(os.path.join(folder, "env", name) if name != "base" else os.path.join(folder, name))
+    path = lambda *parts: os.path.join(folder, *parts)
+    shutil.copy(program, path("base", "python3"))
+    shutil.copy(program, path("env/lib/one"))
+    os.link(path("env/lib/one"), path("env/lib/two"))
+    os.symlink(path("base", "python3"), path("env/bin/python3"))
+    open(path("env/pyvenv.cfg"), "w").close()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+    with open(path("env/lib/x-1.dist-info/RECORD"), "w") as out:
+        out.write("".join(f"{name},sha256={digest},{len(data)}\n" for name in ("one", "two")))
+    return path("env")
+
+
+def contents(folder):
+    found = {}
+    for at, _, files in os.walk(folder):
+        for name in files:
+            path = os.path.join(at, name)
+            if not name.startswith(".gpushare-patch."):  # between naming and renaming a name can be left behind
+                found[os.path.relpath(path, folder)] = os.readlink(path) if os.path.islink(path) else open(path, "rb").read()
+    return found
+
+
+def die_in_a_tree(tool, arguments, program, base):
+    """Dies at every step of a run over a folder and of its restore: a restore that gets through gives all back."""
+    for kind in ("--venv", "--tree"):
+        folder = tempfile.mkdtemp(dir=base)
+        env = make_tree(folder, program)
+        before, steps, undone = contents(env), 1, 1
+        call = lambda *more: subprocess.run([tool, "-q", "--no-sync", "--jobs", "1", kind, env, *arguments, *more],
+                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60).returncode
+        while (status := call("--fault-step", str(steps))) == DIED:
+            if call("--fault-step", str(1 + steps % 7), "--restore") not in (0, 4, DIED) or call("--restore") not in (0, 4):
+                sys.exit(f"{kind}: restore after step {steps} failed")
+            if contents(env) != before:
+                sys.exit(f"{kind}: not all was given back after step {steps}")
+            steps += 1
+        while call("--fault-step", str(undone), "--restore") == DIED:
+            undone += 1
+        if status != 0 or contents(env) != before or min(steps, undone) < 8:
+            sys.exit(f"{kind}: exit {status} at step {steps}; restored at step {undone}")
+        print(f"{kind}: died at each of {steps - 1} steps, and of {undone - 1} of the restore: all was given back")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--patch", required=True, help="the test build gpushare-patch-fault")
@@ -62,6 +112,8 @@ def main():
                 subprocess.run(["strip", path], check=True)
                 stripped.append(open(path, "rb").read())
             cases.append(("restore after strip", ["--restore"], stripped[1], stripped[0]))
+        open(path, "wb").write(original)
+        die_in_a_tree(o.patch, arguments, path, folder)
         for what, args, before, after in cases:
             steps, seen = outcomes(o.patch, args, path, before, after)
             print(f"{what}: died at each of {steps} steps: {seen['old']} times the old file, {seen['new']} times the new one")

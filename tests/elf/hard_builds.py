@@ -205,6 +205,7 @@ def cases(b):
     yield "after eu-strip", lambda: b_after(b, b.cc("-g"), "eu-strip"), "right"
     yield "after llvm-strip", lambda: b_after(b, b.cc("-g", lld), "llvm-strip"), "right"
     yield "go", lambda: b_go(b), "right", ["silent", "strip clears"]
+    yield "go, linked by lld", lambda: b_go(b, "-linkmode=external -extldflags=-fuse-ld=lld"), "right", ["silent", "plan=grow"]
     yield "pascal", lambda: b_pascal(b), "right"
     yield "rust", lambda: b_rust(b), "right"
     yield "nvcc, static cudart, stripped", lambda: b_nvcc(b, "static"), "right", ["cuda"]
@@ -326,12 +327,12 @@ def b_foreign(b, libc):
     return b.cc("-shared", "-fPIC", "-nostdlib", "-DLIBRARY", "-Wl,--no-as-needed", other, suffix=".so")
 
 
-def b_go(b):
-    """Linked by Go's own linker, which leaves no spare dynamic entry; looks a user up through libc."""
+def b_go(b, link="-linkmode=internal"):
+    """Looks a user up through libc. Go's own linker leaves no spare dynamic entry."""
     go, source, out = b.need("go"), b.new(".go"), b.new()
     open(source, "w").write('package main\nimport ("fmt"; "os/user")\nfunc main() { _, e := user.Lookup("root")\n'
                             'if e == nil { fmt.Println("right") } }\n')
-    if sh([go, "build", "-ldflags=-linkmode=internal", "-o", out, source], env={"GO111MODULE": "off", "GOCACHE": b.new()})[0] != 0:
+    if sh([go, "build", "-ldflags=" + link, "-o", out, source], env={"GO111MODULE": "off", "GOCACHE": b.new()})[0] != 0:
         raise NotHere("a go that links")
     return out
 

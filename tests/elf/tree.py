@@ -293,13 +293,15 @@ class Venv(Case):
         os.makedirs(self.path("made/bin"))
         open(self.path("made/pyvenv.cfg"), "w").write("home = " + os.path.dirname(base))
         os.symlink(base, self.path("made/bin/python"))
+        os.symlink("./python", self.path("made/bin/python3"))
         return base, self.path("made/bin/python")
 
     def test_interpreter_that_finds_its_library_from_where_it_lies(self):
         base, python = self.relocatable()
         before, env = self.snapshot(), self.path("made")
-        self.assertEqual(run("--venv", env)[0], 0)
-        self.assertEqual(subprocess.run([python]).returncode, 0)
+        for _ in range(2):
+            self.assertEqual(run("--venv", env)[0], 0)
+            self.assertEqual([subprocess.run([python + end]).returncode for end in ("", "3")], [0, 0])
         self.assertEqual(run("--venv", env, "--check")[0], 0)
         needed = subprocess.run(["readelf", "-dW", python], stdout=subprocess.PIPE, check=True).stdout.decode()
         self.assertIn(f"/nowhere:{self.path('base/bin')}/../lib:{self.path('base/bin')}]", needed)

@@ -160,6 +160,14 @@ class Trouble(unittest.TestCase):
         self.assertEqual(run("--restore", "/program", **enter)[::2], (0, ""))
         self.assertEqual(read(path), self.before)
 
+    def test_kernels_folders_below_a_tree(self):
+        for name in ("proc", "sys"):
+            os.mkdir(os.path.join(self.folder, name))
+            self.must("mount", "--bind", "/" + name, os.path.join(self.folder, name))
+            self.addCleanup(subprocess.run, ["umount", os.path.join(self.folder, name)], check=True)
+        status, out, err = run("--tree", self.folder, "--dry-run")
+        self.assertEqual((status, err, out.count("would be patched")), (0, "", 1), out)
+
     def test_overlay_file_system(self):
         at = self.mount(8192)
         for name in ("lower", "upper", "work", "merged"):
@@ -191,6 +199,11 @@ class Trouble(unittest.TestCase):
     def test_immutable_file(self):
         self.must("chattr", "+i", self.path)
         self.addCleanup(subprocess.run, ["chattr", "-i", self.path], check=True)
+        self.left_alone(run(self.path), "lsattr, ls -ld): Operation not permitted")
+
+    def test_folder_that_only_grows(self):
+        self.must("chattr", "+a", self.folder)
+        self.addCleanup(subprocess.run, ["chattr", "-a", self.folder], check=True)
         self.left_alone(run(self.path), "lsattr, ls -ld): Operation not permitted")
 
     def test_access_list_is_kept(self):
