@@ -83,7 +83,7 @@ static CUresult began(unsigned pass, CUresult result)
 #define BEGIN(symbol, params, args)                                                            \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
-        const unsigned pass = gs_gate_enter();                                                 \
+        const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BUILDS);                          \
                                                                                                \
         if (pass == GS_PASS_REFUSED)                                                           \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \

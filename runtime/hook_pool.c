@@ -23,7 +23,8 @@
         unsigned attempt = 0, pass;                                                            \
                                                                                                \
         do {                                                                                   \
-            pass = gs_gate_enter_on(hStream, true, per_thread);                                \
+            pass = gs_gate_enter_on(hStream,                                                   \
+                                    GS_CALL_QUEUES | ((per_thread) ? GS_CALL_PER_THREAD : 0)); \
             if (pass == GS_PASS_REFUSED)                                                       \
                 break;                                                                         \
             own_result = (call);                                                               \
