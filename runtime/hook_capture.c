@@ -160,6 +160,19 @@ void gs_capture_release(void)
     atomic_fetch_sub_explicit(&synchronizing, 1, memory_order_seq_cst);
 }
 
+CUstreamCaptureMode gs_capture_relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+void gs_capture_restore(CUstreamCaptureMode mode)
+{
+    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 void gs_capture_after_fork(void)
 {
     atomic_store(&synchronizing, 0);
