@@ -16,15 +16,24 @@
 #define LIKELY_FINE(pass, result)                                                              \
     __builtin_expect(((pass) == GS_PASS_FREE) & ((result) != CUDA_ERROR_OUT_OF_MEMORY), 1)
 
-/* stream column of the table: whether the call queues work, and whether 0 is the per-thread
- * stream */
-#define GS_NO_STREAM                                NULL, false, false
-#define GS_PTSZ(s)                                  s, true, true
-#define BOUND(...)                                  BOUND_PICK(__VA_ARGS__, true, false, 0)
-#define BOUND_PICK(stream, queues, per_thread, ...) bound(stream, queues, per_thread)
+/* stream column of the table: what is known of the call (enum gs_gate_call) */
+#define GS_NO_STREAM                  NULL, 0
+#define GS_PTSZ(s)                    s, GS_CALL_QUEUES | GS_CALL_PER_THREAD
+#define BOUND(...)                    BOUND_PICK(__VA_ARGS__, GS_CALL_QUEUES, 0)
+#define BOUND_PICK(stream, call, ...) bound(stream, call)
 
-#define ENTER(...)                                  ENTER_PICK(__VA_ARGS__, true, false, 0)
-#define ENTER_PICK(stream, queues, per_thread, ...) gs_gate_enter_on(stream, queues, per_thread)
+#define ENTER(family, ...)                    ENTER_PICK(family, __VA_ARGS__, GS_CALL_QUEUES, 0)
+#define ENTER_PICK(family, stream, call, ...) gs_gate_enter_on(stream, (call) | CALL_##family)
+
+/* what a call's family adds */
+#define CALL_LAUNCH  0
+#define CALL_COPY    0
+#define CALL_SET     0
+#define CALL_WORK    0
+#define CALL_EVENT   GS_CALL_BUILDS
+#define CALL_ALLOC   0
+#define CALL_CAPTURE GS_CALL_BUILDS
+#define CALL_QUERY   0
 
 /* Copies and sets of what the program has freed are refused as the driver refuses them: memory
  * of ours may still be there, for the next allocation. Of all arguments only device addresses
@@ -38,14 +47,15 @@
 #define REFUSED_SET(...)     ANY_FREED(__VA_ARGS__)
 #define REFUSED_LAUNCH(...)  false
 #define REFUSED_WORK(...)    false
+#define REFUSED_EVENT(...)   false
 #define REFUSED_CAPTURE(...) false
 #define REFUSED_QUERY(...)   false
 #define REFUSED_ALLOC(...)   false
 
-static void bound(CUstream stream, bool queues, bool per_thread)
+static void bound(CUstream stream, unsigned call)
 {
-    if (queues && gs_gate_is_watched())
-        gs_room_bound(stream, per_thread);
+    if ((call & GS_CALL_QUEUES) != 0 && gs_gate_is_watched())
+        gs_room_bound(stream, (call & GS_CALL_PER_THREAD) != 0);
 }
 
 #define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \
@@ -56,7 +66,7 @@ static void bound(CUstream stream, bool queues, bool per_thread)
                                                                                                \
         if (REFUSED_##family args)                                                             \
             return CUDA_ERROR_INVALID_VALUE;                                                   \
-        pass = ENTER(stream);                                                                  \
+        pass = ENTER(family, stream);                                                          \
         if (__builtin_expect(pass == GS_PASS_REFUSED, 0))                                      \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
         result = gs_driver.symbol args;                                                        \
@@ -68,7 +78,7 @@ static void bound(CUstream stream, bool queues, bool per_thread)
             gs_gate_leave(pass);                                                               \
             if (!gs_room_make(attempt++))                                                      \
                 return result;                                                                 \
-            pass = ENTER(stream);                                                              \
+            pass = ENTER(family, stream);                                                      \
             if (pass == GS_PASS_REFUSED)                                                       \
                 return result;                                                                 \
             result = gs_driver.symbol args;                                                    \

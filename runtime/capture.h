@@ -22,6 +22,11 @@ bool gs_capture_records(CUstream stream, bool per_thread);
 bool gs_capture_hold_off(void);
 void gs_capture_release(void);
 
+/* Between the two the driver lets this thread do what captures of other threads forbid: for
+ * calls of ours that what the program has called would not need. Any thread; nests. */
+CUstreamCaptureMode gs_capture_relax(void);
+void gs_capture_restore(CUstreamCaptureMode mode);
+
 void gs_capture_after_fork(void);
 
 #endif

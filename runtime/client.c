@@ -189,23 +189,29 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
 
     if (device == NULL || context == NULL || gs_runtime.config.disabled)
         return;
-    gs_context_add(context, device);
+    if (!gs_context_add(context, device))
+        gs_client_note_partial("no memory to note a context: its work is not waited for");
     if (!atomic_load_explicit(&client.started, memory_order_acquire))
         start();
     gs_client_wake();
 }
 
 static _Thread_local bool has_parked; /* this thread has a park request out */
-static _Thread_local CUcontext known; /* attached already by this thread */
+/* attached already by this thread; a primary context may end and begin anew with the same
+ * handle */
+static _Thread_local CUcontext known;
+static _Thread_local uint32_t known_generation;
 
 void gs_client_attach_current(struct gs_device *device)
 {
+    const uint32_t generation = gs_contexts_generation();
     CUcontext context = NULL;
 
     if (gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL ||
-        context == known)
+        (context == known && generation == known_generation))
         return;
     known = context;
+    known_generation = generation;
     gs_client_attach(context, device->ordinal);
 }
 

@@ -3,8 +3,9 @@
  * device.c: owns the devices and contexts of this process.
  *
  * Invariants: a device slot is complete before it is counted and never changes its identity.
- * Context slots are claimed and freed under the lock; the client thread reads them while it is
- * not parked. The lock (rank GS_LOCK_CLIENT) is never held across a driver call.
+ * Context slots come in blocks, are claimed and freed under the lock; the client thread reads
+ * them while it is not parked. The lock (rank GS_LOCK_CLIENT) is never held across a driver
+ * call.
  */
 #include "runtime/device.h"
 
@@ -18,10 +19,15 @@
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 
+#define BLOCK      64 /* contexts */
+#define MAX_BLOCKS 1024
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_device devices[GS_MAX_DEVICES];
 static _Atomic(unsigned) device_count; /* release: pairs with the acquire of readers */
-static struct gs_context contexts[GS_MAX_CONTEXTS];
+static struct gs_context first_contexts[BLOCK];
+/* release, of blocks whose slots are free: pairs with the acquire of readers; they never go */
+static struct gs_context *_Atomic blocks[MAX_BLOCKS] = {first_contexts};
 static _Atomic(uint32_t) generation; /* relaxed: a context ends in one thread at a time */
 
 struct gs_device *gs_device_at(unsigned i)
@@ -117,36 +123,51 @@ struct gs_device *gs_device_current(void)
     return gs_driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS ? gs_device_get(ordinal) : NULL;
 }
 
-void gs_context_add(CUcontext handle, struct gs_device *device)
+/* under the lock: one more block of free slots, the first of them */
+static struct gs_context *more_contexts(void)
 {
-    struct gs_context *slot = NULL;
+    struct gs_context *block;
+
+    for (unsigned i = 0; i < MAX_BLOCKS; i++) {
+        if (atomic_load_explicit(&blocks[i], memory_order_relaxed) != NULL)
+            continue;
+        block = calloc(BLOCK, sizeof *block);
+        atomic_store_explicit(&blocks[i], block, memory_order_release);
+        return block;
+    }
+    return NULL;
+}
+
+bool gs_context_add(CUcontext handle, struct gs_device *device)
+{
+    struct gs_context *slot = NULL, *at;
 
     gs_lock(&lock, GS_LOCK_DEVICES);
-    for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++) {
-        if (contexts[i].handle == handle) {
-            gs_unlock(&lock, GS_LOCK_DEVICES);
-            return;
-        }
-        if (contexts[i].handle == NULL && slot == NULL)
-            slot = &contexts[i];
-    }
-    if (slot != NULL) {
+    for (unsigned i = 0; (at = gs_context_at(i)) != NULL && at->handle != handle; i++)
+        if (at->handle == NULL && slot == NULL)
+            slot = at;
+    if (at == NULL && slot == NULL)
+        slot = more_contexts();
+    if (at == NULL && slot != NULL) {
         *slot = (struct gs_context){.device = device};
         __atomic_store_n(&slot->handle, handle, __ATOMIC_RELEASE);
     }
     gs_unlock(&lock, GS_LOCK_DEVICES);
+    return at != NULL || slot != NULL;
 }
 
 void gs_context_remove(CUcontext handle)
 {
+    struct gs_context *context;
+
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
     gs_host_context_ended(handle);
     gs_lock(&lock, GS_LOCK_DEVICES);
-    for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++)
-        if (contexts[i].handle == handle) {
-            free(contexts[i].mover); /* its streams ended with the context */
-            contexts[i].mover = NULL;
-            __atomic_store_n(&contexts[i].handle, NULL, __ATOMIC_RELEASE);
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
+        if (context->handle == handle) {
+            free(context->mover); /* its streams ended with the context */
+            context->mover = NULL;
+            __atomic_store_n(&context->handle, NULL, __ATOMIC_RELEASE);
         }
     gs_unlock(&lock, GS_LOCK_DEVICES);
 }
@@ -158,20 +179,24 @@ uint32_t gs_contexts_generation(void)
 
 struct gs_context *gs_context_at(unsigned i)
 {
-    return i < GS_MAX_CONTEXTS ? &contexts[i] : NULL;
+    struct gs_context *block =
+        i < BLOCK * MAX_BLOCKS ? atomic_load_explicit(&blocks[i / BLOCK], memory_order_acquire)
+                               : NULL;
+
+    return block != NULL ? &block[i % BLOCK] : NULL;
 }
 
 struct gs_context *gs_context_for(const struct gs_device *device)
 {
-    struct gs_context *broken = NULL;
+    struct gs_context *context, *broken = NULL;
 
-    for (unsigned i = 0; i < GS_MAX_CONTEXTS; i++) {
-        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_ACQUIRE) == NULL ||
-            contexts[i].device != device)
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
+        if (__atomic_load_n(&context->handle, __ATOMIC_ACQUIRE) == NULL ||
+            context->device != device)
             continue;
-        if (!atomic_load_explicit(&contexts[i].broken, memory_order_relaxed))
-            return &contexts[i];
-        broken = &contexts[i];
+        if (!atomic_load_explicit(&context->broken, memory_order_relaxed))
+            return context;
+        broken = context;
     }
     return broken;
 }
@@ -179,7 +204,9 @@ struct gs_context *gs_context_for(const struct gs_device *device)
 void gs_devices_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
-    memset(contexts, 0, sizeof contexts);
+    memset(first_contexts, 0, sizeof first_contexts);
+    for (unsigned i = 1; i < MAX_BLOCKS; i++) /* as with ranges: left to the parent */
+        atomic_store_explicit(&blocks[i], NULL, memory_order_relaxed);
     memset(devices, 0, sizeof devices);
     atomic_store(&device_count, 0);
 }

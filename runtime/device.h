@@ -13,10 +13,7 @@
 
 #define GS_MAX_DEVICES 64
 #define GS_MAX_PEERS   16
-#define GS_MAX_CONTEXTS                                                                        \
-    64 /* tracked per process; later ones are drained through the device's others */
-
-#define GS_IDLE_SIZES 32
+#define GS_IDLE_SIZES  32
 
 struct gs_range;
 struct gs_mover;
@@ -99,8 +96,9 @@ struct gs_device *gs_device_current(void);
 /* Iterates over the devices in use: i from 0 until NULL. */
 struct gs_device *gs_device_at(unsigned i);
 
-/* Notes a context (again: no effect). Any thread. */
-void gs_context_add(CUcontext handle, struct gs_device *device);
+/* Notes a context (again: no effect). False: it cannot be noted, and will not be waited for.
+ * Any thread. */
+bool gs_context_add(CUcontext handle, struct gs_device *device);
 
 /* Forgets it. The caller has parked the client thread (gs_client_park). */
 void gs_context_remove(CUcontext handle);

@@ -109,13 +109,22 @@ static void step_out(struct gs_gate_thread *self)
     atomic_store_explicit(&self->seq, (seq | 1) + 1, memory_order_release);
 }
 
-/* what the waiting call would queue its work on; none: nothing that can be recorded */
-struct queue {
+/* What the waiting call would do; call: enum gs_gate_call. */
+struct request {
     CUstream stream;
-    bool any, per_thread;
+    unsigned call;
 };
 
-static unsigned wait_until_open(struct gs_gate_thread *self, const struct queue *queue)
+/* ... may be done at a shut gate */
+static bool goes_through(const struct request *request)
+{
+    if ((request->call & GS_CALL_BUILDS) != 0 && gs_capture_active())
+        return true;
+    return (request->call & GS_CALL_QUEUES) != 0 &&
+           gs_capture_records(request->stream, (request->call & GS_CALL_PER_THREAD) != 0);
+}
+
+static unsigned wait_until_open(struct gs_gate_thread *self, const struct request *request)
 {
     unsigned pass = GS_PASS_REFUSED;
     uint32_t state;
@@ -129,17 +138,20 @@ static unsigned wait_until_open(struct gs_gate_thread *self, const struct queue 
     for (;;) {
         if (atomic_load_explicit(&refusing, memory_order_acquire))
             break;
-        if (queue->any && gs_capture_records(queue->stream, queue->per_thread)) {
+        if (goes_through(request)) {
             pass = GS_PASS_NESTED;
             break;
         }
-        state = step_in(self);
-        if (state != GS_GATE_CLOSED) {
+        /* without stepping in: to wait is no activity, which would keep a capture from being
+         * forgotten */
+        state = atomic_load_explicit(&gs_gate_state, memory_order_relaxed);
+        if (state != GS_GATE_CLOSED && step_in(self) != GS_GATE_CLOSED) {
             pass = GS_PASS_WATCHED; /* a state of 3 or 0 is handled the same way: leaving is the
                                        slow one */
             break;
         }
-        step_out(self);
+        if (state != GS_GATE_CLOSED)
+            step_out(self);
         futex_wait(&gs_gate_state, GS_GATE_CLOSED,
                    1000000000u); /* bounded: a lost wake-up costs a second */
     }
@@ -147,39 +159,39 @@ static unsigned wait_until_open(struct gs_gate_thread *self, const struct queue 
     return pass;
 }
 
-/* seq is odd and this thread is registered; looks at the gate with the fence. queue NULL: does
- * not wait. */
-static unsigned enter(const struct queue *queue)
+/* seq is odd and this thread is registered; looks at the gate with the fence. request NULL:
+ * does not wait. */
+static unsigned enter(const struct request *request)
 {
     struct gs_gate_thread *self = &gs_gate_self;
 
     if (step_in(self) != GS_GATE_CLOSED)
         return GS_PASS_WATCHED;
-    if (queue != NULL)
-        return wait_until_open(self, queue);
+    if (request != NULL)
+        return wait_until_open(self, request);
     step_out(self);
     return GS_PASS_REFUSED;
 }
 
-unsigned gs_gate_enter_odd(CUstream stream, bool queues, bool per_thread)
+unsigned gs_gate_enter_odd(CUstream stream, unsigned call)
 {
     const int saved = errno;
-    const struct queue queue = {stream, queues, per_thread};
+    const struct request request = {stream, call};
     unsigned pass;
 
     if (gs_gate_self.registered != 0)
         return GS_PASS_NESTED;
     register_thread(&gs_gate_self);
-    pass = enter(&queue);
+    pass = enter(&request);
     errno = saved;
     return pass;
 }
 
-unsigned gs_gate_enter_closed(CUstream stream, bool queues, bool per_thread)
+unsigned gs_gate_enter_closed(CUstream stream, unsigned call)
 {
     const int saved = errno;
-    const struct queue queue = {stream, queues, per_thread};
-    const unsigned pass = enter(&queue);
+    const struct request request = {stream, call};
+    const unsigned pass = enter(&request);
 
     errno = saved;
     return pass;

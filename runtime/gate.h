@@ -55,37 +55,43 @@ extern _Thread_local struct gs_gate_thread gs_gate_self;
 /* relaxed loads in the fast path; the closer orders by membarrier */
 extern _Atomic(uint32_t) gs_gate_state;
 
+/* What is known of a call that enters; or'ed. */
+enum gs_gate_call {
+    GS_CALL_QUEUES = 1,     /* it queues work on its stream */
+    GS_CALL_PER_THREAD = 2, /* ... of which 0 is the thread's own */
+    GS_CALL_BUILDS = 4,     /* it touches no memory: what captures and graphs are made of */
+};
+
 /* seq was odd: first pass of this thread, or nested */
-unsigned gs_gate_enter_odd(CUstream stream, bool queues, bool per_thread);
+unsigned gs_gate_enter_odd(CUstream stream, unsigned call);
 /* seq was made odd, and then the gate was not plainly open */
-unsigned gs_gate_enter_closed(CUstream stream, bool queues, bool per_thread);
+unsigned gs_gate_enter_closed(CUstream stream, unsigned call);
 void gs_gate_leave_slow(unsigned pass);
 
 /* Goes in; waits while the gate is closed (see client.h for why that ends). Any thread. Result:
- * enum gs_gate_pass. The call queues work on stream (queues: it does; per_thread: NULL is the
- * thread's own stream). While the gate is shut, work that is only recorded, because its stream
- * is being captured, goes through: the capture keeps the program from stopping, and so must be
- * able to end. */
-static inline __attribute__((always_inline)) unsigned
-gs_gate_enter_on(CUstream stream, bool queues, bool per_thread)
+ * enum gs_gate_pass. call: enum gs_gate_call. A capture keeps the program from stopping, and so
+ * must be able to end: while one is under way, work that is only recorded, because its stream
+ * is being captured, and calls that only build go through a shut gate. */
+static inline __attribute__((always_inline)) unsigned gs_gate_enter_on(CUstream stream,
+                                                                       unsigned call)
 {
     struct gs_gate_thread *const self = &gs_gate_self;
     const uint32_t seq = atomic_load_explicit(&self->seq, memory_order_relaxed);
 
     if (__builtin_expect((seq & 1) != 0, 0))
-        return gs_gate_enter_odd(stream, queues, per_thread);
+        return gs_gate_enter_odd(stream, call);
     atomic_store_explicit(&self->seq, seq + 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst); /* pairs with membarrier in gs_gate_close() */
     if (__builtin_expect(
             atomic_load_explicit(&gs_gate_state, memory_order_acquire) != GS_GATE_OPEN, 0))
-        return gs_gate_enter_closed(stream, queues, per_thread);
+        return gs_gate_enter_closed(stream, call);
     return GS_PASS_FREE;
 }
 
 /* ... for a call that queues nothing. */
 static inline __attribute__((always_inline)) unsigned gs_gate_enter(void)
 {
-    return gs_gate_enter_on(NULL, false, false);
+    return gs_gate_enter_on(NULL, 0);
 }
 
 static inline __attribute__((always_inline)) void gs_gate_leave(unsigned pass)

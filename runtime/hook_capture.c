@@ -83,7 +83,7 @@ static CUresult began(unsigned pass, CUresult result)
 #define BEGIN(symbol, params, args)                                                            \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
-        const unsigned pass = gs_gate_enter();                                                 \
+        const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BUILDS);                          \
                                                                                                \
         if (pass == GS_PASS_REFUSED)                                                           \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
@@ -158,6 +158,19 @@ bool gs_capture_hold_off(void)
 void gs_capture_release(void)
 {
     atomic_fetch_sub_explicit(&synchronizing, 1, memory_order_seq_cst);
+}
+
+CUstreamCaptureMode gs_capture_relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+void gs_capture_restore(CUstreamCaptureMode mode)
+{
+    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 void gs_capture_after_fork(void)

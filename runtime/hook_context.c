@@ -14,6 +14,7 @@
 #include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/memory.h"
+#include "runtime/order.h"
 #include "runtime/room.h"
 #include "runtime/vmm.h"
 
@@ -108,6 +109,20 @@ CUresult __wrap_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
     return result;
 }
 
+/* While a context ends, nobody works in it for us: neither the client thread nor who asks about
+ * its events. */
+static void quieten(void)
+{
+    gs_client_park();
+    gs_order_hold_off();
+}
+
+static void go_on(void)
+{
+    gs_order_release();
+    gs_client_unpark();
+}
+
 static void forget(CUcontext context)
 {
     gs_context_remove(context);
@@ -124,11 +139,11 @@ static void forget(CUcontext context)
         if (!gs_client_ready())                                                                \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
         context = handle_of(argument);                                                         \
-        gs_client_park();                                                                      \
+        quieten();                                                                             \
         result = gs_driver.symbol(argument);                                                   \
         if (result == CUDA_SUCCESS && context != NULL)                                         \
             forget(context);                                                                   \
-        gs_client_unpark();                                                                    \
+        go_on();                                                                               \
         return result;                                                                         \
     }
 
@@ -184,12 +199,12 @@ static bool primary_is_gone(CUdevice ordinal)
                                                                                                \
         if (!gs_client_ready())                                                                \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        gs_client_park();                                                                      \
+        quieten();                                                                             \
         context = primary(dev);                                                                \
         result = gs_driver.symbol(dev);                                                        \
         if (result == CUDA_SUCCESS && context != NULL && primary_is_gone(dev))                 \
             forget(context);                                                                   \
-        gs_client_unpark();                                                                    \
+        go_on();                                                                               \
         return result;                                                                         \
     }
 

@@ -5,6 +5,7 @@
  * and everything on a stream that is being captured (it becomes a node of the graph, whose
  * memory the driver keeps; report.c sees it in what is free on the card). No state.
  */
+#include "runtime/capture.h"
 #include "runtime/client.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -23,7 +24,8 @@
         unsigned attempt = 0, pass;                                                            \
                                                                                                \
         do {                                                                                   \
-            pass = gs_gate_enter_on(hStream, true, per_thread);                                \
+            pass = gs_gate_enter_on(hStream,                                                   \
+                                    GS_CALL_QUEUES | ((per_thread) ? GS_CALL_PER_THREAD : 0)); \
             if (pass == GS_PASS_REFUSED)                                                       \
                 break;                                                                         \
             own_result = (call);                                                               \
@@ -83,6 +85,17 @@ static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
     return CUDA_SUCCESS;
 }
 
+/* beside a capture of another thread the driver allows this, but not what we make it of */
+static CUresult allocate(struct gs_pool *pool, uint64_t bytes,
+                         const struct gs_position *position, CUdeviceptr *address)
+{
+    const CUstreamCaptureMode mode = gs_capture_relax();
+    const CUresult result = gs_pool_allocate(pool, bytes, position, address);
+
+    gs_capture_restore(mode);
+    return result;
+}
+
 #define ALLOCATE(handle, per_thread, drivers_own)                                              \
     ({                                                                                         \
         struct gs_position position;                                                           \
@@ -92,7 +105,7 @@ static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
         if (dptr != NULL)                                                                      \
             answer = serving(handle, hStream, per_thread, &position, &pool);                   \
         if (answer == CUDA_SUCCESS)                                                            \
-            answer = pool != NULL ? gs_pool_allocate(pool, bytesize, &position, dptr)          \
+            answer = pool != NULL ? allocate(pool, bytesize, &position, dptr)                  \
                                   : DRIVERS_OWN(per_thread, drivers_own);                      \
         answer;                                                                                \
     })
@@ -128,6 +141,7 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
 {
     struct gs_allocation allocation;
     struct gs_position position;
+    CUstreamCaptureMode mode;
     CUresult result;
 
     *ours = address != 0 && gs_memory_find(address, &allocation) != GS_MEMORY_FOREIGN &&
@@ -135,7 +149,12 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
     if (!*ours)
         return CUDA_SUCCESS;
     result = gs_position_of(stream, per_thread, &position);
-    return result == CUDA_SUCCESS ? gs_memory_free(address, &position, ours) : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    mode = gs_capture_relax();
+    result = gs_memory_free(address, &position, ours);
+    gs_capture_restore(mode);
+    return result;
 }
 
 #define FREE_ASYNC(symbol, per_thread)                                                         \

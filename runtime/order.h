@@ -34,6 +34,14 @@ CUevent gs_order_mark(const struct gs_position *position);
  * answer could be wrong. */
 CUresult gs_order_wait(const struct gs_position *position);
 
+/* Makes the context current, if it is not; leave() takes what enter() gave. */
+bool gs_position_enter(CUcontext context);
+void gs_position_leave(bool entered);
+
+/* An event of the context; NULL: there is none to be had. */
+CUevent gs_position_event(CUcontext context);
+bool gs_position_record(CUevent event, const struct gs_position *position);
+
 /* Notes a free behind everything submitted so far: a range whose life is DISPOSING, in place as
  * a whole (piece 0), or a retired piece of a slab. bytes: the range's `reserved`, or the
  * piece's own size. False: there is no event to be had; nothing was noted. Without
@@ -61,6 +69,11 @@ struct gs_range *gs_order_take_behind(const struct gs_position *position,
 /* Ends what has been passed; all: everything has (the GPU is at rest). True while some of it
  * still waits. Makes driver calls that are forbidden to threads that capture. */
 bool gs_order_collect(bool all);
+
+/* Between the two nobody asks about events: a context ends, and its events with it. Waits for
+ * those who do, at most a second. */
+void gs_order_hold_off(void);
+void gs_order_release(void);
 
 /* A context has ended: everything freed in it has been passed, its events are gone. */
 void gs_order_context_ended(CUcontext context);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "runtime/capture.h"
 #include "runtime/client.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
@@ -62,13 +63,16 @@ static bool is_capturing(CUstream stream, bool per_thread)
 static bool passed(CUevent event)
 {
     const struct timespec pause = {0, 50000};
+    const CUstreamCaptureMode mode = gs_capture_relax();
+    bool done = false;
 
-    for (unsigned i = 0; i < 1000; i++) {
-        if (gs_driver.cuEventQuery(event) != CUDA_ERROR_NOT_READY)
-            return true;
-        nanosleep(&pause, NULL);
+    for (unsigned i = 0; i < 1000 && !done; i++) {
+        done = gs_driver.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
+        if (!done)
+            nanosleep(&pause, NULL);
     }
-    return false;
+    gs_capture_restore(mode);
+    return done;
 }
 
 static bool have_events(struct gs_gate_thread *self, CUcontext context)

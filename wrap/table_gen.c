@@ -47,6 +47,7 @@ static const struct {
     {"COPY", "Copies"},
     {"SET", "Fills"},
     {"WORK", "Other queued work"},
+    {"EVENT", "Events between streams"},
     {"ALLOC", "Memory, arrays, textures"},
     {"MODULE", "Modules, libraries, kernels"},
     {"CTX", "Devices' contexts"},

@@ -12,9 +12,13 @@
 
 #include <cudaTypedefs.h>
 
+#ifdef GS_LINKED /* a sanitizer's dlsym is not ours: linked with the names instead */
+#define CALL(symbol, type) ((PFN_##type)symbol)
+#else
 #define CALL(symbol, type) ((PFN_##type)dlsym(driver, #symbol))
-#define MIB                ((size_t)1 << 20)
-#define KEPT               (3 * MIB)
+#endif
+#define MIB  ((size_t)1 << 20)
+#define KEPT (3 * MIB)
 
 extern void *driver;
 extern CUstream stream;

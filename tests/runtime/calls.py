@@ -125,6 +125,8 @@ def main():
     run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB")
     run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB")
     run_case(build, "wait", daemon=False)
+    for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams"):
+        run_case(build, case, program="lives")
     for more in ({"GPUSHARE_MEMORY": "managed"}, {"SIMCUDA_VMM": "0"}):  # the other backend says the same
         for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "fork"):
             run_case(build, case, **more)

@@ -10,6 +10,8 @@
  *   clear I AT N   N MiB of block I from there become zeros
  *   touch          a launch-like call: everything must be on the card
  *   check          compares every byte of every block
+ *   contexts N     N more contexts; the last of them is the current one from now on
+ *   late I AT      as change, in a second, when all other calls have been answered long ago
  *   free I
  *   limit MIB      so much private memory may the process have from now on beyond what it has
  *   disk MIB       so long may its files become; 0: as long as it likes
@@ -18,6 +20,7 @@
  * the end of the input with 0; 2 for a command it does not know. One thread.
  */
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "tests/runtime/check.h"
 #include "tests/runtime/random.h"
@@ -101,6 +104,39 @@ static CUresult write_span(const struct block *block, size_t at, size_t bytes, b
     }
     block->shadow[at] ^= 0x55;
     return cuMemcpyHtoD(block->device + at, block->shadow + at, bytes);
+}
+
+static CUresult make_contexts(size_t count)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUcontext context = NULL;
+
+    while (count-- > 0 && result == CUDA_SUCCESS) {
+        result = cuCtxCreate(&context, NULL, 0, 0);
+        if (result == CUDA_SUCCESS)
+            result = cuCtxPopCurrent(&context);
+    }
+    return result == CUDA_SUCCESS ? cuCtxSetCurrent(context) : result;
+}
+
+static void CUDA_CB sleep_a_second(void *unused)
+{
+    (void)unused;
+    sleep(1);
+}
+
+static CUresult write_late(const struct block *block, size_t at)
+{
+    CUstream stream;
+    CUresult result = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+
+    CHECK(block->device != 0 && at < block->bytes);
+    block->shadow[at] ^= 0x55;
+    if (result == CUDA_SUCCESS)
+        result = cuLaunchHostFunc(stream, sleep_a_second, NULL);
+    return result == CUDA_SUCCESS
+               ? cuMemsetD8Async(block->device + at, block->shadow[at], 1, stream)
+               : result;
 }
 
 static CUresult touch(void)
@@ -188,6 +224,10 @@ static bool obey(const char *line, CUresult *result)
         *result = write_span(&blocks[i], at * MIB, 1, false);
     else if (strcmp(word, "clear") == 0 && words == 4 && i < BLOCKS)
         *result = write_span(&blocks[i], at * MIB, count * MIB, true);
+    else if (strcmp(word, "contexts") == 0 && words == 2)
+        *result = make_contexts(i);
+    else if (strcmp(word, "late") == 0 && words == 3 && i < BLOCKS)
+        *result = write_late(&blocks[i], at * MIB);
     else if (strcmp(word, "touch") == 0)
         *result = touch();
     else if (strcmp(word, "free") == 0 && words == 2 && i < BLOCKS)

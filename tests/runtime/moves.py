@@ -90,6 +90,18 @@ def in_one_piece(build):
         other.end()
 
 
+def many_contexts(build):
+    """Work in the last of many contexts is waited for before memory goes, as in any other."""
+    with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
+        told, other = Told(card), Told(card)
+        check(told.say("alloc 80") == "ok" and told.say("contexts 70") == "ok", "80 MiB, 71 contexts")
+        check(told.say("late 0 7") == "ok", "work in the last one")
+        told.make_room(other)
+        check(told.say("check") == "ok", "every byte, also that of the last context")
+        told.end()
+        other.end()
+
+
 def managed(build, more):
     """By prefetch: everything goes and comes, and never has the card too many pages."""
     with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS, **more) as card:
@@ -116,6 +128,7 @@ def main():
     copied(build)
     kernel_fails(build)
     in_one_piece(build)
+    many_contexts(build)
     managed(build, {"GPUSHARE_MEMORY": "managed"})
     managed(build, {"SIMCUDA_VMM": "0"})
     sys.exit(1 if failures else 0)

@@ -59,6 +59,11 @@ void gs_stats_called(void)
 
 static _Atomic(bool) capturing;
 
+bool gs_capture_active(void)
+{
+    return atomic_load(&capturing);
+}
+
 bool gs_capture_records(CUstream stream, bool per_thread)
 {
     return atomic_load(&capturing) && stream != NULL && !per_thread;
@@ -398,9 +403,19 @@ static int forked_child_starts_closed_and_alone(void)
     return 0;
 }
 
+static void *build(void *unused)
+{
+    const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BUILDS);
+
+    (void)unused;
+    if (pass != GS_PASS_REFUSED)
+        gs_gate_leave(pass);
+    return (void *)(uintptr_t)(pass + 1);
+}
+
 static void *enter_on(void *stream)
 {
-    const unsigned pass = gs_gate_enter_on(stream, stream != NULL, false);
+    const unsigned pass = gs_gate_enter_on(stream, stream != NULL ? GS_CALL_QUEUES : 0);
 
     if (pass != GS_PASS_REFUSED)
         gs_gate_leave(pass);
@@ -410,9 +425,11 @@ static void *enter_on(void *stream)
 /* a capture keeps the program from stopping, so it must be able to go on while others wait */
 static int recorded_work_passes_a_shut_gate(void)
 {
-    pthread_t recording, working;
+    pthread_t recording, building, working;
     void *result = NULL;
+    uint64_t activity;
     int stream;
+    bool busy;
 
     gs_gate_open(false);
     CHECK(enter_on(&stream) != (void *)(uintptr_t)(GS_PASS_NESTED + 1));
@@ -421,11 +438,17 @@ static int recorded_work_passes_a_shut_gate(void)
     pthread_create(&recording, NULL, enter_on, &stream);
     pthread_join(recording, &result);
     CHECK(result == (void *)(uintptr_t)(GS_PASS_NESTED + 1));
+    pthread_create(&building, NULL, build, NULL);
+    pthread_join(building, &result);
+    CHECK(result == (void *)(uintptr_t)(GS_PASS_NESTED + 1));
     pthread_create(&working, NULL, enter_on, NULL);
     while (gs_gate_waiting() == 0)
         sleep_ns(MS);
     sleep_ns(20 * MS);
     CHECK(gs_gate_waiting() == 1);
+    activity = gs_gate_activity(&busy);
+    sleep_ns(1100 * MS); /* it has looked again */
+    CHECK(gs_gate_activity(&busy) == activity && !busy);
     gs_gate_open(false);
     pthread_join(working, &result);
     CHECK(result != (void *)(uintptr_t)(GS_PASS_NESTED + 1));

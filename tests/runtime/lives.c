@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lives.c: threads, processes, streams and contexts that come and go while the library is at
+ * work: lives CASE, as calls.c. A case that hangs is ended by an alarm.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/runtime/check.h"
+
+#define STREAMS 3000
+
+__attribute__((visibility("default")))
+const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
+
+static CUcontext context;
+static _Atomic(bool) over;
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Allocates, writes and frees in every way until it is over; what another thread does must not
+ * disturb it. */
+static void *work(void *unused)
+{
+    CUdeviceptr address;
+    CUstream stream;
+
+    (void)unused;
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (!atomic_load(&over)) {
+        OK(cuMemAllocAsync(&address, 5 * MIB, stream));
+        OK(cuMemsetD8Async(address, 1, 5 * MIB, stream));
+        OK(cuMemFreeAsync(address, stream));
+        OK(cuMemAllocAsync(&address, 1000, stream));
+        OK(cuMemFreeAsync(address, stream));
+        OK(cuMemAllocAsync(&address, 3 * MIB, stream));
+        OK(cuMemFreeAsync(address, stream));
+    }
+    OK(cuStreamSynchronize(stream));
+    return NULL;
+}
+
+/* A capture forbids other threads what is unsafe beside it; stream-ordered memory is not among
+ * that. */
+static void case_capture_beside(void)
+{
+    const struct timespec pause = {0, 3000000};
+    pthread_t thread;
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(pthread_create(&thread, NULL, work, NULL) == 0);
+    for (int i = 0; i < 100; i++) {
+        CUgraph graph = NULL;
+
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        nanosleep(&pause, NULL);
+        OK(cuStreamEndCapture(stream, &graph));
+        OK(cuGraphDestroy(graph));
+    }
+    atomic_store(&over, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static pthread_key_t key;
+
+/* comes again until the last round of destructors */
+static void late_call(void *argument)
+{
+    const uintptr_t round = (uintptr_t)argument;
+    CUdeviceptr address;
+
+    OK(cuMemAlloc(&address, 1000));
+    OK(cuMemsetD8(address, 1, 1000));
+    OK(cuMemFree(address));
+    if (round < 6)
+        pthread_setspecific(key, (void *)(round + 1));
+}
+
+static void *end_late(void *unused)
+{
+    (void)unused;
+    OK(cuCtxSetCurrent(context));
+    CHECK(pthread_setspecific(key, (void *)1) == 0);
+    return NULL;
+}
+
+/* Threads whose destructors call the driver, to the last round; the gate still closes behind
+ * them. */
+static void case_destructors(void)
+{
+    pthread_t threads[8];
+    CUcontext other;
+
+    CHECK(pthread_key_create(&key, late_call) == 0);
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 8; i++)
+            CHECK(pthread_create(&threads[i], NULL, end_late, NULL) == 0);
+        for (int i = 0; i < 8; i++)
+            CHECK(pthread_join(threads[i], NULL) == 0);
+        OK(cuCtxCreate(&other, NULL, 0, 0));
+        OK(cuCtxDestroy(other));
+    }
+}
+
+/* A child of a process whose threads are inside: it has no device, and ends. */
+static void case_fork_beside(void)
+{
+    pthread_t threads[3];
+
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, work, NULL) == 0);
+    for (int i = 0; i < 60; i++) {
+        const pid_t child = fork();
+        CUdeviceptr address;
+        int status;
+
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(20);
+            CHECK(cuMemAlloc(&address, 1000) == CUDA_ERROR_NOT_INITIALIZED);
+            CHECK(cuMemsetD8(1, 1, 1) == CUDA_ERROR_NOT_INITIALIZED);
+            CHECK(cuMemFree(1) != CUDA_SUCCESS);
+            exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* The primary context is reset with memory in it, and used again. */
+static void case_reset(void)
+{
+    CUdeviceptr old, address;
+    size_t before, after, total;
+    CUstream stream;
+
+    OK(cuMemGetInfo(&before, &total));
+    for (int i = 0; i < 10; i++) {
+        CUcontext again;
+
+        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        OK(cuMemAlloc(&old, 5 * MIB));
+        OK(cuMemAllocAsync(&address, 5 * MIB, stream));
+        OK(cuMemFreeAsync(address, stream));
+        OK(cuMemAlloc(&address, 1000));
+        OK(cuDevicePrimaryCtxReset(0));
+        OK(cuDevicePrimaryCtxRetain(&again, 0));
+        OK(cuCtxSetCurrent(again));
+        CHECK(cuMemFree(old) == CUDA_ERROR_INVALID_VALUE);
+        CHECK(cuMemFree(address) == CUDA_ERROR_INVALID_VALUE);
+        OK(cuMemAlloc(&address, 7 * MIB));
+        OK(cuMemsetD8(address, 3, 7 * MIB));
+        expect_bytes(address, 7 * MIB, 3);
+        OK(cuMemFree(address));
+    }
+    OK(cuMemGetInfo(&after, &total));
+    CHECK(after + 8 * MIB >= before);
+}
+
+/* Memory of one context, used in another, by every kind of copy. */
+static void case_two_contexts(void)
+{
+    CUdeviceptr first, second;
+    CUcontext other;
+
+    OK(cuMemAlloc(&first, 5 * MIB));
+    OK(cuMemsetD8(first, 1, 5 * MIB));
+    OK(cuCtxSynchronize());
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuMemAlloc(&second, 5 * MIB));
+    OK(cuMemcpyDtoD(second, first, MIB));
+    OK(cuMemcpy(second + MIB, first, MIB));
+    OK(cuMemcpyPeer(second + 2 * MIB, other, first, context, 3 * MIB));
+    expect_bytes(second, 5 * MIB, 1);
+    OK(cuMemFree(first)); /* it was made in the other one */
+    OK(cuCtxDestroy(other));
+    CHECK(cuMemFree(second) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemAlloc(&first, 20 * MIB));
+}
+
+/* Each of very many streams has freed something that it has not passed. */
+static void case_many_streams(void)
+{
+    static CUstream streams[STREAMS];
+    CUdeviceptr address;
+    size_t left, total;
+    double start;
+
+    for (int i = 0; i < STREAMS; i++) {
+        OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        OK(cuMemAllocAsync(&address, 1000, streams[i]));
+        OK(cuMemFreeAsync(address, streams[i]));
+    }
+    start = seconds();
+    for (int i = 0; i < 100; i++)
+        OK(cuMemGetInfo(&left, &total));
+    CHECK(seconds() - start < 20); /* some 50 ms: it must not go with the square of them */
+    for (int i = 0; i < STREAMS; i++)
+        OK(cuStreamDestroy(streams[i]));
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {{"capture_beside", case_capture_beside},
+                                              {"destructors", case_destructors},
+                                              {"fork_beside", case_fork_beside},
+                                              {"reset", case_reset},
+                                              {"two_contexts", case_two_contexts},
+                                              {"many_streams", case_many_streams},
+                                              {NULL, NULL}};
+
+    alarm(50);
+    context = begin();
+    return run_case(argc, argv, cases);
+}
