@@ -46,6 +46,9 @@ static uint32_t phase_of(const struct lockd_track *track)
             return GS_PHASE_STOP;
         return (track->flags & GS_STATE_WANT) != 0 ? GS_PHASE_COMPUTE : GS_PHASE_IDLE;
     }
+    /* it says MOVING when the first bytes are on their way; getting there is part of it */
+    if (track->resident > track->budget && !may_run)
+        return GS_PHASE_COPY_OUT;
     if ((track->flags & GS_STATE_MOVING) != 0)
         return track->resident > track->budget || !may_run ? GS_PHASE_COPY_OUT
                                                            : GS_PHASE_COPY_IN;
@@ -121,6 +124,7 @@ void lockd_trace_target(struct lockd_connection *connection,
     if (track == NULL)
         return;
     track->target_flags = target->flags;
+    track->seq = target->seq;
     track->budget = target->budget;
     update(connection, track, false);
 }

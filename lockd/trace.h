@@ -24,6 +24,7 @@ struct lockd_track {
     uint32_t flags;        /* GS_STATE_* of the last report */
     uint32_t target_flags; /* GS_TARGET_* of the newest target */
     uint32_t phase;        /* enum gs_phase */
+    uint32_t seq;          /* of the newest target */
     uint64_t budget;       /* of the newest target */
     uint64_t demand, resident, moved_out, moved_in;
 
