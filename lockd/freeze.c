@@ -289,7 +289,7 @@ static void failed(struct lockd_freeze *freeze, uint64_t now, const char *why)
 
     lockd_log(LOCKD_LOG_ERROR, "process %d (%s) is not checkpointed: %s", (int)connection->pid,
               connection->name, why);
-    connection->freeze_at = now + FAILED_NS;
+    connection->freeze_at = now + (freeze->guards_lost == 0 ? FAILED_NS : LOOK_NS);
     free_freeze(freeze);
 }
 
@@ -307,6 +307,7 @@ static void guard_lost(struct lockd_freeze *freeze, uint64_t now)
               (int)connection->pid, connection->name, code != 0 ? ", and the next one: " : "",
               code != 0 ? strerror(-code) : "");
     if (code != 0) {
+        connection->freeze_at = now + FAILED_NS;
         thawed(freeze, now);
         return;
     }

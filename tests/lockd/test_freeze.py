@@ -109,17 +109,28 @@ class FreezeTest(unittest.TestCase):
         daemon.terminate()
         self.assertEqual(daemon.wait(10), 0)
 
-    def test_suspended_until_it_is_resumed(self):
+    def test_suspended_until_it_is_resumed_whatever_happens_to_its_guard(self):
         self.daemon()
         stubborn = self.freeze()
         program = self.program(stubborn)
         self.assertEqual((program["state"], program["resident"]), ("paused", 0))
         self.assertIn("checkpointed", self.ctl("status"))
-        hog = self.start_hog("0.5")
-        self.assertIn("ok ", hog.communicate(timeout=60)[0])
+        os.kill(self.guard_of(stubborn), signal.SIGKILL)
+        wait_for(lambda: "was killed" in self.said(), 10, "the daemon to say so")
+        self.assertTrue(self.program(stubborn)["checkpointed"])
         self.ctl("resume", str(stubborn.pid))
         self.assert_goes_on(stubborn)
         wait_for(lambda: not self.program(stubborn)["checkpointed"], 10, "it to be shown so")
+
+        self.ctl("suspend", str(stubborn.pid))  # and now its guard is killed at once
+        wait_for(lambda: self.said().count("is to checkpoint it") == 2, 30, "the guard")
+        os.kill(self.guard_of(stubborn), signal.SIGKILL)
+        wait_for(lambda: self.program(stubborn)["checkpointed"], 30, "another guard")
+        guard = self.guard_of(stubborn)
+        stubborn.kill()
+        stubborn.wait()
+        wait_for(lambda: not os.path.exists(f"/proc/{guard}"), 10, "the guard of a dead program to end")
+        wait_for(lambda: self.program(stubborn) == {}, 10, "it to be gone")
 
     def test_daemon_killed_meanwhile_its_guard_brings_the_program_back(self):
         for how in (signal.SIGKILL, signal.SIGTERM):
@@ -132,46 +143,24 @@ class FreezeTest(unittest.TestCase):
             stubborn.wait()
 
     def guard_of(self, process):
-        return int(subprocess.run(["pgrep", "-f", f"gpushare-lockd --guard {process.pid}$"], capture_output=True, text=True,
-                                  check=True).stdout)
+        """Its guard's process id, as soon as there is one."""
+        found = []
 
-    def test_program_killed_meanwhile_its_guard_ends(self):
-        self.daemon()
-        stubborn = self.freeze()
-        guard = self.guard_of(stubborn)
-        stubborn.kill()
-        stubborn.wait()
-        wait_for(lambda: not os.path.exists(f"/proc/{guard}"), 10, "the guard to end")
-        wait_for(lambda: self.program(stubborn) == {}, 10, "it to be gone")
-
-    def test_guard_killed_another_one_takes_over(self):
-        self.daemon()
-        stubborn = self.freeze()
-        os.kill(self.guard_of(stubborn), signal.SIGKILL)
-        wait_for(lambda: "was killed" in self.said(), 10, "the daemon to say so")
-        self.assertTrue(self.program(stubborn)["checkpointed"])
-        self.ctl("resume", str(stubborn.pid))
-        self.assert_goes_on(stubborn)
-
-    def test_guard_killed_at_once_leaves_nobody_locked(self):
-        self.daemon()
-        stubborn = self.stubborn()
-        self.ctl("suspend", str(stubborn.pid))
-        wait_for(lambda: "is to checkpoint it" in self.said(), 30, "the guard")
-        os.kill(self.guard_of(stubborn), signal.SIGKILL)
-        wait_for(lambda: self.program(stubborn)["checkpointed"] or "is not checkpointed" in self.said(), 30, "another guard")
-        self.ctl("resume", str(stubborn.pid))
-        self.assert_goes_on(stubborn)
+        def look():
+            found[:] = subprocess.run(["pgrep", "-f", f"gpushare-lockd --guard {process.pid}$"], capture_output=True,
+                                      text=True).stdout.split()
+            return found
+        wait_for(look, 10, "a guard")
+        return int(found[0])
 
     def test_it_is_off_by_default(self):
         self.daemon("wait")
-        self.stubborn()
-        self.start_hog()
-        wait_for(lambda: "stuck" in self.ctl("status"), 30, "the stubborn program to be stuck")
-        time.sleep(2.5)
+        stubborn = self.stubborn()
+        self.ctl("suspend", str(stubborn.pid))
+        wait_for(lambda: self.program(stubborn)["state"] == "stuck", 30, "the stubborn program to be stuck")
+        time.sleep(1.5)
         self.assertNotIn("checkpoint", self.said())
-        at = self.reads()
-        wait_for(lambda: self.reads() > at, 10, "it to compute")
+        self.assert_goes_on(stubborn)
 
 
 if __name__ == "__main__":
