@@ -63,7 +63,7 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_outbox_deinit(connection);
     lockd_freeze_gone(connection);
     free(connection->tracks.track);
-    connection->server->trace.listeners -= connection->listener.listens;
+    lockd_trace_unlisten(connection);
     connection->server->connection_count--;
     connection->user->connections--;
     lockd_user_put(connection->user);

@@ -63,6 +63,8 @@ void lockd_trace_gone(struct lockd_connection *connection);
 
 /* Answers GS_WIRE_TRACE: first everybody's present phase, then what happens. */
 void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish);
+/* It listens no longer, if it did. */
+void lockd_trace_unlisten(struct lockd_connection *connection);
 /* Sends what listeners have not been sent, as far as they read; ends those whose time is over.
  * Returns when it must be called again at the latest. */
 uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now);
