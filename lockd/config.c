@@ -28,13 +28,15 @@ static const struct {
     const char *key;
     int section;
 } places[] = {
-    {"idle-exit", 0},    {"log-level", 0},    {"quantum", 1},      {"quantum-min", 1},
-    {"quantum-max", 1},  {"switch-share", 1}, {"idle", 1},         {"policy", 1},
-    {"exclusive", 1},    {"reserve", 1},      {"host", 1},         {"max-connections", 2},
-    {"max-programs", 2}, {"max-memory", 2},   {"max-messages", 2}, {"control-group", 3},
+    {"idle-exit", 0},       {"log-level", 0},    {"quantum", 1},    {"quantum-min", 1},
+    {"quantum-max", 1},     {"switch-share", 1}, {"idle", 1},       {"policy", 1},
+    {"exclusive", 1},       {"reserve", 1},      {"host", 1},       {"stuck", 1},
+    {"max-connections", 2}, {"max-programs", 2}, {"max-memory", 2}, {"max-messages", 2},
+    {"control-group", 3},
 };
 
 static const char *const policies[] = {"fair", "fifo", "rr", "priority", NULL};
+static const char *const stuck_words[] = {"wait", "checkpoint", NULL};
 
 const char *lockd_config_section(const char *key)
 {
@@ -100,6 +102,9 @@ void lockd_config_table(struct lockd_config *config,
         {"host", "SIZE|auto", LOCKD_OPTION_SIZE, &settings->host, 0, LOCKD_BYTES_MAX,
          "host memory for what is moved out (default auto: a share of what is available)",
          NULL},
+        {"stuck", "wait|checkpoint", LOCKD_OPTION_CHOICE, &config->stuck, 0, 0,
+         "a holder that does not stop: wait, or have the driver move it out (default wait)",
+         stuck_words},
         {"max-connections", "N", LOCKD_OPTION_COUNT, &limits->connections, 1, 65536,
          "connections of one user at once (default 2048)", NULL},
         {"max-programs", "N", LOCKD_OPTION_COUNT, &limits->programs, 1, 65536,

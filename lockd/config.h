@@ -23,10 +23,17 @@ struct lockd_limits {
     uint64_t messages;    /* a second, from one connection; beyond it is read later */
 };
 
+/* What becomes of a holder that does not stop. */
+enum lockd_stuck {
+    LOCKD_STUCK_WAIT = 0,       /* it is waited for; others that fit beside it go on */
+    LOCKD_STUCK_CHECKPOINT = 1, /* the driver moves its memory out (freeze.h) */
+};
+
 struct lockd_config {
     struct lockd_settings settings;
     struct lockd_limits limits;
     uint64_t policy, exclusive, share_ppm, quantum_min_ns, quantum_max_ns; /* as read */
+    uint64_t stuck;        /* enum lockd_stuck */
     uint64_t idle_exit_ns; /* LOCKD_NEVER: a service */
     uint64_t log_level;
     char control_group[LOCKD_NAME_SIZE]; /* its members may change settings; "": nobody more */

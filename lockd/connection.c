@@ -61,8 +61,9 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_list_remove(&connection->throttle);
     close(connection->fd);
     lockd_outbox_deinit(connection);
+    lockd_freeze_gone(connection);
     free(connection->tracks.track);
-    connection->server->trace.listeners -= connection->listener.listens;
+    lockd_trace_unlisten(connection);
     connection->server->connection_count--;
     connection->user->connections--;
     lockd_user_put(connection->user);
@@ -165,6 +166,8 @@ static void take_state(struct lockd_connection *connection, const struct gs_wire
         lockd_connection_kill(connection, "a state before its hello");
         return;
     }
+    if (lockd_freeze_holds(connection))
+        return;
     lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
     code = lockd_lock_state(connection->server->lock, connection->client, state, lockd_now());

@@ -2,8 +2,8 @@
  *
  * ctl_http.c: a server for one page, /metrics, on a loopback address. One thread; every caller
  * has a small buffer and a deadline, so that who sends garbage, slowly, or nothing costs one of
- * CALLERS_MAX places for a few seconds, or until somebody else needs it, and nothing else. The page is made at most once in
- * PAGE_FRESH_NS however often it is asked for.
+ * CALLERS_MAX places for a few seconds, or until somebody else needs it, and nothing else. The
+ * page is made at most once in PAGE_FRESH_NS however often it is asked for.
  */
 #include "common/fd.h"
 #include "lockd/metrics.h"

@@ -35,14 +35,15 @@ static json_t *client_json(const struct gs_wire_client *client)
         client->demand > client->resident ? client->demand - client->resident : 0;
 
     return json_pack(
-        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
         "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:o}",
         "pid", client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
         "version", ctl_json_text(client->version), "state",
         ctl_condition_name(client->condition), "lease", (client->flags & GS_CLIENT_LEASE) != 0,
         "skipped", (client->flags & GS_CLIENT_SKIPPED) != 0, "paused",
         (client->flags & GS_CLIENT_PAUSED) != 0, "partial",
-        (client->flags & GS_CLIENT_PARTIAL) != 0, "foreign_pid",
+        (client->flags & GS_CLIENT_PARTIAL) != 0, "checkpointed",
+        (client->flags & GS_CLIENT_FROZEN) != 0, "foreign_pid",
         (client->flags & GS_CLIENT_FOREIGN) != 0, "demand", number(client->demand), "resident",
         number(client->resident), "on_host", number(host), "budget", number(client->budget),
         "moved_out", number(client->moved_out), "moved_in", number(client->moved_in), "calls",

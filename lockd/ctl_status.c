@@ -88,6 +88,7 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
         uint32_t flag;
         const char *text;
     } odd[] = {{GS_CLIENT_PAUSED, "paused"},
+               {GS_CLIENT_FROZEN, "checkpointed"},
                {GS_CLIENT_PARTIAL, "partial"},
                {GS_CLIENT_SKIPPED, "skipped"},
                {GS_CLIENT_FOREIGN, "other pid namespace"}};

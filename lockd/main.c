@@ -17,13 +17,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OWN_OPTIONS 7
+#define OWN_OPTIONS 8
 
 struct arguments {
     int argc;
     char **argv;
     const char *socket, *config;
     char path[LOCKD_PATH_SIZE]; /* of the socket */
+    uint64_t guard;             /* process id; 0: a daemon is wanted */
     bool detach, foreground, check, help, version;
 };
 
@@ -46,6 +47,8 @@ static void own_table(struct arguments *arguments, struct lockd_option table[])
          "go to the background once the socket listens", NULL},
         {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
          "stay in the foreground (the default)", NULL},
+        {"guard", "PID", LOCKD_OPTION_COUNT, &arguments->guard, 1, INT32_MAX,
+         "what the daemon runs for `stuck = checkpoint`; not for you", NULL},
         {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "this text", NULL},
         {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "the release", NULL},
     };
@@ -158,6 +161,8 @@ static int prepare(struct arguments *arguments, struct lockd_config *config, str
     code = read_arguments(arguments, config, err); /* finds --config, --help */
     if (code != 0 || arguments->help || arguments->version)
         return code;
+    if (arguments->guard != 0)
+        return 0;
     if (arguments->config != NULL && arguments->config[0] != '/' && arguments->detach)
         return gs_err_set(err, -EINVAL, "--config %s: give the full path with --detach",
                           arguments->config);
@@ -172,6 +177,7 @@ int main(int argc, char **argv)
     struct gs_err err = {0};
 
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may leave */
+    signal(SIGCHLD, SIG_IGN); /* nobody waits for guards */
     if (open_standard() != 0)
         return 1;
     if (prepare(&arguments, &config, &err) != 0) {
@@ -182,6 +188,8 @@ int main(int argc, char **argv)
         puts("gpushare-lockd " GS_VERSION);
     if (arguments.help || arguments.version || arguments.check)
         return fflush(stdout) == 0 ? 0 : 1;
+    if (arguments.guard != 0)
+        return lockd_guard((int32_t)arguments.guard);
     lockd_log_open((enum lockd_log_level)config.log_level);
     if (run(&arguments, &config, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);

@@ -78,6 +78,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     lockd_list_init(&server->silent);
     lockd_list_init(&server->throttled);
     lockd_list_init(&server->users);
+    lockd_list_init(&server->freezes);
     server->signals = open_signals();
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
     server->lock = lockd_lock_new(&config->settings, server->started);
@@ -119,11 +120,16 @@ void lockd_server_flush(struct lockd_server *server)
 {
     struct lockd_send send;
 
-    while (lockd_lock_next_send(server->lock, &send)) {
-        lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
-        lockd_trace_target(send.owner, &send.target);
-        lockd_connection_send(send.owner, &send.target, sizeof send.target);
-    }
+    do {
+        while (lockd_lock_next_send(server->lock, &send)) {
+            lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
+            lockd_trace_target(send.owner, &send.target);
+            if (lockd_freeze_holds(send.owner))
+                lockd_freeze_target(send.owner, &send.target);
+            else
+                lockd_connection_send(send.owner, &send.target, sizeof send.target);
+        }
+    } while (lockd_freeze_answer(server));
 }
 
 void lockd_server_bury(struct lockd_server *server)
@@ -205,6 +211,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     lockd_server_flush(server);
     next = sooner(next, lockd_connection_resume(server, now));
     next = sooner(next, lockd_admit_silent(server, now));
+    next = sooner(next, lockd_freeze_tend(server, now));
     lockd_server_bury(server);
     next = sooner(next, lockd_trace_flush(server, now));
     lockd_server_bury(server); /* listeners that ended */
@@ -253,7 +260,7 @@ static void handle(struct lockd_server *server, const struct epoll_event *event)
         take_signals(server);
     } else if (event->data.ptr == &server->listener) {
         server->called = true; /* when those who left have made room */
-    } else {
+    } else if (!lockd_freeze_event(server, event->data.ptr)) {
         /* one that is read later but has left already: what it said last is lost with it */
         if (connection->throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
             lockd_connection_kill(connection, NULL);

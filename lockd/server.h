@@ -4,13 +4,15 @@
  *
  * server.c owns the event loop, admit.c who may connect, connection.c what a connection says,
  * outbox.c what it is sent, status.c and control.c what gpusharectl asks, trace.c what happened
- * when, notes.c what programs remarked, users.c and quota.c what each user has. One thread.
+ * when, notes.c what programs remarked, freeze.c who does not stop, users.c and quota.c what
+ * each user has. One thread.
  */
 #ifndef GS_LOCKD_SERVER_H
 #define GS_LOCKD_SERVER_H
 
 #include "common/err.h"
 #include "lockd/config.h"
+#include "lockd/freeze.h"
 #include "lockd/list.h"
 #include "lockd/lock.h"
 #include "lockd/trace.h"
@@ -51,6 +53,8 @@ struct lockd_server {
     struct lockd_list silent;    /* connections that have said nothing yet, oldest first */
     struct lockd_list throttled; /* those that are not read for a moment */
     struct lockd_list users;
+    struct lockd_list freezes; /* freeze.c */
+    uint64_t freeze_at;        /* when it looks for stuck programs again */
     uint64_t next_id;
     uint64_t started, programs_gone; /* since when no program is connected */
     uint32_t connection_count, program_count, connection_limit;
@@ -92,6 +96,8 @@ struct lockd_connection {
     char name[32], version[16], group[32];
     struct lockd_outbox out;
     struct lockd_tracks tracks;
+    struct lockd_freeze *freeze; /* NULL unless the driver has it, or is about to */
+    uint64_t freeze_at;          /* not before */
     struct lockd_listener listener;
 };
 

@@ -77,6 +77,7 @@ static void program(struct gs_wire_client *client, const struct lockd_connection
     client->flags |= lockd_client_paused(connection->client) ? GS_CLIENT_PAUSED : 0;
     client->pid = (int32_t)connection->pid;
     client->uid = connection->uid;
+    client->flags |= lockd_freeze_holds(connection) ? GS_CLIENT_FROZEN : 0;
     client->flags |= connection->foreign ? GS_CLIENT_FOREIGN : 0;
     memcpy(client->name, connection->name, sizeof client->name);
     memcpy(client->version, connection->version, sizeof client->version);

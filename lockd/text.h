@@ -10,8 +10,8 @@
 /* Ends the text in its `size` bytes and makes it valid UTF-8 without control characters: every
  * byte that is part of one, or of nothing, becomes '?'. */
 void lockd_text_clean(char *text, size_t size);
-/* A clean text cut or padded to so many columns of a terminal (setlocale() was called). size: of buffer, bytes.
- * Returns buffer. */
+/* A clean text cut or padded to so many columns of a terminal (setlocale() was called). size:
+ * of buffer, bytes. Returns buffer. */
 const char *lockd_text_fit(const char *text, size_t columns, char *buffer, size_t size);
 
 #endif

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTENERS_MAX 16
+#define LISTENERS_MAX     16
+#define LISTENERS_OF_USER 4 /* so that nobody keeps the others from listening */
 
 struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid)
 {
@@ -46,6 +47,9 @@ static uint32_t phase_of(const struct lockd_track *track)
             return GS_PHASE_STOP;
         return (track->flags & GS_STATE_WANT) != 0 ? GS_PHASE_COMPUTE : GS_PHASE_IDLE;
     }
+    /* it says MOVING when the first bytes are on their way; getting there is part of it */
+    if (track->resident > track->budget && !may_run)
+        return GS_PHASE_COPY_OUT;
     if ((track->flags & GS_STATE_MOVING) != 0)
         return track->resident > track->budget || !may_run ? GS_PHASE_COPY_OUT
                                                            : GS_PHASE_COPY_IN;
@@ -121,6 +125,7 @@ void lockd_trace_target(struct lockd_connection *connection,
     if (track == NULL)
         return;
     track->target_flags = target->flags;
+    track->seq = target->seq;
     track->budget = target->budget;
     update(connection, track, false);
 }
@@ -133,13 +138,18 @@ void lockd_trace_gone(struct lockd_connection *connection)
 
 /* --- listeners --- */
 
+void lockd_trace_unlisten(struct lockd_connection *connection)
+{
+    connection->server->trace.listeners -= connection->listener.listens;
+    connection->user->listeners -= connection->listener.listens;
+    connection->listener = (struct lockd_listener){0};
+}
+
 static void end(struct lockd_connection *connection, int code, const char *text)
 {
     struct gs_wire_end end = {.code = code, .count = connection->listener.sent};
 
-    if (connection->listener.listens)
-        connection->server->trace.listeners--;
-    connection->listener = (struct lockd_listener){0};
+    lockd_trace_unlisten(connection);
     lockd_wire_header(&end.header, GS_WIRE_END);
     snprintf(end.text, sizeof end.text, "%s", text);
     lockd_connection_send(connection, &end, sizeof end);
@@ -158,12 +168,17 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
         end(connection, -EBUSY, "16 others listen already: wait until one ends");
         return;
     }
+    if (connection->user->listeners >= LISTENERS_OF_USER && !connection->controls) {
+        end(connection, -EBUSY, "you listen four times already: wait until one ends");
+        return;
+    }
     *listener = (struct lockd_listener){
         .listens = true,
         .next = server->trace.next,
         .until_ns = lockd_now() + wish->duration_ns,
     };
     server->trace.listeners++;
+    connection->user->listeners++;
     lockd_list_each (at, &server->connections) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 

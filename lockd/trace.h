@@ -24,6 +24,7 @@ struct lockd_track {
     uint32_t flags;        /* GS_STATE_* of the last report */
     uint32_t target_flags; /* GS_TARGET_* of the newest target */
     uint32_t phase;        /* enum gs_phase */
+    uint32_t seq;          /* of the newest target */
     uint64_t budget;       /* of the newest target */
     uint64_t demand, resident, moved_out, moved_in;
 
@@ -62,6 +63,8 @@ void lockd_trace_gone(struct lockd_connection *connection);
 
 /* Answers GS_WIRE_TRACE: first everybody's present phase, then what happens. */
 void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish);
+/* It listens no longer, if it did. */
+void lockd_trace_unlisten(struct lockd_connection *connection);
 /* Sends what listeners have not been sent, as far as they read; ends those whose time is over.
  * Returns when it must be called again at the latest. */
 uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now);

@@ -16,7 +16,7 @@
 struct lockd_user {
     struct lockd_list link;
     uid_t uid;
-    uint32_t connections, programs;
+    uint32_t connections, programs, listeners;
     uint32_t over; /* how often his programs are held back, on all devices (quota.c) */
     size_t queued; /* bytes that wait until his connections read them */
     uint64_t bucket;

@@ -66,7 +66,8 @@ class Target:
 class Program:
     """One connected program on one device; everything it does is asked for by the test."""
 
-    def __init__(self, path, name="fake", total=16 * GIB, say_hello=True):
+    def __init__(self, path, name="fake", total=16 * GIB, say_hello=True, uuid=CARD):
+        self.path, self.name, self.uuid = path, name, uuid
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(path)
         self.total, self.demand, self.resident, self.flags, self.switch_ns = total, 0, 0, 0, 0
@@ -85,7 +86,21 @@ class Program:
             setattr(self, key, value)
         self.socket.send(state(seq=self.target.seq if self.target else 0, flags=self.flags, total=self.total,
                                demand=self.demand, resident=self.resident, switch_ns=self.switch_ns,
-                               out=self.moved_out, moved_in=self.moved_in))
+                               out=self.moved_out, moved_in=self.moved_in, uuid=self.uuid))
+
+    def reconnect(self, timeout=10.0):
+        """Comes back to a daemon that was away, with its true state."""
+        def connected():
+            self.socket.close()
+            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                self.socket.connect(self.path)
+            except OSError:
+                return False
+            return True
+        wait_for(connected, timeout, "the daemon to come back")
+        self.socket.send(hello(self.name))
+        self.say()
 
     def hear(self, timeout=2.0):
         """The next target, None when there is none in time. EOFError when the daemon hung up."""

@@ -219,6 +219,19 @@ class CtlTest(unittest.TestCase):
         computing = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["name"] == "compute")
         self.assertTrue(all(a[1] <= b[0] + 0.01 for a, b in zip(computing, computing[1:])), "both computed at once")
 
+    def test_trace_counts_from_the_order_to_move_out(self):
+        recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "2"], text=True,
+                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        time.sleep(0.3)
+        self.ctl("evict", str(os.getpid()))
+        while self.one.target.budget:
+            self.assertIsNotNone(self.one.hear(5))
+            if self.one.target.flags & RUN == 0:
+                self.one.say(flags=WANT)  # stopped, and says nothing of moving: it makes room first
+        out = recording.communicate(timeout=20)[0]
+        spans = {e["name"]: e["dur"] for e in json.loads(out)["traceEvents"] if e["ph"] == "X" and e["tid"] == 1}
+        self.assertGreater(spans.get("copy_out", 0), 300e3, spans)
+
     def test_trace_ends_when_interrupted(self):
         recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "600"], text=True,
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE)

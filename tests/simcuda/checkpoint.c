@@ -48,9 +48,7 @@ static CUresult state_of(int pid, unsigned *state)
 
 static void set_state(int pid, unsigned state)
 {
-    const struct sim_client *entry;
-
-    for (unsigned device = 0; (entry = next_entry(pid, &device)) != NULL; device++) {
+    for (unsigned device = 0; next_entry(pid, &device); device++) {
         struct sim_card *card = sim.device[device].card;
         struct sim_client *mine;
 

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A holder that does not stop, with `stuck = checkpoint`: the simulated driver moves it out, others run, and it goes on
+where it was; also when the daemon or the program is killed meanwhile.
+
+usage: test_freeze.py BUILD-FOLDER [unittest options]"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from fake import MIB, can_connect, wait_for
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class FreezeTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.socket = self.folder + "/lockd.sock"
+        self.environment = {**os.environ, "GPUSHARE_SOCKET": self.socket, "SIMCUDA_CARD": self.folder + "/card",
+                            "SIMCUDA_MEMORY": "128MiB", "SIMCUDA_KERNEL_NS": "2000000", "PYTHONPATH": HERE,
+                            "LD_LIBRARY_PATH": BUILD + "/tests/simcuda", "SIMCUDA_KERNELS": BUILD + "/samples/hog_standin.so"}
+        self.hog = self.folder + "/hog"
+        shutil.copy(BUILD + "/samples/hog", self.hog)
+        subprocess.run([BUILD + "/rewriter/gpushare-patch", "-q", "--runtime", BUILD + "/runtime/libgpushare.so.1", self.hog],
+                       check=True, timeout=60)
+        self.log = self.folder + "/log"
+
+    def daemon(self, stuck="checkpoint"):
+        with open(self.log, "ab") as log:
+            process = subprocess.Popen([BUILD + "/lockd/gpushare-lockd", "--quantum", "300", "--stuck", stuck],
+                                       env=self.environment, stderr=log)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        wait_for(lambda: can_connect(self.socket), 10, "the daemon")
+        return process
+
+    def said(self):
+        with open(self.log, encoding="utf-8") as log:
+            return log.read()
+
+    def stubborn(self):
+        self.out = self.folder + "/stubborn"
+        with open(self.out, "wb") as out:
+            process = subprocess.Popen([sys.executable, HERE + "/stuck.py", str(70 * MIB)], env=self.environment, stdout=out)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        wait_for(lambda: self.reads() > 2, 20, "the stubborn program to compute")
+        return process
+
+    def reads(self):
+        with open(self.out, encoding="ascii") as out:
+            words = out.read().split()
+        return int(words[-1]) if "read" in words and words[-1].isdigit() else 0
+
+    def start_hog(self, seconds="1.5"):
+        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", seconds, "--chunk", "16MiB",
+                                    "--quiet"], stdout=subprocess.PIPE, text=True, env=self.environment)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.kill)
+        return process
+
+    def card(self):
+        return subprocess.run([BUILD + "/tests/simcuda/simcuda-card"], env=self.environment, capture_output=True, text=True,
+                              check=True).stdout
+
+    def ctl(self, *arguments):
+        return subprocess.run([BUILD + "/lockd/gpusharectl", *arguments], env=self.environment, capture_output=True, text=True,
+                              timeout=20, check=True).stdout
+
+    def freeze(self):
+        """A stubborn program that stays frozen: it is suspended, and does not stop."""
+        stubborn = self.stubborn()
+        self.ctl("suspend", str(stubborn.pid))
+        wait_for(lambda: self.program(stubborn).get("checkpointed"), 30, "the checkpoint")
+        self.assertRegex(self.card(), rf"pid {stubborn.pid} .* 0 B ")
+        before = self.reads()
+        time.sleep(0.3)
+        self.assertLessEqual(self.reads(), before + 1)
+        return stubborn
+
+    def program(self, process):
+        devices = json.loads(self.ctl("status", "--json"))["devices"]
+        return next((p for d in devices for p in d["programs"] if p["pid"] == process.pid), {})
+
+    def assert_goes_on(self, stubborn):
+        at = self.reads()
+        wait_for(lambda: self.reads() > at + 5, 30, "the stubborn program to go on")
+        self.assertIsNone(stubborn.poll())
+
+    def test_others_run_and_it_goes_on_where_it_was(self):
+        daemon = self.daemon()
+        stubborn = self.stubborn()
+        hog = self.start_hog()
+        out, _ = hog.communicate(timeout=60)
+        self.assertEqual(hog.returncode, 0)
+        self.assertIn("ok ", out)
+        self.assertIn("is to checkpoint it", self.said())
+        self.assert_goes_on(stubborn)
+        wait_for(lambda: self.program(stubborn)["state"] == "runs", 10, "it to be shown as running")
+        daemon.terminate()
+        self.assertEqual(daemon.wait(10), 0)
+
+    def test_suspended_until_it_is_resumed_whatever_happens_to_its_guard(self):
+        self.daemon()
+        stubborn = self.freeze()
+        program = self.program(stubborn)
+        self.assertEqual((program["state"], program["resident"]), ("paused", 0))
+        self.assertIn("checkpointed", self.ctl("status"))
+        os.kill(self.guard_of(stubborn), signal.SIGKILL)
+        wait_for(lambda: "was killed" in self.said(), 10, "the daemon to say so")
+        self.assertTrue(self.program(stubborn)["checkpointed"])
+        self.ctl("resume", str(stubborn.pid))
+        self.assert_goes_on(stubborn)
+        wait_for(lambda: not self.program(stubborn)["checkpointed"], 10, "it to be shown so")
+
+        self.ctl("suspend", str(stubborn.pid))  # and now its guard is killed at once
+        wait_for(lambda: self.said().count("is to checkpoint it") == 2, 30, "the guard")
+        os.kill(self.guard_of(stubborn), signal.SIGKILL)
+        wait_for(lambda: self.program(stubborn)["checkpointed"], 30, "another guard")
+        guard = self.guard_of(stubborn)
+        stubborn.kill()
+        stubborn.wait()
+        wait_for(lambda: not os.path.exists(f"/proc/{guard}"), 10, "the guard of a dead program to end")
+        wait_for(lambda: self.program(stubborn) == {}, 10, "it to be gone")
+
+    def test_daemon_killed_meanwhile_its_guard_brings_the_program_back(self):
+        for how in (signal.SIGKILL, signal.SIGTERM):
+            daemon = self.daemon()
+            stubborn = self.freeze()
+            daemon.send_signal(how)
+            daemon.wait(10)
+            self.assert_goes_on(stubborn)
+            stubborn.kill()
+            stubborn.wait()
+
+    def guard_of(self, process):
+        """Its guard's process id, as soon as there is one."""
+        found = []
+
+        def look():
+            found[:] = subprocess.run(["pgrep", "-f", f"gpushare-lockd --guard {process.pid}$"], capture_output=True,
+                                      text=True).stdout.split()
+            return found
+        wait_for(look, 10, "a guard")
+        return int(found[0])
+
+    def test_it_is_off_by_default(self):
+        self.daemon("wait")
+        stubborn = self.stubborn()
+        self.ctl("suspend", str(stubborn.pid))
+        wait_for(lambda: self.program(stubborn)["state"] == "stuck", 30, "the stubborn program to be stuck")
+        time.sleep(1.5)
+        self.assertNotIn("checkpoint", self.said())
+        self.assert_goes_on(stubborn)
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")
