@@ -20,13 +20,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FDS_OF_OUR_OWN  16u
-#define FDS_MAX         65536
-#define GROUPS_MAX      1024
-#define SILENT_NS       10000000000u /* a connection that says nothing */
-#define LISTEN_AGAIN_NS 1000000000u  /* descriptors may be there again without an end of ours  \
-                                      */
-#define SAY_AGAIN_NS 10000000000u    /* the same refusal in the log */
+#define FDS_OF_OUR_OWN 16u
+#define FDS_MAX        65536
+#define GROUPS_MAX     1024
+#define SILENT_NS      10000000000u /* a connection that says nothing */
+#define LISTEN_AGAIN_NS                                                                        \
+    1000000000u                   /* descriptors may be there again without an end of ours     \
+                                   */
+#define SAY_AGAIN_NS 10000000000u /* the same refusal in the log */
 
 /* What is known of a caller when he has connected. */
 struct caller {

@@ -155,11 +155,11 @@ struct lockd_party {
     uint64_t counted_at, ran; /* ns it has run in this turn, up to counted_at */
     uint64_t last_ran;        /* when it ran last */
     uint64_t level_then;      /* ... and the device's level at that time */
-    bool rested;              /* it has had nothing to do since then, which is not counted yet */
-    uint64_t burst;           /* ns it ran since it last had nothing to do */
-    uint64_t burst_usual;     /* ... how long that usually is; LOCKD_NEVER: not known */
-    uint64_t virtual_ns;      /* policy_fair.c */
-    uint64_t round;           /* policy_fair.c: of the turn that it waits for or has */
+    bool rested;          /* it has had nothing to do since then, which is not counted yet */
+    uint64_t burst;       /* ns it ran since it last had nothing to do */
+    uint64_t burst_usual; /* ... how long that usually is; LOCKD_NEVER: not known */
+    uint64_t virtual_ns;  /* policy_fair.c */
+    uint64_t round;       /* policy_fair.c: of the turn that it waits for or has */
 
     /* what it adds to the sums of its device */
     uint32_t weight;

@@ -4,9 +4,9 @@
  *
  *   many COUNT BYTES
  *
- * Says "ready" and waits for a line, so that the test can take the card away first; then one line
- * "allocate=NS find=NS free=NS books=BYTES", the times medians of the last calls (find: of random
- * addresses, free: of random allocations), books: heap memory for each allocation.
+ * Says "ready" and waits for a line, so that the test can take the card away first; then one
+ * line "allocate=NS find=NS free=NS books=BYTES", the times medians of the last calls (find: of
+ * random addresses, free: of random allocations), books: heap memory for each allocation.
  */
 #include <malloc.h>
 #include <time.h>
