@@ -149,8 +149,11 @@ bool gs_context_add(CUcontext handle, struct gs_device *device)
     if (at == NULL && slot == NULL)
         slot = more_contexts();
     if (at == NULL && slot != NULL) {
-        *slot = (struct gs_context){.device = device};
-        __atomic_store_n(&slot->handle, handle, __ATOMIC_RELEASE);
+        slot->device = device;
+        slot->hash = NULL;
+        slot->kernel_attempts = 0;
+        atomic_store_explicit(&slot->broken, false, memory_order_relaxed);
+        atomic_store_explicit(&slot->handle, handle, memory_order_release);
     }
     gs_unlock(&lock, GS_LOCK_DEVICES);
     return at != NULL || slot != NULL;
@@ -167,7 +170,7 @@ void gs_context_remove(CUcontext handle)
         if (context->handle == handle) {
             free(context->mover); /* its streams ended with the context */
             context->mover = NULL;
-            __atomic_store_n(&context->handle, NULL, __ATOMIC_RELEASE);
+            atomic_store_explicit(&context->handle, NULL, memory_order_release);
         }
     gs_unlock(&lock, GS_LOCK_DEVICES);
 }
@@ -191,7 +194,7 @@ struct gs_context *gs_context_for(const struct gs_device *device)
     struct gs_context *context, *broken = NULL;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
-        if (__atomic_load_n(&context->handle, __ATOMIC_ACQUIRE) == NULL ||
+        if (atomic_load_explicit(&context->handle, memory_order_acquire) == NULL ||
             context->device != device)
             continue;
         if (!atomic_load_explicit(&context->broken, memory_order_relaxed))

@@ -70,7 +70,9 @@ struct gs_device {
 };
 
 struct gs_context {
-    CUcontext handle; /* NULL: free slot */
+    /* NULL: free slot. Stored last (release), read first: the rest of the slot is then there.
+     */
+    _Atomic(CUcontext) handle;
     struct gs_device *device;
     struct gs_mover *mover; /* swap.c: streams and what is under way; client thread only */
     CUfunction hash;        /* kernels.c; NULL: not loaded */

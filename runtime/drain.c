@@ -49,7 +49,7 @@ static void synchronize_all(void)
     struct gs_context *context;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
-        const CUcontext handle = __atomic_load_n(&context->handle, __ATOMIC_ACQUIRE);
+        const CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
 
         if (handle != NULL)
             synchronize(handle);

@@ -53,7 +53,7 @@ static struct gs_device *device_of(CUcontext context)
     const struct gs_context *known;
 
     for (unsigned i = 0; (known = gs_context_at(i)) != NULL; i++)
-        if (__atomic_load_n(&known->handle, __ATOMIC_ACQUIRE) == context)
+        if (atomic_load_explicit(&known->handle, memory_order_acquire) == context)
             return known->device;
     return gs_device_current();
 }
