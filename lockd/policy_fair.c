@@ -18,6 +18,10 @@
  * time is charged with the switches that it caused, so such switches come out of the share of
  * who causes them.
  *
+ * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in it:
+ * else two programs that compute on the GPU and the CPU by turns would do both in step. It is
+ * charged like any other time.
+ *
  * A gang that has its place on the first of its devices and is due on the next one goes first
  * there too, and ends the turn of what runs on that device alone: else the first device would
  * wait for the turns on all the others.
@@ -30,9 +34,10 @@
 #define DEBT_ROUNDS 4
 #define TURN_LONGEST                                                                           \
     4 /* quanta; the rest of it follows when the others of the round had theirs */
-#define INTERACTIVE 2 /* a burst of at most this part of a quantum */
-#define SAVED       4 /* turns; all the others together wait for no more of it */
-#define WORTH       2 /* a turn of at least this part of a quantum */
+#define BURST_LONGEST 2 /* quanta that a turn may last so that a burst ends in it */
+#define INTERACTIVE   2 /* a burst of at most this part of a quantum */
+#define SAVED         4 /* turns; all the others together wait for no more of it */
+#define WORTH         2 /* a turn of at least this part of a quantum */
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
 
@@ -135,6 +140,16 @@ static uint64_t place(struct lockd_party *party)
     return party->round * CLASSES + (party->interrupted ? BACK_AGAIN : IN_TURN);
 }
 
+/* Until it has nothing to do, as its bursts usually are, with something to spare; 0: that is
+ * not known, or longer than others can be made to wait for it. */
+static uint64_t rest_of_burst(const struct lockd_party *party)
+{
+    const uint64_t most = lockd_device_quantum(party->device) * BURST_LONGEST;
+    const uint64_t rest = lockd_less(party->burst_usual, party->burst);
+
+    return party->burst_usual <= most && rest + rest / 4 <= most ? rest + rest / 4 : 0;
+}
+
 /* The device goes on to the round of the turn that begins; not for one that runs while the
  * next in turn waits, or that runs already when turns begin to be taken. */
 static uint64_t length(struct lockd_party *party)
@@ -150,8 +165,10 @@ static uint64_t length(struct lockd_party *party)
         device->level += rise;
         device->round = party->round;
     }
-    return lockd_clamp(to_real(party, lockd_less(have + rise, behind)), quantum / WORTH / 2,
-                       quantum * (lockd_policy_interactive(party) ? 1 : TURN_LONGEST));
+    return lockd_max(
+        rest_of_burst(party),
+        lockd_clamp(to_real(party, lockd_less(have + rise, behind)), quantum / WORTH / 2,
+                    quantum * (lockd_policy_interactive(party) ? 1 : TURN_LONGEST)));
 }
 
 static void ran(struct lockd_party *party, uint64_t ns)
