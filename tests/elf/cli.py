@@ -117,6 +117,10 @@ class BadInput(Case):
         self.refused(self.build("a"), 1, "the runtime library is not there", "--runtime", self.path("no.so"), named=False)
         self.refused(self.build("b"), 1, "no such runtime library", "--runtime", self.path("x/no.so"), named=False)
 
+    def test_runtime_that_is_no_library(self):
+        os.mkfifo(self.path("pipe"))
+        self.refused(self.build("a"), 1, "runtime library", "--runtime", self.path("pipe"), named=False)
+
     def test_cut_off_anywhere(self):
         path = self.build("whole")
         data = open(path, "rb").read()

@@ -207,29 +207,41 @@ class Patching(Case):
             finally:
                 child.kill()
 
-    def test_file_changed_meanwhile_is_left_alone(self):
+    def stopped_while_it_copies(self, **kw):
+        """(a large program, gpushare-patch at work on it and stopped, number -> name of its open files)."""
         path, big = self.build("a"), self.path("big")
         with open(big, "wb") as out:
             out.truncate(100 << 20)
         subprocess.run(["objcopy", "--add-section", ".big=" + big, path], check=True)
         os.unlink(big)
-        child = subprocess.Popen([OPTIONS.patch, *self.runtime, path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        fds, stopped = f"/proc/{child.pid}/fd", False
-        while child.poll() is None and not stopped:  # stop it while it copies
+        child = subprocess.Popen([OPTIONS.patch, *self.runtime, path], stdout=subprocess.DEVNULL, **kw)
+        fds, names, stopped = f"/proc/{child.pid}/fd", {}, False
+        while child.poll() is None and not stopped:
             try:
-                stopped = any("(deleted)" in os.readlink(f"{fds}/{n}") or ".gpushare-patch" in os.readlink(f"{fds}/{n}")
-                              for n in os.listdir(fds))
+                names = {int(n): os.readlink(f"{fds}/{n}") for n in os.listdir(fds)}
+                stopped = any("(deleted)" in name or ".gpushare-patch" in name for name in names.values())
             except OSError:
                 pass
         child.send_signal(signal.SIGSTOP)
+        self.assertTrue(stopped)
+        return path, child, names
+
+    def test_file_changed_meanwhile_is_left_alone(self):
+        path, child, _ = self.stopped_while_it_copies(stderr=subprocess.PIPE)
         os.utime(path, ns=(1, 1))
         before = os.stat(path)
         child.send_signal(signal.SIGCONT)
         err = child.communicate()[1].decode()
-        self.assertTrue(stopped)
         self.assertEqual((child.returncode, "changed it meanwhile" in err), (1, True), err)
         now = os.stat(path)
         self.assertEqual((now.st_ino, now.st_size, now.st_mtime_ns), (before.st_ino, before.st_size, 1))
+
+    def test_messages_never_go_into_a_file(self):
+        path, child, names = self.stopped_while_it_copies(preexec_fn=lambda: os.closerange(0, 3))
+        child.send_signal(signal.SIGCONT)
+        child.wait()
+        self.assertEqual([names[n] for n in range(3)], ["/"] * 3)
+        self.assertEqual(run("--check", path)[0], 0)
 
     def test_read_only_folder_fails(self):
         if os.geteuid() == 0:
