@@ -220,6 +220,7 @@ static int measure_gnu_hash(struct elf_image *image, struct gs_err *err)
     uint32_t head[4], highest = 0, *buckets;
     uint64_t size, count = 0;
 
+    image->gnu_hash_first = SIZE_MAX;
     if (find_table(image, DT_GNU_HASH, sizeof head, &image->gnu_hash, "DT_GNU_HASH", err) != 0)
         return -ENOEXEC;
     if (image->gnu_hash.address == 0)
@@ -244,6 +245,7 @@ static int measure_gnu_hash(struct elf_image *image, struct gs_err *err)
         return damaged(image, "a bucket of DT_GNU_HASH", highest, err);
     if (gnu_hash_last(image, image->gnu_hash.offset + size, head[1], highest, &count, err) != 0)
         return -ENOEXEC;
+    image->gnu_hash_first = head[1];
     size += 4 * (count - head[1]);
     if (find_table(image, DT_GNU_HASH, size, &image->gnu_hash, "DT_GNU_HASH", err) != 0)
         return -ENOEXEC;

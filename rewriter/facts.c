@@ -36,6 +36,7 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
                           size_t index, const Elf64_Sym *symbol)
 {
     const char *name = elf_image_string(image, symbol->st_name);
+    bool program = image->interpreter != NULL && image->soname == NULL;
 
     if (symbol->st_shndx != SHN_UNDEF || index == 0)
         return 0;
@@ -49,10 +50,12 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
     facts->imports_dlmopen |= strcmp(name, "dlmopen") == 0;
     if (!elf_name_is_wrapped(name))
         return 0;
-    return add_import(facts, room,
-                      (struct elf_import){.index = (uint32_t)index,
-                                          .name = symbol->st_name,
-                                          .has_address = symbol->st_value != 0});
+    return add_import(
+        facts, room,
+        (struct elf_import){.index = (uint32_t)index,
+                            .name = symbol->st_name,
+                            .keeps_name = symbol->st_value != 0 ||
+                                          (program && index >= image->gnu_hash_first)});
 }
 
 static int read_symbols(struct elf_facts *facts, const struct elf_image *image,

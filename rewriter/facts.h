@@ -12,10 +12,10 @@
 
 /* An undefined dynamic symbol whose name is in the wrap list. */
 struct elf_import {
-    uint32_t index; /* in the dynamic symbol table */
-    uint32_t name;  /* offset in the dynamic string table */
-    bool
-        has_address; /* st_value != 0: a canonical PLT entry (non-PIE code takes its address) */
+    uint32_t index;  /* in the dynamic symbol table */
+    uint32_t name;   /* offset in the dynamic string table */
+    bool keeps_name; /* a program's that is in the hash table under its name: it has an address
+                        (a canonical PLT entry), or the linker was mold */
 };
 
 struct elf_facts {

@@ -41,6 +41,7 @@ struct elf_image {
     struct elf_table strings, symbols, versions, hash, gnu_hash, verneed, verdef;
     char *string_bytes; /* strings.size, ends with a NUL */
     size_t symbol_count;
+    size_t gnu_hash_first; /* symbols from this number on are in DT_GNU_HASH; SIZE_MAX: none */
 
     char *interpreter;  /* NULL: none */
     uint64_t page;      /* largest page size of the machine, bytes */

@@ -3,10 +3,11 @@
  * imports.c: the names that a patched file needs, and the symbols that get them.
  *
  * A routed import S gets the name __wrap_S and the version index 1 (global, unversioned). It
- * keeps its place: undefined symbols are in no hash table. One with an address (a canonical PLT
- * entry of non-PIE code) is in the hash table under its name, so it keeps the name and is
- * routed by interposition instead: libgpushare, the first DT_NEEDED, exports S as well. No
- * state, any thread.
+ * keeps its place: undefined symbols are in no GNU hash table. But one with an address (a
+ * canonical PLT entry of non-PIE code) is, and mold puts others there; in a program such keep
+ * the name and are routed by interposition instead: libgpushare, the first DT_NEEDED, exports S
+ * as well. A library's are renamed all the same: nobody finds an undefined symbol by the table.
+ * No state, any thread.
  */
 #include "rewriter/names.h"
 #include "rewriter/plan.h"
@@ -61,7 +62,7 @@ int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *er
         uint32_t name;
         int ret = change_version(plan, import->index);
 
-        if (ret == 0 && !import->has_address) {
+        if (ret == 0 && !import->keeps_name) {
             name =
                 (uint32_t)append(plan, ELF_WRAP_PREFIX, elf_image_string(image, import->name));
             ret = elf_plan_change(plan, symbol + offsetof(Elf64_Sym, st_name), &name,

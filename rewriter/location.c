@@ -90,7 +90,7 @@ int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struc
 unsigned elf_location_machine(const char *path)
 {
     Elf64_Ehdr header;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n;
 
     if (fd < 0)

@@ -8,14 +8,25 @@
 #include "rewriter/fault.h"
 #include "rewriter/tree.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #ifdef GS_PATCH_FAULT
 int elf_fault_step;
 int elf_fault_calls;
 #endif
+
+/* Who starts us with standard streams closed must not find messages in the new file, which
+ * would get their numbers. */
+static void take_standard_streams(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/", O_RDONLY | O_DIRECTORY) < 0)
+            return;
+}
 
 int main(int argc, char **argv)
 {
@@ -23,6 +34,7 @@ int main(int argc, char **argv)
     struct elf_options options;
     struct gs_err err = {0};
 
+    take_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
     signal(SIGPIPE, SIG_IGN); /* and who stops reading does not stop the work half way */
     if (elf_options_parse(&options, argc, argv, &err) != 0) {

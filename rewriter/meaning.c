@@ -172,7 +172,7 @@ static int check_imports(const struct elf_plan *plan, const struct elf_image *ne
         const struct elf_import *import = &plan->facts->imports[i];
         const char *old_name = elf_image_string(plan->image, import->name), *name;
         bool renamed = plan->slot_way != ELF_SLOT_PADDING;
-        size_t prefix = import->has_address || !renamed ? 0 : strlen(ELF_WRAP_PREFIX);
+        size_t prefix = import->keeps_name || !renamed ? 0 : strlen(ELF_WRAP_PREFIX);
         Elf64_Sym symbol;
         uint16_t version = VER_NDX_GLOBAL;
 

@@ -64,7 +64,7 @@ static void print_imports(FILE *to, const struct elf_job *job)
     fputs("  routes    ", to);
     for (size_t i = 0; i < job->facts.import_count; i++)
         fprintf(to, "%s%s%s", i > 0 ? ", " : "", import_name(job, i),
-                job->facts.imports[i].has_address ? " (by interposition)" : "");
+                job->facts.imports[i].keeps_name ? " (by interposition)" : "");
     if (job->facts.import_count == 0)
         fputs("nothing of its own", to);
     fputs(job->scope == ELF_SCOPE_PROCESS ? "; and what its libraries look up\n" : "\n", to);

@@ -1,54 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What gpushare-patch answers: options, exit statuses, bad input, and that a refused file is not touched."""
-import json
 import os
 import random
 import shutil
-import signal
 import stat
 import subprocess
 import sys
-import tempfile
-import unittest
 
 sys.dont_write_bytecode = True
 import tool
-from tool import OPTIONS, run
-
-MAIN = "int main(void) { return 0; }"
-DLSYM = '#include <dlfcn.h>\nint main(void) { return dlsym(RTLD_DEFAULT, "puts") == 0; }'
-LOADS = '#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-cli.")
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.runtime = ["--runtime", OPTIONS.runtime]
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def build(self, name, source=LOADS, *flags):
-        path = self.path(name)
-        subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", path, *flags], input=source.encode(), check=True,
-                       stderr=subprocess.DEVNULL)
-        return path
-
-    def snapshot(self, path):
-        st = os.stat(path)
-        return open(path, "rb").read(), st.st_ino, st.st_mtime_ns, st.st_mode
-
-    def refused(self, path, status, text, *options, named=True):
-        before = self.snapshot(path)
-        got = run(*self.runtime, *options, path)
-        self.assertEqual(got[0], status, got)
-        self.assertEqual(len(got[2].strip().splitlines()), 1, got)
-        self.assertIn(text, got[2])
-        self.assertIn(path if named else options[-1], got[2])
-        self.assertEqual(self.snapshot(path), before)
-        self.assertEqual([f for f in os.listdir(self.folder) if f.startswith(".gpushare")], [])
+from tool import DLSYM, LOADS, MAIN, OPTIONS, Case, run
 
 
 class BadInput(Case):
@@ -155,6 +117,10 @@ class BadInput(Case):
         self.refused(self.build("a"), 1, "the runtime library is not there", "--runtime", self.path("no.so"), named=False)
         self.refused(self.build("b"), 1, "no such runtime library", "--runtime", self.path("x/no.so"), named=False)
 
+    def test_runtime_that_is_no_library(self):
+        os.mkfifo(self.path("pipe"))
+        self.refused(self.build("a"), 1, "runtime library", "--runtime", self.path("pipe"), named=False)
+
     def test_cut_off_anywhere(self):
         path = self.build("whole")
         data = open(path, "rb").read()
@@ -209,232 +175,6 @@ class Usage(Case):
     def test_python_needs_no_option(self):
         self.assertEqual(run(*self.runtime, self.build("python3.11", MAIN))[0], 0)
         self.assertEqual(run(*self.runtime, self.build("pythonista", MAIN))[0], 4)
-
-
-class Patching(Case):
-    def test_patch_again_restore(self):
-        path = self.build("a")
-        before = self.snapshot(path)
-        self.assertEqual(run("--check", path)[0], 4)
-        self.assertEqual(run("--restore", path)[0], 4)
-        self.assertEqual(run(*self.runtime, path)[0], 0)
-        patched = self.snapshot(path)
-        self.assertNotEqual(patched[0], before[0])
-        self.assertEqual(patched[2:], before[2:])
-        self.assertEqual(run("--check", path)[0], 0)
-        status, out, _ = run(*self.runtime, path)
-        self.assertEqual((status, "already patched" in out), (0, True))
-        self.assertEqual(self.snapshot(path), patched)
-        self.assertEqual(run("--restore", path)[0], 0)
-        self.assertEqual(self.snapshot(path)[0], before[0])
-
-    def test_other_options_patch_anew(self):
-        path, other = self.build("a"), self.path("other/libgpushare.so.1")
-        before = open(path, "rb").read()
-        os.mkdir(self.path("other"))
-        shutil.copy(OPTIONS.runtime, other)
-        self.assertEqual(run(*self.runtime, path)[0], 0)
-        self.assertEqual(run("--runtime", other, path)[0], 0)
-        needed = subprocess.run(["readelf", "-dW", path], stdout=subprocess.PIPE, check=True).stdout.decode()
-        self.assertIn(other, needed)
-        self.assertNotIn(OPTIONS.runtime, needed)
-        os.unlink(other)
-        self.assertEqual(run("--check", path)[0], 1)
-        self.assertEqual(run("--restore", path)[0], 0)
-        self.assertEqual(open(path, "rb").read(), before)
-
-    def test_output_leaves_input(self):
-        path, out = self.build("a"), self.path("out")
-        os.chmod(path, 0o751)
-        before = self.snapshot(path)
-        self.assertEqual(run(*self.runtime, "-o", out, path)[0], 0)
-        self.assertEqual(self.snapshot(path), before)
-        self.assertEqual(stat.S_IMODE(os.stat(out).st_mode), 0o751)
-        self.assertEqual(run("--check", out)[0], 0)
-        self.assertEqual(run("--restore", "-o", self.path("back"), out)[0], 0)
-        self.assertEqual(open(self.path("back"), "rb").read(), before[0])
-
-    def test_output_never_replaces_what_is_no_file(self):
-        path, patched = self.build("a"), self.path("patched")
-        self.assertEqual(run(*self.runtime, "-o", patched, path)[0], 0)
-        os.mkfifo(self.path("pipe"))
-        os.mkdir(self.path("folder"))
-        for name, text in (("pipe", "no regular file"), ("folder", "a folder"), (None, "is the file itself")):
-            for options, source in (([], path), (["--restore"], patched)):
-                out = self.path(name) if name else source
-                before = os.stat(out)
-                status, _, err = run(*self.runtime, *options, "-o", out, source)
-                self.assertEqual((status, text in err, out in err), (1, True, True), err)
-                self.assertEqual((os.stat(out).st_ino, os.stat(out).st_mtime_ns), (before.st_ino, before.st_mtime_ns))
-
-    def test_output_replaces_a_link_by_a_file(self):
-        path, link = self.build("a"), self.path("link")
-        before = open(path, "rb").read()
-        os.symlink("a", link)
-        self.assertEqual(run(*self.runtime, "-o", link, path)[0], 0)
-        self.assertFalse(os.path.islink(link))
-        self.assertEqual(open(path, "rb").read(), before)
-
-    def test_dry_run_touches_nothing(self):
-        path = self.build("a")
-        before = self.snapshot(path)
-        status, out, _ = run(*self.runtime, "--dry-run", path)
-        self.assertEqual((status, "would be patched" in out), (0, True))
-        self.assertEqual(self.snapshot(path), before)
-
-    def test_changed_after_patch_is_not_restored(self):
-        path = self.build("a")
-        self.assertEqual(run(*self.runtime, path)[0], 0)
-        data = bytearray(open(path, "rb").read())
-        data[len(data) // 3] ^= 1
-        open(path, "wb").write(data)
-        self.refused(path, 3, "its loaded part is not the original's", "--restore")
-
-    def stripped(self, *command):
-        """(what the command makes of the original, the patched file after the same command)."""
-        path, wanted = self.build("a", LOADS, "-g"), self.path("wanted")
-        shutil.copy(path, wanted)
-        self.assertEqual(run(*self.runtime, path)[0], 0)
-        for file in (wanted, path):
-            subprocess.run([*command, file], check=True, stderr=subprocess.DEVNULL)
-        return wanted, path
-
-    def test_stripped_after_patch_is_restored_as_strip_would_have_made_it(self):
-        for command in (["strip"], ["strip", "--strip-debug"], ["objcopy", "-S"], ["eu-strip"], ["llvm-strip"],
-                        ["llvm-strip", "--strip-debug"]):
-            if not shutil.which(command[0]):
-                continue
-            with self.subTest(command):
-                wanted, path = self.stripped(*command)
-                report = json.loads(run("--check", "--json", path)[1])
-                self.assertEqual((report["patched"], report["restorable"]), (True, True))
-                self.assertIn("already patched", run(*self.runtime, path)[1])
-                self.assertEqual(run("--restore", "--dry-run", path)[0], 0)
-                self.assertEqual(run("--restore", path)[0], 0)
-                self.assertEqual(open(path, "rb").read(), open(wanted, "rb").read())
-                self.assertEqual(run("--check", path)[0], 4)
-
-    def test_stripped_after_patch_is_not_patched_anew(self):
-        path = self.stripped("strip")[1]
-        os.mkdir(self.path("other"))
-        other = shutil.copy(OPTIONS.runtime, self.path("other/libgpushare.so.1"))
-        self.refused(path, 3, "--restore it first", "--runtime", other)
-
-    def test_edited_after_patch_is_not_patched_anew(self):
-        path, other = self.build("a", LOADS, "-Wl,-rpath,/nowhere/long"), self.path("other/libgpushare.so.1")
-        before = open(path, "rb").read()
-        os.mkdir(self.path("other"))
-        shutil.copy(OPTIONS.runtime, other)
-        self.assertEqual(run(*self.runtime, path)[0], 0)
-        patched = open(path, "rb").read()
-        at, tag = patched.rindex(b"/nowhere/long\0"), patched.index(b"\x1d" + b"\0" * 7)  # in .dynstr; DT_RUNPATH in .dynamic
-        for edited in (patched[:at] + b"/x\0" + patched[at + 3:], patched[:tag] + b"\x0f" + patched[tag + 1:]):
-            open(path, "wb").write(edited)
-            self.assertIn("already patched", run(*self.runtime, path)[1])
-            self.refused(path, 3, "edited after it was patched", "--runtime", other)
-        open(path, "wb").write(patched[:at] + b"/x\0" + patched[at + 3:])
-        self.assertEqual(run("--restore", path)[0], 0)
-        self.assertEqual(open(path, "rb").read(), before)
-
-    def test_note_of_another_build_is_told_from_damage(self):
-        path = self.build("a")
-        self.assertEqual(run(*self.runtime, path)[0], 0)
-        data = open(path, "rb").read()
-        for old, new, text in ((b"gpushare-undo-3", b"gpushare-undo-2", "restore it with that build"),
-                               (b"gpushare-undo-3", b"gpushare-xxxx-3", "its undo note is gone")):
-            self.assertEqual(data.count(old), 1)
-            open(path, "wb").write(data.replace(old, new))
-            self.refused(path, 3, text, "--restore")
-            self.refused(path, 3, text)
-            status, out, _ = run("--check", path)
-            self.assertEqual((status, "runtime " + OPTIONS.runtime in out, "--restore says why" in out), (0, True, True), out)
-
-    def test_stripped_and_changed_is_not_restored(self):
-        path = self.stripped("strip")[1]
-        data = bytearray(open(path, "rb").read())
-        at = data.index(b"libcuda.so.1")
-        data[at] ^= 1
-        open(path, "wb").write(data)
-        self.refused(path, 3, "its loaded part is not the original's", "--restore")
-        data[at] ^= 1
-        open(path, "wb").write(data + b"payload")
-        self.refused(path, 3, "something is appended", "--restore")
-
-    def test_appended_to_after_patch_is_not_restored(self):
-        path = self.build("a")
-        self.assertEqual(run(*self.runtime, path)[0], 0)
-        with open(path, "ab") as out:
-            out.write(b"payload")
-        self.refused(path, 3, "something is appended", "--restore")
-
-    def test_symlink_and_hard_link(self):
-        path, link, other = self.build("a"), self.path("link"), self.path("other")
-        os.symlink("a", link)
-        os.link(path, other)
-        before = open(path, "rb").read()
-        status, out, _ = run(*self.runtime, link)
-        self.assertEqual((status, "hard links" in out, "is a link; " + path in out), (0, True, True))
-        self.assertTrue(os.path.islink(link))
-        self.assertEqual(run("--check", path)[0], 0)
-        self.assertEqual(open(other, "rb").read(), before)
-
-    def test_attributes_are_kept(self):
-        path = self.build("a")
-        os.chmod(path, 0o750)
-        os.utime(path, ns=(10**18, 10**18 + 5))
-        try:
-            os.setxattr(path, "user.gpushare", b"kept")
-        except OSError:
-            self.skipTest("no extended attributes here")
-        if os.geteuid() == 0:
-            os.chown(path, 1234, 1235)
-        before = os.stat(path)
-        self.assertEqual(run(*self.runtime, path)[0], 0)
-        now = os.stat(path)
-        self.assertEqual(os.getxattr(path, "user.gpushare"), b"kept")
-        for field in ("st_mode", "st_uid", "st_gid", "st_mtime_ns"):
-            self.assertEqual(getattr(now, field), getattr(before, field), field)
-
-    def test_running_program_can_be_patched(self):
-        path = self.build("sleeper", LOADS.replace("{ void", "{ sleep(20); void"))
-        with subprocess.Popen([path]) as child:
-            try:
-                self.assertEqual(run(*self.runtime, path)[0], 0)
-                self.assertIsNone(child.poll())
-            finally:
-                child.kill()
-
-    def test_file_changed_meanwhile_is_left_alone(self):
-        path, big = self.build("a"), self.path("big")
-        with open(big, "wb") as out:
-            out.truncate(100 << 20)
-        subprocess.run(["objcopy", "--add-section", ".big=" + big, path], check=True)
-        os.unlink(big)
-        child = subprocess.Popen([OPTIONS.patch, *self.runtime, path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        fds, stopped = f"/proc/{child.pid}/fd", False
-        while child.poll() is None and not stopped:  # stop it while it copies
-            try:
-                stopped = any("(deleted)" in os.readlink(f"{fds}/{n}") or ".gpushare-patch" in os.readlink(f"{fds}/{n}")
-                              for n in os.listdir(fds))
-            except OSError:
-                pass
-        child.send_signal(signal.SIGSTOP)
-        os.utime(path, ns=(1, 1))
-        before = os.stat(path)
-        child.send_signal(signal.SIGCONT)
-        err = child.communicate()[1].decode()
-        self.assertTrue(stopped)
-        self.assertEqual((child.returncode, "changed it meanwhile" in err), (1, True), err)
-        now = os.stat(path)
-        self.assertEqual((now.st_ino, now.st_size, now.st_mtime_ns), (before.st_ino, before.st_size, 1))
-
-    def test_read_only_folder_fails(self):
-        if os.geteuid() == 0:
-            self.skipTest("root may write everywhere")
-        path = self.build("a")
-        os.chmod(self.folder, 0o555)
-        self.addCleanup(os.chmod, self.folder, 0o755)
-        self.refused(path, 1, "cannot write into its folder")
 
 
 if __name__ == "__main__":

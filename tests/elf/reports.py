@@ -6,16 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import unittest
 
 sys.dont_write_bytecode = True
 import tool
-from tool import OPTIONS, run
+from tool import DLSYM, LOADS, MAIN, OPTIONS, Case, run
 
-MAIN = "int main(void) { return 0; }"
-DLSYM = '#include <dlfcn.h>\nint %s(void) { return dlsym(RTLD_DEFAULT, "puts") == 0; }'
-LOADS = '#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
+LIBRARY = DLSYM.replace("main", "f")
 SCHEMA = json.load(open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/gpushare-patch.schema.json")))
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 KNOWN = {"$ref", "oneOf", "enum", "type", "minimum", "items", "properties", "required", "dependentRequired", "additionalProperties"}
@@ -53,23 +49,7 @@ def faults(value, schema, at="it"):
     return found
 
 
-class Reports(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-reports.")
-        self.addCleanup(shutil.rmtree, self.folder)
-        self.runtime = ["--runtime", OPTIONS.runtime]
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def build(self, name, source=LOADS, *flags):
-        path = self.path(name)
-        if "%s" in source:
-            source %= "f" if "-shared" in flags else "main"
-        subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", path, *flags], input=source.encode(), check=True,
-                       stderr=subprocess.DEVNULL)
-        return path
-
+class Reports(Case):
     def lines(self, form, *args):
         """The objects of a run, each in the form of the schema ("print", "check")."""
         done = subprocess.run([OPTIONS.patch, *self.runtime, "--" + form, "--json", *args], stdout=subprocess.PIPE,
@@ -90,7 +70,7 @@ class Reports(unittest.TestCase):
         """name -> file, one for each way that it can go."""
         made = {"cuda": self.build("cuda"), "plain": self.build("plain", MAIN), "static": self.build("static", MAIN, "-static"),
                 "fixed": self.build("fixed", LOADS, "-no-pie"), "missing": self.path("missing"), "folder": self.folder,
-                "library": self.build("l.so", DLSYM + '\nconst char *d = "libcuda.so.1";', "-shared", "-fPIC", "-Wl,-soname,l.so"),
+                "library": self.build("l.so", LIBRARY + '\nconst char *d = "libcuda.so.1";', "-shared", "-fPIC", "-Wl,-soname,l.so"),
                 "payload": self.build("payload"), "damaged": self.build("damaged"), "text": self.path("text"),
                 "full": self.build("full", LOADS, "-Wl,--spare-dynamic-tags=0")}
         for name in ("patched", "stripped", "lost", "spoilt", "moved"):
@@ -159,7 +139,7 @@ class Reports(unittest.TestCase):
         report = self.report("print", path)
         self.assertEqual((report["file"], report["patched"], report["scope"], report["machine"], report["routes"], report["problem"]),
                          (path, False, "process", "x86-64", ["dlsym"], None))
-        library = self.build("lib.so", DLSYM + '\nconst char *d = "libcuda.so.1";', "-shared", "-fPIC")
+        library = self.build("lib.so", LIBRARY + '\nconst char *d = "libcuda.so.1";', "-shared", "-fPIC")
         report = self.report("print", library)
         self.assertEqual((report["scope"], report["kind"], report["routes"]), ("object", "library", ["dlsym"]))
 

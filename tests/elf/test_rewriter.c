@@ -349,6 +349,36 @@ static void deinit(struct elf_image *image, struct elf_facts *facts, struct elf_
     elf_image_deinit(image);
 }
 
+/* As mold makes it: an undefined symbol in DT_GNU_HASH. */
+static void import_in_the_hash_table_keeps_its_name_in_a_program(void **state)
+{
+    static const uint32_t hash[] = {1, 1, 0, 0, 1, 1}; /* one bucket, one symbol, no filter */
+    static const char loader[] = "/lib64/ld-linux-x86-64.so.2";
+    struct small s = make_small(3);
+    struct elf_image image;
+    struct elf_facts facts;
+    struct elf_plan plan;
+
+    (void)state;
+    s.dynamic[5].d_tag = DT_GNU_HASH;
+    memcpy(s.hash, hash, sizeof hash);
+    plan_small(&s, &image, &facts, &plan);
+    assert_int_equal(facts.import_count, 1);
+    assert_false(facts.imports[0].keeps_name);
+    assert_non_null(memmem(plan.added, plan.added_size, "__wrap_dlsym", 13));
+    deinit(&image, &facts, &plan);
+
+    s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_FLAGS};
+    memcpy(s.behind, loader, sizeof loader);
+    s.segments[1].p_type = PT_INTERP;
+    s.segments[1].p_filesz = sizeof loader;
+    plan_small(&s, &image, &facts, &plan);
+    assert_int_equal(facts.import_count, 1);
+    assert_true(facts.imports[0].keeps_name);
+    assert_null(memmem(plan.added, plan.added_size, "__wrap_dlsym", 13));
+    deinit(&image, &facts, &plan);
+}
+
 static void plan_prefers_what_moves_least(void **state)
 {
     struct small s = make_small(3);
@@ -545,6 +575,7 @@ int main(void)
         cmocka_unit_test(note_value_finds_whole_keys),
         cmocka_unit_test(image_of_a_small_library_is_read),
         cmocka_unit_test(image_fields_outside_are_named),
+        cmocka_unit_test(import_in_the_hash_table_keeps_its_name_in_a_program),
         cmocka_unit_test(plan_prefers_what_moves_least),
         cmocka_unit_test(plan_moves_dynamic_only_when_full),
         cmocka_unit_test(plan_carried_out_can_be_undone),

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the test scripts of gpushare-patch share: their options, and how the tool is called."""
+"""What the test scripts of gpushare-patch share: their options, how the tool is called, and files to call it on."""
 import argparse
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 import warnings
 
@@ -16,6 +17,41 @@ def run(*args, **kw):
     done = subprocess.run([OPTIONS.patch, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=120, **kw)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+MAIN = "int main(void) { return 0; }"
+DLSYM = '#include <dlfcn.h>\nint main(void) { return dlsym(RTLD_DEFAULT, "puts") == 0; }'
+LOADS = '#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-cli.")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.runtime = ["--runtime", OPTIONS.runtime]
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def build(self, name, source=LOADS, *flags):
+        path = self.path(name)
+        subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", path, *flags], input=source.encode(), check=True,
+                       stderr=subprocess.DEVNULL)
+        return path
+
+    def snapshot(self, path):
+        st = os.stat(path)
+        return open(path, "rb").read(), st.st_ino, st.st_mtime_ns, st.st_mode
+
+    def refused(self, path, status, text, *options, named=True):
+        before = self.snapshot(path)
+        got = run(*self.runtime, *options, path)
+        self.assertEqual(got[0], status, got)
+        self.assertEqual(len(got[2].strip().splitlines()), 1, got)
+        self.assertIn(text, got[2])
+        self.assertIn(path if named else options[-1], got[2])
+        self.assertEqual(self.snapshot(path), before)
+        self.assertEqual([f for f in os.listdir(self.folder) if f.startswith(".gpushare")], [])
 
 
 def main():
