@@ -74,11 +74,27 @@ static uint64_t switch_charge(const struct lockd_party *party, bool interrupts)
     return to_virtual(party, lockd_device_switch(party->device) * (interrupts ? 2 : 1));
 }
 
+/* A turn of its own, or a round, if that is more. */
+static uint64_t turn_of(const struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+
+    return lockd_max(round_step(device), to_virtual(party, lockd_device_quantum(device)));
+}
+
+/* One that is new begins with a turn of credit; also when it runs before it ever waited. */
+static void begin(struct lockd_party *party)
+{
+    if (party->virtual_ns == 0)
+        party->virtual_ns = lockd_less(party->device->level, turn_of(party));
+}
+
 /* What it may still have in the present round. */
 static uint64_t credit(struct lockd_party *party)
 {
     const struct lockd_device *device = party->device;
 
+    begin(party);
     party->virtual_ns =
         lockd_min(party->virtual_ns, device->level + round_step(device) * DEBT_ROUNDS);
     return lockd_less(device->level, party->virtual_ns);
@@ -91,25 +107,26 @@ static uint64_t turns_saved(const struct lockd_party *party)
     return lockd_policy_interactive(party) ? lockd_max(SAVED / lockd_max(others, 1), 1) : 1;
 }
 
-/* It had nothing to do, or is new: its share of that time is owed to it, also where nobody
- * waited meanwhile, so that the level stood still. What the level has risen by since it last
- * ran it has already. */
+/* It had nothing to do: its share of that time is owed to it, also where nobody waited
+ * meanwhile, so that the level stood still. What the level has risen by since it last ran it
+ * has already. */
 static void come_back(struct lockd_party *party)
 {
     const struct lockd_device *device = party->device;
     const uint64_t away = lockd_less(party->counted_at, party->last_ran),
                    owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
                                      (double)lockd_max(device->weights, 1)),
-                   turn = lockd_max(round_step(device),
-                                    to_virtual(party, lockd_device_quantum(device))),
-                   most = turn * turns_saved(party);
-    uint64_t paid = lockd_less(lockd_max(party->virtual_ns, device->level), owed);
+                   most = turn_of(party) * turns_saved(party);
+    uint64_t paid;
 
-    if (away == 0 && party->virtual_ns != 0)
+    begin(party);
+    if (away == 0)
         return;
     if (party->rested) /* waiting alone adds nothing to what was saved up */
         paid = lockd_less(party->virtual_ns,
                           lockd_less(owed, lockd_less(device->level, party->level_then)));
+    else
+        paid = lockd_less(lockd_max(party->virtual_ns, device->level), owed);
     party->virtual_ns =
         lockd_max(lockd_min(party->virtual_ns, paid), lockd_less(device->level, most));
     party->rested = false;
@@ -173,6 +190,7 @@ static uint64_t length(struct lockd_party *party)
 
 static void ran(struct lockd_party *party, uint64_t ns)
 {
+    begin(party);
     party->virtual_ns += to_virtual(party, ns);
 }
 

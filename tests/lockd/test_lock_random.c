@@ -20,38 +20,45 @@ static uint64_t from_environment(const char *name, uint64_t otherwise)
     return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* Runs programs of all kinds; each seed is another mix. Then everything must come to rest. */
-static void run_many(struct model_options options, uint64_t share)
+/* Each seed is another mix of programs. In the end everything must come to rest. */
+static struct model *run_one(struct model_options options, uint64_t seed)
+{
+    struct model *model;
+    const char *failure;
+
+    options.seed = seed;
+    options.clients = 1 + (uint32_t)(seed * 7 % 12);
+    options.devices = 1 + (uint32_t)(seed % 2);
+    options.change_ns = (uint64_t[]){200, 1500, 20000}[seed / 5 % 3] * NS_PER_MS;
+    options.demand_most = options.total / (1 + seed % 5) / 10 * 11;
+    model = model_new(&options);
+    assert_non_null(model);
+    failure = model_run(model, 15000);
+    if (failure == NULL)
+        failure = model_settle(model, false, 300000 * NS_PER_MS);
+    if (failure == NULL)
+        failure = model_must_be_quiet(model, 60000 * NS_PER_MS);
+    model_make_fit(model);
+    if (failure == NULL)
+        failure = model_settle(model, true, 300000 * NS_PER_MS);
+    if (failure == NULL)
+        failure = model_must_be_quiet(model, 60000 * NS_PER_MS);
+    if (failure == NULL && !model_all_run(model))
+        failure = "all fit, but not all run";
+    if (failure != NULL)
+        fail_msg("seed %llu: %s", (unsigned long long)seed, failure);
+    return model;
+}
+
+static void run_many(const struct model_options *options, uint64_t share)
 {
     const uint64_t events = from_environment("GPUSHARE_TEST_EVENTS", 4000000) * share / 100;
-    const uint64_t seed = from_environment("GPUSHARE_TEST_SEED", 1), each = 15000;
+    const uint64_t seed = from_environment("GPUSHARE_TEST_SEED", 1);
     uint64_t worst_wait = 0, targets = 0, turns = 0, done = 0;
 
     for (uint64_t i = 0; done < events; i++) {
-        struct model *model;
-        const char *failure;
+        struct model *model = run_one(*options, seed * 1000 + i);
 
-        options.seed = seed * 1000 + i;
-        options.clients = 1 + (uint32_t)(options.seed * 7 % 12);
-        options.devices = 1 + (uint32_t)(options.seed % 2);
-        options.change_ns = (uint64_t[]){200, 1500, 20000}[options.seed / 5 % 3] * NS_PER_MS;
-        options.demand_most = options.total / (1 + options.seed % 5) / 10 * 11;
-        model = model_new(&options);
-        assert_non_null(model);
-        failure = model_run(model, each);
-        if (failure == NULL)
-            failure = model_settle(model, false, 300000 * NS_PER_MS);
-        if (failure == NULL)
-            failure = model_must_be_quiet(model, 60000 * NS_PER_MS);
-        model_make_fit(model);
-        if (failure == NULL)
-            failure = model_settle(model, true, 300000 * NS_PER_MS);
-        if (failure == NULL)
-            failure = model_must_be_quiet(model, 60000 * NS_PER_MS);
-        if (failure == NULL && !model_all_run(model))
-            failure = "all fit, but not all run";
-        if (failure != NULL)
-            fail_msg("seed %llu: %s", (unsigned long long)options.seed, failure);
         worst_wait = lockd_max(worst_wait, model_figures(model)->wait_worst_ns);
         targets += model_figures(model)->targets;
         turns += model_figures(model)->turns;
@@ -73,7 +80,7 @@ static const struct model_options plain = {
 static void lock_random_orderly_programs(void **state)
 {
     (void)state;
-    run_many(plain, 40);
+    run_many(&plain, 40);
 }
 
 static void lock_random_measured_device(void **state)
@@ -83,7 +90,7 @@ static void lock_random_measured_device(void **state)
     (void)state;
     options.measured = true;
     options.quantum_ns = 500 * NS_PER_MS;
-    run_many(options, 15);
+    run_many(&options, 15);
 }
 
 static void lock_random_kills_pauses_restarts(void **state)
@@ -93,7 +100,7 @@ static void lock_random_kills_pauses_restarts(void **state)
     (void)state;
     options.kills = options.pauses = options.restarts = true;
     options.quantum_ns = 700 * NS_PER_MS;
-    run_many(options, 25);
+    run_many(&options, 25);
 }
 
 static void lock_random_stuck_programs(void **state)
@@ -102,7 +109,7 @@ static void lock_random_stuck_programs(void **state)
 
     (void)state;
     options.stuck = options.kills = true;
-    run_many(options, 10);
+    run_many(&options, 10);
 }
 
 static void lock_random_less_memory_than_said(void **state)
@@ -111,7 +118,19 @@ static void lock_random_less_memory_than_said(void **state)
 
     (void)state;
     options.hidden = 2 * GIB;
-    run_many(options, 10);
+    run_many(&options, 10);
+}
+
+/* With fair, one on two devices that ran on one of them before it ever waited there had credit
+ * for ever. */
+static void lock_random_what_once_failed(void **state)
+{
+    struct model_options options = plain;
+
+    (void)state;
+    options.kills = options.pauses = options.restarts = true;
+    options.quantum_ns = 700 * NS_PER_MS;
+    model_free(run_one(options, 300055));
 }
 
 int main(void)
@@ -122,6 +141,7 @@ int main(void)
         cmocka_unit_test(lock_random_kills_pauses_restarts),
         cmocka_unit_test(lock_random_stuck_programs),
         cmocka_unit_test(lock_random_less_memory_than_said),
+        cmocka_unit_test(lock_random_what_once_failed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
