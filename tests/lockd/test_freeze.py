@@ -142,6 +142,19 @@ class FreezeTest(unittest.TestCase):
             stubborn.kill()
             stubborn.wait()
 
+    def test_no_room_to_come_back_is_tried_again(self):
+        self.daemon()
+        stubborn = self.freeze()
+        taker = subprocess.Popen([BUILD + "/samples/hog", "--share", "0.8", "--rounds", "1000000", "--seconds", "2", "--quiet",
+                                  "--chunk", "16MiB"], env=self.environment, stdout=subprocess.DEVNULL)  # it is not prepared
+        self.addCleanup(taker.wait)
+        wait_for(lambda: f"pid {taker.pid} " in self.card() and " 10" in self.card().split(f"pid {taker.pid} ")[1], 20,
+                 "the other one to take the card")
+        self.ctl("resume", str(stubborn.pid))
+        wait_for(lambda: "cannot be brought back yet" in self.said(), 20, "the driver to have no room")
+        self.assertTrue(self.program(stubborn)["checkpointed"])
+        self.assert_goes_on(stubborn)
+
     def guard_of(self, process):
         """Its guard's process id, as soon as there is one."""
         found = []
