@@ -177,7 +177,7 @@ static int bad(struct reader *reader)
 /* inih takes a section for one whatever stands behind it. */
 static bool is_odd_section(const char *line, size_t length)
 {
-    const char *end = line[0] == '[' ? memchr(line, ']', length) : NULL;
+    const char *end = length > 0 && line[0] == '[' ? memchr(line, ']', length) : NULL;
 
     if (end == NULL)
         return false;

@@ -92,8 +92,8 @@ int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
                           patience_s(ctl));
     if (got <= 0)
         return gs_err_set(&ctl->err, -EPIPE,
-                          "%s: gpushare-lockd hung up (may user %u connect?)", ctl->path,
-                          (unsigned)geteuid());
+                          "%s: gpushare-lockd hung up: it ended, or user %u may not connect",
+                          ctl->path, (unsigned)geteuid());
     return lockd_wire_check(message, (size_t)got, &ctl->err);
 }
 

@@ -13,9 +13,6 @@
 #include "lockd/text.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +26,14 @@
 #define GUARDS_MOST 4            /* for one program */
 #define SHORT_PART  16 /* what is asked for beside its own memory when a thaw had no room */
 
-extern char **environ;
-
 enum stage { FREEZING, FROZEN, THAWING };
 
 /* What it had on one device when it was frozen, and the newest target since. */
 struct frozen_device {
     struct gs_wire_state state;
     struct gs_wire_target target; /* seq 0: none since */
+    bool may_run;                 /* by the newest one */
+    uint64_t budget;              /* ... */
     uint64_t movable, resident, pinned;
     bool unanswered;
 };
@@ -47,7 +44,7 @@ struct lockd_freeze {
     enum stage stage;
     int guard;
     unsigned guards_lost;
-    bool failed; /* the last thaw */
+    unsigned failures; /* of thaws */
     uint64_t retry_at;
     size_t count;
     struct frozen_device device[LOCKD_DEVICES_PER_CLIENT];
@@ -79,47 +76,21 @@ void lockd_freeze_gone(struct lockd_connection *connection)
 
 /* --- the guard --- */
 
-static int spawn_guard(pid_t pid, int its_end)
-{
-    char number[16], name[] = "gpushare-lockd", option[] = "--guard";
-    char *argv[] = {name, option, number, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    pid_t guard;
-    int code;
-
-    snprintf(number, sizeof number, "%d", (int)pid);
-    sigemptyset(&none);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, its_end, STDIN_FILENO);
-    code = posix_spawn(&guard, "/proc/self/exe", &actions, &attributes, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    return -code;
-}
-
 static int start_guard(struct lockd_server *server, struct lockd_freeze *freeze, char order)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = freeze};
-    int ends[2], code;
+    const int guard = lockd_guard_start((int32_t)freeze->connection->pid, order);
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-        return -errno;
-    code = fcntl(ends[1], F_SETFL, 0) == 0 && send(ends[0], &order, 1, MSG_NOSIGNAL) == 1
-               ? spawn_guard(freeze->connection->pid, ends[1])
-               : -errno;
-    close(ends[1]);
-    if (code == 0 && epoll_ctl(server->epoll, EPOLL_CTL_ADD, ends[0], &event) != 0)
-        code = -errno;
-    if (code != 0)
-        close(ends[0]);
-    else
-        freeze->guard = ends[0];
-    return code;
+    if (guard < 0)
+        return guard;
+    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, guard, &event) != 0) {
+        const int code = -errno;
+
+        close(guard);
+        return code;
+    }
+    freeze->guard = guard;
+    return 0;
 }
 
 /* Whoever connected may have ended, and another user's program have its number now. */
@@ -185,9 +156,9 @@ static void set_frozen(struct lockd_freeze *freeze)
     for (size_t i = 0; i < freeze->count; i++) {
         struct frozen_device *device = &freeze->device[i];
 
-        device->state.flags = GS_STATE_WANT | (freeze->failed ? GS_STATE_SHORT : 0);
+        device->state.flags = GS_STATE_WANT;
         device->state.demand = device->movable + device->pinned;
-        device->state.short_bytes = freeze->failed ? device->state.demand / SHORT_PART : 0;
+        device->state.short_bytes = 0;
         device->state.resident = 0;
         device->state.pinned = 0;
     }
@@ -224,6 +195,8 @@ static void take_member(void *context, const struct lockd_device_info *info,
     track = lockd_track_get(&freeze->connection->tracks, info->uuid);
     device = &freeze->device[freeze->count++];
     *device = (struct frozen_device){
+        .may_run = member->run,
+        .budget = member->budget,
         .movable = member->demand,
         .resident = member->resident,
         .pinned = member->pinned,
@@ -317,6 +290,23 @@ static void guard_lost(struct lockd_freeze *freeze, uint64_t now)
     report_all(freeze, now);
 }
 
+static void no_room(struct lockd_freeze *freeze, uint64_t now, const char *why)
+{
+    if (freeze->failures++ == 0)
+        lockd_log(LOCKD_LOG_WARNING, "process %d (%s) cannot be brought back yet: %s",
+                  (int)freeze->connection->pid, freeze->connection->name, why);
+    freeze->retry_at = now + LOOK_NS;
+    set_frozen(freeze);
+    for (size_t i = 0; i < freeze->count; i++) {
+        struct frozen_device *device = &freeze->device[i];
+
+        device->state.flags |= GS_STATE_SHORT; /* once for each time */
+        device->state.short_bytes = device->state.demand / SHORT_PART;
+        report(device, freeze, now);
+        device->state.flags &= ~GS_STATE_SHORT;
+    }
+}
+
 static void take_word(struct lockd_freeze *freeze, const char *word, uint64_t now)
 {
     if (word[0] == LOCKD_GUARD_FROZEN && freeze->stage == FREEZING) {
@@ -324,12 +314,7 @@ static void take_word(struct lockd_freeze *freeze, const char *word, uint64_t no
     } else if (word[0] == LOCKD_GUARD_THAW && freeze->stage != FREEZING) {
         thawed(freeze, now);
     } else if (word[0] == LOCKD_GUARD_NO_ROOM && freeze->stage == THAWING) {
-        lockd_log(LOCKD_LOG_WARNING, "process %d (%s) cannot be brought back yet: %s",
-                  (int)freeze->connection->pid, freeze->connection->name, word + 1);
-        freeze->failed = true;
-        freeze->retry_at = now + LOOK_NS;
-        set_frozen(freeze);
-        report_all(freeze, now);
+        no_room(freeze, now, word + 1);
     } else if (freeze->stage == FREEZING && word[0] == LOCKD_GUARD_FAILED) {
         failed(freeze, now, word + 1);
     } else if (freeze->stage == FREEZING && word[0] == LOCKD_GUARD_THAW) {
@@ -383,6 +368,8 @@ void lockd_freeze_target(struct lockd_connection *connection,
     if (device == NULL)
         return;
     device->target = *target;
+    device->may_run = (target->flags & GS_TARGET_RUN) != 0;
+    device->budget = target->budget;
     device->unanswered = true;
 }
 
@@ -411,8 +398,7 @@ static bool is_its_turn(const struct lockd_freeze *freeze)
     for (size_t i = 0; i < freeze->count; i++) {
         const struct frozen_device *device = &freeze->device[i];
 
-        if (device->target.seq == 0 || (device->target.flags & GS_TARGET_RUN) == 0 ||
-            device->target.budget < device->resident + device->pinned)
+        if (!device->may_run || device->budget < device->resident + device->pinned)
             return false;
     }
     return freeze->count != 0;
@@ -426,7 +412,6 @@ static void begin_thaw(struct lockd_freeze *freeze, uint64_t now)
         freeze->retry_at = now + LOOK_NS; /* it has ended: its last word is on the way */
         return;
     }
-    freeze->failed = false;
     freeze->stage = THAWING;
     advance_thaw(freeze, now);
 }
@@ -443,8 +428,8 @@ static void look_at_member(void *context, const struct lockd_device_info *info,
     struct look *look = context;
 
     (void)info;
-    if (member->condition == LOCKD_STUCK && connection->freeze == NULL && !connection->dead &&
-        !connection->foreign && look->now >= connection->freeze_at)
+    if (member->condition == LOCKD_STUCK && !member->run && connection->freeze == NULL &&
+        !connection->dead && !connection->foreign && look->now >= connection->freeze_at)
         look->found = connection;
 }
 

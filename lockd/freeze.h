@@ -46,7 +46,11 @@ bool lockd_freeze_answer(struct lockd_server *server);
 /* The connection ends: its guard finds the program dead, or brings it back. */
 void lockd_freeze_gone(struct lockd_connection *connection);
 
-/* The guard of that process; its socket is descriptor 0. Returns an exit code. */
+/* guard_start.c: a guard of that process with its first order. Our end of its socket, or
+ * -errno.
+ */
+int lockd_guard_start(int32_t pid, char order);
+/* guard.c: the guard of that process; its socket is descriptor 0. Returns an exit code. */
 int lockd_guard(int32_t pid);
 
 #endif

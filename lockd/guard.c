@@ -200,6 +200,7 @@ int lockd_guard(int32_t pid)
     struct driver driver;
     char order;
 
+    signal(SIGCHLD, SIG_DFL); /* the driver may start helpers and wait for them */
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     if (recv(STDIN_FILENO, &order, 1, 0) != 1 || !load(&driver) || !freeze(&driver, pid, order))

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int replay(const char *path)
 {
-    uint8_t *data = malloc(FILE_MAX);
+    uint8_t *data = malloc(FILE_MAX), *exact;
     FILE *file = fopen(path, "rbe");
     size_t size;
 
@@ -27,6 +27,8 @@ static int replay(const char *path)
     }
     size = fread(data, 1, FILE_MAX, file);
     fclose(file);
+    exact = realloc(data, size != 0 ? size : 1); /* so that AddressSanitizer sees its end */
+    data = exact != NULL ? exact : data;
     LLVMFuzzerTestOneInput(data, size);
     free(data);
     return 0;

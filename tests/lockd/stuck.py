@@ -56,7 +56,7 @@ threading.Thread(target=obey_badly, daemon=True).start()
 seen, count = ctypes.create_string_buffer(BYTES), 0
 while True:
     call("cuMemcpyDtoH_v2", seen, device, ctypes.c_size_t(BYTES))
-    assert seen.raw == b"\x5a" * BYTES, "its memory is not what it was"
+    assert seen.raw.count(b"\x5a") == BYTES, "its memory is not what it was"
     count += 1
     say(f"read {count}")
-    time.sleep(0.02)
+    time.sleep(0.05)

@@ -35,7 +35,7 @@ class DevicesTest(unittest.TestCase):
         self.addCleanup(daemon.terminate)
 
     def start(self, visible, **more):
-        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", "4", "--chunk", "16MiB",
+        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", "2.5", "--chunk", "16MiB",
                                     "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                    env={**self.environment, "CUDA_VISIBLE_DEVICES": visible, **more})
         self.addCleanup(process.kill)

@@ -26,7 +26,7 @@ class FreezeTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.socket = self.folder + "/lockd.sock"
         self.environment = {**os.environ, "GPUSHARE_SOCKET": self.socket, "SIMCUDA_CARD": self.folder + "/card",
-                            "SIMCUDA_MEMORY": "128MiB", "SIMCUDA_KERNEL_NS": "2000000", "PYTHONPATH": HERE,
+                            "SIMCUDA_MEMORY": "64MiB", "SIMCUDA_KERNEL_NS": "2000000", "PYTHONPATH": HERE,
                             "LD_LIBRARY_PATH": BUILD + "/tests/simcuda", "SIMCUDA_KERNELS": BUILD + "/samples/hog_standin.so"}
         self.hog = self.folder + "/hog"
         shutil.copy(BUILD + "/samples/hog", self.hog)
@@ -50,7 +50,7 @@ class FreezeTest(unittest.TestCase):
     def stubborn(self):
         self.out = self.folder + "/stubborn"
         with open(self.out, "wb") as out:
-            process = subprocess.Popen([sys.executable, HERE + "/stuck.py", str(70 * MIB)], env=self.environment, stdout=out)
+            process = subprocess.Popen([sys.executable, HERE + "/stuck.py", str(36 * MIB)], env=self.environment, stdout=out)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         wait_for(lambda: self.reads() > 2, 20, "the stubborn program to compute")
@@ -62,7 +62,7 @@ class FreezeTest(unittest.TestCase):
         return int(words[-1]) if "read" in words and words[-1].isdigit() else 0
 
     def start_hog(self, seconds="1.5"):
-        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", seconds, "--chunk", "16MiB",
+        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", seconds, "--chunk", "8MiB",
                                     "--quiet"], stdout=subprocess.PIPE, text=True, env=self.environment)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
@@ -88,6 +88,7 @@ class FreezeTest(unittest.TestCase):
         return stubborn
 
     def program(self, process):
+        time.sleep(0.05)  # it is asked for in loops, on machines with two cores
         devices = json.loads(self.ctl("status", "--json"))["devices"]
         return next((p for d in devices for p in d["programs"] if p["pid"] == process.pid), {})
 
@@ -141,6 +142,19 @@ class FreezeTest(unittest.TestCase):
             self.assert_goes_on(stubborn)
             stubborn.kill()
             stubborn.wait()
+
+    def test_no_room_to_come_back_is_tried_again(self):
+        self.daemon()
+        stubborn = self.freeze()
+        taker = subprocess.Popen([BUILD + "/samples/hog", "--share", "0.8", "--rounds", "1000000", "--seconds", "2", "--quiet",
+                                  "--chunk", "8MiB"], env=self.environment, stdout=subprocess.DEVNULL)  # it is not prepared
+        self.addCleanup(taker.wait)
+        wait_for(lambda: f"pid {taker.pid} " in self.card() and " 5" in self.card().split(f"pid {taker.pid} ")[1], 20,
+                 "the other one to take the card")
+        self.ctl("resume", str(stubborn.pid))
+        wait_for(lambda: "cannot be brought back yet" in self.said(), 20, "the driver to have no room")
+        self.assertTrue(self.program(stubborn)["checkpointed"])
+        self.assert_goes_on(stubborn)
 
     def guard_of(self, process):
         """Its guard's process id, as soon as there is one."""

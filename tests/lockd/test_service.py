@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ class ServiceTest(unittest.TestCase):
         """A line of the log for each of more connections than a pipe has room for."""
         for _ in range(1500):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as bad:
-                bad.settimeout(5)
+                bad.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 5, 0))  # a full queue is waited for
                 bad.connect(self.path)
                 bad.send(b"garbage")
 
