@@ -54,14 +54,16 @@ int main(int argc, char **argv)
     const size_t count = argc == 3 ? strtoull(argv[1], NULL, 10) : 0,
                  bytes = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
     unsigned long long allocate, find, release;
-    CUdeviceptr *list = calloc(count + 1, sizeof *list), base;
+    CUdeviceptr *list, base;
     uint64_t seed = 1, start;
     size_t before, books, size;
 
-    if (count < 2 * SAMPLES || bytes == 0 || list == NULL) {
+    if (count < 2ul * SAMPLES || bytes == 0) {
         fprintf(stderr, "usage: many COUNT BYTES\n");
         return 2;
     }
+    list = calloc(count + 1, sizeof *list);
+    CHECK(list != NULL);
     begin();
     OK(cuMemAlloc(&list[count], bytes));
     printf("ready\n");
@@ -100,5 +102,6 @@ int main(int argc, char **argv)
     }
     release = median();
     printf("allocate=%llu find=%llu free=%llu books=%zu\n", allocate, find, release, books);
+    free(list);
     return 0;
 }
