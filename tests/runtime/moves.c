@@ -11,6 +11,8 @@
  *   touch          a launch-like call: everything must be on the card
  *   check          compares every byte of every block
  *   contexts N     N more contexts; the last of them is the current one from now on
+ *   peer           a context on device 1, which gets access to the memory of device 0
+ *   reached I      block I is on the card and device 1 has access to all of it; else error 999
  *   late I AT      as change, in a second, when all other calls have been answered long ago
  *   free I
  *   limit MIB      so much private memory may the process have from now on beyond what it has
@@ -117,6 +119,32 @@ static CUresult make_contexts(size_t count)
             result = cuCtxPopCurrent(&context);
     }
     return result == CUDA_SUCCESS ? cuCtxSetCurrent(context) : result;
+}
+
+static CUresult open_to_peer(void)
+{
+    CUcontext here, other;
+    CUresult result = cuCtxGetCurrent(&here);
+
+    if (result == CUDA_SUCCESS)
+        result = cuCtxCreate(&other, NULL, 0, 1);
+    if (result == CUDA_SUCCESS)
+        result = cuCtxEnablePeerAccess(here, 0);
+    return result == CUDA_SUCCESS ? cuCtxPopCurrent(&other) : result;
+}
+
+static CUresult is_reached(const struct block *block)
+{
+    const CUmemLocation peer = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    unsigned long long flags = 0;
+    CUresult result = CUDA_SUCCESS;
+
+    for (size_t at = 0; at < block->bytes && result == CUDA_SUCCESS; at += MIB) {
+        result = cuMemGetAccess(&flags, &peer, block->device + at);
+        if (result == CUDA_SUCCESS && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            result = CUDA_ERROR_UNKNOWN;
+    }
+    return result;
 }
 
 static void CUDA_CB sleep_a_second(void *unused)
@@ -226,6 +254,10 @@ static bool obey(const char *line, CUresult *result)
         *result = write_span(&blocks[i], at * MIB, count * MIB, true);
     else if (strcmp(word, "contexts") == 0 && words == 2)
         *result = make_contexts(i);
+    else if (strcmp(word, "peer") == 0)
+        *result = open_to_peer();
+    else if (strcmp(word, "reached") == 0 && words == 2 && i < BLOCKS)
+        *result = is_reached(&blocks[i]);
     else if (strcmp(word, "late") == 0 && words == 3 && i < BLOCKS)
         *result = write_late(&blocks[i], at * MIB);
     else if (strcmp(word, "touch") == 0)

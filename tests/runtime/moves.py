@@ -102,6 +102,20 @@ def many_contexts(build):
         other.end()
 
 
+def peers(build):
+    """Access of another device is there again wherever memory comes back, also what is allocated later."""
+    with Card(build, memory="128MiB", SIMCUDA_DEVICES="2", **Told.SMALL_CONTEXTS) as card:
+        told, other = Told(card), Told(card)
+        check(told.say("alloc 80") == "ok", "80 MiB")
+        check(told.say("reached 0") == "error 999", "nobody else has access")
+        check(told.say("peer") == "ok" and told.say("reached 0") == "ok", "device 1 has")
+        check(told.say("zero 4") == "ok" and told.say("reached 1") == "ok", "to what comes later too")
+        round_trip(told, other, 80, 80, "with a peer")
+        check(told.say("reached 0") == "ok" and told.say("reached 1") == "ok", "device 1 has access again")
+        told.end()
+        other.end()
+
+
 def managed(build, more):
     """By prefetch: everything goes and comes, and never has the card too many pages."""
     with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS, **more) as card:
@@ -129,6 +143,7 @@ def main():
     kernel_fails(build)
     in_one_piece(build)
     many_contexts(build)
+    peers(build)
     managed(build, {"GPUSHARE_MEMORY": "managed"})
     managed(build, {"SIMCUDA_VMM": "0"})
     sys.exit(1 if failures else 0)

@@ -213,6 +213,7 @@ struct sim_mapping {
     struct sim_physical *physical;
     size_t offset;
     unsigned access; /* CU_MEM_ACCESS_FLAGS_PROT_* */
+    unsigned peers;  /* a bit for each other device that may reach it */
 };
 
 enum sim_memory_kind { SIM_DEVICE, SIM_MANAGED, SIM_HOST, SIM_REGISTERED, SIM_IPC };

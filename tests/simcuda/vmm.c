@@ -215,6 +215,10 @@ static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc
         for (size_t k = 0; k < count && !result; k++)
             if ((unsigned)descriptions[k].location.id == mapping->physical->device)
                 result = sim_protect(mapping, descriptions[k].flags);
+            else if (descriptions[k].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+                mapping->peers |= 1u << descriptions[k].location.id;
+            else
+                mapping->peers &= ~(1u << descriptions[k].location.id);
     }
     return result;
 }
@@ -229,7 +233,11 @@ static CUresult access_get(unsigned long long *flags, const CUmemLocation *locat
         return CUDA_ERROR_INVALID_VALUE;
     if (location->id < 0 || (unsigned)location->id >= sim.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
-    *flags = (unsigned)location->id == mapping->physical->device ? mapping->access : 0;
+    if ((unsigned)location->id == mapping->physical->device)
+        *flags = mapping->access;
+    else
+        *flags = (mapping->peers >> location->id & 1) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                           : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 

@@ -77,7 +77,7 @@ static void rows_of_one_function_have_one_class(void **state)
 static void rows_have_known_family_and_plausible_version(void **state)
 {
     static const char families[] =
-        " LAUNCH COPY SET WORK ALLOC MODULE CTX CAPTURE EVENT SYNC QUERY INIT "
+        " LAUNCH COPY SET WORK EVENT ALLOC MODULE CTX CAPTURE SYNC QUERY INIT "
         "RESOLVE CKPT OTHER ";
 
     (void)state;
