@@ -18,9 +18,9 @@
  * time is charged with the switches that it caused, so such switches come out of the share of
  * who causes them.
  *
- * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in it:
- * else two programs that compute on the GPU and the CPU by turns would do both in step. It is
- * charged like any other time.
+ * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in
+ * it: else two programs that compute on the GPU and the CPU by turns would do both in step. It
+ * is charged like any other time.
  *
  * A gang that has its place on the first of its devices and is due on the next one goes first
  * there too, and ends the turn of what runs on that device alone: else the first device would
