@@ -39,9 +39,10 @@ static void end_if_over(struct gs_pace *pace)
 
     if (pace->held || !pace->dead)
         return;
-    while (*link != pace)
+    while (*link != NULL && *link != pace)
         link = &(*link)->next;
-    *link = pace->next;
+    if (*link != NULL)
+        *link = pace->next;
     free(pace);
 }
 
