@@ -11,6 +11,7 @@
 #include "runtime/gate.h"
 #include "runtime/hooks.h"
 #include "runtime/memory.h"
+#include "runtime/pace.h"
 #include "runtime/room.h"
 
 #define LIKELY_FINE(pass, result)                                                              \
@@ -55,7 +56,7 @@
 static void bound(CUstream stream, unsigned call)
 {
     if ((call & GS_CALL_QUEUES) != 0 && gs_gate_is_watched())
-        gs_room_bound(stream, (call & GS_CALL_PER_THREAD) != 0);
+        gs_pace_bound(stream, (call & GS_CALL_PER_THREAD) != 0);
 }
 
 #define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \

@@ -23,6 +23,7 @@
 #include "runtime/capture.h"
 #include "runtime/client.h"
 #include "runtime/lock.h"
+#include "runtime/pace.h"
 #include "runtime/runtime.h"
 #include "runtime/stats.h"
 
@@ -51,6 +52,8 @@ static void thread_ends(void *argument)
         thread->next->link = thread->link;
     threads.ended_passes += atomic_load_explicit(&thread->seq, memory_order_relaxed) / 2;
     gs_unlock(&threads.lock, GS_LOCK_THREADS);
+    gs_pace_thread_ends(thread->pace);
+    thread->pace = NULL;
     thread->registered = 0; /* a later destructor that still calls the driver registers again */
     atomic_store_explicit(&thread->seq, 1, memory_order_relaxed);
 }

@@ -47,8 +47,7 @@ struct gs_gate_thread {
     _Atomic(uint32_t) synced;  /* such calls that have returned */
     uint32_t submissions;      /* while watched */
     struct gs_gate_thread *next, **link;
-    void *pace[3];            /* room.c: two events and their context … */
-    uint32_t pace_generation; /* … and when that was made */
+    struct gs_pace *pace; /* pace.c */
 };
 extern _Thread_local struct gs_gate_thread gs_gate_self;
 

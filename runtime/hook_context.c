@@ -15,6 +15,7 @@
 #include "runtime/log.h"
 #include "runtime/memory.h"
 #include "runtime/order.h"
+#include "runtime/pace.h"
 #include "runtime/room.h"
 #include "runtime/vmm.h"
 
@@ -126,6 +127,7 @@ static void go_on(void)
 static void forget(CUcontext context)
 {
     gs_context_remove(context);
+    gs_pace_context_ended(context);
     gs_memory_context_ended(context);
 }
 

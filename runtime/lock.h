@@ -16,6 +16,7 @@ enum gs_lock_rank {
     GS_LOCK_DRAIN,   /* drain.c */
     GS_LOCK_MEMORY,  /* range.c: the address tree, slabs, accounts */
     GS_LOCK_THREADS, /* gate.c: the list of threads */
+    GS_LOCK_PACE,    /* pace.c: pairs of events */
     GS_LOCK_STATS,   /* stats.c: names and objects seen */
     GS_LOCK_HOST,    /* host.c, host_file.c: host memory */
 };

@@ -26,6 +26,7 @@
 #include "runtime/libc_symbols.h"
 #include "runtime/log.h"
 #include "runtime/memory.h"
+#include "runtime/pace.h"
 #include "runtime/stats.h"
 
 struct gs_runtime gs_runtime;
@@ -105,6 +106,7 @@ static void in_child(void)
 {
     gs_stats_after_fork();
     gs_gate_after_fork();
+    gs_pace_after_fork();
     gs_memory_after_fork();
     gs_devices_after_fork();
     gs_capture_after_fork();

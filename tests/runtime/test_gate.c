@@ -24,6 +24,7 @@
 #include "runtime/capture.h"
 #include "runtime/client.h"
 #include "runtime/gate.h"
+#include "runtime/pace.h"
 #include "runtime/runtime.h"
 #include "runtime/stats.h"
 #include "tests/runtime/random.h"
@@ -55,6 +56,11 @@ bool gs_client_wish(void)
 
 void gs_stats_called(void)
 {
+}
+
+void gs_pace_thread_ends(struct gs_pace *pace)
+{
+    (void)pace;
 }
 
 static _Atomic(bool) capturing;
