@@ -102,7 +102,7 @@ static CUresult allocate(struct gs_pool *pool, uint64_t bytes,
         struct gs_pool *pool = NULL;                                                           \
         CUresult answer = CUDA_SUCCESS;                                                        \
                                                                                                \
-        if (dptr != NULL)                                                                      \
+        if (dptr != NULL && bytesize != 0) /* the driver says what nothing at all is */        \
             answer = serving(handle, hStream, per_thread, &position, &pool);                   \
         if (answer == CUDA_SUCCESS)                                                            \
             answer = pool != NULL ? allocate(pool, bytesize, &position, dptr)                  \

@@ -116,8 +116,11 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     *ours = gs_virtual_is_ours(handle);
     if (range != NULL) {
         alias = range->own->mapped;
-        if (offset == 0 && bytes == range->reserved && address % range->device->granule == 0 &&
-            is_reserved(address, bytes) && !gs_range_overlaps(address, bytes))
+        if (bytes > range->reserved || (bytes != 0 && offset % range->device->granule != 0))
+            result = CUDA_ERROR_NOT_SUPPORTED; /* as the driver (580) says */
+        else if (offset == 0 && bytes == range->reserved &&
+                 address % range->device->granule == 0 && is_reserved(address, bytes) &&
+                 !gs_range_overlaps(address, bytes))
             result = CUDA_SUCCESS;
         if (result == CUDA_SUCCESS && !alias) {
             gs_range_set_address(range, address, bytes);
@@ -236,7 +239,7 @@ static CUresult check_access(const struct gs_device *device, const CUmemAccessDe
             gs_driver.cuDeviceCanAccessPeer(&reaches, access[i].location.id, device->ordinal) !=
                 CUDA_SUCCESS ||
             reaches == 0)
-            return CUDA_ERROR_INVALID_DEVICE;
+            return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
 }

@@ -159,7 +159,7 @@ static void map_wrong(void)
     show("map the other", map(p, GRANULE, 0, second));
     show("unmap", unmap(p, GRANULE));
     show("release", drop(second));
-    show("unreserve", unreserve(p, 4 * GRANULE));
+    show("unreserve at last", unreserve(p, 4 * GRANULE));
 }
 
 /* --- what may crash a driver, or break a context: a case each --- */

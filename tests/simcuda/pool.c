@@ -72,8 +72,12 @@ static CUresult alloc_async(struct sim_call *call, CUdeviceptr *out, size_t size
 
     if (!stream)
         return call->result;
-    if (!out || !size || !pool)
+    if (!out || !pool || (!size && stream->capture))
         return pool || !out ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!size) { /* as a real driver (580) */
+        *out = 0;
+        return CUDA_SUCCESS;
+    }
     if (stream->capture) /* memory of the graph: no pool has it */
         return sim_graph_memory_alloc(stream, size, out);
     CUresult result = sim_alloc(stream->context, size, SIM_DEVICE, &allocation);

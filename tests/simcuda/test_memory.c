@@ -117,12 +117,12 @@ static void vmm_rules(void)
     OK(cuMemCreate(&handle, 4 * MIB, &kit_prop, 0));
     CHECK(memory_left() == before - 4 * MIB);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + MIB, 2 * MIB, 0, handle, 0));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 6 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(address, 6 * MIB, 0, handle, 0));
     /* behind the reservation; the other one may begin right there */
     GIVES(CUDA_ERROR_INVALID_VALUE,
           cuMemMap(address + (aligned == address + 8 * MIB ? 10 : 8) * MIB, 2 * MIB, 0, handle,
                    0));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0));
+    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0));
     OK(cuMemMap(address, 4 * MIB, 0, handle, 0));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 2 * MIB, 2 * MIB, 0, handle, 0));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 4)); /* no access so far */

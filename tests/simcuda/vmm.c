@@ -148,11 +148,11 @@ static CUresult map(CUdeviceptr start, size_t size, size_t offset,
 {
     struct sim_physical *physical = physical_of(handle);
 
-    if (!range_valid(start, size) || !page_multiple(offset) || flags)
+    if (!range_valid(start, size) || flags || !physical)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!page_multiple(offset) || offset > physical->size || size > physical->size - offset)
+        return CUDA_ERROR_NOT_SUPPORTED; /* as a real driver (580) says */
     const struct sim_range *reservation = sim_ranges_find(&sim_reservations, start);
-    if (!physical || offset > physical->size || size > physical->size - offset)
-        return CUDA_ERROR_INVALID_VALUE;
     if (!reservation || size > reservation->start + reservation->size - start)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_ranges_overlap(&sim_mappings, start, size))
@@ -207,7 +207,7 @@ static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc
         if (wanted->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
             return CUDA_ERROR_INVALID_VALUE;
         if (wanted->location.id < 0 || (unsigned)wanted->location.id >= sim.device_count)
-            return CUDA_ERROR_INVALID_DEVICE;
+            return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t done = 0, i = (size_t)first; done < size && !result; i++) {
         struct sim_mapping *mapping = (struct sim_mapping *)sim_mappings.item[i];
