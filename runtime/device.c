@@ -21,6 +21,7 @@
 
 #define BLOCK      64 /* contexts */
 #define MAX_BLOCKS 1024
+#define PUSHES     16
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_device devices[GS_MAX_DEVICES];
@@ -173,6 +174,15 @@ void gs_context_remove(CUcontext handle)
             atomic_store_explicit(&context->handle, NULL, memory_order_release);
         }
     gs_unlock(&lock, GS_LOCK_DEVICES);
+}
+
+CUresult gs_context_push(CUcontext handle)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+
+    for (unsigned attempt = 0; attempt < PUSHES && result != CUDA_SUCCESS; attempt++)
+        result = gs_driver.cuCtxPushCurrent_v2(handle);
+    return result;
 }
 
 uint32_t gs_contexts_generation(void)

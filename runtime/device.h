@@ -105,6 +105,10 @@ bool gs_context_add(CUcontext handle, struct gs_device *device);
 /* Forgets it. The caller has parked the client thread (gs_client_park). */
 void gs_context_remove(CUcontext handle);
 
+/* Makes it the current one (cuCtxPopCurrent ends that). More than one attempt: whoever could
+ * not ask would take it for broken, and what runs in it for ended. Any thread. */
+CUresult gs_context_push(CUcontext handle);
+
 /* Changes whenever a context ends: what belongs to a context is told by its handle only
  * together with this. Any thread. */
 uint32_t gs_contexts_generation(void);

@@ -146,7 +146,7 @@ static bool has_passed(const struct gs_range *range)
     CUresult result = CUDA_ERROR_NOT_READY;
     CUcontext popped;
 
-    if (gs_driver.cuCtxPushCurrent_v2(range->context) != CUDA_SUCCESS)
+    if (gs_context_push(range->context) != CUDA_SUCCESS)
         return false;
     result = gs_driver.cuEventQuery(range->after);
     gs_driver.cuCtxPopCurrent_v2(&popped);

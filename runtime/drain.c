@@ -33,7 +33,7 @@ static void synchronize(CUcontext handle)
     for (unsigned attempt = 0; attempt < 4; attempt++) {
         CUcontext popped;
 
-        result = gs_driver.cuCtxPushCurrent_v2(handle);
+        result = gs_context_push(handle);
         if (result != CUDA_SUCCESS)
             continue;
         result = gs_driver.cuCtxSynchronize();

@@ -37,7 +37,7 @@ CUresult gs_memory_synchronize(CUcontext context)
     for (unsigned attempt = 0; attempt < 4; attempt++) {
         const bool other = current != context && context != NULL;
 
-        result = other ? gs_driver.cuCtxPushCurrent_v2(context) : CUDA_SUCCESS;
+        result = other ? gs_context_push(context) : CUDA_SUCCESS;
         if (result != CUDA_SUCCESS)
             continue;
         result = gs_driver.cuCtxSynchronize();

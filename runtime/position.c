@@ -35,7 +35,7 @@ bool gs_position_enter(CUcontext context)
     CUcontext current = NULL;
 
     return gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != context &&
-           gs_driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+           gs_context_push(context) == CUDA_SUCCESS;
 }
 
 void gs_position_leave(bool pushed)

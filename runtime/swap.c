@@ -19,7 +19,6 @@
 #include "runtime/swap_mover.h"
 
 #define DROPPED     64u            /* host copies given back at a time */
-#define PUSHES      8u             /* attempts: a failure may have been that call's alone */
 #define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */
 #define QUEUE_BYTES (192ull << 20) /* of these, copies queued */
 
@@ -242,9 +241,7 @@ static void settle_device(const struct gs_device *device)
         if (context->handle == NULL || context->mover == NULL || context->mover->count == 0 ||
             (device != NULL && context->device != device))
             continue;
-        pushed = false;
-        for (unsigned attempt = 0; attempt < PUSHES && !pushed; attempt++)
-            pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
+        pushed = gs_context_push(context->handle) == CUDA_SUCCESS;
         finish(context->mover); /* a driver may want a current context for that */
         if (pushed)
             gs_driver.cuCtxPopCurrent_v2(&popped);

@@ -27,7 +27,7 @@ FAULTS = ["cuMemCreate:p0.02:2", "cuMemMap:p0.02:999", "cuMemSetAccess:p0.02:999
           "cuMemRelease:p0.02:999", "cuMemcpyDtoHAsync:p0.05:999", "cuMemcpyHtoDAsync:p0.02:999",
           "cuStreamSynchronize:p0.02:999", "cuMemHostRegister:p0.2:2", "cuMemAddressReserve:p0.02:2",
           "cuCtxSynchronize:p0.02:999", "cuEventCreate:p0.02:2", "cuEventRecord:p0.02:999",
-          "cuCtxPushCurrent:p0.2:999", "cuStreamCreate:p0.1:2", "cuMemGetInfo:p0.1:999", "cuMemHostUnregister:p0.2:999",
+          "cuCtxPushCurrent:p0.3:999", "cuStreamCreate:p0.1:2", "cuMemGetInfo:p0.1:999", "cuMemHostUnregister:p0.2:999",
           "cuEventQuery:p0.02:999", "cuStreamGetId:p0.02:999", "cuStreamGetCtx:p0.02:999", "cuDeviceGetMemPool:p0.02:999",
           "cuStreamWaitEvent:p0.05:999", "cuMemPoolGetAttribute:p0.05:999", "cuDeviceGetGraphMemAttribute:p0.1:999",
           "cuDeviceGraphMemTrim:p0.2:999", "cuEventDestroy:p0.1:999", "cuLaunchKernel:p0.05:701",

@@ -73,13 +73,22 @@ void gs_capture_restore(CUstreamCaptureMode mode)
 static int set_up(void **state)
 {
     (void)state;
-    gs_pace_after_fork();
     gs_driver.cuEventCreate = event_create;
     gs_driver.cuEventQuery = event_query;
     gs_driver.cuEventRecord = event_record;
     gs_driver.cuCtxGetCurrent = get_current;
     gs_driver.cuStreamIsCapturing = is_capturing;
     created = recorded = 0;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gs_pace_thread_ends(gs_gate_self.pace);
+    gs_gate_self.pace = NULL;
+    for (uintptr_t context = 1; context <= 3; context++)
+        gs_pace_context_ended((CUcontext)context);
     return 0;
 }
 
@@ -135,9 +144,12 @@ static void context_ended_its_events_are_not_used_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(bound_two_contexts_in_turn_makes_two_pairs, set_up),
-        cmocka_unit_test_setup(bound_threads_one_after_another_make_one_pair, set_up),
-        cmocka_unit_test_setup(context_ended_its_events_are_not_used_again, set_up),
+        cmocka_unit_test_setup_teardown(bound_two_contexts_in_turn_makes_two_pairs, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(bound_threads_one_after_another_make_one_pair, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(context_ended_its_events_are_not_used_again, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
