@@ -20,15 +20,22 @@
 
 #define LOCK_MS 10000 /* for work that was submitted to finish */
 
-/* The driver has them since 12.8. */
+/* Of the table, what begins and what checkpoints: WANTED is 1 for these families, else 0. */
+#define IS_INIT              ~, 1
+#define IS_CKPT              ~, 1
+#define SECOND(a, b, ...)    b
+#define WANTED(...)          SECOND(__VA_ARGS__, 0, 0)
+#define JOIN(word, number)   JOINED(word, number)
+#define JOINED(word, number) word##number
+
+/* The driver has the checkpoints since 12.8. */
 struct driver {
-    typeof(&cuInit) cuInit;
     typeof(&cuGetErrorName) cuGetErrorName;
-    typeof(&cuCheckpointProcessGetState) cuCheckpointProcessGetState;
-    typeof(&cuCheckpointProcessLock) cuCheckpointProcessLock;
-    typeof(&cuCheckpointProcessCheckpoint) cuCheckpointProcessCheckpoint;
-    typeof(&cuCheckpointProcessRestore) cuCheckpointProcessRestore;
-    typeof(&cuCheckpointProcessUnlock) cuCheckpointProcessUnlock;
+#define MEMBER_0(symbol)
+#define MEMBER_1(symbol) typeof(&symbol) symbol;
+#define GS_API(symbol, base, since, variant, family, action)                                   \
+    JOIN(MEMBER_, WANTED(IS_##family))(symbol)
+#include "wrap/driver_api.def"
 };
 
 static void say(enum lockd_guard_word word, const char *what, const char *why)
@@ -56,15 +63,12 @@ static bool load(struct driver *driver)
         const char *name;
         void **pointer;
     } names[] = {
-#define GS_NAME(symbol) {#symbol, (void **)&driver->symbol}
-        GS_NAME(cuInit),
-        GS_NAME(cuGetErrorName),
-        GS_NAME(cuCheckpointProcessGetState),
-        GS_NAME(cuCheckpointProcessLock),
-        GS_NAME(cuCheckpointProcessCheckpoint),
-        GS_NAME(cuCheckpointProcessRestore),
-        GS_NAME(cuCheckpointProcessUnlock),
-#undef GS_NAME
+#define NAME_0(symbol)
+#define NAME_1(symbol) {#symbol, (void **)&driver->symbol},
+        NAME_1(cuGetErrorName)
+#define GS_API(symbol, base, since, variant, family, action)                                   \
+    JOIN(NAME_, WANTED(IS_##family))(symbol)
+#include "wrap/driver_api.def"
     };
     void *library;
     CUresult result;

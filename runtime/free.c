@@ -201,7 +201,9 @@ CUresult gs_memory_free(CUdeviceptr address, const struct gs_position *position,
         result = CUDA_ERROR_INVALID_VALUE;
     else if (range != NULL) {
         gs_pool_unuse(range->pool, bytes);
-        if (!piece)
+        if (piece)
+            atomic_fetch_add_explicit(&gs_memory_frees, 1, memory_order_release);
+        else
             gs_range_end_life(range, GS_RANGE_DISPOSING);
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);

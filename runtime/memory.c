@@ -8,6 +8,7 @@
 #include "runtime/memory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/backend.h"
 #include "runtime/capture.h"
@@ -293,18 +294,41 @@ static enum use use_of(CUdeviceptr address)
     return range->life == GS_RANGE_ORDERED ? ENDING : ENDED;
 }
 
-bool gs_memory_was_freed(CUdeviceptr address)
+static enum use look_up(CUdeviceptr address)
 {
     enum use use;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     use = use_of(address);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (use != ENDING || gs_capture_active())
-        return use == ENDED;
-    gs_order_collect(false);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    use = use_of(address);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return use;
+}
+
+/* What the thread has looked up since something was last freed, and found in use: loops work on
+ * the same few buffers, and need not take the lock each time. */
+static _Thread_local struct {
+    uint32_t frees;
+    CUdeviceptr known[4];
+} found_in_use;
+
+bool gs_memory_was_freed(CUdeviceptr address)
+{
+    const uint32_t frees = atomic_load_explicit(&gs_memory_frees, memory_order_acquire);
+    CUdeviceptr *const known = &found_in_use.known[(address >> GS_SLAB_MIN_SHIFT) % 4];
+    enum use use;
+
+    if (found_in_use.frees == frees && *known == address)
+        return false;
+    use = look_up(address);
+    if (use == ENDING && !gs_capture_active()) {
+        gs_order_collect(false);
+        use = look_up(address);
+    }
+    if (use == IN_USE) {
+        if (found_in_use.frees != frees)
+            memset(found_in_use.known, 0, sizeof found_in_use.known);
+        found_in_use.frees = frees;
+        *known = address;
+    }
     return use == ENDED;
 }

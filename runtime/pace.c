@@ -138,15 +138,12 @@ static bool passed(CUevent event)
     return done;
 }
 
-void gs_pace_bound(CUstream stream, bool per_thread)
+/* every half of a window */
+static void bound(struct gs_gate_thread *self, CUstream stream, bool per_thread)
 {
-    struct gs_gate_thread *self = &gs_gate_self;
-    const int saved = errno;
     CUcontext context = NULL;
     CUevent event;
 
-    if (++self->submissions % (GS_PACE_UNFINISHED / 2) != 0)
-        return;
     if (is_capturing(stream, per_thread) ||
         gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL)
         return;
@@ -163,6 +160,16 @@ void gs_pace_bound(CUstream stream, bool per_thread)
         else
             gs_driver.cuEventRecord(event, stream);
     }
+}
+
+void gs_pace_bound(CUstream stream, bool per_thread)
+{
+    struct gs_gate_thread *self = &gs_gate_self;
+    const int saved = errno;
+
+    if (++self->submissions % (GS_PACE_UNFINISHED / 2) != 0)
+        return;
+    bound(self, stream, per_thread);
     errno = saved;
 }
 

@@ -235,8 +235,11 @@ void gs_range_link(struct gs_range *range)
     device->ranges = range;
 }
 
+_Atomic(uint32_t) gs_memory_frees;
+
 void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
 {
+    atomic_fetch_add_explicit(&gs_memory_frees, 1, memory_order_release);
     if (range->own == NULL) { /* the program's own mapping went before */
         gs_range_clear_address(range);
         range->node.size = range->reserved;

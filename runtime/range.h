@@ -7,6 +7,7 @@
 #define GS_RUNTIME_RANGE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -122,6 +123,9 @@ void gs_range_miss(struct gs_range *range);
 
 /* It is no longer needed: the reverse. */
 void gs_range_unneed(struct gs_range *range);
+
+/* Rises with every range and piece that the program frees (memory.c). */
+extern _Atomic(uint32_t) gs_memory_frees;
 
 /* It leaves the accounts of what the program has, and (cuMemAlloc's) the tree. */
 void gs_range_end_life(struct gs_range *range, enum gs_range_life life);

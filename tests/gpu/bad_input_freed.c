@@ -76,6 +76,8 @@ static void use_freed(size_t bytes, int by_async)
     char name[32];
 
     show("allocate", by_async ? allocate_async(&p, bytes) : allocate(&p, bytes));
+    show("synchronize", CALL(cuStreamSynchronize, cuStreamSynchronize_v2000)(stream));
+    show("use before", use(0, p)); /* it is known as in use then */
     show("free", by_async ? release_async(p) : release(p));
     show("synchronize", CALL(cuStreamSynchronize, cuStreamSynchronize_v2000)(stream));
     for (unsigned how = 0; how < USES; how++) {
