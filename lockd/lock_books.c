@@ -6,7 +6,8 @@
  */
 #include "lockd/lock_parts.h"
 
-bool lockd_member_deaf(const struct lockd_member *member, uint64_t now)
+/* It does not read its targets. */
+static bool is_deaf(const struct lockd_member *member, uint64_t now)
 {
     return !member->party->held && member->echoed != member->seq &&
            lockd_less(now, member->owes) >= GRACE;
@@ -14,7 +15,7 @@ bool lockd_member_deaf(const struct lockd_member *member, uint64_t now)
 
 bool lockd_member_clings(const struct lockd_member *member, uint64_t now)
 {
-    if (lockd_member_deaf(member, now))
+    if (is_deaf(member, now))
         return true;
     return !member->party->held && lockd_member_hold(member) > member->budget &&
            lockd_less(now, lockd_max(member->owes, member->stopped)) >= GRACE;
@@ -25,7 +26,7 @@ bool lockd_member_stuck(const struct lockd_member *member, uint64_t now)
     if (member->party->held || !lockd_member_busy(member))
         return false;
     return (member->flags & GS_STATE_STUCK) != 0 || now - member->stopped >= GRACE ||
-           lockd_member_deaf(member, now);
+           is_deaf(member, now);
 }
 
 static void put(struct lockd_list *list, struct lockd_list *link, bool on)
@@ -141,7 +142,7 @@ static void party_counts(struct lockd_party *party, uint64_t now)
 
         busy += lockd_member_busy(member);
         running += (member->flags & GS_STATE_RUNNING) != 0;
-        deaf += lockd_member_deaf(member, now);
+        deaf += is_deaf(member, now);
         if (lockd_member_stuck(member, now)) {
             stuck++;
             blocks += blocked(member);

@@ -59,8 +59,6 @@ void lockd_short_decay(struct lockd_device *device, uint64_t now);
 
 /* --- lock_books.c --- */
 bool lockd_member_stuck(const struct lockd_member *member, uint64_t now);
-/* It does not read its targets. */
-bool lockd_member_deaf(const struct lockd_member *member, uint64_t now);
 /* Nothing that it holds can be had: it does not answer, or may have less and none leaves. */
 bool lockd_member_clings(const struct lockd_member *member, uint64_t now);
 /* To be called after every change to what a member reported, was told or was given. */
