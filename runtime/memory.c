@@ -321,8 +321,11 @@ bool gs_memory_was_freed(CUdeviceptr address)
         return false;
     use = look_up(address);
     if (use == ENDING && !gs_capture_active()) {
-        gs_order_collect(false);
+        const bool waits = gs_order_collect(false);
+
         use = look_up(address);
+        if (use == ENDING && !waits) /* another thread is about to give it back */
+            use = ENDED;
     }
     if (use == IN_USE) {
         if (found_in_use.frees != frees)
