@@ -108,7 +108,7 @@ def no_room(build, folder, disk, said):
         while card.capacity() > capacity - entry["pinned"] + 4 * MIB and time.monotonic() < end:
             time.sleep(0.05)
         third = Told(card)
-        answer = third.say(f"zero {capacity >> 20}")
+        answer = third.say(f"zero {capacity >> 20}", timeout=100)  # at the latest after a minute (GS_SHORT_LIMIT_NS)
         check(answer == "error 2", f"who asks for more than is left: {answer}")
         for child in (third.child, other.child):
             child.kill()
