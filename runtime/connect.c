@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -83,6 +84,7 @@ static bool find_daemon(char *path, size_t size)
 
 struct start {
     char *const *argv, *const *environment;
+    int err; /* in place of the program's stderr; -1: the program's */
 };
 
 /* what rt_sigaction(2) takes and gives, on x86-64 and aarch64 */
@@ -109,6 +111,8 @@ __attribute__((no_sanitize("thread", "address", "undefined"))) static int child(
             syscall(SYS_rt_sigaction, number, &standard, NULL, sizeof none);
     }
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
+    if (start->err >= 0)
+        syscall(SYS_dup3, start->err, STDERR_FILENO, 0);
     syscall(SYS_execve, start->argv[0], start->argv, start->environment);
     syscall(SYS_exit, 127);
     __builtin_unreachable();
@@ -128,7 +132,7 @@ static int start_daemon(const char *socket_path)
                     (char[]){"--socket"},
                     path,
                     NULL};
-    const struct start start = {argv, environ};
+    struct start start = {argv, environ, -1};
     const size_t stack_bytes = 64 << 10;
     int status = 0;
     char *stack;
@@ -140,11 +144,15 @@ static int start_daemon(const char *socket_path)
     stack = malloc(stack_bytes);
     if (stack == NULL)
         return -ENOMEM;
+    if (gs_log_is_quiet())
+        start.err = open("/dev/null", O_WRONLY | O_CLOEXEC);
     pid = __clone(child, (void *)((uintptr_t)(stack + stack_bytes) & ~(uintptr_t)15),
                   CLONE_VM | CLONE_VFORK, (void *)(uintptr_t)&start);
     if (pid > 0)
         while (waitpid(pid, &status, __WALL) < 0 && errno == EINTR)
             continue;
+    if (start.err >= 0)
+        close(start.err);
     free(stack);
     gs_log("started %s: %s", program,
            pid < 0       ? strerror(errno)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the single cases of calls.c and pools.c on a simulated card, and checks what they say on stderr. calls.py --build DIR"""
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -99,6 +100,17 @@ def stopped_daemon(build):
             card.daemon.send_signal(signal.SIGCONT)
 
 
+def silent_start(build):
+    """A daemon that cannot start says why on the program's stderr; with GPUSHARE_QUIET=1 nothing is said."""
+    with Card(build, memory="128MiB", daemon=False) as card, open(card.socket + ".lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [os.path.join(build, "tests", "runtime", "calls"), "sizes"]
+        code, out, err = card.run(command)
+        check(code == 0 and "nobody answers" in err and "running without sharing" in err, f"a held lock: exit {code} {out}{err}")
+        code, out, err = card.run(command, GPUSHARE_QUIET="1")
+        check(code == 0 and err == "", f"a held lock, quietly: exit {code} {out}{err}")
+
+
 def many_at_once(build):
     """Programs that start at the same moment start one daemon between them, and all share."""
     with Card(build, memory="128MiB", daemon=False) as card:
@@ -150,6 +162,7 @@ def main():
     few_driver_calls(build)
     absent_daemon(build)
     stopped_daemon(build)
+    silent_start(build)
     many_at_once(build)
     sys.exit(1 if failures else 0)
 

@@ -5,6 +5,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -48,7 +49,7 @@ class Card:
         self.daemon = subprocess.Popen([self.lockd, "--foreground", "--socket", self.socket, "--log-level", "error"],
                                        env=self.environment, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 20
-        while not os.path.exists(self.socket):
+        while not self.listens():
             code = self.daemon.poll()
             if code is not None:
                 said = self.daemon.stderr.read()
@@ -58,6 +59,11 @@ class Card:
             if time.monotonic() > until:
                 raise RuntimeError(f"{self.lockd} does not come up")
             time.sleep(0.01)
+
+    def listens(self):
+        """Whether a daemon takes connections: the socket's file is there a moment earlier."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            return caller.connect_ex(self.socket) == 0
 
     def stop_daemon(self, how=signal.SIGTERM):
         if self.daemon is not None and self.daemon.poll() is None:
