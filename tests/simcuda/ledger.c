@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include "common/fd.h"
-#include "common/size.h"
 #include "tests/simcuda/ledger.h"
 
 #define CARD_MAGIC   0x3144524143434d53u /* "SMCCARD1" */
@@ -106,77 +105,6 @@ int sim_card_folder(char *buffer, unsigned size)
     return length < 0 || (unsigned)length >= size ? -ENAMETOOLONG : 0;
 }
 
-/* One numeric variable: sizes where size is true. *set notes that the environment says anything
- * at all. */
-static int read_number(const char *name, bool size, uint64_t *value, bool *set,
-                       struct gs_err *err)
-{
-    const char *text = getenv(name);
-    char *end = NULL;
-
-    if (!text || !*text)
-        return 0;
-    *set = true;
-    if (size)
-        return gs_size_parse(text, value) == 0
-                   ? 0
-                   : gs_err_set(err, -EINVAL, "%s=%s is no size; write it as 1GiB", name, text);
-    errno = 0;
-    const unsigned long long number = strtoull(text, &end, 10);
-    if (errno || *end || text[0] == '-')
-        return gs_err_set(err, -EINVAL, "%s=%s is no number", name, text);
-    *value = number;
-    return 0;
-}
-
-static int read_rate(uint64_t *rate, bool *set, struct gs_err *err)
-{
-    const char *text = getenv("SIMCUDA_PCIE_GBPS");
-    char *end = NULL;
-
-    if (!text || !*text)
-        return 0;
-    *set = true;
-    const double gigabytes = strtod(text, &end);
-    if (end == text || *end || !(gigabytes >= 0 && gigabytes <= 1e6))
-        return gs_err_set(err, -EINVAL,
-                          "SIMCUDA_PCIE_GBPS=%s is no rate; write GB per second, as 12.5",
-                          text);
-    *rate = (uint64_t)(gigabytes * 1e9);
-    return 0;
-}
-
-/* Lays what the environment says over *properties. */
-static int read_environment(struct sim_properties *properties, bool *set, struct gs_err *err)
-{
-    uint64_t cards = properties->cards, version = properties->driver_version;
-    uint64_t timeslice = properties->timeslice;
-    int rc = read_number("SIMCUDA_MEMORY", true, &properties->memory, set, err);
-
-    rc =
-        rc ? rc
-           : read_number("SIMCUDA_CONTEXT_MEMORY", true, &properties->context_memory, set, err);
-    rc = rc ? rc : read_rate(&properties->pcie_rate, set, err);
-    rc = rc ? rc : read_number("SIMCUDA_KERNEL_NS", false, &properties->kernel_ns, set, err);
-    rc = rc ? rc : read_number("SIMCUDA_LAUNCH_NS", false, &properties->launch_ns, set, err);
-    rc = rc ? rc : read_number("SIMCUDA_TIMESLICE", false, &timeslice, set, err);
-    rc = rc ? rc : read_number("SIMCUDA_DRIVER_VERSION", false, &version, set, err);
-    rc = rc ? rc : read_number("SIMCUDA_DEVICES", false, &cards, set, err);
-    if (rc)
-        return rc;
-    if (cards < 1 || cards > SIM_CARDS_MAX)
-        return gs_err_set(err, -EINVAL, "SIMCUDA_DEVICES=%llu: 1 to %d cards can be simulated",
-                          (unsigned long long)cards, SIM_CARDS_MAX);
-    if (properties->memory < 4 * MIB || properties->memory > MIB * MIB)
-        return gs_err_set(err, -EINVAL, "SIMCUDA_MEMORY: a card has 4 MiB to 1 TiB");
-    if (version < 2000 || version > 99990)
-        return gs_err_set(err, -EINVAL, "SIMCUDA_DRIVER_VERSION is written as 13000 for 13.0");
-    properties->cards = (uint32_t)cards;
-    properties->driver_version = (uint32_t)version;
-    properties->timeslice = timeslice != 0;
-    return 0;
-}
-
 static int make_mutexes(struct sim_card *card)
 {
     pthread_mutexattr_t attributes;
@@ -209,7 +137,7 @@ static int format_card(struct sim_card *card, unsigned index, struct gs_err *err
                                                .timeslice = 1,
                                                .driver_version = 13000,
                                                .cards = 1};
-    int rc = read_environment(&card->properties, &set, err);
+    int rc = sim_properties_read(&card->properties, &set, err);
     if (rc)
         return rc;
     card->version = CARD_VERSION;
@@ -296,7 +224,7 @@ static int enter(struct sim_card *card, unsigned *client, struct gs_err *err)
         place = card->client[i].pid ? place : i;
     }
     struct sim_properties properties = card->properties;
-    if (!live && (rc = read_environment(&properties, &set, err)) == 0 && set)
+    if (!live && (rc = sim_properties_read(&properties, &set, err)) == 0 && set)
         card->properties = properties;
     if (rc == 0 && place == SIM_CLIENTS_MAX)
         rc = gs_err_set(err, -EUSERS, "more than %d processes use the simulated card",

@@ -61,6 +61,10 @@ struct sim_card {
 /* Writes the folder of the cards into buffer. 0 or -ENAMETOOLONG. */
 int sim_card_folder(char *buffer, unsigned size);
 
+/* Lays what the environment says over *properties; *set becomes true if it says anything. 0 or
+ * -EINVAL with err filled. */
+int sim_properties_read(struct sim_properties *properties, bool *set, struct gs_err *err);
+
 /* The UUID of card number index. */
 void sim_card_uuid(unsigned index, uint8_t uuid[16]);
 
