@@ -47,7 +47,10 @@ void sim_sleep_until(uint64_t ns)
         ;
 }
 
-/* Start time and life of a process; 0 when it is gone or a zombie. */
+#define START_UNKNOWN UINT64_MAX
+
+/* Start time and life of a process; 0 when it is gone or a zombie, START_UNKNOWN when that
+ * cannot be told, as by a process that has no descriptor left. */
 static uint64_t process_start(int32_t pid)
 {
     char path[64], text[1024];
@@ -57,7 +60,7 @@ static uint64_t process_start(int32_t pid)
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return 0;
+        return errno == ENOENT ? 0 : START_UNKNOWN;
     const ssize_t got = read(fd, text, sizeof text - 1);
     if (got <= 0)
         return 0;
@@ -72,6 +75,13 @@ static uint64_t process_start(int32_t pid)
     return state == 'Z' || state == 'X' ? 0 : strtoull(start, NULL, 10);
 }
 
+static bool client_lives(const struct sim_client *client)
+{
+    const uint64_t start = client->pid ? process_start(client->pid) : 0;
+
+    return start && (start == client->start || start == START_UNKNOWN);
+}
+
 static void card_lock(pthread_mutex_t *mutex)
 {
     if (pthread_mutex_lock(mutex) == EOWNERDEAD)
@@ -82,7 +92,7 @@ static void remove_dead(struct sim_card *card)
 {
     for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++) {
         struct sim_client *client = &card->client[i];
-        if (client->pid && process_start(client->pid) != client->start)
+        if (client->pid && !client_lives(client))
             memset(client, 0, sizeof *client);
     }
 }
@@ -210,7 +220,7 @@ static int enter(struct sim_card *card, unsigned *client, struct gs_err *err)
     /* alone: a lock that was held when the machine went down would never be released */
     for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++) {
         const struct sim_client other = card->client[i];
-        live += other.pid && process_start(other.pid) == other.start;
+        live += client_lives(&other);
     }
     if (!live) {
         memset(card->bus_free_ns, 0, sizeof card->bus_free_ns);
