@@ -14,7 +14,9 @@ static void show(const struct sim_card *card)
 {
     const struct sim_properties *properties = &card->properties;
     char total[32], text[32];
-    uint64_t used = 0;
+    unsigned pieces = 0;
+    const uint64_t shared = sim_shared_used(card, &pieces);
+    uint64_t used = shared;
 
     for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++)
         used += card->client[i].used;
@@ -34,6 +36,9 @@ static void show(const struct sim_card *card)
                    card->client[i].name,
                    gs_size_format(card->client[i].used, text, sizeof text),
                    gs_size_format(card->client[i].peak, total, sizeof total));
+    if (pieces)
+        printf("  memory that can be shared, %4u piece%-9s %12s\n", pieces,
+               pieces > 1 ? "s" : "", gs_size_format(shared, text, sizeof text));
 }
 
 static int show_all(void)
@@ -68,12 +73,17 @@ static int reset(void)
     char folder[400], path[512];
     int rc = sim_card_folder(folder, sizeof folder);
 
+    rc = rc ? rc : sim_shared_open(folder);
+    if (rc == -ENOENT)
+        return 0;
+    if (rc)
+        fprintf(stderr, "simcuda-card: opening %s: %s\n", folder, strerror(-rc));
     for (unsigned i = 0; i < SIM_CARDS_MAX && !rc; i++) {
         snprintf(path, sizeof path, "%s/card%u", folder, i);
-        if (unlink(path) && errno != ENOENT) {
-            fprintf(stderr, "simcuda-card: removing %s: %s\n", path, strerror(errno));
-            rc = 1;
-        }
+        rc = unlink(path) && errno != ENOENT ? -errno : sim_shared_remove_all(i);
+        if (rc)
+            fprintf(stderr, "simcuda-card: removing %s and its memory: %s\n", path,
+                    strerror(-rc));
     }
     return rc != 0;
 }

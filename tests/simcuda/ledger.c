@@ -2,12 +2,11 @@
  *
  * ledger.c: owns the files that describe the simulated cards (see ledger.h).
  *
- * Invariants: sum of used over the clients <= memory. An entry is written only by its own
- * process (or by who checkpoints it, checkpoint.c), and cleared by others only when that
- * process is dead. card->lock is robust: every
- * field is valid at any moment, so a lock inherited from a dead process is simply made
- * consistent. The folder's file "lock" is held (flock) while a card is made or joined. Threads:
- * any.
+ * Invariants: sum of used over the clients, and of the shared memory (shared.c) <= memory. A
+ * client's entry is written only by its own process (or by who checkpoints it, checkpoint.c),
+ * and cleared by others only when that process is dead. card->lock is robust: every field is
+ * valid at any moment, so a lock inherited from a dead process is simply made consistent. The
+ * folder's file "lock" is held (flock) while a card is made or joined. Threads: any.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +21,7 @@
 #include "tests/simcuda/ledger.h"
 
 #define CARD_MAGIC   0x3144524143434d53u /* "SMCCARD1" */
-#define CARD_VERSION 2u
+#define CARD_VERSION 3u
 #define MIB          (1024ull * 1024u)
 
 uint64_t sim_now_ns(void)
@@ -88,22 +87,29 @@ static void card_lock(pthread_mutex_t *mutex)
         pthread_mutex_consistent(mutex);
 }
 
-static void remove_dead(struct sim_card *card)
+static void remove_client(struct sim_card *card, unsigned client)
 {
-    for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++) {
-        struct sim_client *client = &card->client[i];
-        if (client->pid && !client_lives(client))
-            memset(client, 0, sizeof *client);
-    }
+    sim_shared_leave(card, client);
+    memset(&card->client[client], 0, sizeof card->client[client]);
 }
 
-static uint64_t card_used(const struct sim_card *card)
+void sim_card_remove_dead(struct sim_card *card)
 {
-    uint64_t used = 0;
+    for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++) {
+        if (card->client[i].pid && !client_lives(&card->client[i]))
+            remove_client(card, i);
+    }
+    sim_shared_sweep(card);
+}
+
+static uint64_t card_left(const struct sim_card *card)
+{
+    uint64_t used = sim_shared_used(card, NULL);
 
     for (unsigned i = 0; i < SIM_CLIENTS_MAX; i++)
         used += card->client[i].used;
-    return used;
+    /* shared memory outlives its maker, and who is alone may make the card smaller */
+    return used < card->properties.memory ? card->properties.memory - used : 0;
 }
 
 int sim_card_folder(char *buffer, unsigned size)
@@ -156,6 +162,10 @@ static int format_card(struct sim_card *card, unsigned index, struct gs_err *err
     rc = make_mutexes(card);
     if (rc)
         return gs_err_errno(err, rc, "making the locks of simulated card %u", index);
+    rc = sim_shared_remove_all(index);
+    if (rc)
+        return gs_err_errno(err, rc, "removing the memory of an earlier simulated card %u",
+                            index);
     __atomic_store_n(&card->magic, CARD_MAGIC, __ATOMIC_RELEASE); /* last: the card is whole */
     return 0;
 }
@@ -166,7 +176,11 @@ static int open_card(const char *folder, unsigned index, bool create, struct sim
     char path[512];
     struct stat status;
     GS_CLOSE_FD int fd = -1;
+    const int opened = sim_shared_open(folder);
 
+    if (opened)
+        return gs_err_errno(err, opened, "opening the folder %s of the simulated cards",
+                            folder);
     snprintf(path, sizeof path, "%s/card%u", folder, index);
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0), 0600);
     if (fd < 0)
@@ -229,7 +243,7 @@ static int enter(struct sim_card *card, unsigned *client, struct gs_err *err)
             return gs_err_errno(err, rc, "making the locks of simulated card %u", card->index);
     }
     card_lock(&card->lock);
-    remove_dead(card);
+    sim_card_remove_dead(card);
     for (unsigned i = SIM_CLIENTS_MAX; i-- > 0;) {
         place = card->client[i].pid ? place : i;
     }
@@ -284,21 +298,25 @@ void sim_card_unmap(struct sim_card *card)
 void sim_card_leave(struct sim_card *card, unsigned client)
 {
     card_lock(&card->lock);
-    memset(&card->client[client], 0, sizeof card->client[client]);
+    remove_client(card, client);
     pthread_mutex_unlock(&card->lock);
+}
+
+bool sim_card_has_room(struct sim_card *card, uint64_t bytes)
+{
+    if (card_left(card) >= bytes)
+        return true;
+    sim_card_remove_dead(card);
+    return card_left(card) >= bytes;
 }
 
 int sim_card_charge(struct sim_card *card, unsigned client, uint64_t bytes)
 {
     struct sim_client *mine = &card->client[client];
-    int rc = 0;
 
     card_lock(&card->lock);
-    if (card->properties.memory - card_used(card) < bytes)
-        remove_dead(card);
-    if (card->properties.memory - card_used(card) < bytes)
-        rc = -ENOMEM;
-    else
+    const int rc = sim_card_has_room(card, bytes) ? 0 : -ENOMEM;
+    if (!rc)
         mine->used += bytes;
     if (mine->used > mine->peak)
         mine->peak = mine->used;
@@ -327,8 +345,8 @@ void sim_card_unlock(struct sim_card *card)
 uint64_t sim_card_free(struct sim_card *card)
 {
     card_lock(&card->lock);
-    remove_dead(card);
-    const uint64_t bytes = card->properties.memory - card_used(card);
+    sim_card_remove_dead(card);
+    const uint64_t bytes = card_left(card);
     pthread_mutex_unlock(&card->lock);
     return bytes;
 }

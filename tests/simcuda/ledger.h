@@ -4,7 +4,8 @@
  * bytes are on the bus, whose kernel is running. One file per card, mapped by every process, in
  * the folder $SIMCUDA_CARD (else /tmp/simcuda-<uid>). A process that dies, however, gives
  * everything back: its entry names pid and start time, and whoever runs short removes the
- * entries of the dead.
+ * entries of the dead. Memory that can be shared (shared.c) has entries of its own, and is
+ * counted as long as anybody refers to it.
  *
  * The card's properties come from the environment of the process that creates the file, or that
  * is alone on the card and sets any of them (README.md lists them).
@@ -19,6 +20,7 @@
 
 #define SIM_CARDS_MAX   16
 #define SIM_CLIENTS_MAX 256
+#define SIM_SHARED_MAX  4096
 
 enum sim_direction { SIM_TO_DEVICE = 0, SIM_TO_HOST = 1 };
 
@@ -46,6 +48,16 @@ struct sim_client {
     char name[32];
 };
 
+/* Memory with a file of its own in the folder of the cards, memory-<card>-<number>. */
+struct sim_shared {
+    uint64_t bytes;         /* 0: entry is free */
+    uint64_t number;        /* of the file; never used twice on a card */
+    uint64_t device, inode; /* of the file; 0 until it is made */
+    uint32_t maker;         /* who made it and still has it: 1 + index of its client entry; 0:
+                               the file's lock tells whether anybody has it */
+    uint32_t zero;
+};
+
 struct sim_card {
     uint64_t magic;
     uint32_t version, index;
@@ -56,6 +68,9 @@ struct sim_card {
                                 handed over in turn */
     uint64_t bus_free_ns[2]; /* when the bus is free again, CLOCK_MONOTONIC, by direction */
     struct sim_client client[SIM_CLIENTS_MAX];
+    uint64_t shared_made;  /* the last number given to shared memory */
+    uint32_t shared_limit; /* the entries from here on are free */
+    struct sim_shared shared[SIM_SHARED_MAX];
 };
 
 /* Writes the folder of the cards into buffer. 0 or -ENAMETOOLONG. */
@@ -89,8 +104,48 @@ void sim_card_refund(struct sim_card *card, unsigned client, uint64_t bytes);
 void sim_card_lock(struct sim_card *card);
 void sim_card_unlock(struct sim_card *card);
 
-/* Bytes that are free; removes the entries of the dead first. */
+/* Bytes that are free; removes the entries of the dead, and of shared memory that nobody has,
+ * first. */
 uint64_t sim_card_free(struct sim_card *card);
+
+/* Under the lock. Is there room for bytes, if need be when what the dead held is removed? */
+bool sim_card_has_room(struct sim_card *card, uint64_t bytes);
+void sim_card_remove_dead(struct sim_card *card);
+
+/* -- memory that can be shared (shared.c) -- */
+
+/* The folder in which the files lie: that of the card this process joins or looks at. 0 or
+ * -errno. */
+int sim_shared_open(const char *folder);
+
+/* Makes shared memory of so many bytes: *number names it, *fd is its file, and no reference:
+ * the client has the memory until it puts it. -ENOMEM if the card
+ * has no room, -ENOSPC if it has too many pieces already, or what the file system says. */
+int sim_shared_new(struct sim_card *card, unsigned client, uint64_t bytes, uint64_t *number,
+                   int *fd);
+
+/* Another descriptor of the file, which does not count as a reference; or -errno. */
+int sim_shared_reopen(int fd);
+/* ... which does, wherever it goes, and so does what is mapped by it. */
+int sim_shared_export(int fd);
+
+/* Is fd a descriptor of shared memory of this card? Which, and how large? It is a reference
+ * from now on, if it was none. 0 or -ENOENT. */
+int sim_shared_find(struct sim_card *card, int fd, uint64_t *number, uint64_t *bytes);
+
+/* The calling process has it no more, as the one who made it (maker) or as one who imported it;
+ * what it had of it is closed and unmapped. */
+void sim_shared_put(struct sim_card *card, uint64_t number, bool maker);
+
+/* Under the lock: the client is going; removes what nobody has any more. */
+void sim_shared_leave(struct sim_card *card, unsigned client);
+void sim_shared_sweep(struct sim_card *card);
+
+/* Bytes taken, by so many pieces (may be NULL). */
+uint64_t sim_shared_used(const struct sim_card *card, unsigned *pieces);
+
+/* Removes the files of card number index, which is being made or removed. 0 or -errno. */
+int sim_shared_remove_all(unsigned index);
 
 /* Books the bus for bytes in one direction; returns when the transfer ends, CLOCK_MONOTONIC ns
  * (0: not throttled). */

@@ -5,12 +5,13 @@
  * All device addresses lie in one arena, reserved PROT_NONE when the driver starts. Memory of a
  * card is a range of a memfd (offsets are never used twice: freed ranges are punched out),
  * mapped MAP_SHARED at its device address, so that stand-ins and copies use device pointers as
- * they are, and whatever is not mapped faults.
+ * they are, and whatever is not mapped faults. Memory that can be shared is a file (shared.c).
  *
  * Invariants: sim_places holds every used part of the arena; every mapping lies in one place;
  * memory is counted on the card from sim_physical_new() until neither handle nor mapping refers
- * to it; nothing in the arena is inherited by a child. Threads: any, under sim.lock (dropped
- * while fresh memory is filled).
+ * to it, of any process if it is shared; nothing in the arena, and no reference to shared
+ * memory but descriptors that the program has, is inherited by a child. Threads: any, under
+ * sim.lock (dropped while fresh memory is filled).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -124,41 +125,53 @@ static CUresult fill_fresh(int fd, uint64_t offset, size_t size)
     return result;
 }
 
-static CUresult physical_back(struct sim_physical *physical)
+/* A range of this process's own memory on the card. */
+static CUresult take_range(struct sim_physical *physical)
 {
     struct sim_device *device = &sim.device[physical->device];
 
-    if (physical->own_fd) {
-        physical->fd = memfd_create("simcuda-shareable", MFD_CLOEXEC);
-        if (physical->fd < 0 || ftruncate(physical->fd, (off_t)physical->size))
-            return CUDA_ERROR_OUT_OF_MEMORY;
-    } else {
-        physical->fd = device->memory_fd;
-        physical->offset = device->memory_end;
-        if (ftruncate(device->memory_fd, (off_t)(device->memory_end + physical->size)))
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        device->memory_end += physical->size;
+    if (sim_card_charge(device->card, device->client, physical->size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (ftruncate(device->memory_fd, (off_t)(device->memory_end + physical->size))) {
+        sim_card_refund(device->card, device->client, physical->size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (!sim.poison)
-        return CUDA_SUCCESS;
-    pthread_mutex_unlock(&sim.lock); /* nobody else knows this memory yet */
-    const CUresult result = fill_fresh(physical->fd, physical->offset, physical->size);
-    pthread_mutex_lock(&sim.lock);
-    return result;
+    physical->fd = device->memory_fd;
+    physical->offset = device->memory_end;
+    device->memory_end += physical->size;
+    return CUDA_SUCCESS;
+}
+
+/* A file of its own. */
+static CUresult take_shared(struct sim_physical *physical)
+{
+    const struct sim_device *device = &sim.device[physical->device];
+    const int rc = sim_shared_new(device->card, device->client, physical->size,
+                                  &physical->shared, &physical->fd);
+
+    if (rc && rc != -ENOMEM)
+        sim_log("memory that can be shared, %zu bytes: %s", physical->size, strerror(-rc));
+    return rc ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static void shared_put(struct sim_physical *physical)
+{
+    close(physical->fd);
+    if (physical->imported)
+        munmap(physical->imported, SIM_PAGE);
+    sim_shared_put(sim.device[physical->device].card, physical->shared, !physical->imported);
 }
 
 static void physical_free(struct sim_physical *physical)
 {
-    struct sim_device *device = &sim.device[physical->device];
+    const struct sim_device *device = &sim.device[physical->device];
 
-    if (!physical->imported) {
-        sim_card_refund(device->card, device->client, physical->size);
+    if (!physical->imported)
         sim_stats.memory_bytes -= physical->size;
-    }
-    if (physical->own_fd) {
-        if (physical->fd >= 0)
-            close(physical->fd);
+    if (physical->shared) {
+        shared_put(physical);
     } else {
+        sim_card_refund(device->card, device->client, physical->size);
         fallocate(physical->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)physical->offset, (off_t)physical->size);
     }
@@ -166,33 +179,71 @@ static void physical_free(struct sim_physical *physical)
     free(physical);
 }
 
-CUresult sim_physical_new(unsigned number, size_t size, bool own_fd, struct sim_physical **out)
+CUresult sim_physical_new(unsigned number, size_t size, bool shared, struct sim_physical **out)
 {
-    struct sim_device *device = &sim.device[number];
     struct sim_physical *physical = calloc(1, sizeof *physical);
 
     if (!physical)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (sim_card_charge(device->card, device->client, size)) {
+    physical->device = number;
+    physical->size = size;
+    physical->prop = (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)number}};
+    CUresult result = shared ? take_shared(physical) : take_range(physical);
+    if (result) {
         free(physical);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return result;
     }
     sim_stats.memory_bytes += size;
     if (sim_stats.memory_bytes > sim_stats.memory_peak)
         sim_stats.memory_peak = sim_stats.memory_bytes;
-    physical->device = number;
-    physical->size = size;
-    physical->own_fd = own_fd;
-    physical->fd = -1;
-    physical->prop = (CUmemAllocationProp){
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)number}};
-    const CUresult result = physical_back(physical);
+    if (sim.poison) {
+        pthread_mutex_unlock(&sim.lock); /* nobody else knows this memory yet */
+        result = fill_fresh(physical->fd, physical->offset, size);
+        pthread_mutex_lock(&sim.lock);
+    }
     if (result) {
         physical_free(physical);
         return result;
     }
     physical->handles = 1;
+    *out = physical;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_physical_import(int fd, struct sim_physical **out)
+{
+    uint64_t number = 0, bytes = 0;
+    unsigned device = 0;
+
+    while (device < sim.device_count &&
+           sim_shared_find(sim.device[device].card, fd, &number, &bytes))
+        device++;
+    if (device == sim.device_count)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_physical *physical = calloc(1, sizeof *physical);
+    void *page = mmap(NULL, SIM_PAGE, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    const int own = sim_shared_reopen(fd);
+    if (!physical || page == MAP_FAILED || own < 0) {
+        if (page != MAP_FAILED)
+            munmap(page, SIM_PAGE);
+        if (own >= 0)
+            close(own);
+        free(physical);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    madvise(page, SIM_PAGE, MADV_DONTFORK);
+    *physical = (struct sim_physical){
+        .prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device}},
+        .device = device,
+        .size = bytes,
+        .fd = own,
+        .shared = number,
+        .imported = page,
+        .handles = 1};
     *out = physical;
     return CUDA_SUCCESS;
 }

@@ -204,7 +204,8 @@ struct sim_physical {
     size_t size;
     uint64_t offset;
     int fd;
-    bool own_fd, imported;
+    uint64_t shared; /* its number on the card (shared.c), and it has an fd of its own; or 0 */
+    void *imported;  /* a page that keeps what was imported on the card, or NULL */
     unsigned handles, maps; /* gone when both are 0 */
 };
 
@@ -245,8 +246,10 @@ CUresult sim_memory_init(void);
 bool sim_in_arena(CUdeviceptr address);
 struct sim_range *sim_place_take(size_t size, size_t alignment, CUdeviceptr hint);
 void sim_place_drop(struct sim_range *place);
-CUresult sim_physical_new(unsigned device, size_t size, bool own_fd,
+CUresult sim_physical_new(unsigned device, size_t size, bool shared,
                           struct sim_physical **physical);
+/* What the descriptor refers to, on whichever card it is; the caller keeps the descriptor. */
+CUresult sim_physical_import(int fd, struct sim_physical **physical);
 /* Frees it if nothing refers to it any more. */
 void sim_physical_put(struct sim_physical *physical);
 CUresult sim_map(CUdeviceptr start, size_t size, struct sim_physical *physical, size_t offset,

@@ -13,5 +13,7 @@ int main(void)
     failed += kit_run_capture();
     failed += kit_run_module();
     failed += kit_run_process();
+    failed += kit_run_shared();
+    failed += kit_run_shared_many();
     return failed != 0;
 }

@@ -55,7 +55,8 @@ extern const CUmemAccessDesc kit_access;
 double kit_seconds(void);
 
 int kit_run_basic(void), kit_run_memory(void), kit_run_stream(void), kit_run_capture(void),
-    kit_run_process(void), kit_run_module(void);
+    kit_run_process(void), kit_run_module(void), kit_run_shared(void),
+    kit_run_shared_many(void);
 
 /* A cmocka test that runs the body `name` by kit_run() with the given settings. */
 #define TEST(name, ...)                                                                        \

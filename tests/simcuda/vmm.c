@@ -9,11 +9,8 @@
  * when empty; memory released while mapped stays until it is unmapped. Threads: any, under
  * sim.lock.
  */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "tests/simcuda/sim.h"
 
 bool sim_has_vmm(void)
@@ -101,6 +98,18 @@ static CUresult reservation_free(CUdeviceptr start, size_t size)
     return CUDA_SUCCESS;
 }
 
+/* The application gets the first handle of new memory. */
+static CUresult handle_out(CUmemGenericAllocationHandle *out, struct sim_physical *physical)
+{
+    if (sim_handle_add(physical, SIM_KIND_PHYSICAL)) {
+        physical->handles = 0;
+        sim_physical_put(physical);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
+    return CUDA_SUCCESS;
+}
+
 static CUresult create(CUmemGenericAllocationHandle *out, size_t size,
                        const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -116,13 +125,7 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t size,
     if (result)
         return result;
     physical->prop = *prop;
-    if (sim_handle_add(physical, SIM_KIND_PHYSICAL)) {
-        physical->handles = 0;
-        sim_physical_put(physical);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
-    return CUDA_SUCCESS;
+    return handle_out(out, physical);
 }
 
 static struct sim_physical *physical_of(CUmemGenericAllocationHandle handle)
@@ -270,47 +273,27 @@ static CUresult export_handle(void *out, CUmemGenericAllocationHandle handle,
 {
     const struct sim_physical *physical = physical_of(handle);
 
-    if (!out || !physical || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+    /* what was imported cannot be passed on, as a real driver (580) says */
+    if (!out || !physical || physical->imported || flags ||
+        type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
         !(physical->prop.requestedHandleTypes & type))
         return CUDA_ERROR_INVALID_VALUE;
-    const int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 3);
+    const int fd = sim_shared_export(physical->fd);
     if (fd < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(out, &fd, sizeof fd);
     return CUDA_SUCCESS;
 }
 
-/* The memory stays counted where it was created. */
-static CUresult import_handle(struct sim_context *context, CUmemGenericAllocationHandle *out,
-                              const void *os_handle, CUmemAllocationHandleType type)
+static CUresult import_handle(CUmemGenericAllocationHandle *out, const void *os_handle,
+                              CUmemAllocationHandleType type)
 {
-    const int shared = (int)(intptr_t)os_handle;
-    struct stat status;
+    struct sim_physical *physical = NULL;
 
-    if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(shared, &status) ||
-        status.st_size <= 0 || !page_multiple((uint64_t)status.st_size) ||
-        !S_ISREG(status.st_mode))
+    if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_physical *physical = calloc(1, sizeof *physical);
-    if (!physical)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *physical = (struct sim_physical){.device = context->device,
-                                      .size = (size_t)status.st_size,
-                                      .fd = fcntl(shared, F_DUPFD_CLOEXEC, 3),
-                                      .own_fd = true,
-                                      .imported = true,
-                                      .handles = 1};
-    physical->prop = (CUmemAllocationProp){
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)context->device}};
-    if (physical->fd < 0 || sim_handle_add(physical, SIM_KIND_PHYSICAL)) {
-        physical->handles = 0;
-        sim_physical_put(physical);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
-    return CUDA_SUCCESS;
+    const CUresult result = sim_physical_import((int)(intptr_t)os_handle, &physical);
+    return result ? result : handle_out(out, physical);
 }
 
 SIM_API(cuMemGetAllocationGranularity,
@@ -350,4 +333,4 @@ SIM_API(cuMemExportToShareableHandle,
         SIM_INIT, export_handle(out, handle, type, flags))
 SIM_API(cuMemImportFromShareableHandle,
         (CUmemGenericAllocationHandle * out, void *os_handle, CUmemAllocationHandleType type),
-        SIM_CTX, import_handle(call.context, out, os_handle, type))
+        SIM_CTX, import_handle(out, os_handle, type))
