@@ -31,6 +31,7 @@ static const struct {
     {"idle-exit", 0},       {"log-level", 0},    {"quantum", 1},    {"quantum-min", 1},
     {"quantum-max", 1},     {"switch-share", 1}, {"idle", 1},       {"policy", 1},
     {"exclusive", 1},       {"reserve", 1},      {"host", 1},       {"stuck", 1},
+    {"hand-over", 1},
     {"max-connections", 2}, {"max-programs", 2}, {"max-memory", 2}, {"max-messages", 2},
     {"control-group", 3},
 };
@@ -105,6 +106,9 @@ void lockd_config_table(struct lockd_config *config,
         {"stuck", "wait|checkpoint", LOCKD_OPTION_CHOICE, &config->stuck, 0, 0,
          "a holder that does not stop: wait, or have the driver move it out (default wait)",
          stuck_words},
+        {"hand-over", "yes|no", LOCKD_OPTION_YES, &config->hand_over, 0, 0,
+         "pass device memory between one user's programs without releasing it (default no)",
+         NULL},
         {"max-connections", "N", LOCKD_OPTION_COUNT, &limits->connections, 1, 65536,
          "connections of one user at once (default 2048)", NULL},
         {"max-programs", "N", LOCKD_OPTION_COUNT, &limits->programs, 1, 65536,
@@ -139,6 +143,10 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
         return gs_err_set(err, -EINVAL, "switch-share: less than 0.1 percent");
     if (settings->quantum_max_ns != 0 && settings->quantum_min_ns > settings->quantum_max_ns)
         return gs_err_set(err, -EINVAL, "quantum-min is above quantum-max");
+    if (config->hand_over == 1 && config->stuck == LOCKD_STUCK_CHECKPOINT)
+        return gs_err_set(err, -EINVAL,
+                          "hand-over = yes and stuck = checkpoint exclude each other: the driver "
+                          "checkpoints no memory that came from another process");
     return 0;
 }
 

@@ -34,13 +34,14 @@ struct lockd_config {
     struct lockd_limits limits;
     uint64_t policy, exclusive, share_ppm, quantum_min_ns, quantum_max_ns; /* as read */
     uint64_t stuck;        /* enum lockd_stuck */
+    uint64_t hand_over;    /* 1: memory that leaves a program goes to another as it is (gift.h) */
     uint64_t idle_exit_ns; /* LOCKD_NEVER: a service */
     uint64_t log_level;
     char control_group[LOCKD_NAME_SIZE]; /* its members may change settings; "": nobody more */
     gid_t control_gid; /* of that group; (gid_t)-1: nobody but owner and root */
 };
 
-#define LOCKD_CONFIG_KEYS 20
+#define LOCKD_CONFIG_KEYS 21
 
 /* Which section of the file a key of lockd_config_table() belongs to. */
 const char *lockd_config_section(const char *key);

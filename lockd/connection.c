@@ -151,6 +151,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         connection->pid = hello->pid;
         connection->foreign = true;
     }
+    connection->beside = lockd_gift_is_beside(connection);
     server->program_count++;
     connection->user->programs++;
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
@@ -252,6 +253,24 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     lockd_server_flush(connection->server);
 }
 
+/* ... and what came with it, which goes on with a target that it leads to, or nowhere. */
+static void take_with(struct lockd_connection *connection, union lockd_message *message,
+                      size_t size, struct gs_descriptors *with)
+{
+    const bool given =
+        size == sizeof message->state && message->header.type == GS_WIRE_STATE;
+
+    if (with->count != 0 && !given) {
+        lockd_connection_kill(connection, "descriptors with a message that has none");
+    } else {
+        if (given)
+            lockd_gift_offer(connection, &message->state, with);
+        lockd_connection_take(connection, message, size);
+        lockd_gift_end(connection->server);
+    }
+    gs_descriptors_close(with);
+}
+
 /* Over its rate, or its user's: it is read again when its time has come. */
 static bool over_rate(struct lockd_connection *connection, uint64_t now)
 {
@@ -298,12 +317,13 @@ void lockd_connection_readable(struct lockd_connection *connection)
 {
     for (int i = 0; i < MESSAGES_PER_TURN && !connection->dead; i++) {
         const uint64_t now = lockd_now();
+        struct gs_descriptors with;
         union lockd_message message;
         ssize_t size;
 
         if (connection->throttled || over_rate(connection, now))
             return;
-        size = recv(connection->fd, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
+        size = gs_packet_receive(connection->fd, &message, sizeof message, &with);
         if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             return;
         if (size <= 0) {
@@ -311,6 +331,6 @@ void lockd_connection_readable(struct lockd_connection *connection)
             return;
         }
         pay(connection, now);
-        lockd_connection_take(connection, &message, (size_t)size);
+        take_with(connection, &message, (size_t)size, &with);
     }
 }

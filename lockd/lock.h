@@ -45,6 +45,7 @@ struct lockd_settings {
 struct lockd_send {
     void *owner; /* as given to lockd_lock_client_add() */
     struct gs_wire_target target;
+    uint64_t rise; /* bytes, of the budget since the last one that was taken */
 };
 
 /* Sizes in bytes, times in nanoseconds. */

@@ -174,5 +174,7 @@ bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send)
     send->target.idle_ns = member->sent_idle;
     send->target.host_budget = member->sent_host;
     send->target.shortfall = member->sent_shortfall;
+    send->rise = lockd_less(member->sent_budget, member->taken_budget);
+    member->taken_budget = member->sent_budget;
     return true;
 }

@@ -127,7 +127,7 @@ void lockd_server_flush(struct lockd_server *server)
             if (lockd_freeze_holds(send.owner))
                 lockd_freeze_target(send.owner, &send.target);
             else
-                lockd_connection_send(send.owner, &send.target, sizeof send.target);
+                lockd_gift_send(send.owner, &send.target, send.rise);
         }
     } while (lockd_freeze_answer(server));
 }

@@ -13,6 +13,7 @@
 #include "common/err.h"
 #include "lockd/config.h"
 #include "lockd/freeze.h"
+#include "lockd/gift.h"
 #include "lockd/list.h"
 #include "lockd/lock.h"
 #include "lockd/trace.h"
@@ -54,6 +55,7 @@ struct lockd_server {
     struct lockd_list throttled; /* those that are not read for a moment */
     struct lockd_list users;
     struct lockd_list freezes; /* freeze.c */
+    struct lockd_gift gift;
     uint64_t freeze_at;        /* when it looks for stuck programs again */
     uint64_t next_id;
     uint64_t started, programs_gone; /* since when no program is connected */
@@ -92,6 +94,7 @@ struct lockd_connection {
     bool controls;    /* may change settings */
     bool dead, throttled;
     bool paused;   /* by gpusharectl */
+    bool beside;   /* it lives in our pid namespace */
     uint32_t over; /* devices on which it is held back (quota.c) */
     char name[32], version[16], group[32];
     struct lockd_outbox out;
@@ -148,6 +151,9 @@ uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now);
  * given up. */
 void lockd_connection_send(struct lockd_connection *connection, const void *message,
                            size_t size);
+/* Sends it now, with the descriptors, which stay the caller's. False: it has not been sent. */
+bool lockd_connection_pass(struct lockd_connection *connection, const void *message,
+                           size_t size, const struct gs_descriptors *with);
 void lockd_connection_writable(struct lockd_connection *connection);
 void lockd_connection_watch(struct lockd_connection *connection);
 void lockd_outbox_deinit(struct lockd_connection *connection);

@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
-#define GS_WIRE_VERSION 2
+#define GS_WIRE_VERSION 3
 
 /* Bounds of what a program or gpusharectl may ask for. */
 #define GS_WEIGHT_DEFAULT 100
@@ -116,8 +116,14 @@ struct gs_wire_state {
     uint64_t pinned; /* bytes it is known to have there that cannot be moved; not in demand */
     uint64_t host_used; /* bytes of host memory the process has for what moves (all devices) */
     uint64_t host_wanted; /* ... that it would have if it were not limited; >= host_used */
+    uint64_t given_bytes; /* of each piece of device memory that has left it and is not released:
+                             its descriptor comes with this message, it is not in `resident` */
+    uint32_t given;       /* ... how many, at most GS_GIVEN_MOST */
+    uint32_t zero;
     char device_name[64];
 };
+
+#define GS_GIVEN_MOST 16 /* descriptors with one message */
 
 #define GS_NOTE_UNROUTED 1 /* patched, used CUDA, but nothing was routed */
 #define GS_NOTE_NEWER                                                                          \
@@ -139,6 +145,7 @@ struct gs_wire_note {
 #define GS_TARGET_SOLE                                                                         \
     0x08u /* no other program is known on this device: nobody can make room */
 #define GS_TARGET_PAUSED 0x04u /* not running because somebody paused it */
+#define GS_TARGET_GIVE   0x10u /* what leaves may be given to others as it is */
 
 struct gs_wire_target {
     struct gs_wire_header header;
@@ -157,6 +164,11 @@ struct gs_wire_target {
                              copies of what is on a device as well */
     uint64_t shortfall; /* bytes by which the demand of all programs on this device exceeds its
                            capacity; 0: everything fits. Told with other news */
+    uint64_t gift_bytes; /* of each piece of device memory whose descriptor comes with this
+                            message: part of what the budget has risen by; with what another
+                            program had in it */
+    uint32_t gifts;      /* ... how many, at most GS_GIVEN_MOST */
+    uint32_t zero;
 };
 
 enum gs_control_op {
@@ -323,9 +335,9 @@ struct gs_wire_end {
 
 _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_state) == 200, "wire");
+_Static_assert(sizeof(struct gs_wire_state) == 216, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
-_Static_assert(sizeof(struct gs_wire_target) == 80, "wire");
+_Static_assert(sizeof(struct gs_wire_target) == 96, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
 _Static_assert(sizeof(struct gs_wire_daemon) == 136, "wire");
 _Static_assert(sizeof(struct gs_wire_device) == 208, "wire");

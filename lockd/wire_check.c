@@ -78,6 +78,9 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
             err, -EBADMSG, "state: %llu bytes pinned, %llu on the host, %llu wanted",
             (unsigned long long)state->pinned, (unsigned long long)state->host_used,
             (unsigned long long)state->host_wanted);
+    if (state->given > GS_GIVEN_MOST || state->given_bytes > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: %u times %llu bytes given", state->given,
+                          (unsigned long long)state->given_bytes);
     return 0;
 }
 

@@ -192,7 +192,7 @@ static int hello(int fd)
     snprintf(message.group, sizeof message.group, "%s", group != NULL ? group : "");
     message.weight = (uint32_t)number("GPUSHARE_WEIGHT", 1, GS_WEIGHT_MAX);
     message.priority = number("GPUSHARE_PRIORITY", -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
-    return gs_connect_send(fd, &message, sizeof message);
+    return gs_connect_send(fd, &message, sizeof message, NULL);
 }
 
 int gs_connect(bool start)
@@ -230,9 +230,10 @@ int gs_connect(bool start)
     return fd;
 }
 
-int gs_connect_send(int fd, const void *message, uint32_t length)
+int gs_connect_send(int fd, const void *message, uint32_t length,
+                    const struct gs_descriptors *with)
 {
-    const ssize_t sent = send(fd, message, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = gs_packet_send(fd, message, length, with);
 
     if (sent == (ssize_t)length)
         return 0;
@@ -249,14 +250,14 @@ static bool is_refusal(const union gs_connect_message *message, ssize_t got)
            message->target.header.type == GS_WIRE_END;
 }
 
-int gs_connect_receive(int fd, struct gs_wire_target *target)
+int gs_connect_receive(int fd, struct gs_wire_target *target, struct gs_descriptors *with)
 {
     static bool said;
     union gs_connect_message message;
-    ssize_t got = recv(fd, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
+    ssize_t got = gs_packet_receive(fd, &message, sizeof message, with);
 
     if (got < 0 && errno == ECONNRESET) /* comes before what was said last */
-        got = recv(fd, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
+        got = gs_packet_receive(fd, &message, sizeof message, with);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     if (got == 0)
@@ -264,13 +265,16 @@ int gs_connect_receive(int fd, struct gs_wire_target *target)
     if (is_refusal(&message, got)) {
         message.end.text[sizeof message.end.text - 1] = '\0';
         gs_say_once(&said, "gpushare-lockd refuses this program: %s", message.end.text);
+        gs_descriptors_close(with);
         return -ECONNREFUSED;
     }
     if (got != (ssize_t)sizeof *target || message.target.header.magic != GS_WIRE_MAGIC ||
         message.target.header.version != GS_WIRE_VERSION ||
         message.target.header.type != GS_WIRE_TARGET ||
-        message.target.header.length != sizeof *target)
+        message.target.header.length != sizeof *target) {
+        gs_descriptors_close(with);
         return -EPROTO;
+    }
     *target = message.target;
     return 1;
 }
@@ -297,6 +301,6 @@ void gs_connect_last_word(uint32_t kind, const char *text)
     if (fd < 0)
         return;
     gs_connect_note(&note, kind, text);
-    gs_connect_send(fd, &note, sizeof note);
+    gs_connect_send(fd, &note, sizeof note, NULL);
     close(fd);
 }

@@ -108,7 +108,7 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
                               const struct gs_allocation *allocation, bool *answered)
 {
     const unsigned device_memory = CU_MEMORYTYPE_DEVICE;
-    const unsigned long long id = allocation->id;
+    const unsigned long long id = allocation->id, none = 0;
     const int ordinal = allocation->device->ordinal;
     const size_t bytes = allocation->bytes;
 
@@ -135,6 +135,8 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
         return put(data, &bytes, sizeof bytes);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         return put(data, &allocation->pool, sizeof(CUmemoryPool));
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* whatever ours has (gift.h) */
+        return put(data, &none, sizeof none);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         *answered = allocation->device->managed; /* has one in the driver's eyes */
         return CUDA_ERROR_INVALID_VALUE;

@@ -13,6 +13,7 @@
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/gift.h"
 #include "runtime/host.h"
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
@@ -120,6 +121,23 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now)
     }
 }
 
+/* Gifts are for what is missing: without that, or without room, they are released. */
+static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
+{
+    const struct gs_accounts accounts = gs_memory_accounts(device);
+    const uint64_t in_hand = gs_gift_in_hand(device);
+    uint64_t most = in_hand;
+
+    if (in_hand == 0)
+        return accounts;
+    if ((gs_device_flags(device) & GS_TARGET_RUN) == 0 || accounts.missing == 0)
+        most = 0;
+    else if (accounts.resident > budget)
+        most = in_hand - smaller(in_hand, accounts.resident - budget);
+    gs_gift_shrink(device, most);
+    return gs_memory_accounts(device);
+}
+
 bool gs_moving_step(uint64_t now, bool stopped, bool may_leave)
 {
     struct gs_device *device;
@@ -127,7 +145,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave)
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
-        struct gs_accounts accounts = gs_memory_accounts(device);
+        struct gs_accounts accounts = look_at(device, budget);
         uint64_t here;
 
         /* it may stay after all; what has come in counts */
@@ -141,7 +159,8 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave)
         watch_never(device, &accounts, now);
         if ((gs_device_flags(device) & GS_TARGET_RUN) == 0)
             stop_refusing(&device->short_since, now); /* the next turn may find memory */
-        here = accounts.resident - atomic_load_explicit(&device->kept, memory_order_relaxed);
+        here = accounts.resident - gs_gift_in_hand(device) -
+               atomic_load_explicit(&device->kept, memory_order_relaxed);
         if (now < device->retry_at)
             continue;
         if (stopped && may_leave && should_leave(device, &accounts, budget, now))

@@ -37,6 +37,8 @@ struct gs_chunk {
     uint8_t state;              /* enum gs_chunk_state */
     bool moving;                /* under way (swap.c); under gs_memory_lock */
     bool zero;                  /* HOST: nothing but zeros, no host block */
+    bool sendable;              /* RESIDENT: made so that others can be given it (gift.h) */
+    uint16_t gift; /* RESIDENT, and another program's before: its descriptor (gift.c); else 0 */
 };
 
 enum gs_range_life {

@@ -13,6 +13,7 @@
 #include "runtime/connect.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/gift.h"
 #include "runtime/host.h"
 #include "runtime/kernels.h"
 #include "runtime/memory.h"
@@ -126,6 +127,24 @@ static enum worth worth_sending(const struct gs_wire_state *state,
     return LATER;
 }
 
+/* With the memory that has left and is not released; where that cannot be sent, it is. */
+static int send_with_gifts(int fd, const struct gs_device *device, struct gs_wire_state *state)
+{
+    struct gs_descriptors with;
+    int error;
+
+    gs_gift_report(device, state, &with);
+    error = gs_connect_send(fd, state, sizeof *state, &with);
+    if (error == -EAGAIN)
+        return error;
+    gs_gift_sent(device);
+    if (error != -ETOOMANYREFS)
+        return error;
+    state->given = 0;
+    state->given_bytes = 0;
+    return gs_connect_send(fd, state, sizeof *state, NULL);
+}
+
 int gs_report_send(int fd, struct gs_device *device, const struct gs_report *report,
                    uint64_t now, uint64_t *after)
 {
@@ -149,7 +168,7 @@ int gs_report_send(int fd, struct gs_device *device, const struct gs_report *rep
     if ((state.flags & GS_STATE_MOVING) == 0)
         state.device_free = measure_settled(device, state.resident);
     state.calls = gs_gate_calls();
-    error = gs_connect_send(fd, &state, sizeof state);
+    error = send_with_gifts(fd, device, &state);
     if (error == -EAGAIN)
         *after = ACCOUNT_NS;
     if (error != 0)

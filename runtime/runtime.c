@@ -23,6 +23,7 @@
 #include "runtime/drain.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/gift.h"
 #include "runtime/libc_symbols.h"
 #include "runtime/log.h"
 #include "runtime/memory.h"
@@ -107,6 +108,7 @@ static void in_child(void)
     gs_stats_after_fork();
     gs_gate_after_fork();
     gs_pace_after_fork();
+    gs_gift_after_fork();
     gs_memory_after_fork();
     gs_devices_after_fork();
     gs_capture_after_fork();
@@ -115,6 +117,8 @@ static void in_child(void)
     gs_client_after_fork();
     atomic_store(&gs_runtime.moved_out, 0);
     atomic_store(&gs_runtime.moved_in, 0);
+    atomic_store(&gs_runtime.given, 0);
+    atomic_store(&gs_runtime.taken_over, 0);
     atomic_store(&gs_runtime.switches, 0);
 }
 

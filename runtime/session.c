@@ -18,6 +18,7 @@
 #include "runtime/client.h"
 #include "runtime/connect.h"
 #include "runtime/device.h"
+#include "runtime/gift.h"
 #include "runtime/host.h"
 #include "runtime/log.h"
 #include "runtime/memory.h"
@@ -65,13 +66,16 @@ bool gs_session_is_new(uint64_t now)
     return now < atomic_load_explicit(&self.new_until, memory_order_relaxed);
 }
 
-static void apply(const struct gs_wire_target *target, uint64_t now)
+static void apply(const struct gs_wire_target *target, struct gs_descriptors *with,
+                  uint64_t now)
 {
     struct gs_device *device;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
             continue;
+        if (target->gifts != 0)
+            gs_gift_receive(device, target->gift_bytes, with);
         atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
         /* a daemon that has just come back takes what programs hold that it does not know yet
          * for foreign: its word on less room counts a little later */
@@ -108,20 +112,23 @@ static void lost(uint64_t now)
             gs_session_give_up("gpushare-lockd refuses it");
     }
     atomic_store_explicit(&self.new_until, UINT64_MAX, memory_order_relaxed);
+    gs_gift_lost();
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         gs_report_forget(device); /* the next daemon gets everything anew */
 }
 
 static void receive(uint64_t now)
 {
+    struct gs_descriptors with = {.count = 0};
     struct gs_wire_target target;
     int got = 0;
 
-    while (self.fd >= 0 && (got = gs_connect_receive(self.fd, &target)) > 0) {
+    while (self.fd >= 0 && (got = gs_connect_receive(self.fd, &target, &with)) > 0) {
         self.heard = true;
         self.refused_since = 0;
         atomic_store_explicit(&self.alone, false, memory_order_release);
-        apply(&target, now);
+        apply(&target, &with, now);
+        gs_descriptors_close(&with);
     }
     if (got < 0)
         lost(now);
@@ -226,7 +233,7 @@ void gs_session_send_note(void)
         !atomic_exchange_explicit(&self.partial_pending, false, memory_order_acq_rel))
         return;
     gs_connect_note(&note, GS_NOTE_OTHER, self.partial_text);
-    gs_connect_send(self.fd, &note, sizeof note);
+    gs_connect_send(self.fd, &note, sizeof note, NULL);
 }
 
 /* --- what other threads say --- */

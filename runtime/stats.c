@@ -132,13 +132,15 @@ int gs_stats_write(const char *path)
             "%llu,\n"
             "  \"escaped\": %llu,\n  \"names\": %u,\n  \"gated_calls\": %llu,\n  "
             "\"moved_out\": %llu,\n"
-            "  \"moved_in\": %llu,\n  \"switches\": %llu,\n  \"uncovered\": %llu,\n",
+            "  \"moved_in\": %llu,\n  \"given\": %llu,\n  \"taken_over\": %llu,\n  \"switches\": %llu,\n  \"uncovered\": %llu,\n",
             (int)getpid(), (unsigned long long)atomic_load(&stats.lookups),
             (unsigned long long)atomic_load(&stats.dlsyms),
             (unsigned long long)atomic_load(&stats.substituted),
             (unsigned long long)atomic_load(&stats.escaped), names, (unsigned long long)calls,
             (unsigned long long)atomic_load(&gs_runtime.moved_out),
             (unsigned long long)atomic_load(&gs_runtime.moved_in),
+            (unsigned long long)atomic_load(&gs_runtime.given),
+            (unsigned long long)atomic_load(&gs_runtime.taken_over),
             (unsigned long long)atomic_load(&gs_runtime.switches),
             (unsigned long long)atomic_load(&gs_runtime.uncovered));
     write_objects(file);

@@ -13,6 +13,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/driver.h"
+#include "runtime/gift.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
@@ -171,7 +172,8 @@ static CUresult retire_out(struct gs_mover *mover)
         return result;
     }
     gs_job_copied_out(job);
-    gs_backend_of(job->range)->remove(job->range, job->index);
+    if (!gs_gift_give(job->range, job->index))
+        gs_backend_of(job->range)->remove(job->range, job->index);
     atomic_fetch_add_explicit(&gs_runtime.moved_out, job->copied, memory_order_relaxed);
     gs_mover_settle(job, GS_CHUNK_HOST);
     gs_mover_drop_first(mover);
@@ -180,11 +182,21 @@ static CUresult retire_out(struct gs_mover *mover)
 
 /* --- in --- */
 
+/* Memory for the chunk: another program's, or made. What is in hand and under way is no more
+ * than room. */
+static CUresult place(struct gs_mover *mover, const struct gs_job *job, uint64_t room)
+{
+    if (job->chunk->state == GS_CHUNK_HOST && gs_gift_place(job->range, job->index))
+        return CUDA_SUCCESS;
+    gs_gift_shrink(mover->device, room - mover->bytes);
+    return gs_backend_of(job->range)->place(job->range, job->index);
+}
+
 /* Makes memory for the job chosen last, and queues what belongs there. */
-static CUresult queue_in(struct gs_mover *mover)
+static CUresult queue_in(struct gs_mover *mover, uint64_t room)
 {
     struct gs_job *job = gs_mover_job(mover, mover->count - 1);
-    CUresult result = gs_backend_of(job->range)->place(job->range, job->index);
+    CUresult result = place(mover, job, room);
 
     if (result != CUDA_SUCCESS) { /* nothing of it is under way: only this one goes back */
         gs_mover_settle(job, job->chunk->state);
@@ -322,7 +334,7 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
            result == CUDA_SUCCESS && mover->bytes < room &&
            gs_mover_choose(mover, room - mover->bytes)) {
         bytes = gs_mover_job(mover, mover->count - 1)->bytes;
-        result = queue_in(mover);
+        result = queue_in(mover, room);
         *lacking = result != CUDA_SUCCESS ? bytes : 0;
     }
     moved = mover->count != 0;

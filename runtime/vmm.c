@@ -8,6 +8,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/driver.h"
+#include "runtime/gift.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/pool.h"
@@ -125,7 +126,7 @@ CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk)
     return result;
 }
 
-static CUresult release(CUmemGenericAllocationHandle handle)
+CUresult gs_vmm_release(CUmemGenericAllocationHandle handle)
 {
     CUresult result = CUDA_ERROR_UNKNOWN;
 
@@ -134,38 +135,61 @@ static CUresult release(CUmemGenericAllocationHandle handle)
     return result;
 }
 
+static CUmemAllocationProp plain_memory(const struct gs_device *device)
+{
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal}};
+}
+
+/* Memory that a descriptor can be made of, if that is of use; else, or where the driver has
+ * none of that kind, plain memory. */
+static CUresult create(struct gs_range *range, uint32_t index)
+{
+    struct gs_chunk *chunk = &range->chunks[index];
+    const uint64_t bytes = gs_range_chunk_bytes(range, index);
+    CUmemAllocationProp wanted =
+        range->own != NULL ? range->own->prop : plain_memory(range->device);
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+
+    chunk->sendable = gs_gift_is_wanted(range, index);
+    if (chunk->sendable) {
+        wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        result = gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
+        if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
+            return result;
+        chunk->sendable = false;
+        wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    }
+    return gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
+}
+
 static CUresult place(struct gs_range *range, uint32_t chunk)
 {
-    const CUmemAllocationProp plain = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = range->device->ordinal}};
-    CUresult result =
-        gs_driver.cuMemCreate(&range->chunks[chunk].handle, gs_range_chunk_bytes(range, chunk),
-                              range->own != NULL ? &range->own->prop : &plain, 0);
+    CUresult result = create(range, chunk);
 
     if (result != CUDA_SUCCESS)
         return result;
     result = gs_vmm_map(range, chunk);
     if (result != CUDA_SUCCESS)
-        release(range->chunks[chunk].handle);
+        gs_vmm_release(range->chunks[chunk].handle);
     return result;
 }
 
 /* memory for one chunk at its address, without access to it */
 static bool put_in_place(struct gs_range *range, uint32_t chunk)
 {
-    const CUmemAllocationProp plain = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = range->device->ordinal}};
+    const CUmemAllocationProp plain = plain_memory(range->device);
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
     CUmemGenericAllocationHandle *handle = &range->chunks[chunk].handle;
 
+    range->chunks[chunk].sendable = false;
     if (gs_driver.cuMemCreate(handle, bytes, &plain, 0) != CUDA_SUCCESS)
         return false;
     if (gs_driver.cuMemMap(gs_range_chunk_address(range, chunk), bytes, 0, *handle, 0) ==
         CUDA_SUCCESS)
         return true;
-    release(*handle);
+    gs_vmm_release(*handle);
     return false;
 }
 
@@ -173,8 +197,9 @@ static void take(struct gs_range *range, uint32_t chunk)
 {
     const CUresult unmapped =
         gs_range_is_mapped(range) ? gs_vmm_unmap(range, chunk) : CUDA_SUCCESS;
-    const CUresult released = release(range->chunks[chunk].handle);
+    const CUresult released = gs_vmm_release(range->chunks[chunk].handle);
 
+    gs_gift_forget(&range->chunks[chunk]);
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS)
         gs_log("unmapping %llu bytes at %#llx: %d, %d",
                (unsigned long long)gs_range_chunk_bytes(range, chunk),

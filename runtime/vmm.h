@@ -12,6 +12,9 @@
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk);
 CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk);
 
+/* Lets go of physical memory; what is still mapped stays. Any thread. */
+CUresult gs_vmm_release(CUmemGenericAllocationHandle handle);
+
 /* Gives another device access to what cuMemAlloc has on this one now. Inside the gate. */
 CUresult gs_vmm_share(struct gs_device *device, CUdevice peer);
 

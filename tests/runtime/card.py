@@ -14,13 +14,14 @@ import time
 class Card:
     """with Card(build, memory="64MiB") as card: card.start([...]); everything is ended and removed at the end."""
 
-    def __init__(self, build, memory="64MiB", daemon=True, **environment):
+    def __init__(self, build, memory="64MiB", daemon=True, options=(), **environment):
         self.build = build
         self.folder = tempfile.mkdtemp(prefix="gs-rt-")
         self.socket = os.path.join(self.folder, "lockd.sock")
         self.lockd = os.path.join(build, "lockd", "gpushare-lockd")
         self.children = []
         self.daemon = None
+        self.options = list(options)
         self.environment = {k: v for k, v in os.environ.items()
                             if not k.startswith(("GPUSHARE_", "SIMCUDA_"))}
         self.environment.update(
@@ -46,7 +47,7 @@ class Card:
 
     def start_daemon(self):
         """Returns when one listens: ours, or one that a program was quicker to start (ours then ends with 1)."""
-        self.daemon = subprocess.Popen([self.lockd, "--foreground", "--socket", self.socket, "--log-level", "error"],
+        self.daemon = subprocess.Popen([self.lockd, "--foreground", "--socket", self.socket, "--log-level", "error"] + self.options,
                                        env=self.environment, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 20
         while not self.listens():

@@ -90,6 +90,27 @@ def in_one_piece(build):
         other.end()
 
 
+def handed_over(build):
+    """Memory goes from one program to the other as it is, to and fro; what does not fit the other's needs is released."""
+    with Card(build, memory="288MiB", options=["--hand-over", "yes"], **Told.SMALL_CONTEXTS) as card:
+        stats = [os.path.join(card.folder, name) for name in ("a", "b")]
+        both = [Told(card, GPUSHARE_STATS=name) for name in stats]
+        for told in both:
+            check(told.say("alloc 192") == "ok" and told.say("zero 4") == "ok" and told.say("alloc 20") == "ok", "three pieces")
+        for _ in range(6):
+            for told in both:
+                check(told.say("change 0 9") == "ok" and told.say("check") == "ok", "every byte")
+        for told in both:
+            told.end()
+        figures = []
+        for name in stats:
+            with open(name, encoding="utf-8") as file:
+                figures.append(json.load(file))
+        given, taken = (sum(one[what] for one in figures) for what in ("given", "taken_over"))
+        moved = sum(one["moved_in"] for one in figures)
+        check(given >= taken >= moved / 2, f"{moved / MIB:g} MiB came in, {taken / MIB:g} of {given / MIB:g} MiB were handed over")
+
+
 def many_contexts(build):
     """Work in the last of many contexts is waited for before memory goes, as in any other."""
     with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
@@ -142,6 +163,7 @@ def main():
     copied(build)
     kernel_fails(build)
     in_one_piece(build)
+    handed_over(build)
     many_contexts(build)
     peers(build)
     managed(build, {"GPUSHARE_MEMORY": "managed"})

@@ -15,6 +15,7 @@
 #include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
+#include "runtime/gift.h"
 #include "runtime/host.h"
 #include "runtime/memory.h"
 #include "runtime/moving.h"
@@ -30,7 +31,7 @@ struct gs_runtime gs_runtime;
 static struct gs_device card;
 static struct gs_accounts accounts;
 static enum gs_swap_result out_gives, in_gives;
-static uint64_t asked_out, asked_in, clock_ns;
+static uint64_t asked_out, asked_in, in_hand, clock_ns;
 static bool refusing;
 
 /* --- what moving.c stands on --- */
@@ -88,6 +89,21 @@ void gs_swap_drop_copies(struct gs_device *device)
     (void)device;
 }
 
+uint64_t gs_gift_in_hand(const struct gs_device *device)
+{
+    (void)device;
+    return in_hand;
+}
+
+void gs_gift_shrink(struct gs_device *device, uint64_t most)
+{
+    const uint64_t less = in_hand > most ? in_hand - most : 0;
+
+    (void)device;
+    in_hand -= less;
+    accounts.resident -= less;
+}
+
 void gs_gate_refuse(bool refuse)
 {
     refusing = refuse;
@@ -137,7 +153,7 @@ static int begin(void **state)
     atomic_store(&card.capacity, 100 * MIB);
     accounts = (struct gs_accounts){0};
     out_gives = in_gives = GS_SWAP_NOTHING;
-    asked_out = asked_in = 0;
+    asked_out = asked_in = in_hand = 0;
     refusing = false;
     clock_ns = S;
     return 0;
@@ -174,6 +190,31 @@ static void exactly_the_excess_leaves_and_what_is_missing_comes(void **state)
     in_gives = GS_SWAP_MOVED;
     assert_true(gs_moving_step(clock_ns, true, true));
     assert_int_equal(asked_in, 40 * MIB);
+}
+
+static void gifts_are_for_what_is_missing_and_within_the_budget(void **state)
+{
+    (void)state;
+    accounts =
+        (struct gs_accounts){.demand = 90 * MIB, .resident = 50 * MIB, .missing = 60 * MIB};
+    in_hand = 20 * MIB;
+    in_gives = GS_SWAP_MOVED;
+    target(GS_TARGET_RUN, 60 * MIB);
+    assert_true(gs_moving_step(clock_ns, true, true));
+    assert_int_equal(asked_in, 30 * MIB); /* what is in hand is room, too */
+    assert_int_equal(in_hand, 20 * MIB);
+    target(GS_TARGET_RUN, 45 * MIB);
+    gs_moving_step(clock_ns, true, true);
+    assert_int_equal(in_hand, 15 * MIB);
+    target(0, 45 * MIB);
+    gs_moving_step(clock_ns, true, true);
+    assert_int_equal(in_hand, 0);
+    accounts = (struct gs_accounts){.demand = 30 * MIB, .resident = 50 * MIB};
+    in_hand = 20 * MIB;
+    target(GS_TARGET_RUN, 60 * MIB);
+    gs_moving_step(clock_ns, false, true);
+    assert_int_equal(in_hand, 0);
+    assert_int_equal(accounts.resident, 30 * MIB);
 }
 
 static void what_has_no_place_is_kept_and_tried_again(void **state)
@@ -234,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(exactly_the_excess_leaves_and_what_is_missing_comes, begin),
+        cmocka_unit_test_setup(gifts_are_for_what_is_missing_and_within_the_budget, begin),
         cmocka_unit_test_setup(what_has_no_place_is_kept_and_tried_again, begin),
         cmocka_unit_test_setup(calls_are_refused_while_memory_can_never_come_and_no_longer,
                                begin),

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * packet.h: packets of a SOCK_SEQPACKET socket, with the descriptors that travel with them
+ * (SCM_RIGHTS, unix(7)). Any thread.
+ */
+#ifndef GS_COMMON_PACKET_H
+#define GS_COMMON_PACKET_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#define GS_PACKET_FDS 16
+
+struct gs_descriptors {
+    int fd[GS_PACKET_FDS];
+    unsigned count;
+};
+
+/* Sends the whole message; never blocks, and no SIGPIPE. with: NULL, or stays the caller's. Its
+ * size, or -1 with errno. */
+ssize_t gs_packet_send(int socket, const void *message, size_t size,
+                       const struct gs_descriptors *with);
+
+/* Never blocks. What came is in `with`, close-on-exec: more than there is room for, here or in
+ * this process, is lost. Returns the size of the message as it was sent, which may be more than
+ * `size`; 0 at the end; -1 with errno. */
+ssize_t gs_packet_receive(int socket, void *message, size_t size, struct gs_descriptors *with);
+
+/* Closes them all; count is 0 then. */
+void gs_descriptors_close(struct gs_descriptors *descriptors);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gift.c: passes descriptors of device memory on. State: the gift at hand (of lockd_server),
+ * only while one state is taken. The lock knows nothing of it: for it memory has left one
+ * program, and another one may have more.
+ */
+#include "lockd/gift.h"
+#include "common/fd.h"
+#include "lockd/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void lockd_gift_offer(struct lockd_connection *connection, const struct gs_wire_state *state,
+                      struct gs_descriptors *descriptors)
+{
+    struct lockd_server *server = connection->server;
+
+    if (server->config.hand_over != 1 || !connection->beside || state->given_bytes == 0 ||
+        descriptors->count == 0 || descriptors->count != state->given)
+        return;
+    server->gift = (struct lockd_gift){.from = connection,
+                                       .uuid = state->uuid,
+                                       .descriptors = descriptors,
+                                       .bytes = state->given_bytes};
+}
+
+void lockd_gift_end(struct lockd_server *server)
+{
+    server->gift = (struct lockd_gift){0};
+}
+
+/* How many pieces of the gift may go there. */
+static unsigned share_of(const struct lockd_gift *gift, const struct lockd_connection *to,
+                         const struct gs_wire_target *target, uint64_t rise)
+{
+    uint64_t count;
+
+    if (gift->from == NULL || gift->from == to || gift->from->user != to->user || !to->beside ||
+        (target->flags & GS_TARGET_RUN) == 0 ||
+        memcmp(gift->uuid, target->uuid, sizeof target->uuid) != 0)
+        return 0;
+    count = rise / gift->bytes;
+    return count < gift->descriptors->count ? (unsigned)count : gift->descriptors->count;
+}
+
+void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target *target,
+                     uint64_t rise)
+{
+    struct lockd_gift *gift = &connection->server->gift;
+    const unsigned count = share_of(gift, connection, target, rise);
+    struct gs_descriptors with = {.count = 0};
+
+    if (connection->server->config.hand_over == 1 && connection->beside &&
+        connection->user->programs > 1)
+        target->flags |= GS_TARGET_GIVE;
+    if (count != 0) {
+        target->gifts = count;
+        target->gift_bytes = gift->bytes;
+        gift->descriptors->count -= count;
+        with.count = count;
+        memcpy(with.fd, &gift->descriptors->fd[gift->descriptors->count],
+               count * sizeof with.fd[0]);
+        if (lockd_connection_pass(connection, target, sizeof *target, &with)) {
+            gs_descriptors_close(&with);
+            return;
+        }
+        gs_descriptors_close(&with);
+        target->gifts = 0;
+        target->gift_bytes = 0;
+    }
+    lockd_connection_send(connection, target, sizeof *target);
+}
+
+/* A process of another pid namespace has more numbers than the one it has here. */
+bool lockd_gift_is_beside(const struct lockd_connection *connection)
+{
+    char path[64], line[256];
+    FILE *file;
+    bool beside = false;
+
+    if (connection->foreign || connection->pid <= 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)connection->pid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "NSpid:", 6) == 0)
+            beside = strchr(line, '\t') == strrchr(line, '\t');
+    fclose(file);
+    return beside;
+}

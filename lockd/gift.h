@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gift.h: device memory that goes from the program whose bytes have left it to the one that is
+ * given the room, without being released between (`hand-over = yes`): what a driver does to
+ * released memory takes the time of the engine that copies in (docs/benchmarks.md).
+ *
+ * The memory is a descriptor that comes with a program's report and goes on with a target that
+ * raises another one's budget by as much, in the same breath; what nobody gets is closed, and
+ * so released. With the bytes that were in it: so only between programs of one user that live
+ * in the daemon's pid namespace, who could read each other's memory anyhow.
+ */
+#ifndef GS_LOCKD_GIFT_H
+#define GS_LOCKD_GIFT_H
+
+#include "common/packet.h"
+#include "lockd/wire.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lockd_connection;
+struct lockd_server;
+
+struct lockd_gift {
+    const struct lockd_connection *from; /* NULL: there is none */
+    const uint8_t *uuid;
+    struct gs_descriptors *descriptors; /* those not passed on yet */
+    uint64_t bytes;                     /* of each */
+};
+
+/* What has come with a state may be passed on until lockd_gift_end(). */
+void lockd_gift_offer(struct lockd_connection *connection, const struct gs_wire_state *state,
+                      struct gs_descriptors *descriptors);
+void lockd_gift_end(struct lockd_server *server);
+
+/* Sends a target, with as much of the gift as the rise of its budget has room for. */
+void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target *target,
+                     uint64_t rise);
+
+/* The program lives in this process's pid namespace. */
+bool lockd_gift_is_beside(const struct lockd_connection *connection);
+
+#endif

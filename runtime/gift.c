@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gift.c: owns the descriptors of device memory in this process: in hand (came, and not used
+ * yet), of chunks (in use), given (on their way to the daemon).
+ *
+ * Each has a place in one table, of which they are a small part of what the process may open.
+ * Only the client thread fills places; whoever's chunk loses its memory empties one (atomics).
+ * A program may close numbers that are not its own and use them again: nothing is closed or
+ * sent that is no longer what it was (same_file).
+ */
+#include "runtime/gift.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/driver.h"
+#include "runtime/lock.h"
+#include "runtime/log.h"
+#include "runtime/runtime.h"
+#include "runtime/vmm.h"
+
+#define PLACES    1024u
+#define SHARE     8   /* of the descriptors that the process may open: one in so many */
+#define FROM      64  /* numbers below are left to the program */
+#define HAND_MOST 32u /* pieces */
+
+struct place {
+    _Atomic(int) fd; /* 0: free */
+    dev_t device, kind;
+    ino_t inode;
+};
+
+struct piece {
+    struct gs_device *device;
+    uint64_t bytes;
+    uint16_t place;
+};
+
+static struct place places[PLACES];
+static struct {
+    struct piece in_hand[HAND_MOST];
+    unsigned hand_count;
+    struct piece given[GS_GIVEN_MOST]; /* of one device, of one size */
+    unsigned given_count;
+} self;
+
+/* --- places --- */
+
+static bool same_file(const struct place *place, int fd)
+{
+    struct stat now;
+
+    return fstat(fd, &now) == 0 && now.st_dev == place->device && now.st_ino == place->inode &&
+           now.st_rdev == place->kind;
+}
+
+static void empty(unsigned i)
+{
+    struct place *place = &places[i];
+    const int fd = atomic_load_explicit(&place->fd, memory_order_acquire);
+
+    if (fd != 0 && same_file(place, fd))
+        close(fd);
+    atomic_store_explicit(&place->fd, 0, memory_order_release);
+}
+
+static unsigned most_places(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 0;
+    return limit.rlim_cur / SHARE < PLACES ? (unsigned)(limit.rlim_cur / SHARE) : PLACES;
+}
+
+/* Takes the descriptor over, under a higher number. False: it is closed. */
+static bool fill(int fd, uint16_t *index)
+{
+    const unsigned most = most_places();
+    unsigned i = 0;
+    struct stat what;
+    int kept = -1;
+
+    while (i < most && atomic_load_explicit(&places[i].fd, memory_order_acquire) != 0)
+        i++;
+    if (i < most && fstat(fd, &what) == 0)
+        kept = fcntl(fd, F_DUPFD_CLOEXEC, FROM);
+    close(fd);
+    if (kept < 0)
+        return false;
+    places[i].device = what.st_dev;
+    places[i].inode = what.st_ino;
+    places[i].kind = what.st_rdev;
+    atomic_store_explicit(&places[i].fd, kept, memory_order_release);
+    *index = (uint16_t)i;
+    return true;
+}
+
+void gs_gift_forget(struct gs_chunk *chunk)
+{
+    if (chunk->gift != 0)
+        empty(chunk->gift - 1u);
+    chunk->gift = 0;
+}
+
+void gs_gift_after_fork(void)
+{
+    for (unsigned i = 0; i < PLACES; i++)
+        empty(i);
+    self.hand_count = self.given_count = 0;
+}
+
+/* --- what comes --- */
+
+static void count(struct gs_device *device, uint64_t more, uint64_t less)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    device->resident += more;
+    device->resident -= less;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_gift_receive(struct gs_device *device, uint64_t bytes, struct gs_descriptors *with)
+{
+    const bool usable = device != NULL && device->movable && !device->managed && bytes != 0;
+
+    while (usable && with->count != 0 && self.hand_count < HAND_MOST) {
+        struct piece *piece = &self.in_hand[self.hand_count];
+
+        if (!fill(with->fd[--with->count], &piece->place))
+            continue;
+        piece->device = device;
+        piece->bytes = bytes;
+        self.hand_count++;
+        count(device, bytes, 0);
+    }
+    gs_descriptors_close(with);
+}
+
+uint64_t gs_gift_in_hand(const struct gs_device *device)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < self.hand_count; i++)
+        bytes += self.in_hand[i].device == device ? self.in_hand[i].bytes : 0;
+    return bytes;
+}
+
+/* Out of the hand; its place is the caller's. */
+static struct piece take(unsigned i)
+{
+    const struct piece piece = self.in_hand[i];
+
+    self.in_hand[i] = self.in_hand[--self.hand_count];
+    count(piece.device, 0, piece.bytes);
+    return piece;
+}
+
+void gs_gift_shrink(struct gs_device *device, uint64_t most)
+{
+    for (unsigned i = self.hand_count; i > 0 && gs_gift_in_hand(device) > most; i--)
+        if (self.in_hand[i - 1].device == device)
+            empty(take(i - 1).place);
+}
+
+static bool place_piece(const struct piece *piece, struct gs_range *range, uint32_t chunk)
+{
+    CUmemGenericAllocationHandle *handle = &range->chunks[chunk].handle;
+    const int fd = atomic_load_explicit(&places[piece->place].fd, memory_order_acquire);
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+
+    if (same_file(&places[piece->place], fd))
+        result = gs_driver.cuMemImportFromShareableHandle(
+            handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result == CUDA_SUCCESS) {
+        result = gs_vmm_map(range, chunk);
+        if (result == CUDA_SUCCESS)
+            return true;
+        gs_driver.cuMemRelease(*handle);
+    }
+    gs_log("memory from another program: CUresult %d", result);
+    return false;
+}
+
+bool gs_gift_place(struct gs_range *range, uint32_t chunk)
+{
+    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
+
+    for (unsigned i = self.hand_count; i > 0 && range->own == NULL; i--) {
+        struct piece piece;
+
+        if (self.in_hand[i - 1].device != range->device || self.in_hand[i - 1].bytes != bytes)
+            continue;
+        piece = take(i - 1);
+        if (place_piece(&piece, range, chunk)) {
+            range->chunks[chunk].gift = (uint16_t)(piece.place + 1u);
+            atomic_fetch_add_explicit(&gs_runtime.taken_over, bytes, memory_order_relaxed);
+            return true;
+        }
+        empty(piece.place);
+    }
+    return false;
+}
+
+/* --- what goes --- */
+
+bool gs_gift_is_wanted(const struct gs_range *range, uint32_t chunk)
+{
+    return (gs_device_flags(range->device) & GS_TARGET_GIVE) != 0 && range->own == NULL &&
+           !range->device->managed && gs_range_chunk_bytes(range, chunk) >= GS_CHUNK_BYTES;
+}
+
+/* A descriptor for the chunk's memory: the one with which it came, or a new one. */
+static bool descriptor_for(struct gs_chunk *chunk, uint16_t *place)
+{
+    int fd = -1;
+
+    if (chunk->gift != 0) {
+        *place = (uint16_t)(chunk->gift - 1u);
+        return same_file(&places[*place],
+                         atomic_load_explicit(&places[*place].fd, memory_order_acquire));
+    }
+    return chunk->sendable &&
+           gs_driver.cuMemExportToShareableHandle(&fd, chunk->handle,
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                                  0) == CUDA_SUCCESS &&
+           fill(fd, place);
+}
+
+bool gs_gift_give(struct gs_range *range, uint32_t chunk)
+{
+    struct gs_chunk *const which = &range->chunks[chunk];
+    struct piece piece = {range->device, gs_range_chunk_bytes(range, chunk), 0};
+
+    if (!gs_gift_is_wanted(range, chunk) || self.given_count == GS_GIVEN_MOST ||
+        (self.given_count != 0 && (self.given[0].device != piece.device ||
+                                   self.given[0].bytes != piece.bytes)) ||
+        !descriptor_for(which, &piece.place))
+        return false;
+    /* memory that is still mapped here is nobody else's */
+    if (gs_vmm_unmap(range, chunk) != CUDA_SUCCESS ||
+        gs_vmm_release(which->handle) != CUDA_SUCCESS) {
+        gs_log("memory at %#llx cannot be given away",
+               (unsigned long long)gs_range_chunk_address(range, chunk));
+        empty(piece.place);
+        which->gift = 0;
+        return true;
+    }
+    which->gift = 0;
+    self.given[self.given_count++] = piece;
+    atomic_fetch_add_explicit(&gs_runtime.given, piece.bytes, memory_order_relaxed);
+    return true;
+}
+
+void gs_gift_report(const struct gs_device *device, struct gs_wire_state *state,
+                    struct gs_descriptors *with)
+{
+    with->count = 0;
+    if (self.given_count == 0 || self.given[0].device != device)
+        return;
+    for (unsigned i = 0; i < self.given_count; i++) {
+        const struct place *place = &places[self.given[i].place];
+        const int fd = atomic_load_explicit(&place->fd, memory_order_acquire);
+
+        if (same_file(place, fd))
+            with->fd[with->count++] = fd;
+    }
+    state->given = with->count;
+    state->given_bytes = self.given[0].bytes;
+}
+
+void gs_gift_sent(const struct gs_device *device)
+{
+    while (self.given_count != 0 && self.given[0].device == device)
+        empty(self.given[--self.given_count].place);
+}
+
+void gs_gift_lost(void)
+{
+    gs_gift_sent(self.given[0].device);
+    while (self.hand_count != 0)
+        empty(take(self.hand_count - 1).place);
+}

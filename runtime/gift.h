@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gift.h: device memory that goes to another program, or comes from one, without being released
+ * between (`hand-over = yes`, lockd/gift.h). On its way it is a descriptor; one that came is
+ * kept for as long as its memory is used, since a driver makes descriptors of its own memory
+ * only.
+ *
+ * A gift in hand counts as resident: it is part of what the budget has risen by. Client thread,
+ * unless marked.
+ */
+#ifndef GS_RUNTIME_GIFT_H
+#define GS_RUNTIME_GIFT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/packet.h"
+#include "lockd/wire.h"
+#include "runtime/range.h"
+
+/* --- what comes --- */
+
+/* Takes what came with a target: pieces of so many bytes each; before its budget counts. NULL:
+ * for a device that is not known. Some of it may be closed at once. */
+void gs_gift_receive(struct gs_device *device, uint64_t bytes, struct gs_descriptors *with);
+
+/* Bytes in hand for that device. */
+uint64_t gs_gift_in_hand(const struct gs_device *device);
+
+/* Memory at the chunk's address, out of the hand, with contents of somebody else's: all of it
+ * is written next. False: there is none that fits. */
+bool gs_gift_place(struct gs_range *range, uint32_t chunk);
+
+/* Releases what is in hand beyond so many bytes. */
+void gs_gift_shrink(struct gs_device *device, uint64_t most);
+
+/* --- what goes --- */
+
+/* Memory for this chunk is to be made so that it can be given away. Any thread. */
+bool gs_gift_is_wanted(const struct gs_range *range, uint32_t chunk);
+
+/* Takes the chunk's memory away, as backend.h's remove() does, and keeps it for the next
+ * report. False: nothing was done. */
+bool gs_gift_give(struct gs_range *range, uint32_t chunk);
+
+/* Puts what was given into a report; it stays ours until gs_gift_sent(). */
+void gs_gift_report(const struct gs_device *device, struct gs_wire_state *state,
+                    struct gs_descriptors *with);
+
+/* What that device gave is the daemon's now, or nobody's. */
+void gs_gift_sent(const struct gs_device *device);
+
+/* --- always --- */
+
+/* The chunk's memory has gone. Any thread. */
+void gs_gift_forget(struct gs_chunk *chunk);
+
+/* The connection has ended. */
+void gs_gift_lost(void);
+
+/* In a forked child: the parent's memory is not held by it. */
+void gs_gift_after_fork(void);
+
+#endif
