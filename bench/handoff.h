@@ -66,6 +66,7 @@ struct spec { /* one case */
     unsigned turns, quantum_ms;
     bool exclusive; /* both fit, and take turns all the same: nothing moves */
     bool one_way;   /* each direction alone as well */
+    bool hand_over; /* the daemon's --hand-over yes */
 };
 
 struct result {

@@ -6,13 +6,14 @@
  *
  *   handoff_bench [--all] [--gib N[,N...]] [--dirty-of N] [--share S] [--turns N] [--quantum
  * MS]
- *                 [--full] [--host SIZE] [--json FILE] [--lockd PATH]
+ *                 [--full] [--hand-over] [--host SIZE] [--json FILE] [--lockd PATH]
  *     --gib       device memory of each of the two programs (default 8; with --all 8,24,48)
  *     --dirty-of  in a turn every so many 2 MiB blocks are written (default 1: all)
  *     --share     of the card (the limit) that each program has (default 1: all must move)
  *     --all       these sizes; and of the middle one: nine of ten blocks unchanged, a share of
  *                 0.6, and exclusive turns of programs that fit (nothing moves)
  *     --full      fills the rest of the card, so that freed memory is what is used next
+ *     --hand-over each case again with memory handed over (gpushare-lockd(8), hand-over)
  *     --host      the daemon's host memory (default: what is available)
  *
  * Sizes for which the card or the host has no room are left out, and it is said. Everything is
@@ -34,7 +35,7 @@
 
 #define HOST_PART   1.25 /* of a program's memory: what the host must have */
 #define MAX_SIZES   16
-#define MAX_CASES   (MAX_SIZES + 3)
+#define MAX_CASES   (2 * MAX_SIZES + 6)
 #define BOARD_FD    9
 #define CALM_NS     2500000000ull /* nobody does anything: what freeing memory causes is over */
 #define COUNTED_NS  20000000ull   /* the daemon has heard of what was moved */
@@ -44,11 +45,12 @@ struct options {
     double gib[MAX_SIZES];
     unsigned sizes;
     struct spec spec;
-    bool all;
+    bool all, hand_over;
     const char *json;
 };
 
 struct stage stage;
+static char names[MAX_CASES][64];
 
 /* --- one case --- */
 
@@ -189,6 +191,25 @@ static unsigned make_more_cases(const struct options *options, struct spec *case
     return count;
 }
 
+/* Behind each of them where memory moves the same with memory handed over. */
+static unsigned double_cases(struct spec *cases, unsigned count)
+{
+    struct spec single[MAX_CASES];
+    unsigned doubled = 0;
+
+    memcpy(single, cases, count * sizeof *cases);
+    for (unsigned i = 0; i < count; i++) {
+        cases[doubled++] = single[i];
+        if (single[i].exclusive)
+            continue;
+        cases[doubled] = single[i];
+        cases[doubled].hand_over = true;
+        snprintf(names[i], sizeof names[i], "%s, handed over", single[i].name);
+        cases[doubled++].name = names[i];
+    }
+    return doubled;
+}
+
 /* The sizes last: the largest takes as long as all others. */
 static unsigned make_cases(const struct options *options, struct spec *cases)
 {
@@ -201,7 +222,7 @@ static unsigned make_cases(const struct options *options, struct spec *cases)
         spec.one_way = spec.dirty_of == 1 && spec.share == 1;
         cases[count++] = spec;
     }
-    return count;
+    return options->hand_over ? double_cases(cases, count) : count;
 }
 
 /* --- command line --- */
@@ -248,9 +269,11 @@ static bool read_options(int argc, char **argv, struct options *options)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--full") == 0)
             stage.full = true;
-        else if (strcmp(argv[i], "--all") == 0) {
+        else if (strcmp(argv[i], "--all") == 0)
             options->all = true;
-        } else if (i + 1 >= argc || !read_option(argv[i], argv[i + 1], options))
+        else if (strcmp(argv[i], "--hand-over") == 0)
+            options->hand_over = true;
+        else if (i + 1 >= argc || !read_option(argv[i], argv[i + 1], options))
             return false;
         else
             i++;

@@ -191,6 +191,8 @@ static void case_threshold(void)
     CHECK(told == all);
     OK(cuMemAllocAsync(&a, 8 * MIB, stream));
     OK(cuMemAllocAsync(&b, 4 * MIB, stream));
+    OK(cuMemsetD8Async(a, 1, 8 * MIB, stream)); /* what was never used may have no memory yet */
+    OK(cuMemsetD8Async(b, 1, 4 * MIB, stream));
     OK(cuMemFreeAsync(a, stream));
     OK(cuMemFreeAsync(b, stream));
     OK(cuStreamSynchronize(stream));
