@@ -43,8 +43,7 @@ ssize_t gs_packet_receive(int socket, void *message, size_t size, struct gs_desc
                             .msg_iovlen = 1,
                             .msg_control = control.bytes,
                             .msg_controllen = sizeof control.bytes};
-    const ssize_t got =
-        recvmsg(socket, &header, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+    const ssize_t got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
 
     with->count = 0;
     if (got < 0)

@@ -28,12 +28,11 @@ static const struct {
     const char *key;
     int section;
 } places[] = {
-    {"idle-exit", 0},       {"log-level", 0},    {"quantum", 1},    {"quantum-min", 1},
-    {"quantum-max", 1},     {"switch-share", 1}, {"idle", 1},       {"policy", 1},
-    {"exclusive", 1},       {"reserve", 1},      {"host", 1},       {"stuck", 1},
-    {"hand-over", 1},
-    {"max-connections", 2}, {"max-programs", 2}, {"max-memory", 2}, {"max-messages", 2},
-    {"control-group", 3},
+    {"idle-exit", 0},    {"log-level", 0},       {"quantum", 1},      {"quantum-min", 1},
+    {"quantum-max", 1},  {"switch-share", 1},    {"idle", 1},         {"policy", 1},
+    {"exclusive", 1},    {"reserve", 1},         {"host", 1},         {"stuck", 1},
+    {"hand-over", 1},    {"max-connections", 2}, {"max-programs", 2}, {"max-memory", 2},
+    {"max-messages", 2}, {"control-group", 3},
 };
 
 static const char *const policies[] = {"fair", "fifo", "rr", "priority", NULL};
@@ -144,9 +143,10 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
     if (settings->quantum_max_ns != 0 && settings->quantum_min_ns > settings->quantum_max_ns)
         return gs_err_set(err, -EINVAL, "quantum-min is above quantum-max");
     if (config->hand_over == 1 && config->stuck == LOCKD_STUCK_CHECKPOINT)
-        return gs_err_set(err, -EINVAL,
-                          "hand-over = yes and stuck = checkpoint exclude each other: the driver "
-                          "checkpoints no memory that came from another process");
+        return gs_err_set(
+            err, -EINVAL,
+            "hand-over = yes and stuck = checkpoint exclude each other: the driver "
+            "checkpoints no memory that came from another process");
     return 0;
 }
 

@@ -33,8 +33,8 @@ struct lockd_config {
     struct lockd_settings settings;
     struct lockd_limits limits;
     uint64_t policy, exclusive, share_ppm, quantum_min_ns, quantum_max_ns; /* as read */
-    uint64_t stuck;        /* enum lockd_stuck */
-    uint64_t hand_over;    /* 1: memory that leaves a program goes to another as it is (gift.h) */
+    uint64_t stuck;     /* enum lockd_stuck */
+    uint64_t hand_over; /* 1: memory that leaves a program goes to another as it is (gift.h) */
     uint64_t idle_exit_ns; /* LOCKD_NEVER: a service */
     uint64_t log_level;
     char control_group[LOCKD_NAME_SIZE]; /* its members may change settings; "": nobody more */

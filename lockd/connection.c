@@ -159,7 +159,8 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
               connection->version);
 }
 
-static void take_state(struct lockd_connection *connection, const struct gs_wire_state *state)
+static void take_state(struct lockd_connection *connection, const struct gs_wire_state *state,
+                       struct gs_descriptors *with)
 {
     int code;
 
@@ -169,6 +170,7 @@ static void take_state(struct lockd_connection *connection, const struct gs_wire
     }
     if (lockd_freeze_holds(connection))
         return;
+    lockd_gift_offer(connection, state, with);
     lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
     code = lockd_lock_state(connection->server->lock, connection->client, state, lockd_now());
@@ -202,14 +204,15 @@ static void take_request(struct lockd_connection *connection,
         lockd_status_send(connection);
 }
 
-static void take(struct lockd_connection *connection, const union lockd_message *message)
+static void take(struct lockd_connection *connection, const union lockd_message *message,
+                 struct gs_descriptors *with)
 {
     switch (message->header.type) {
     case GS_WIRE_HELLO:
         take_hello(connection, &message->hello);
         break;
     case GS_WIRE_STATE:
-        take_state(connection, &message->state);
+        take_state(connection, &message->state, with);
         break;
     case GS_WIRE_NOTE:
         lockd_notes_add(&connection->server->notes, connection, &message->note, lockd_now());
@@ -238,7 +241,7 @@ static void note_version(struct lockd_connection *connection, const struct gs_er
 }
 
 void lockd_connection_take(struct lockd_connection *connection, union lockd_message *message,
-                           size_t size)
+                           size_t size, struct gs_descriptors *with)
 {
     struct gs_err err = {0};
     const int code = lockd_wire_check(message, size, &err);
@@ -248,26 +251,13 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
         note_version(connection, &err);
     else if (code != 0)
         lockd_connection_kill(connection, "%s", err.text);
+    else if (with->count != 0 && message->header.type != GS_WIRE_STATE)
+        lockd_connection_kill(connection, "descriptors with a message of type %u",
+                              message->header.type);
     else
-        take(connection, message);
-    lockd_server_flush(connection->server);
-}
-
-/* ... and what came with it, which goes on with a target that it leads to, or nowhere. */
-static void take_with(struct lockd_connection *connection, union lockd_message *message,
-                      size_t size, struct gs_descriptors *with)
-{
-    const bool given =
-        size == sizeof message->state && message->header.type == GS_WIRE_STATE;
-
-    if (with->count != 0 && !given) {
-        lockd_connection_kill(connection, "descriptors with a message that has none");
-    } else {
-        if (given)
-            lockd_gift_offer(connection, &message->state, with);
-        lockd_connection_take(connection, message, size);
-        lockd_gift_end(connection->server);
-    }
+        take(connection, message, with);
+    lockd_server_flush(connection->server); /* what was given goes on with a target now */
+    lockd_gift_end(connection->server);
     gs_descriptors_close(with);
 }
 
@@ -331,6 +321,6 @@ void lockd_connection_readable(struct lockd_connection *connection)
             return;
         }
         pay(connection, now);
-        take_with(connection, &message, (size_t)size, &with);
+        lockd_connection_take(connection, &message, (size_t)size, &with);
     }
 }

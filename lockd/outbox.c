@@ -46,8 +46,8 @@ static int send_now(struct lockd_connection *connection, const void *message, si
     while (sent < 0 && errno == EINTR);
     if (sent == (ssize_t)size)
         return 1;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ||
-                     errno == ETOOMANYREFS))
+    if (sent < 0 &&
+        (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS))
         return 0;
     lockd_connection_kill(connection, NULL); /* its end was closed; the EOF says the same */
     return -1;

@@ -56,7 +56,7 @@ struct lockd_server {
     struct lockd_list users;
     struct lockd_list freezes; /* freeze.c */
     struct lockd_gift gift;
-    uint64_t freeze_at;        /* when it looks for stuck programs again */
+    uint64_t freeze_at; /* when it looks for stuck programs again */
     uint64_t next_id;
     uint64_t started, programs_gone; /* since when no program is connected */
     uint32_t connection_count, program_count, connection_limit;
@@ -140,9 +140,9 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
 void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void lockd_connection_readable(struct lockd_connection *connection);
-/* Takes one message of `size` bytes as received. */
+/* Takes one message of `size` bytes as received, and what came with it. */
 void lockd_connection_take(struct lockd_connection *connection, union lockd_message *message,
-                           size_t size);
+                           size_t size, struct gs_descriptors *with);
 void lockd_connection_free(struct lockd_connection *connection);
 /* Reads those again whose time has come. Returns when to look again. */
 uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now);

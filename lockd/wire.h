@@ -116,9 +116,10 @@ struct gs_wire_state {
     uint64_t pinned; /* bytes it is known to have there that cannot be moved; not in demand */
     uint64_t host_used; /* bytes of host memory the process has for what moves (all devices) */
     uint64_t host_wanted; /* ... that it would have if it were not limited; >= host_used */
-    uint64_t given_bytes; /* of each piece of device memory that has left it and is not released:
-                             its descriptor comes with this message, it is not in `resident` */
-    uint32_t given;       /* ... how many, at most GS_GIVEN_MOST */
+    uint64_t
+        given_bytes; /* of each piece of device memory that has left it and is not released:
+                        its descriptor comes with this message, it is not in `resident` */
+    uint32_t given;  /* ... how many, at most GS_GIVEN_MOST */
     uint32_t zero;
     char device_name[64];
 };
@@ -162,8 +163,8 @@ struct gs_wire_target {
     uint64_t host_budget; /* bytes of host memory that the process may have for what moves, all
                              devices together; UINT64_MAX: no limit. Below host_used: drop
                              copies of what is on a device as well */
-    uint64_t shortfall; /* bytes by which the demand of all programs on this device exceeds its
-                           capacity; 0: everything fits. Told with other news */
+    uint64_t shortfall;  /* bytes by which the demand of all programs on this device exceeds its
+                            capacity; 0: everything fits. Told with other news */
     uint64_t gift_bytes; /* of each piece of device memory whose descriptor comes with this
                             message: part of what the budget has risen by; with what another
                             program had in it */

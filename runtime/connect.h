@@ -15,12 +15,13 @@
  * (non-blocking, close-on-exec), or -errno. At most about a second. */
 int gs_connect(bool start);
 
-/* Sends one message whole, and descriptors (NULL: none), which stay the caller's. 0, -EAGAIN (the daemon is slow: send the newest state later), or
- * -errno: the connection is gone. */
+/* Sends one message whole, and descriptors (NULL: none), which stay the caller's. 0, -EAGAIN
+ * (the daemon is slow: send the newest state later), or -errno: the connection is gone. */
 int gs_connect_send(int fd, const void *message, uint32_t length,
                     const struct gs_descriptors *with);
 
-/* Receives one TARGET and what comes with it, the caller's then. 1: both are valid; 0: nothing there; -errno: the connection is gone
+/* Receives one TARGET and what comes with it, the caller's then. 1: both are valid; 0: nothing
+ * there; -errno: the connection is gone
  * (-EPROTO: it is not a daemon of this version). */
 int gs_connect_receive(int fd, struct gs_wire_target *target, struct gs_descriptors *with);
 

@@ -235,8 +235,8 @@ bool gs_gift_give(struct gs_range *range, uint32_t chunk)
     struct piece piece = {range->device, gs_range_chunk_bytes(range, chunk), 0};
 
     if (!gs_gift_is_wanted(range, chunk) || self.given_count == GS_GIVEN_MOST ||
-        (self.given_count != 0 && (self.given[0].device != piece.device ||
-                                   self.given[0].bytes != piece.bytes)) ||
+        (self.given_count != 0 &&
+         (self.given[0].device != piece.device || self.given[0].bytes != piece.bytes)) ||
         !descriptor_for(which, &piece.place))
         return false;
     /* memory that is still mapped here is nobody else's */

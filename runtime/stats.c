@@ -132,7 +132,8 @@ int gs_stats_write(const char *path)
             "%llu,\n"
             "  \"escaped\": %llu,\n  \"names\": %u,\n  \"gated_calls\": %llu,\n  "
             "\"moved_out\": %llu,\n"
-            "  \"moved_in\": %llu,\n  \"given\": %llu,\n  \"taken_over\": %llu,\n  \"switches\": %llu,\n  \"uncovered\": %llu,\n",
+            "  \"moved_in\": %llu,\n  \"given\": %llu,\n  \"taken_over\": %llu,\n  "
+            "\"switches\": %llu,\n  \"uncovered\": %llu,\n",
             (int)getpid(), (unsigned long long)atomic_load(&stats.lookups),
             (unsigned long long)atomic_load(&stats.dlsyms),
             (unsigned long long)atomic_load(&stats.substituted),

@@ -9,16 +9,16 @@ import subprocess
 import tempfile
 import time
 
-MAGIC, VERSION = 0x48535047, 2
+MAGIC, VERSION = 0x48535047, 3
 HELLO, STATE, NOTE, TARGET = 1, 2, 3, 4
 STATUS, CONTROL, END = 16, 17, 22
 RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32
-RUN, WAITERS, PAUSED, SOLE = 1, 2, 4, 8
+RUN, WAITERS, PAUSED, SOLE, GIVE = 1, 2, 4, 8, 16
 MIB = 1 << 20
 GIB = 1 << 30
 CARD = bytes(range(16))
 
-TARGET_FORMAT = "<IHHII16sIIQQQQQ"
+TARGET_FORMAT = "<IHHII16sIIQQQQQQII"
 
 
 def header(kind, length):
@@ -35,9 +35,10 @@ def hello(name="fake", pid=None, weight=0, priority=0, group=""):
 
 
 def state(seq=0, flags=0, total=16 * GIB, free=2**64 - 1, demand=0, resident=0, short=0, out=0, moved_in=0,
-          calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, uuid=CARD, name=b"Test card"):
-    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQ64s", uuid, seq, flags, total, free, demand, resident, short,
-                                      out, moved_in, calls, switch_ns, pinned, host_used, host_wanted, name))
+          calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, given=0, given_bytes=0, uuid=CARD, name=b"Test card"):
+    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQQII64s", uuid, seq, flags, total, free, demand, resident, short,
+                                      out, moved_in, calls, switch_ns, pinned, host_used, host_wanted, given_bytes, given, 0,
+                                      name))
 
 
 def note(kind, text, name="fake", pid=None):
@@ -55,7 +56,7 @@ class Refused(EOFError):
 class Target:
     def __init__(self, data):
         (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
-         self.host_budget, self.shortfall) = struct.unpack(
+         self.host_budget, self.shortfall, self.gift_bytes, self.gifts, _) = struct.unpack(
             TARGET_FORMAT, data)
         assert kind == TARGET, f"message type {kind} where a target was expected"
 

@@ -80,7 +80,7 @@ static void join(struct fuzz *fuzz, struct peer *peer, uid_t uid)
     require(user != NULL &&
             socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
     peer->connection =
-        lockd_connection_new(&fuzz->server, ends[0], user, (pid_t)(uid % 3) * 100);
+        lockd_connection_new(&fuzz->server, ends[0], user, uid == 3 ? 0 : getpid());
     require(peer->connection != NULL);
     peer->connection->controls = uid == 0;
     peer->fd = ends[1];
@@ -113,11 +113,15 @@ static void settle(struct fuzz *fuzz)
 
 static void hear(struct peer *peer)
 {
+    struct gs_descriptors with;
     union lockd_message message;
     struct gs_err err = {0};
     ssize_t got;
 
-    while ((got = recv(peer->fd, &message, sizeof message, MSG_DONTWAIT | MSG_TRUNC)) > 0) {
+    while ((got = gs_packet_receive(peer->fd, &message, sizeof message, &with)) > 0) {
+        require(with.count ==
+                (message.header.type == GS_WIRE_TARGET ? message.target.gifts : 0));
+        gs_descriptors_close(&with);
         require(lockd_wire_check(&message, (size_t)got, &err) ==
                 0); /* we send only good ones */
         if (message.header.type == GS_WIRE_TARGET) {
@@ -127,6 +131,24 @@ static void hear(struct peer *peer)
     }
     if (!peer->connection->dead)
         lockd_connection_writable(peer->connection);
+}
+
+/* With descriptors, as a program sends them that gives memory away: how many `gifts` says. */
+static void say(struct peer *peer, union lockd_message *message, size_t size, unsigned gifts)
+{
+    struct gs_descriptors with = {.count = 0};
+
+    for (unsigned i = 0; i < gifts % 32 && i < GS_PACKET_FDS; i++) {
+        with.fd[i] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+        require(with.fd[i] >= 0);
+        with.count = i + 1;
+    }
+    if (message->header.type == GS_WIRE_STATE && (gifts & 32) == 0) {
+        message->state.given = with.count;
+        message->state.given_bytes = with.count != 0 ? 4 * MIB : 0;
+    }
+    lockd_connection_take(peer->connection, message, size, &with);
+    require(with.count == 0);
 }
 
 /* A report as an honest program might make it: echoes what it heard, holds what it may. */
@@ -152,7 +174,7 @@ static void say_likely(struct fuzz *fuzz, struct peer *peer)
     state->switch_ns = (what & 3) * (50 * MS);
     state->host_used = peer->demand[device] - peer->resident[device];
     state->host_wanted = state->host_used + (what & 4) * MIB;
-    lockd_connection_take(peer->connection, &message, sizeof *state);
+    say(peer, &message, sizeof *state, (what & 0x80) != 0 ? byte(fuzz) : 0);
 }
 
 static void say_typed(struct fuzz *fuzz, struct peer *peer, unsigned type)
@@ -165,7 +187,7 @@ static void say_typed(struct fuzz *fuzz, struct peer *peer, unsigned type)
     memset(&message, 0, sizeof message);
     fill(fuzz, (char *)&message + sizeof message.header, size - sizeof message.header);
     lockd_wire_header(&message.header, (enum gs_wire_type)type);
-    lockd_connection_take(peer->connection, &message, size);
+    say(peer, &message, size, byte(fuzz));
 }
 
 static void say_anything(struct fuzz *fuzz, struct peer *peer)
@@ -174,7 +196,7 @@ static void say_anything(struct fuzz *fuzz, struct peer *peer)
     const size_t size = byte(fuzz) + (byte(fuzz) & 1) * 256u;
 
     fill(fuzz, &message, sizeof message);
-    lockd_connection_take(peer->connection, &message, size);
+    say(peer, &message, size, byte(fuzz));
 }
 
 static void step(struct fuzz *fuzz)
@@ -185,7 +207,7 @@ static void step(struct fuzz *fuzz)
     struct peer *peer = &fuzz->peers[(op >> 5) % CLIENTS];
 
     if (peer->connection == NULL)
-        join(fuzz, peer, op >> 5);
+        join(fuzz, peer, (op >> 5) % 4); /* some are of one user */
     else if (what == 0)
         clock_ns += (uint64_t)byte(fuzz) * (byte(fuzz) + 1) * MS;
     else if (what == 1)
@@ -212,7 +234,7 @@ static void check_served(struct fuzz *fuzz)
 
     join(fuzz, &peer, 4242);
     lockd_wire_header(&message.header, GS_WIRE_HELLO);
-    lockd_connection_take(peer.connection, &message, sizeof message.hello);
+    say(&peer, &message, sizeof message.hello, 0);
     memset(&message, 0, sizeof message);
     lockd_wire_header(&message.header, GS_WIRE_STATE);
     message.state.uuid[15] = 77; /* a device of its own */
@@ -220,7 +242,7 @@ static void check_served(struct fuzz *fuzz)
     message.state.device_free = UINT64_MAX;
     message.state.demand = 64 * MIB;
     message.state.flags = GS_STATE_WANT;
-    lockd_connection_take(peer.connection, &message, sizeof message.state);
+    say(&peer, &message, sizeof message.state, 0);
     clock_ns += 500 * MS; /* a daemon just started waits for others */
     settle(fuzz);
     require(recv(peer.fd, &message, sizeof message, MSG_DONTWAIT) ==
@@ -236,11 +258,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct lockd_config config;
     struct gs_err err = {0};
 
+    const int lowest = dup(STDERR_FILENO);
+
+    close(lowest);
     lockd_log_open(LOCKD_LOG_ERROR);
     lockd_config_default(&config);
     clock_ns = 1000000 * MS;
     if (byte(&fuzz) % 4 == 0)
         config.limits.memory = CARD / 2;
+    config.hand_over = byte(&fuzz) % 4 != 0;
     require(lockd_server_init(&fuzz.server, &config, eventfd(0, EFD_CLOEXEC), (gid_t)-1,
                               &err) == 0);
     for (int i = 0; i < STEPS && fuzz.left != 0; i++)
@@ -251,5 +277,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             close(fuzz.peers[i].fd);
     }
     lockd_server_deinit(&fuzz.server);
+    require(dup(STDERR_FILENO) == lowest && close(lowest) == 0); /* nothing is left open */
     return 0;
 }

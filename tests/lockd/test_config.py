@@ -97,6 +97,7 @@ class ConfigTest(unittest.TestCase):
                            ("[scheduling]\npolicy = best\n", "none of: fair, fifo, rr, priority"),
                            ("[scheduling]\nexclusive = 1\n", "none of: no, yes"),
                            ("[scheduling]\nreserve = lots\n", "no size"), ("[scheduling]\nswitch-share = 0\n", "0.1 percent"),
+                           ("[scheduling]\nhand-over = yes\nstuck = checkpoint\n", "exclude each other"),
                            ("[scheduling]\nquantum-min = 9\nquantum-max = 8\n", "quantum-min is above"),
                            ("[limits]\nmax-messages = 1\n", "outside 100"), ("[limits]\nmax-programs = -1\n", "whole number"),
                            ("[limits]\nmax-programs = 99999999999999999999\n", "whole number"),
