@@ -22,9 +22,10 @@
 #include "runtime/vmm.h"
 
 #define PLACES    1024u
-#define SHARE     8   /* of the descriptors that the process may open: one in so many */
-#define FROM      64  /* numbers below are left to the program */
-#define HAND_MOST 32u /* pieces */
+#define SHARE     8    /* of the descriptors that the process may open: one in so many */
+#define FROM      64   /* numbers below are left to the program */
+#define HAND_MOST 32u  /* pieces */
+#define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
 
 struct place {
     _Atomic(int) fd; /* 0: free */
@@ -209,7 +210,8 @@ bool gs_gift_place(struct gs_range *range, uint32_t chunk)
 bool gs_gift_is_wanted(const struct gs_range *range, uint32_t chunk)
 {
     return (gs_device_flags(range->device) & GS_TARGET_GIVE) != 0 && range->own == NULL &&
-           !range->device->managed && gs_range_chunk_bytes(range, chunk) >= GS_CHUNK_BYTES;
+           !range->device->managed &&
+           gs_range_chunk_bytes(range, chunk) >= range->device->physical / WORTH;
 }
 
 /* A descriptor for the chunk's memory: the one with which it came, or a new one. */

@@ -31,7 +31,8 @@ FAULTS = ["cuMemCreate:p0.02:2", "cuMemMap:p0.02:999", "cuMemSetAccess:p0.02:999
           "cuEventQuery:p0.02:999", "cuStreamGetId:p0.02:999", "cuStreamGetCtx:p0.02:999", "cuDeviceGetMemPool:p0.02:999",
           "cuStreamWaitEvent:p0.05:999", "cuMemPoolGetAttribute:p0.05:999", "cuDeviceGetGraphMemAttribute:p0.1:999",
           "cuDeviceGraphMemTrim:p0.2:999", "cuEventDestroy:p0.1:999", "cuLaunchKernel:p0.05:701",
-          "cuModuleLoadData:p0.5:209", "cuMemHostAlloc:p0.5:2"]
+          "cuModuleLoadData:p0.5:209", "cuMemHostAlloc:p0.5:2", "cuMemExportToShareableHandle:p0.2:999",
+          "cuMemImportFromShareableHandle:p0.2:999"]
 
 
 class Wrong(Exception):
@@ -58,12 +59,13 @@ def finish(child, more, name, timeout):
 
 
 def moved(card, number):
+    """Bytes that came back, and those of them into memory that another program had before."""
     try:
         with open(os.path.join(card.folder, f"stats{number}"), encoding="utf-8") as file:
             stats = json.load(file)
     except (OSError, ValueError):
-        return 0
-    return stats["moved_in"]
+        return 0, 0
+    return stats["moved_in"], stats["taken_over"]
 
 
 def start_all(card, args, rng, seed):
@@ -103,7 +105,8 @@ def disturb(card, args, rng, children):
 def one_seed(args, seed):
     rng = random.Random(seed)
     # three times 36 MiB do not fit, one does, with contexts (4 MiB each), reserve and empty slabs
-    with Card(args.build, memory=rng.choice(["72MiB", "80MiB", "96MiB"])) as card:
+    options = ["--hand-over", "yes"] if seed % 2 == 0 else []
+    with Card(args.build, memory=rng.choice(["72MiB", "80MiB", "96MiB"]), options=options) as card:
         children = start_all(card, args, rng, seed)
         victim = disturb(card, args, rng, children) if args.mode == "kills" else None
         for number, (child, more) in enumerate(children):
@@ -112,7 +115,7 @@ def one_seed(args, seed):
                 continue
             if code != 0 or not out.startswith("ok ") or "running without sharing" in err:
                 raise Wrong(more, f"program {number} of seed {seed}: exit {code}: {out} {err}")
-        return sum(moved(card, number) for number in range(3))
+        return [sum(figures) for figures in zip(*(moved(card, number) for number in range(3)))]
 
 
 def main():
@@ -126,7 +129,7 @@ def main():
     parser.add_argument("--budget", type=float, default=1e9)
     parser.add_argument("--mode", choices=["plain", "faults", "kills"], default="plain")
     args = parser.parse_args()
-    start, total, done = time.monotonic(), 0, 0
+    start, total, taken, done = time.monotonic(), 0, 0, 0
     seed = args.first
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         running = set()
@@ -144,12 +147,14 @@ def main():
             ended, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
             for end in ended:
                 try:
-                    total += end.result()
+                    back, over = end.result()
+                    total += back
+                    taken += over
                 except Wrong as wrong:
                     print(wrong, flush=True)
                     return 1
                 done += 1
-    print(f"{done} seeds, {total >> 20} MiB brought back, {time.monotonic() - start:.0f} s")
+    print(f"{done} seeds, {total >> 20} MiB brought back, {taken >> 20} MiB handed over, {time.monotonic() - start:.0f} s")
     if total == 0:
         print("FAILED: no memory has moved: the test has tested nothing")
     return 0 if total != 0 else 1
