@@ -15,12 +15,15 @@
  *   reached I      block I is on the card and device 1 has access to all of it; else error 999
  *   late I AT      as change, in a second, when all other calls have been answered long ago
  *   free I
+ *   child          a forked process that does nothing until this one ends
  *   limit MIB      so much private memory may the process have from now on beyond what it has
  *   disk MIB       so long may its files become; 0: as long as it likes
  *
  * Each is answered with a line: "ok", "error N" (a CUresult), or "wrong BLOCK BYTE". Ends at
  * the end of the input with 0; 2 for a command it does not know. One thread.
  */
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -217,6 +220,18 @@ static void limit(size_t mib)
     CHECK(setrlimit(RLIMIT_DATA, &(struct rlimit){held + mib * MIB, held + mib * MIB}) == 0);
 }
 
+static void have_child(void)
+{
+    const pid_t child = fork();
+
+    CHECK(child >= 0);
+    if (child > 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;)
+        pause();
+}
+
 /* "WORD [N [N [N]]]": how many there are */
 static int parse(const char *line, char *word, size_t size, size_t number[3])
 {
@@ -264,6 +279,8 @@ static bool obey(const char *line, CUresult *result)
         *result = touch();
     else if (strcmp(word, "free") == 0 && words == 2 && i < BLOCKS)
         *result = release(&blocks[i]);
+    else if (strcmp(word, "child") == 0)
+        have_child();
     else if (strcmp(word, "limit") == 0 && words == 2)
         limit(i);
     else if (strcmp(word, "disk") == 0 && words == 2)
