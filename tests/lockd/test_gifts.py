@@ -102,7 +102,11 @@ class GiftTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.daemon.folder)
         self.addCleanup(self.end)
         self.programs = []
+        first = Giver(self.daemon.path, "first")  # what the daemon opens at its start is open when it answers
+        first.say()
+        first.hear(10)
         self.open = self.descriptors()
+        first.close()
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.daemon.process.pid}/fd"))
