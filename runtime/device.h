@@ -56,6 +56,7 @@ struct gs_device {
     unsigned peer_count;
 
     /* Client thread only */
+    uint64_t told_capacity;  /* by the newest target */
     uint64_t short_bytes;    /* to be reported */
     uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
     uint64_t short_since;    /* ns; 0: the driver has had memory */
