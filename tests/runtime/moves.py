@@ -90,6 +90,30 @@ def in_one_piece(build):
         other.end()
 
 
+def without_address(build):
+    """What the program has unmapped and holds on to cannot leave: it counts as pinned, and nobody waits for it in vain."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        told, other = Told(card), Told(card)
+        check(told.say("export 40") == "ok" and told.say("alloc 20") == "ok" and told.say("unmap 0") == "ok", "40 MiB without an address")
+        capacity = card.capacity()
+        other.tell(f"zero {capacity >> 20}")
+        entry = told.until(lambda entry: entry["pinned"] == 40 * MIB and entry["resident"] == 0, 30)
+        check(entry["pinned"] == 40 * MIB and entry["resident"] == 0, f"{entry['pinned'] / MIB:g} of 40 MiB stay, {entry['resident'] / MIB:g} of 20 are yet to leave")
+        third = Told(card)
+        answer = third.say(f"zero {capacity >> 20}", 30)
+        check(answer == "error 2", f"who asks for more than is left: {answer}")
+        for child in (other.child, third.child):
+            child.kill()
+            child.wait()
+        check(told.say("map 0") == "ok" and told.say("check") == "ok", "every byte")
+        other = Told(card)
+        check(other.say("zero 2") == "ok" and other.say("free 0") == "ok", "another one")
+        told.make_room(other)
+        check(told.say("check") == "ok", "with an address it leaves and comes back")
+        told.end()
+        other.end()
+
+
 def many_contexts(build):
     """Work in the last of many contexts is waited for before memory goes, as in any other."""
     with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
@@ -142,6 +166,7 @@ def main():
     copied(build)
     kernel_fails(build)
     in_one_piece(build)
+    without_address(build)
     many_contexts(build)
     peers(build)
     managed(build, {"GPUSHARE_MEMORY": "managed"})
