@@ -98,6 +98,10 @@ class Card:
         out, err = child.communicate(timeout=timeout)
         return child.returncode, out, err
 
+    def set(self, *words):
+        ctl = os.path.join(self.build, "lockd", "gpusharectl")
+        subprocess.run([ctl, "--socket", self.socket, "set", *words], env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
     def status(self):
         ctl = os.path.join(self.build, "lockd", "gpusharectl")
         done = subprocess.run([ctl, "--socket", self.socket, "status", "--json"], env=self.environment,

@@ -13,6 +13,7 @@
  *   touch          a launch-like call: everything must be on the card
  *   check          compares every byte of every block
  *   contexts N     N more contexts; the last of them is the current one from now on
+ *   device N       a context on device N, the current one from now on
  *   peer           a context on device 1, which gets access to the memory of device 0
  *   reached I      block I is on the card and device 1 has access to all of it; else error 999
  *   late I AT      as change, in a second, when all other calls have been answered long ago
@@ -137,6 +138,13 @@ static CUresult make_contexts(size_t count)
             result = cuCtxPopCurrent(&context);
     }
     return result == CUDA_SUCCESS ? cuCtxSetCurrent(context) : result;
+}
+
+static CUresult go_to_device(size_t ordinal)
+{
+    CUcontext context;
+
+    return cuCtxCreate(&context, NULL, 0, (CUdevice)ordinal);
 }
 
 static CUresult open_to_peer(void)
@@ -276,6 +284,8 @@ static bool obey(const char *line, CUresult *result)
         *result = write_span(&blocks[i], at * MIB, count * MIB, true);
     else if (strcmp(word, "contexts") == 0 && words == 2)
         *result = make_contexts(i);
+    else if (strcmp(word, "device") == 0 && words == 2)
+        *result = go_to_device(i);
     else if (strcmp(word, "peer") == 0)
         *result = open_to_peer();
     else if (strcmp(word, "reached") == 0 && words == 2 && i < BLOCKS)

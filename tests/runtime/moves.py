@@ -140,6 +140,19 @@ def peers(build):
         other.end()
 
 
+def second_device(build):
+    """A program at rest gives way at once also on the device that it came to last, however long its turn is."""
+    with Card(build, memory="128MiB", SIMCUDA_DEVICES="2", **Told.SMALL_CONTEXTS) as card:
+        card.set("quantum", "60000")
+        told, other = Told(card), Told(card, CUDA_VISIBLE_DEVICES="1")
+        check(told.say("zero 4") == "ok" and told.say("device 1") == "ok" and told.say("zero 80") == "ok", "80 MiB on device 1")
+        answer = other.say("zero 100", 30)
+        check(answer == "ok", f"100 MiB on device 1: {answer}")
+        told.child.kill()
+        told.child.wait()
+        other.end()
+
+
 def managed(build, more):
     """By prefetch: everything goes and comes, and never has the card too many pages."""
     with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS, **more) as card:
@@ -169,6 +182,7 @@ def main():
     without_address(build)
     many_contexts(build)
     peers(build)
+    second_device(build)
     managed(build, {"GPUSHARE_MEMORY": "managed"})
     managed(build, {"SIMCUDA_VMM": "0"})
     sys.exit(1 if failures else 0)
