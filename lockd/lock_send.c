@@ -40,7 +40,7 @@ static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
 
 static uint64_t most_for(const struct lockd_member *member)
 {
-    return lockd_min(member->device->told_capacity, lockd_member_limit(member));
+    return lockd_min(member->told_capacity, lockd_member_limit(member));
 }
 
 /* Who is asked to stop goes on as it was: one that is idle and was stopped for that would say
@@ -58,8 +58,7 @@ static uint32_t flags_for(const struct lockd_member *member)
 
 static bool news(const struct lockd_member *member, uint32_t flags, uint64_t idle)
 {
-    return member->seq == member->first_seq || flags != member->sent_flags ||
-           member->budget != member->sent_budget ||
+    return flags != member->sent_flags || member->budget != member->sent_budget ||
            member->client->host_budget != member->sent_host ||
            differs(idle, member->sent_idle, idle / 2) ||
            member->device->told_shortfall != member->sent_shortfall ||
@@ -69,13 +68,16 @@ static bool news(const struct lockd_member *member, uint32_t flags, uint64_t idl
 void lockd_send_member(struct lockd_member *member, uint64_t now)
 {
     struct lockd_device *device = member->device;
+    const bool first = member->seq == member->first_seq;
     const uint32_t flags = flags_for(member);
     const uint64_t idle = (flags & GS_TARGET_WAITERS) != 0 ? lockd_device_idle(device) : 0;
     const bool again =
         member->asked || (lockd_member_stuck(member, now) && member->echoed == member->seq &&
                           now - member->sent_at >= ASK_AGAIN);
 
-    if (!again && !news(member, flags, idle))
+    if (first) /* it allocates by that: not what the others have still to hear */
+        member->told_capacity = lockd_device_most(device);
+    if (!first && !again && !news(member, flags, idle))
         return;
     if (lockd_list_empty(&member->unsent)) {
         if (member->seq - member->echoed >= TARGETS_IN_FLIGHT)
@@ -152,8 +154,12 @@ void lockd_send_broadcast(struct lockd_device *device, uint64_t now)
     device->told_capacity = most;
     device->told_shortfall = shortfall;
     device->told_sole = device->member_count == 1;
-    lockd_list_each (of, &device->members)
-        lockd_plan_touch(lockd_member_of(of, of_device));
+    lockd_list_each (of, &device->members) {
+        struct lockd_member *member = lockd_member_of(of, of_device);
+
+        member->told_capacity = most;
+        lockd_plan_touch(member);
+    }
 }
 
 bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send)

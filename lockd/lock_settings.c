@@ -79,11 +79,9 @@ static void requeue(struct lockd_party *party, uint64_t now)
 
 /* A turn that is under way becomes longer or shorter as the quantum does; with another policy
  * it begins anew. */
-static void retime(struct lockd_party *party, uint64_t quantum_before, bool anew, uint64_t now)
+static void retime(struct lockd_party *party, double change, bool anew, uint64_t now)
 {
     const struct lockd_device *device = party->device;
-    const double change =
-        (double)lockd_device_quantum(device) / (double)lockd_max(quantum_before, 1);
 
     if (!device->leases || !party->held || !party->gang->runs)
         return;
@@ -271,13 +269,19 @@ static void retake(struct lockd_device *device, const struct lockd_settings *bef
                    uint64_t now)
 {
     const bool anew = device->lock->settings.policy != before->policy;
-    const uint64_t quantum = lockd_device_quantum_by(device, before);
+    const struct lockd_policy *policy = lockd_device_policy(device);
+    const double change = (double)lockd_device_quantum(device) /
+                          (double)lockd_max(lockd_device_quantum_by(device, before), 1);
 
     device->recount = true;
     device->fell_at = 0;
+    if (change < 1 && policy->shorter != NULL) {
+        lockd_list_each (at, &device->parties)
+            policy->shorter(lockd_party_of(at, of_device), change);
+    }
     lockd_list_each (at, &device->parties) {
         requeue(lockd_party_of(at, of_device), now);
-        retime(lockd_party_of(at, of_device), quantum, anew, now);
+        retime(lockd_party_of(at, of_device), change, anew, now);
     }
 }
 

@@ -109,6 +109,7 @@ struct lockd_member {
     uint32_t stop_seq; /* ... that first said RUN off */
     uint32_t run_seq;  /* ... on */
     uint32_t sent_flags;
+    uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
     uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
     uint64_t taken_budget; /* of the last one that lockd_lock_next_send() handed out */
     uint32_t outstanding_count;

@@ -26,6 +26,8 @@ struct lockd_policy {
     void (*ended)(struct lockd_party *party);
     /* Others were stopped for it, and it did not wait for its turn. NULL: does not matter. */
     void (*gave_up)(struct lockd_party *party);
+    /* Turns are `part` (less than 1) as long from now on. NULL: does not matter. */
+    void (*shorter)(struct lockd_party *party, double part);
     /* May `head`, the first in the queue, end this turn before its time? NULL: never. */
     bool (*ahead)(const struct lockd_party *head, const struct lockd_party *holder);
 };

@@ -224,6 +224,18 @@ static void gave_up(struct lockd_party *party)
     party->interrupts = false;
 }
 
+/* What is owed to it, or by it, was meant in such turns: else it would have many in a row, or
+ * none, before it is even. */
+static void shorter(struct lockd_party *party, double part)
+{
+    const uint64_t level = party->device->level, is = party->virtual_ns;
+
+    if (is == 0)
+        return;
+    party->virtual_ns = level - (uint64_t)((double)lockd_less(level, is) * part) +
+                        (uint64_t)((double)lockd_less(is, level) * part);
+}
+
 static bool ahead(const struct lockd_party *head, const struct lockd_party *holder)
 {
     if (head->queued.key % CLASSES != FIRST)
@@ -239,5 +251,6 @@ const struct lockd_policy lockd_policy_fair = {
     .ran = ran,
     .ended = ended,
     .gave_up = gave_up,
+    .shorter = shorter,
     .ahead = ahead,
 };

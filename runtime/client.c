@@ -110,11 +110,13 @@ static void rest(int daemon_fd, uint64_t timeout_ns)
     uint64_t count;
 
     ppoll(polled, 2, &timeout, NULL); /* a negative descriptor is ignored */
-    if ((polled[0].revents & POLLIN) != 0) {
-        atomic_store_explicit(&client.woken, false, memory_order_release);
-        if (read(client.wake_fd, &count, sizeof count) < 0)
-            return; /* another look does no harm */
-    }
+    if ((polled[0].revents & POLLIN) == 0 ||
+        (read(client.wake_fd, &count, sizeof count) < 0 && errno == EINTR))
+        return;
+    /* After the read: a wake-up in between would be read with this one, and `woken` stay set
+     * with nothing written, for ever. Acquire: what such a one was for is seen in the next
+     * round. */
+    atomic_exchange_explicit(&client.woken, false, memory_order_acq_rel);
 }
 
 static void *client_main(void *unused)

@@ -58,8 +58,8 @@ void gs_client_unpark(void);
 /* True while this process runs without a daemon. */
 bool gs_client_is_alone(void);
 
-/* Waits (at most a second) until a daemon has told what this device offers; for answers that
- * depend on it. */
+/* Waits until a daemon has told what this device offers, or there is none (GS_ALONE_AFTER_NS
+ * after nobody answered); for answers that depend on it. */
 void gs_client_await_target(struct gs_device *device);
 
 /* A remark for gpusharectl status: something of this program is not covered. Once per text is

@@ -78,6 +78,22 @@ static bool somebody_waits(void)
     return waits;
 }
 
+/* How long it may idle while others wait: where they wait for what costs least. 0: nobody
+ * waits. */
+static uint64_t idle_limit(void)
+{
+    struct gs_device *device;
+    uint64_t least = 0;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const uint64_t ns = atomic_load_explicit(&device->idle_ns, memory_order_relaxed);
+
+        if ((gs_device_flags(device) & GS_TARGET_WAITERS) != 0 && ns != 0)
+            least = least == 0 ? ns : smaller(least, ns);
+    }
+    return least;
+}
+
 static bool something_leaves(void)
 {
     struct gs_device *device;
@@ -145,9 +161,7 @@ static uint64_t stop(uint64_t now)
  * until the next look. */
 static uint64_t watch_idleness(uint64_t now)
 {
-    struct gs_device *device = gs_device_at(0);
-    const uint64_t idle_ns =
-        device != NULL ? atomic_load_explicit(&device->idle_ns, memory_order_relaxed) : 0;
+    const uint64_t idle_ns = idle_limit();
     bool busy;
     const uint64_t activity = gs_gate_activity(&busy);
 
@@ -156,7 +170,7 @@ static uint64_t watch_idleness(uint64_t now)
         self.activity = activity;
         self.active_at = now;
     }
-    if (!somebody_waits() || self.stopped || idle_ns == 0) {
+    if (self.stopped || idle_ns == 0) {
         self.idle = false; /* but how long it has been is known when somebody comes */
         return UINT64_MAX;
     }

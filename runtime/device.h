@@ -33,9 +33,10 @@ struct gs_device {
     _Atomic(uint32_t) target_seq, target_flags;
     _Atomic(uint64_t) budget, capacity, idle_ns, shortfall;
 
-    /* Bytes of resident that should leave and cannot, for want of host memory. The daemon takes
-     * them for pinned: `demand`, `resident` and `capacity` are without them in what it says and
-     * hears. Client thread writes, relaxed. */
+    /* Bytes of resident that should leave and cannot, for want of host memory, or because the
+     * program keeps them without an address (cuMemUnmap). The daemon takes them for pinned:
+     * `demand`, `resident` and `capacity` are without them in what it says and hears. Client
+     * thread writes, relaxed. */
     _Atomic(uint64_t) kept;
     _Atomic(uint64_t) arriving; /* bytes; managed.c */
 
@@ -56,6 +57,7 @@ struct gs_device {
     unsigned peer_count;
 
     /* Client thread only */
+    uint64_t told_capacity;  /* by the newest target */
     uint64_t short_bytes;    /* to be reported */
     uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
     uint64_t short_since;    /* ns; 0: the driver has had memory */

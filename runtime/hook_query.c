@@ -36,6 +36,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     if (device == NULL || !device->movable || gs_runtime.config.disabled)
         return CUDA_SUCCESS;
     gs_client_attach_current(device);
+    gs_client_await_target(device); /* or that there is no daemon, which is another answer */
     *total = device->total;
     if (!gs_capture_active())
         gs_order_collect(false); /* what streams have passed is free */
@@ -45,7 +46,6 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
             accounts.idle; /* no daemon: nobody makes room, so what is free is what is free */
         return CUDA_SUCCESS;
     }
-    gs_client_await_target(device);
     capacity = gs_device_room(device);
     *free = capacity > accounts.demand ? capacity - accounts.demand : 0;
     return CUDA_SUCCESS;

@@ -260,16 +260,20 @@ static void *prepare_main(void *unused)
 {
     (void)unused;
     for (;;) {
+        uint64_t goal, budget;
         bool made;
 
         gs_lock(&arena.lock, GS_LOCK_HOST);
         while (arena.hopeless || load(&arena.goal) <= load(&arena.held))
             pthread_cond_wait(&arena.wanted, &arena.lock);
+        goal = load(&arena.goal);
+        budget = load(&arena.budget);
         gs_unlock(&arena.lock, GS_LOCK_HOST);
         /* beyond the budget nothing is provided on the mere chance that it is needed */
-        made = load(&arena.held) < load(&arena.budget) && grow(1);
+        made = load(&arena.held) < budget && grow(1);
         gs_lock(&arena.lock, GS_LOCK_HOST);
-        arena.hopeless = !made;
+        /* what has changed meanwhile is worth another attempt: nobody will say so again */
+        arena.hopeless = !made && goal == load(&arena.goal) && budget == load(&arena.budget);
         gs_unlock(&arena.lock, GS_LOCK_HOST);
     }
     return NULL;

@@ -4,7 +4,7 @@
  * between the targets (converge.c) and the pipeline (swap.c).
  *
  * State: in struct gs_device, client thread only. Resident never grows beyond the budget; what
- * has no place on the host counts as pinned until it has (device->kept).
+ * has no place on the host, or that no copy can reach, counts as pinned as long (device->kept).
  */
 #include "runtime/moving.h"
 
@@ -52,7 +52,7 @@ static void keep(struct gs_device *device, uint64_t bytes)
     atomic_store_explicit(&device->kept, bytes, memory_order_relaxed);
 }
 
-/* What is kept is tried again now and then: there may be host memory. */
+/* What is kept is tried again now and then: there may be host memory, or an address. */
 static bool should_leave(const struct gs_device *device, const struct gs_accounts *accounts,
                          uint64_t budget, uint64_t now)
 {
@@ -71,6 +71,11 @@ static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
     case GS_SWAP_KEPT:
         device->kept_looked_at = now;
         keep(device, excess);
+        return false;
+    case GS_SWAP_NOTHING: /* what has been freed leaves by itself */
+        device->retry_at = now + 20 * MS;
+        device->kept_looked_at = now;
+        keep(device, smaller(excess, gs_memory_out_of_reach(device)));
         return false;
     default:
         device->was_out = true;

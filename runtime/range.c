@@ -321,6 +321,18 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
     return accounts;
 }
 
+uint64_t gs_memory_out_of_reach(const struct gs_device *device)
+{
+    uint64_t sum = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        if (range->life == GS_RANGE_LIVE && !range->pinned && !gs_range_is_needed(range))
+            sum += range->reserved - absent_bytes(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return sum;
+}
+
 void gs_memory_mend(void)
 {
     struct gs_device *device;

@@ -160,6 +160,10 @@ struct gs_accounts {
 /* Any thread. */
 struct gs_accounts gs_memory_accounts(const struct gs_device *device);
 
+/* Bytes on the device that no copy can reach: of the program's own memory, what it has not
+ * mapped, or not made accessible. Any thread. */
+uint64_t gs_memory_out_of_reach(const struct gs_device *device);
+
 /* A context has ended: what was broken went with it. */
 void gs_memory_mend(void);
 

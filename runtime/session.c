@@ -66,6 +66,17 @@ bool gs_session_is_new(uint64_t now)
     return now < atomic_load_explicit(&self.new_until, memory_order_relaxed);
 }
 
+/* A daemon that has just come back takes what programs hold that it does not know yet for
+ * foreign: its word on less room counts a little later. */
+static void take_capacity(struct gs_device *device, uint64_t now)
+{
+    const uint64_t told = device->told_capacity;
+
+    if (!gs_session_is_new(now) ||
+        told > atomic_load_explicit(&device->capacity, memory_order_relaxed))
+        atomic_store_explicit(&device->capacity, told, memory_order_relaxed);
+}
+
 static void apply(const struct gs_wire_target *target, struct gs_descriptors *with,
                   uint64_t now)
 {
@@ -77,11 +88,8 @@ static void apply(const struct gs_wire_target *target, struct gs_descriptors *wi
         if (target->gifts != 0)
             gs_gift_receive(device, target->gift_bytes, with);
         atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
-        /* a daemon that has just come back takes what programs hold that it does not know yet
-         * for foreign: its word on less room counts a little later */
-        if (!gs_session_is_new(now) ||
-            target->capacity > atomic_load_explicit(&device->capacity, memory_order_relaxed))
-            atomic_store_explicit(&device->capacity, target->capacity, memory_order_relaxed);
+        device->told_capacity = target->capacity;
+        take_capacity(device, now);
         atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
         atomic_store_explicit(&device->shortfall, target->shortfall, memory_order_relaxed);
         atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
@@ -211,11 +219,17 @@ static void allow_everything(void)
 
 void gs_session_turn(uint64_t now)
 {
+    struct gs_device *device;
+
     reconnect(now);
     receive(now);
     wait_for_first_word(now);
     if (gs_client_is_alone())
         allow_everything();
+    else
+        for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+            if (atomic_load_explicit(&device->target_seq, memory_order_relaxed) != 0)
+                take_capacity(device, now);
 }
 
 void gs_session_failed(uint64_t now)
@@ -240,7 +254,8 @@ void gs_session_send_note(void)
 
 void gs_client_await_target(struct gs_device *device)
 {
-    const uint64_t until = gs_now() + 1000 * MS;
+    /* the session gives up before: this is for a driver that hangs in the client thread */
+    const uint64_t until = gs_now() + 3 * GS_ALONE_AFTER_NS;
     const struct timespec pause = {0, 200000};
 
     while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 &&

@@ -17,6 +17,7 @@ RUN, WAITERS, PAUSED, SOLE, GIVE = 1, 2, 4, 8, 16
 MIB = 1 << 20
 GIB = 1 << 30
 CARD = bytes(range(16))
+PATIENCE = 30.0  # seconds: what comes at once on an idle machine, on one that is busy with other things
 
 TARGET_FORMAT = "<IHHII16sIIQQQQQQII"
 
@@ -89,7 +90,7 @@ class Program:
                                demand=self.demand, resident=self.resident, switch_ns=self.switch_ns,
                                out=self.moved_out, moved_in=self.moved_in, uuid=self.uuid))
 
-    def reconnect(self, timeout=10.0):
+    def reconnect(self, timeout=PATIENCE):
         """Comes back to a daemon that was away, with its true state."""
         def connected():
             self.socket.close()
@@ -103,7 +104,7 @@ class Program:
         self.socket.send(hello(self.name))
         self.say()
 
-    def hear(self, timeout=2.0):
+    def hear(self, timeout=PATIENCE):
         """The next target, None when there is none in time. EOFError when the daemon hung up."""
         self.socket.settimeout(timeout)
         try:
@@ -136,7 +137,7 @@ class Program:
             self.flags = want | (RUNNING if want and self.resident == self.demand else 0)
         self.say()
 
-    def settle(self, until, timeout=5.0):
+    def settle(self, until, timeout=PATIENCE):
         """Obeys targets until until(self); fails when that takes longer than timeout."""
         end = time.monotonic() + timeout
         while not until(self):
@@ -148,7 +149,7 @@ class Program:
         self.socket.close()
 
 
-def settle_all(programs, until, timeout=5.0):
+def settle_all(programs, until, timeout=PATIENCE):
     """Lets several programs obey until until()."""
     end = time.monotonic() + timeout
     selector = selectors.DefaultSelector()
@@ -171,7 +172,7 @@ class Daemon:
         self.path = os.path.join(self.folder, "lockd.sock")
         self.log = open(log or os.path.join(self.folder, "log"), "ab")
         self.process = subprocess.Popen([binary, "--socket", self.path, *options], stdout=subprocess.DEVNULL, stderr=self.log)
-        wait_for(lambda: can_connect(self.path), 10, "the daemon's socket")
+        wait_for(lambda: can_connect(self.path), PATIENCE, "the daemon's socket")
 
     def said(self):
         with open(self.log.name, encoding="utf-8", errors="replace") as log:
@@ -180,7 +181,7 @@ class Daemon:
     def end(self, how=signal.SIGTERM):
         self.process.send_signal(how)
         self.log.close()
-        return self.process.wait(10)
+        return self.process.wait(PATIENCE)
 
 
 def can_connect(path):

@@ -48,8 +48,9 @@ static void report(struct model *model, struct model_program *program, uint32_t 
     state->device_free = UINT64_MAX;
     if (model->options.measured)
         state->device_free = model->options.total - model_resident(model, device);
-    state->demand = side->demand;
-    state->resident = side->resident;
+    state->demand = side->demand - side->kept;
+    state->resident = side->resident - side->kept;
+    state->pinned = side->kept;
     state->short_bytes = side->short_bytes;
     state->switch_ns = side->switch_ns;
     program->out_last = lockd_max(program->out_last, model->now + delay(model, 2 * NS_PER_MS));
@@ -99,7 +100,7 @@ static void step_blocked(struct model *model, struct model_program *program, uin
 {
     struct model_side *side = &program->side[device];
 
-    if (side->resident < side->budget && (side->flags & GS_TARGET_RUN) != 0)
+    if (side->resident < model_room(side) && (side->flags & GS_TARGET_RUN) != 0)
         step_in(model, program, device);
     side->stuck_until = lockd_max(side->stuck_until, model->now + 1000 * NS_PER_MS);
     report(model, program, device);
@@ -135,7 +136,7 @@ static void step_running(struct model *model, struct model_program *program, uin
 static void step_in(struct model *model, struct model_program *program, uint32_t device)
 {
     struct model_side *side = &program->side[device];
-    const uint64_t left = lockd_min(side->demand, side->budget) - side->resident;
+    const uint64_t left = lockd_min(side->demand, model_room(side)) - side->resident;
     const uint64_t chunk = lockd_min(left, MODEL_CHUNK);
 
     if (model_resident(model, device) + chunk > model->options.total - model->options.hidden) {
@@ -167,18 +168,21 @@ static void step(struct model *model, struct model_program *program, uint32_t de
     side->step_at = 0;
     if (side->running) {
         step_running(model, program, device);
-    } else if (side->resident > side->budget) {
-        const uint64_t chunk = lockd_min(side->resident - side->budget, MODEL_CHUNK);
+    } else if (side->resident > model_room(side)) {
+        const uint64_t chunk = lockd_min(side->resident - model_room(side), MODEL_CHUNK);
 
-        side->resident -= chunk;
-        if (side->resident > side->budget)
+        if (model->options.keeps && model_random(model, 8) == 0)
+            side->kept += chunk;
+        else
+            side->resident -= chunk;
+        if (side->resident > model_room(side))
             begin_move(model, side);
         else
             end_move(model, side);
         report(model, program, device);
         step_later(model, program, device, move_time(model, chunk));
     } else if ((side->flags & GS_TARGET_RUN) != 0 && side->want) {
-        if (side->resident < side->demand && side->resident < side->budget) {
+        if (side->resident < side->demand && side->resident < model_room(side)) {
             step_in(model, program, device);
         } else if (side->resident == side->demand) {
             side->running = true;
@@ -202,6 +206,7 @@ static void take_target(struct model *model, struct model_program *program, uint
     side->seq = target->seq;
     side->flags = target->flags;
     side->budget = target->budget;
+    side->kept = lockd_min(side->kept, lockd_less(side->resident, side->budget));
     side->idle_ns = target->idle_ns;
     if (side->running && model->options.stuck && (target->flags & GS_TARGET_RUN) == 0 &&
         side->stuck_until < model->now && model_random(model, 50) == 0)
@@ -220,6 +225,7 @@ void model_flush(struct model *model)
         struct model_program *program = send.owner;
 
         model->figures.targets++;
+        model_check_sent(model, program->client, &send.target);
         program->in_last =
             lockd_max(program->in_last, model->now + delay(model, 2 * NS_PER_MS));
         model_push(model, (struct model_event){.at = program->in_last,
@@ -281,14 +287,28 @@ void model_resize(struct model *model, struct model_program *program, uint32_t d
         !may_be_blocked(model, device, demand))
         return;
     if (demand > side->demand && side->running) {
-        if (demand <= side->budget && model_resident(model, device) + demand - side->demand <=
-                                          model->options.total - model->options.hidden)
+        if (demand <= model_room(side) &&
+            model_resident(model, device) + demand - side->demand <=
+                model->options.total - model->options.hidden)
             side->resident = demand;
         else if (side->stuck_until <= model->now) /* else it can not even stop */
             side->running = false;
     }
     side->demand = demand;
     side->resident = lockd_min(side->resident, demand);
+    side->kept = lockd_min(side->kept, side->resident);
+    report(model, program, device);
+    step_later(model, program, device, 1000);
+}
+
+void model_finds_a_place(struct model *model, struct model_program *program, uint32_t device)
+{
+    struct model_side *side = &program->side[device];
+
+    if (side->running)
+        return; /* nothing leaves meanwhile */
+    side->resident -= side->kept;
+    side->kept = 0;
     report(model, program, device);
     step_later(model, program, device, 1000);
 }

@@ -27,6 +27,7 @@ struct model_options {
     bool measured;        /* clients report device_free */
     bool stuck;           /* some do not stop for a while */
     bool unchecked;       /* for timing */
+    bool keeps;           /* some of what is to leave has no place, and counts as pinned */
     bool pauses, kills, restarts, grows;
 };
 

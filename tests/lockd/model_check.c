@@ -48,6 +48,18 @@ void model_check_target(struct model *model, const struct model_side *side,
         fail(model, "idle time of a target", target->uuid[0], target->idle_ns, IDLE_MAX);
 }
 
+/* A program allocates by its first target: it must not have to wait for another word. */
+void model_check_sent(struct model *model, const struct lockd_client *client,
+                      const struct gs_wire_target *target)
+{
+    const struct lockd_member *member = lockd_member_find(client, target->uuid);
+
+    if (target->seq == member->first_seq + 1 &&
+        target->capacity != lockd_device_most(member->device))
+        fail(model, "capacity in a first target", target->uuid[0], target->capacity,
+             lockd_device_most(member->device));
+}
+
 /* The longest turn under way on a device: a quantum, or more where it makes up for a short one.
  */
 static uint64_t longest_turn(const struct lockd_device *device)
@@ -112,9 +124,10 @@ static void check_member(struct model *model, uint32_t index, const struct lockd
     struct model_program *program = member->client->owner;
     const struct model_side *side = &program->side[index];
 
-    if (side->resident > lockd_member_hold(member) && model->now >= model->unsettled_until)
+    if (side->resident > lockd_member_hold(member) + lockd_member_pinned(member) &&
+        model->now >= model->unsettled_until)
         fail(model, "bound: really resident, and thought possible", index, side->resident,
-             lockd_member_hold(member));
+             lockd_member_hold(member) + lockd_member_pinned(member));
     if (side->running && side->resident != side->demand && side->stuck_until <= model->now)
         fail(model, "run: resident, demand", index, side->resident, side->demand);
     if (member->outstanding_count == 0 || member->seq - member->echoed > TARGETS_IN_FLIGHT)

@@ -27,6 +27,7 @@ struct model_event {
 /* A program on one device, as it really is. */
 struct model_side {
     uint64_t demand, resident, budget, idle_ns, short_bytes, switch_ns;
+    uint64_t kept; /* of resident: cannot leave */
     uint64_t step_at, idle_since, stuck_until, move_began;
     uint64_t waits_since; /* it wants to run and does not; 0: no such thing */
     uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
@@ -69,12 +70,22 @@ void model_connect(struct model *model, struct model_program *program);
 void model_want(struct model *model, struct model_program *program, uint32_t device, bool work);
 void model_resize(struct model *model, struct model_program *program, uint32_t device,
                   uint64_t demand);
+/* What could not leave does. */
+void model_finds_a_place(struct model *model, struct model_program *program, uint32_t device);
 void model_change_mind(struct model *model, struct model_program *program);
+
+/* What it may have there, what cannot leave included. */
+static inline uint64_t model_room(const struct model_side *side)
+{
+    return side->budget + side->kept;
+}
 
 /* Bytes really on the device. */
 uint64_t model_resident(const struct model *model, uint32_t device);
 void model_check(struct model *model);
 void model_check_target(struct model *model, const struct model_side *side,
                         const struct gs_wire_target *target);
+void model_check_sent(struct model *model, const struct lockd_client *client,
+                      const struct gs_wire_target *target);
 
 #endif

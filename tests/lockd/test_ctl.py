@@ -17,7 +17,7 @@ import sys
 import time
 import unittest
 
-from fake import GIB, MOVING, PAUSED, RUN, RUNNING, WANT, Daemon, Program, note, settle_all, wait_for
+from fake import GIB, MOVING, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, note, settle_all, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -43,7 +43,7 @@ class CtlTest(unittest.TestCase):
         shutil.rmtree(self.daemon.folder)
 
     def ctl(self, *arguments, code=0, environment=None):
-        result = subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=20,
+        result = subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=60,
                                 env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path, **(environment or {})})
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         self.assertNotIn("Sanitizer", result.stderr)
@@ -98,7 +98,7 @@ class CtlTest(unittest.TestCase):
         self.ctl("set", "quantum", "1")
         self.assertEqual(self.status()["devices"][0]["quantum_ns"], 10**6)
         while self.one.target.flags & RUN:
-            self.assertIsNotNone(self.one.hear(5))
+            self.assertIsNotNone(self.one.hear())
         self.ctl("set", "quantum", "auto")
         self.assertIsNone(self.status()["daemon"]["quantum_ns"])
 
@@ -173,37 +173,62 @@ class CtlTest(unittest.TestCase):
     def test_evict_moves_memory_out(self):
         self.assertIn("evicting 2", self.ctl("evict", str(os.getpid())))
         while self.one.resident:
-            self.assertIsNotNone(self.one.hear(5), "nothing more came, and it still holds memory")
+            self.assertIsNotNone(self.one.hear(), "nothing more came, and it still holds memory")
             self.one.obey()
 
     def test_suspend_moves_out_and_stays_so(self):
         self.ctl("suspend", str(os.getpid()))
         for program in (self.one, self.two):
             while not program.target.flags & PAUSED or program.resident:
-                self.assertIsNotNone(program.hear(5))
+                self.assertIsNotNone(program.hear())
                 program.obey()
         self.assertEqual({p["state"] for p in self.programs().values()}, {"paused"})
         self.ctl("resume", "all")
         settle_all([self.one, self.two], lambda: (self.one.flags | self.two.flags) & RUNNING)
 
-    def turns(self, seconds):
-        """Both programs work for a while, and say when they copy."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+    def turns(self, count):
+        """Both programs run so many times, and say when they copy."""
+        end = time.monotonic() + PATIENCE
+        runs, before = {self.one: 0, self.two: 0}, {}
+        while min(runs.values()) < count:
+            self.assertLess(time.monotonic(), end, "turns are taken")
             for program in (self.one, self.two):
                 if program.hear(0.02) is not None:
                     out = program.target.budget < program.resident
                     program.say(flags=(program.flags & (WANT | (0 if out else RUNNING))) | MOVING)
                     time.sleep(0.02)
                     program.obey()
+                runs[program] += program.flags & RUNNING > before.get(program, RUNNING)
+                before[program] = program.flags & RUNNING
+
+    def record(self, *arguments):
+        """A recording that is under way: it is ready to be interrupted, and has asked the daemon."""
+        recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "600", *arguments],
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(recording.kill)
+
+        def waits_for_events():
+            with open(f"/proc/{recording.pid}/status", encoding="ascii") as file:
+                caught = int(re.search(r"^SigCgt:\s*(\w+)", file.read(), re.MULTILINE).group(1), 16)
+            return caught >> (signal.SIGINT - 1) & 1
+        wait_for(waits_for_events, PATIENCE, "gpusharectl to record")
+        time.sleep(0.3)  # from there to the question; what happens before the answer is not recorded
+        return recording
+
+    def recorded(self, recording):
+        recording.send_signal(signal.SIGINT)
+        out, said = recording.communicate(timeout=PATIENCE)
+        self.assertEqual(recording.returncode, 0, said)
+        return out, said
 
     def test_trace_is_a_timeline(self):
         path = os.path.join(self.daemon.folder, "trace.json")
         self.ctl("set", "quantum", "100")
-        recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "1.5", "-o", path],
-                                     stderr=subprocess.PIPE, text=True)
-        self.turns(1.2)
-        self.assertIn("2 tracks", recording.communicate(timeout=20)[1])
+        began = time.monotonic()
+        recording = self.record("-o", path)
+        self.turns(3)
+        self.assertIn("2 tracks", self.recorded(recording)[1])
+        took = time.monotonic() - began
         with open(path, encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
         names = {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
@@ -215,30 +240,24 @@ class CtlTest(unittest.TestCase):
             self.assertTrue(all(e["dur"] > 0 for e in spans))
             ends = [e["ts"] + e["dur"] for e in spans]
             self.assertTrue(all(a <= b["ts"] + 0.01 for a, b in zip(ends, spans[1:])), "spans of one track overlap")
-            self.assertLess(max(ends), 20e6)
+            self.assertLess(max(ends), took * 1e6)
         computing = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["name"] == "compute")
         self.assertTrue(all(a[1] <= b[0] + 0.01 for a, b in zip(computing, computing[1:])), "both computed at once")
 
     def test_trace_counts_from_the_order_to_move_out(self):
-        recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "2"], text=True,
-                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        time.sleep(0.3)
+        recording = self.record()
         self.ctl("evict", str(os.getpid()))
         while self.one.target.budget:
-            self.assertIsNotNone(self.one.hear(5))
+            self.assertIsNotNone(self.one.hear())
             if self.one.target.flags & RUN == 0:
                 self.one.say(flags=WANT)  # stopped, and says nothing of moving: it makes room first
-        out = recording.communicate(timeout=20)[0]
+        time.sleep(0.5)
+        out, _ = self.recorded(recording)
         spans = {e["name"]: e["dur"] for e in json.loads(out)["traceEvents"] if e["ph"] == "X" and e["tid"] == 1}
         self.assertGreater(spans.get("copy_out", 0), 300e3, spans)
 
     def test_trace_ends_when_interrupted(self):
-        recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "600"], text=True,
-                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(0.5)
-        recording.send_signal(signal.SIGINT)
-        out, said = recording.communicate(timeout=20)
-        self.assertEqual(recording.returncode, 0, said)
+        out, _ = self.recorded(self.record())
         self.assertIn("compute", {e["name"] for e in json.loads(out)["traceEvents"]})
 
     def test_metrics_are_prometheus_text(self):
@@ -263,7 +282,7 @@ class CtlTest(unittest.TestCase):
         self.addCleanup(server.kill)
         return server, int(re.search(r":(\d+)/metrics", server.stdout.readline()).group(1))
 
-    def fetch(self, port, request, timeout=10.0):
+    def fetch(self, port, request, timeout=PATIENCE):
         with socket.create_connection(("127.0.0.1", port), timeout) as caller:
             caller.sendall(request)
             data = b""
@@ -284,15 +303,19 @@ class CtlTest(unittest.TestCase):
                               (b"GET /metricsx HTTP/1.1\r\n\r\n", 404), (b"GET /metrics\r\n\r\n", 400),
                               (b"GET " + b"A" * 8000, 431), (b"\0\1\2\r\n\r\n", 400), (b"G" + b"\n" * 50, 405)):
             self.assertTrue(self.fetch(port, request).startswith(f"HTTP/1.1 {code} "), request[:40])
-        crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]  # more than it has places; all silent
-        crowd[0].sendall(b"GET /met")
-        began = time.monotonic()
-        self.assertIn("gpushare_up 1", self.fetch(port, good, 30))  # the silent ones make room
-        self.assertLess(time.monotonic() - began, 4)  # before their 5 s are over
-        for caller in crowd:
-            caller.close()
+        for _ in range(5):  # a busy machine may be late
+            crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]  # more than it has places; all silent
+            crowd[0].sendall(b"GET /met")
+            began = time.monotonic()
+            self.assertIn("gpushare_up 1", self.fetch(port, good))  # the silent ones make room
+            took = time.monotonic() - began
+            for caller in crowd:
+                caller.close()
+            if took < 4:
+                break
+        self.assertLess(took, 4)  # before their 5 s are over
         server.terminate()
-        self.assertEqual(server.wait(10), 0)
+        self.assertEqual(server.wait(PATIENCE), 0)
 
     def test_top_draws_on_a_terminal(self):
         main, other = pty.openpty()
@@ -303,7 +326,7 @@ class CtlTest(unittest.TestCase):
                                stderr=other, env={**os.environ, "TERM": "xterm"})
         os.close(other)
         seen = b""
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end and not (b"train" in seen and b"waits" in seen and b"#---" in seen.replace(b"#" * 2, b"#")):
             if select.select([main], [], [], 0.5)[0]:
                 seen += os.read(main, 65536)
@@ -314,26 +337,29 @@ class CtlTest(unittest.TestCase):
         self.assertIn(b"[--------------......]", seen)  # ... on the host
         self.assertIn(b"leases", seen)
         os.write(main, b"q")
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while top.poll() is None and time.monotonic() < end:
             if select.select([main], [], [], 0.1)[0]:
                 try:
                     os.read(main, 65536)
                 except OSError:
                     break
-        self.assertEqual(top.wait(10), 0)
+        self.assertEqual(top.wait(PATIENCE), 0)
         os.close(main)
 
     def test_top_json_has_rates(self):
-        watcher = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--json", "--interval", "1", "--count", "1"],
+        watcher = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--json", "--interval", "0.5"],
                                    stdout=subprocess.PIPE, text=True)
-        time.sleep(0.4)
+        self.addCleanup(watcher.stdout.close)
+        self.addCleanup(watcher.kill)
+        rates = sorted(r["moved_out_per_s"] for r in json.loads(watcher.stdout.readline())["rates"])
+        self.assertEqual(rates, [0, 0])
         self.one.moved_out = 4 * GIB
         self.one.say()
-        out, _ = watcher.communicate(timeout=20)
-        answer = json.loads(out)
-        rates = sorted(r["moved_out_per_s"] for r in answer["rates"])
-        self.assertEqual(len(rates), 2)
+        until = time.monotonic() + PATIENCE
+        while rates == [0, 0] and time.monotonic() < until:
+            answer = json.loads(watcher.stdout.readline())
+            rates = sorted(r["moved_out_per_s"] for r in answer["rates"])
         self.assertEqual(rates[0], 0)
         self.assertAlmostEqual(rates[1] * answer["interval_ns"] / 1e9, 4 * GIB, delta=GIB / 100)
 
@@ -366,7 +392,7 @@ class CtlTest(unittest.TestCase):
         sleeper = subprocess.Popen(["sleep", "60"], env={**os.environ, "GPUSHARE_SOCKET": "/elsewhere/lockd.sock"})
         self.addCleanup(sleeper.wait)
         self.addCleanup(sleeper.kill)
-        wait_for(lambda: os.readlink(f"/proc/{sleeper.pid}/exe").endswith(("sleep", "coreutils", "busybox")), 10, "exec")
+        wait_for(lambda: os.readlink(f"/proc/{sleeper.pid}/exe").endswith(("sleep", "coreutils", "busybox")), PATIENCE, "exec")
         _, found = self.findings(str(sleeper.pid), code=1)
         self.assertIn("/elsewhere", found["environment.socket"]["text"])
         for check in ("process.library", "process.cuda", "program.connected", "file.prepared"):
@@ -386,7 +412,7 @@ class CtlTest(unittest.TestCase):
         finally:
             self.daemon.process.send_signal(signal.SIGCONT)
         self.assertIn("no answer within 3 s", found["daemon.reachable"]["text"])
-        self.assertLess(time.monotonic() - began, 15)
+        self.assertLess(time.monotonic() - began, PATIENCE)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import tempfile
 import time
 import unittest
 
+from fake import PATIENCE, can_connect, wait_for
+
 BUILD = os.path.abspath(sys.argv.pop(1))
 LOCKD, CTL = BUILD + "/lockd/gpushare-lockd", BUILD + "/lockd/gpusharectl"
 UUIDS = ["51585f66-6d74-7b82-8990-979ea5acb3%02x" % card for card in range(3)]  # as tests/simcuda/ledger.c makes them
@@ -33,9 +35,10 @@ class DevicesTest(unittest.TestCase):
         daemon = subprocess.Popen([LOCKD, "--quantum", "200"], env=self.environment, stderr=subprocess.DEVNULL)
         self.addCleanup(daemon.wait)
         self.addCleanup(daemon.terminate)
+        wait_for(lambda: can_connect(self.folder + "/lockd.sock"), PATIENCE, "the daemon")  # else programs start another one
 
     def start(self, visible, **more):
-        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", "2.5", "--chunk", "16MiB",
+        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", "5", "--chunk", "16MiB",
                                     "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                    env={**self.environment, "CUDA_VISIBLE_DEVICES": visible, **more})
         self.addCleanup(process.kill)
@@ -43,10 +46,10 @@ class DevicesTest(unittest.TestCase):
 
     def devices(self, count, crowded=()):
         """{UUID: {process: ...}}, as soon as so many programs have memory, and take turns on the crowded devices."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             answer = json.loads(subprocess.run([CTL, "status", "--json"], env=self.environment, capture_output=True, text=True,
-                                               timeout=20, check=True).stdout)
+                                               timeout=60, check=True).stdout)
             found = {d["uuid"]: {p["pid"]: p for p in d["programs"] if p["demand"]} for d in answer.get("devices", [])}
             turns = {d["uuid"] for d in answer.get("devices", []) if d["mode"] == "leases"}
             if sum(map(len, found.values())) == count and turns == {"GPU-" + uuid for uuid in crowded}:

@@ -13,7 +13,7 @@ import sys
 import threading
 import unittest
 
-from fake import END, MAGIC, Daemon, Program, wait_for
+from fake import END, MAGIC, PATIENCE, Daemon, Program, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 MAPS = "import mmap, sys; files = [open(f, 'rb') for f in sys.argv[1:]]; " \
@@ -75,7 +75,7 @@ class DoctorTest(unittest.TestCase):
         if subprocess.run(["unshare", "-m", "mount", "--bind", empty, self.folder], capture_output=True).returncode != 0:
             self.skipTest("no mount namespaces here")
         pid = self.running("unshare", "-m", "sh", "-c", script)
-        wait_for(lambda: os.readlink(f"/proc/{pid}/exe").endswith("cat"), 10, "exec")
+        wait_for(lambda: os.readlink(f"/proc/{pid}/exe").endswith("cat"), PATIENCE, "exec")
         self.assert_found(self.doctor(pid), "process.container", "fail", "does not see", "docker run -v")
         other = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         other.bind(os.path.join(empty, "lockd.sock"))

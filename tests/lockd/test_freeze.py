@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from fake import MIB, can_connect, wait_for
+from fake import MIB, PATIENCE, can_connect, wait_for
 
 BUILD = os.path.abspath(sys.argv.pop(1))
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -40,7 +40,7 @@ class FreezeTest(unittest.TestCase):
                                        env=self.environment, stderr=log)
         self.addCleanup(process.wait)
         self.addCleanup(process.terminate)
-        wait_for(lambda: can_connect(self.socket), 10, "the daemon")
+        wait_for(lambda: can_connect(self.socket), PATIENCE, "the daemon")
         return process
 
     def said(self):
@@ -53,7 +53,7 @@ class FreezeTest(unittest.TestCase):
             process = subprocess.Popen([sys.executable, HERE + "/stuck.py", str(36 * MIB)], env=self.environment, stdout=out)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        wait_for(lambda: self.reads() > 2, 20, "the stubborn program to compute")
+        wait_for(lambda: self.reads() > 2, PATIENCE, "the stubborn program to compute")
         return process
 
     def reads(self):
@@ -74,13 +74,13 @@ class FreezeTest(unittest.TestCase):
 
     def ctl(self, *arguments):
         return subprocess.run([BUILD + "/lockd/gpusharectl", *arguments], env=self.environment, capture_output=True, text=True,
-                              timeout=20, check=True).stdout
+                              timeout=60, check=True).stdout
 
     def freeze(self):
         """A stubborn program that stays frozen: it is suspended, and does not stop."""
         stubborn = self.stubborn()
         self.ctl("suspend", str(stubborn.pid))
-        wait_for(lambda: self.program(stubborn).get("checkpointed"), 30, "the checkpoint")
+        wait_for(lambda: self.program(stubborn).get("checkpointed"), PATIENCE, "the checkpoint")
         self.assertRegex(self.card(), rf"pid {stubborn.pid} .* 0 B ")
         before = self.reads()
         time.sleep(0.3)
@@ -94,7 +94,7 @@ class FreezeTest(unittest.TestCase):
 
     def assert_goes_on(self, stubborn):
         at = self.reads()
-        wait_for(lambda: self.reads() > at + 5, 30, "the stubborn program to go on")
+        wait_for(lambda: self.reads() > at + 5, PATIENCE, "the stubborn program to go on")
         self.assertIsNone(stubborn.poll())
 
     def test_others_run_and_it_goes_on_where_it_was(self):
@@ -106,9 +106,9 @@ class FreezeTest(unittest.TestCase):
         self.assertIn("ok ", out)
         self.assertIn("is to checkpoint it", self.said())
         self.assert_goes_on(stubborn)
-        wait_for(lambda: self.program(stubborn)["state"] == "runs", 10, "it to be shown as running")
+        wait_for(lambda: self.program(stubborn)["state"] == "runs", PATIENCE, "it to be shown as running")
         daemon.terminate()
-        self.assertEqual(daemon.wait(10), 0)
+        self.assertEqual(daemon.wait(PATIENCE), 0)
 
     def test_suspended_until_it_is_resumed_whatever_happens_to_its_guard(self):
         self.daemon()
@@ -117,28 +117,28 @@ class FreezeTest(unittest.TestCase):
         self.assertEqual((program["state"], program["resident"]), ("paused", 0))
         self.assertIn("checkpointed", self.ctl("status"))
         os.kill(self.guard_of(stubborn), signal.SIGKILL)
-        wait_for(lambda: "was killed" in self.said(), 10, "the daemon to say so")
+        wait_for(lambda: "was killed" in self.said(), PATIENCE, "the daemon to say so")
         self.assertTrue(self.program(stubborn)["checkpointed"])
         self.ctl("resume", str(stubborn.pid))
         self.assert_goes_on(stubborn)
-        wait_for(lambda: not self.program(stubborn)["checkpointed"], 10, "it to be shown so")
+        wait_for(lambda: not self.program(stubborn)["checkpointed"], PATIENCE, "it to be shown so")
 
         self.ctl("suspend", str(stubborn.pid))  # and now its guard is killed at once
-        wait_for(lambda: self.said().count("is to checkpoint it") == 2, 30, "the guard")
+        wait_for(lambda: self.said().count("is to checkpoint it") == 2, PATIENCE, "the guard")
         os.kill(self.guard_of(stubborn), signal.SIGKILL)
-        wait_for(lambda: self.program(stubborn)["checkpointed"], 30, "another guard")
+        wait_for(lambda: self.program(stubborn)["checkpointed"], PATIENCE, "another guard")
         guard = self.guard_of(stubborn)
         stubborn.kill()
         stubborn.wait()
-        wait_for(lambda: not os.path.exists(f"/proc/{guard}"), 10, "the guard of a dead program to end")
-        wait_for(lambda: self.program(stubborn) == {}, 10, "it to be gone")
+        wait_for(lambda: not os.path.exists(f"/proc/{guard}"), PATIENCE, "the guard of a dead program to end")
+        wait_for(lambda: self.program(stubborn) == {}, PATIENCE, "it to be gone")
 
     def test_daemon_killed_meanwhile_its_guard_brings_the_program_back(self):
         for how in (signal.SIGKILL, signal.SIGTERM):
             daemon = self.daemon()
             stubborn = self.freeze()
             daemon.send_signal(how)
-            daemon.wait(10)
+            daemon.wait(PATIENCE)
             self.assert_goes_on(stubborn)
             stubborn.kill()
             stubborn.wait()
@@ -146,14 +146,16 @@ class FreezeTest(unittest.TestCase):
     def test_no_room_to_come_back_is_tried_again(self):
         self.daemon()
         stubborn = self.freeze()
-        taker = subprocess.Popen([BUILD + "/samples/hog", "--share", "0.8", "--rounds", "1000000", "--seconds", "2", "--quiet",
+        taker = subprocess.Popen([BUILD + "/samples/hog", "--share", "0.8", "--rounds", "1000000", "--seconds", "90", "--quiet",
                                   "--chunk", "8MiB"], env=self.environment, stdout=subprocess.DEVNULL)  # it is not prepared
         self.addCleanup(taker.wait)
-        wait_for(lambda: f"pid {taker.pid} " in self.card() and " 5" in self.card().split(f"pid {taker.pid} ")[1], 20,
+        self.addCleanup(taker.kill)
+        wait_for(lambda: f"pid {taker.pid} " in self.card() and " 5" in self.card().split(f"pid {taker.pid} ")[1], PATIENCE,
                  "the other one to take the card")
         self.ctl("resume", str(stubborn.pid))
-        wait_for(lambda: "cannot be brought back yet" in self.said(), 20, "the driver to have no room")
+        wait_for(lambda: "cannot be brought back yet" in self.said(), PATIENCE, "the driver to have no room")
         self.assertTrue(self.program(stubborn)["checkpointed"])
+        taker.kill()
         self.assert_goes_on(stubborn)
 
     def guard_of(self, process):
@@ -164,14 +166,14 @@ class FreezeTest(unittest.TestCase):
             found[:] = subprocess.run(["pgrep", "-f", f"gpushare-lockd --guard {process.pid}$"], capture_output=True,
                                       text=True).stdout.split()
             return found
-        wait_for(look, 10, "a guard")
+        wait_for(look, PATIENCE, "a guard")
         return int(found[0])
 
     def test_it_is_off_by_default(self):
         self.daemon("wait")
         stubborn = self.stubborn()
         self.ctl("suspend", str(stubborn.pid))
-        wait_for(lambda: self.program(stubborn)["state"] == "stuck", 30, "the stubborn program to be stuck")
+        wait_for(lambda: self.program(stubborn)["state"] == "stuck", PATIENCE, "the stubborn program to be stuck")
         time.sleep(1.5)
         self.assertNotIn("checkpoint", self.said())
         self.assert_goes_on(stubborn)

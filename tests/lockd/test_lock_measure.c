@@ -71,6 +71,32 @@ static void lock_pinned_memory_is_taken_from_the_capacity(void **state)
     assert_true(h->client[1].target.budget >= 7 * GIB);
 }
 
+/* Whoever comes just after the capacity changed allocates by what he is told first, and would
+ * wait for what he cannot have: the others hear of it a little later. */
+static void lock_newcomer_is_told_the_capacity_of_that_moment(void **state)
+{
+    struct harness *h = *state;
+    uint64_t before;
+
+    runs(h, 0, 6 * GIB);
+    say(h, 1, 0, 0, 0); /* all are told */
+    before = h->client[1].target.capacity;
+    h->client[0].state.pinned = 5 * GIB;
+    say(h, 0, 0, GIB, GIB);
+    assert_true(h->client[1].target.capacity == before);
+    say(h, 2, 0, 0, 0);
+    assert_true(h->client[2].target.capacity == before - 5 * GIB);
+    say(h, 2, W, GIB, 0); /* not what the others still have, in its next target */
+    assert_true(h->client[2].target.capacity == before - 5 * GIB);
+    assert_true(h->client[1].target.capacity == before);
+    later(h, TELL_PAUSE);
+    assert_true(h->client[1].target.capacity == before - 5 * GIB);
+    h->client[0].state.pinned = 0;
+    say(h, 0, 0, 6 * GIB, GIB);
+    later(h, RISE_PAUSE);
+    assert_true(h->client[2].target.capacity == before);
+}
+
 /* An idle program is to leave and finds no host memory: it says that what stays is pinned, and
  * has that much less that can move. Another one waits for all of it. */
 static void lock_what_cannot_leave_is_nobodys_at_once(void **state)
@@ -324,6 +350,7 @@ int main(void)
         scenario(lock_limit_in_force_all_of_it_is_given),
         scenario(lock_small_changes_are_told_a_little_later),
         scenario(lock_pinned_memory_is_taken_from_the_capacity),
+        scenario(lock_newcomer_is_told_the_capacity_of_that_moment),
         scenario(lock_what_cannot_leave_is_nobodys_at_once),
         scenario(lock_external_must_be_seen_by_two),
         scenario(lock_external_the_other_does_not_answer_it_is_believed),

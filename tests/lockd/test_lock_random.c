@@ -121,6 +121,16 @@ static void lock_random_less_memory_than_said(void **state)
     run_many(&options, 10);
 }
 
+static void lock_random_memory_that_cannot_leave(void **state)
+{
+    struct model_options options = plain;
+
+    (void)state;
+    options.keeps = options.kills = true;
+    options.quantum_ns = 500 * NS_PER_MS;
+    run_many(&options, 10);
+}
+
 /* With fair, one on two devices that ran on one of them before it ever waited there had credit
  * for ever. */
 static void lock_random_what_once_failed(void **state)
@@ -141,6 +151,7 @@ int main(void)
         cmocka_unit_test(lock_random_kills_pauses_restarts),
         cmocka_unit_test(lock_random_stuck_programs),
         cmocka_unit_test(lock_random_less_memory_than_said),
+        cmocka_unit_test(lock_random_memory_that_cannot_leave),
         cmocka_unit_test(lock_random_what_once_failed),
     };
 

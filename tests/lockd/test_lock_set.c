@@ -81,6 +81,33 @@ static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
         assert_false(has_run(h, i)); /* one stops, the other waits for that */
 }
 
+/* What one was owed of the long turns would be hundreds of short ones in a row. */
+static void set_a_short_quantum_keeps_nobody_waiting_for_a_long_one(void **state)
+{
+    struct harness *h = *state;
+    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    int waited[2] = {0};
+
+    settings.quantum_ns = 60000 * MS;
+    set(h, &settings);
+    runs(h, 0, 7 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    later(h, 200 * MS);
+    settings.quantum_ns = 100 * MS;
+    set(h, &settings);
+    for (int step = 0; step < 600; step++) { /* a minute */
+        for (int i = 0; i < 2; i++) {
+            obeys(h, i);
+            obeys(h, i);
+        }
+        later(h, 100 * MS);
+        for (int i = 0; i < 2; i++) {
+            waited[i] = is_running(h, i) ? 0 : waited[i] + 1;
+            assert_true(waited[i] < 20);
+        }
+    }
+}
+
 static void set_a_policy_begins_the_turn_anew(void **state)
 {
     struct harness *h = *state;
@@ -116,6 +143,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         scenario(set_of_equal_values_leaves_a_turn_as_it_is),
         scenario(set_a_quantum_stretches_and_shortens_a_turn),
+        scenario(set_a_short_quantum_keeps_nobody_waiting_for_a_long_one),
         scenario(set_a_policy_begins_the_turn_anew),
     };
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-from fake import MIB, RUNNING, WANT, Daemon, Program, can_connect, wait_for
+from fake import MIB, PATIENCE, RUNNING, WANT, Daemon, Program, can_connect, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -29,7 +29,7 @@ class ServiceTest(unittest.TestCase):
         process = subprocess.Popen([LOCKD, "--socket", self.path, *arguments], **options)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        wait_for(lambda: can_connect(self.path), 10, "the daemon's socket")
+        wait_for(lambda: can_connect(self.path), PATIENCE, "the daemon's socket")
         return process
 
     def assert_serves(self):

@@ -99,6 +99,10 @@ class Card:
         out, err = child.communicate(timeout=timeout)
         return child.returncode, out, err
 
+    def set(self, *words):
+        ctl = os.path.join(self.build, "lockd", "gpusharectl")
+        subprocess.run([ctl, "--socket", self.socket, "set", *words], env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
     def status(self):
         ctl = os.path.join(self.build, "lockd", "gpusharectl")
         done = subprocess.run([ctl, "--socket", self.socket, "status", "--json"], env=self.environment,
@@ -154,6 +158,22 @@ class Told:
             if entry is not None and (true(entry) or time.monotonic() > end):
                 return entry
             time.sleep(0.01)
+
+    def ask_for_all(self, timeout=60):
+        """Allocates the whole card, and waits for it: returns its size in MiB when the daemon knows."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            mib = self.card.capacity() >> 20
+            self.tell(f"zero {mib}")
+            answer = "no answer"
+            while answer == "no answer" and time.monotonic() < end:
+                entry = self.entry()
+                if entry is not None and entry["demand"] >= mib << 20:
+                    return mib
+                answer = self.answer(0.02)
+            if answer != "error 2":  # it has not heard of that capacity yet
+                break
+        raise RuntimeError(f"it does not wait for the whole card: {answer}, {self.entry()}")
 
     def make_room(self, other, timeout=60):
         """The other program takes the whole card and gives it back, so that all memory of this one goes to the host."""

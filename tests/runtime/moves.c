@@ -6,11 +6,14 @@
  *   alloc MIB      a block of random bytes
  *   zero MIB       a block of zeros
  *   export MIB     as alloc, in one piece of the program's own that may be exported
+ *   unmap I        block I, an exported one, has no address until ...
+ *   map I          ... it has it again
  *   change I AT    one byte of block I, AT MiB from its start, becomes another one
  *   clear I AT N   N MiB of block I from there become zeros
  *   touch          a launch-like call: everything must be on the card
  *   check          compares every byte of every block
  *   contexts N     N more contexts; the last of them is the current one from now on
+ *   device N       a context on device N, the current one from now on
  *   peer           a context on device 1, which gets access to the memory of device 0
  *   reached I      block I is on the card and device 1 has access to all of it; else error 999
  *   late I AT      as change, in a second, when all other calls have been answered long ago
@@ -36,7 +39,8 @@ struct block {
     CUdeviceptr device; /* 0: free */
     size_t bytes;
     uint8_t *shadow;
-    bool own; /* mapped by the program itself */
+    bool own;                            /* mapped by the program itself */
+    CUmemGenericAllocationHandle handle; /* own: while it is not mapped */
 };
 
 static struct block blocks[BLOCKS];
@@ -45,24 +49,38 @@ static uint64_t seed = 1;
 __attribute__((visibility("default")))
 const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
 
-static CUresult map_exportable(CUdeviceptr *device, size_t bytes)
+static CUresult map_own(struct block *block)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult result = cuMemMap(block->device, block->bytes, 0, block->handle, 0);
+
+    if (result == CUDA_SUCCESS)
+        result = cuMemRelease(block->handle); /* the mapping keeps it */
+    return result == CUDA_SUCCESS ? cuMemSetAccess(block->device, block->bytes, &access, 1)
+                                  : result;
+}
+
+static CUresult unmap_own(struct block *block)
+{
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the address is one */
+    void *address = (void *)block->device;
+    CUresult result = cuMemRetainAllocationHandle(&block->handle, address);
+
+    return result == CUDA_SUCCESS ? cuMemUnmap(block->device, block->bytes) : result;
+}
+
+static CUresult map_exportable(struct block *block)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .requestedHandleTypes =
                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemGenericAllocationHandle handle;
-    CUresult result = cuMemAddressReserve(device, bytes, 0, 0, 0);
+    CUresult result = cuMemAddressReserve(&block->device, block->bytes, 0, 0, 0);
 
     if (result == CUDA_SUCCESS)
-        result = cuMemCreate(&handle, bytes, &prop, 0);
-    if (result == CUDA_SUCCESS)
-        result = cuMemMap(*device, bytes, 0, handle, 0);
-    if (result == CUDA_SUCCESS)
-        result = cuMemRelease(handle); /* the mapping keeps it */
-    return result == CUDA_SUCCESS ? cuMemSetAccess(*device, bytes, &access, 1) : result;
+        result = cuMemCreate(&block->handle, block->bytes, &prop, 0);
+    return result == CUDA_SUCCESS ? map_own(block) : result;
 }
 
 static CUresult allocate(size_t mib, bool zero, bool own)
@@ -73,12 +91,13 @@ static CUresult allocate(size_t mib, bool zero, bool own)
     while (blocks[i].device != 0)
         i++;
     CHECK(i + 1 < BLOCKS);
-    result = own ? map_exportable(&blocks[i].device, mib * MIB)
-                 : cuMemAlloc(&blocks[i].device, mib * MIB);
-    if (result != CUDA_SUCCESS)
-        return result;
     blocks[i].own = own;
     blocks[i].bytes = mib * MIB;
+    result = own ? map_exportable(&blocks[i]) : cuMemAlloc(&blocks[i].device, mib * MIB);
+    if (result != CUDA_SUCCESS) {
+        blocks[i] = (struct block){0};
+        return result;
+    }
     blocks[i].shadow = calloc(1, blocks[i].bytes);
     CHECK(blocks[i].shadow != NULL);
     for (size_t at = 0; !zero && at < blocks[i].bytes; at += sizeof seed) {
@@ -122,6 +141,13 @@ static CUresult make_contexts(size_t count)
             result = cuCtxPopCurrent(&context);
     }
     return result == CUDA_SUCCESS ? cuCtxSetCurrent(context) : result;
+}
+
+static CUresult go_to_device(size_t ordinal)
+{
+    CUcontext context;
+
+    return cuCtxCreate(&context, NULL, 0, (CUdevice)ordinal);
 }
 
 static CUresult open_to_peer(void)
@@ -263,12 +289,18 @@ static bool obey(const char *line, CUresult *result)
         *result = allocate(i, true, false);
     else if (strcmp(word, "export") == 0 && words == 2)
         *result = allocate(i, false, true);
+    else if (strcmp(word, "unmap") == 0 && words == 2 && i < BLOCKS)
+        *result = unmap_own(&blocks[i]);
+    else if (strcmp(word, "map") == 0 && words == 2 && i < BLOCKS)
+        *result = map_own(&blocks[i]);
     else if (strcmp(word, "change") == 0 && words == 3 && i < BLOCKS)
         *result = write_span(&blocks[i], at * MIB, 1, false);
     else if (strcmp(word, "clear") == 0 && words == 4 && i < BLOCKS)
         *result = write_span(&blocks[i], at * MIB, count * MIB, true);
     else if (strcmp(word, "contexts") == 0 && words == 2)
         *result = make_contexts(i);
+    else if (strcmp(word, "device") == 0 && words == 2)
+        *result = go_to_device(i);
     else if (strcmp(word, "peer") == 0)
         *result = open_to_peer();
     else if (strcmp(word, "reached") == 0 && words == 2 && i < BLOCKS)

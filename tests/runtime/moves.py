@@ -135,6 +135,29 @@ def handed_over(build):
         check(given >= taken >= moved / 8, f"{moved / MIB:g} MiB came in, {taken / MIB:g} of {given / MIB:g} MiB were handed over")
 
 
+def without_address(build):
+    """What the program has unmapped and holds on to cannot leave: it counts as pinned, and nobody waits for it in vain."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        told, other = Told(card), Told(card)
+        check(told.say("export 40") == "ok" and told.say("alloc 20") == "ok" and told.say("unmap 0") == "ok", "40 MiB without an address")
+        all_of_it = other.ask_for_all()
+        entry = told.until(lambda entry: entry["pinned"] == 40 * MIB and entry["resident"] == 0, 30)
+        check(entry["pinned"] == 40 * MIB and entry["resident"] == 0, f"{entry['pinned'] / MIB:g} of 40 MiB stay, {entry['resident'] / MIB:g} of 20 are yet to leave")
+        third = Told(card)
+        answer = third.say(f"zero {all_of_it}", 50)
+        check(answer == "error 2", f"who asks for more than is left: {answer}")
+        for child in (other.child, third.child):
+            child.kill()
+            child.wait()
+        check(told.say("map 0") == "ok" and told.say("check") == "ok", "every byte")
+        other = Told(card)
+        check(other.say("zero 2") == "ok" and other.say("free 0") == "ok", "another one")
+        told.make_room(other)
+        check(told.say("check") == "ok", "with an address it leaves and comes back")
+        told.end()
+        other.end()
+
+
 def many_contexts(build):
     """Work in the last of many contexts is waited for before memory goes, as in any other."""
     with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
@@ -158,6 +181,19 @@ def peers(build):
         round_trip(told, other, 80, 80, "with a peer")
         check(told.say("reached 0") == "ok" and told.say("reached 1") == "ok", "device 1 has access again")
         told.end()
+        other.end()
+
+
+def second_device(build):
+    """A program at rest gives way at once also on the device that it came to last, however long its turn is."""
+    with Card(build, memory="128MiB", SIMCUDA_DEVICES="2", **Told.SMALL_CONTEXTS) as card:
+        card.set("quantum", "60000")
+        told, other = Told(card), Told(card, CUDA_VISIBLE_DEVICES="1")
+        check(told.say("zero 4") == "ok" and told.say("device 1") == "ok" and told.say("zero 80") == "ok", "80 MiB on device 1")
+        answer = other.say("zero 100", 30)
+        check(answer == "ok", f"100 MiB on device 1: {answer}")
+        told.child.kill()
+        told.child.wait()
         other.end()
 
 
@@ -188,8 +224,10 @@ def main():
     kernel_fails(build)
     in_one_piece(build)
     handed_over(build)
+    without_address(build)
     many_contexts(build)
     peers(build)
+    second_device(build)
     managed(build, {"GPUSHARE_MEMORY": "managed"})
     managed(build, {"SIMCUDA_VMM": "0"})
     sys.exit(1 if failures else 0)

@@ -2,12 +2,13 @@
  *
  * test_host.c: where host memory comes from, in which order (host.c), and that pieces of the
  * spill file never share bytes and give the disk back (host_file.c). The machine's memory and
- * the driver are played here. One thread, one process: the arena and the file are the
- * process's.
+ * the driver are played here. One process, since the arena and the file are the process's; one
+ * thread, but for the arena's own in the last test.
  */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -34,6 +36,8 @@ struct gs_driver gs_driver;
 
 static uint64_t machine = UINT64_MAX; /* bytes that it has left */
 static unsigned registered;           /* segments */
+static _Atomic(unsigned) mapped;      /* segments since the last test began to count */
+static _Atomic(int) fails; /* so many times it has none; the budget rises meanwhile */
 static char folder[] = "/tmp/gs-test-host-XXXXXX";
 
 /* --- what host.c stands on --- */
@@ -48,9 +52,15 @@ char *gs_host_map(uint64_t bytes, int node)
     void *memory = NULL;
 
     (void)node;
+    if (atomic_load(&fails) != 0) {
+        atomic_fetch_sub(&fails, 1);
+        gs_host_set_budget(gs_host_budget() + MIB);
+        return NULL;
+    }
     if (bytes > machine || posix_memalign(&memory, 2 * MIB, bytes) != 0)
         return NULL;
     machine -= bytes;
+    atomic_fetch_add(&mapped, 1);
     memset(memory, 0, bytes);
     return memory;
 }
@@ -224,11 +234,31 @@ static void pieces_of_the_file_keep_their_bytes_and_the_file_ends_with_them(void
     free(buffer);
 }
 
+/* The budget rises just when there is no memory under the old one: nobody says so again. */
+static void host_prepare_goes_on_when_the_budget_rises_meanwhile(void **state)
+{
+    const struct timespec pause = {0, 1000000};
+
+    (void)state;
+    gs_host_trim(0);
+    assert_int_equal(gs_host_used(), 0);
+    machine = UINT64_MAX;
+    gs_host_set_budget(1024 * MIB);
+    atomic_store(&mapped, 0);
+    atomic_store(&fails, 2); /* the segment, and a small one instead */
+    gs_host_prepare(64 * MIB);
+    for (int ms = 0; ms < 20000 && atomic_load(&mapped) == 0; ms++)
+        nanosleep(&pause, NULL);
+    assert_int_equal(atomic_load(&mapped), 1);
+    assert_int_equal(gs_host_used(), 64 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(host_get_goes_from_registered_to_plain_to_file_to_none),
         cmocka_unit_test(pieces_of_the_file_keep_their_bytes_and_the_file_ends_with_them),
+        cmocka_unit_test(host_prepare_goes_on_when_the_budget_rises_meanwhile),
     };
     sigset_t all;
     int failed;

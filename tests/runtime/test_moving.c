@@ -32,6 +32,7 @@ static struct gs_device card;
 static struct gs_accounts accounts;
 static enum gs_swap_result out_gives, in_gives;
 static uint64_t asked_out, asked_in, in_hand, clock_ns;
+static uint64_t out_of_reach;
 static bool refusing;
 
 /* --- what moving.c stands on --- */
@@ -56,6 +57,12 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
 {
     (void)device;
     return accounts;
+}
+
+uint64_t gs_memory_out_of_reach(const struct gs_device *device)
+{
+    (void)device;
+    return out_of_reach;
 }
 
 enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
@@ -154,6 +161,7 @@ static int begin(void **state)
     accounts = (struct gs_accounts){0};
     out_gives = in_gives = GS_SWAP_NOTHING;
     asked_out = asked_in = in_hand = 0;
+    out_of_reach = 0;
     refusing = false;
     clock_ns = S;
     return 0;
@@ -235,6 +243,33 @@ static void what_has_no_place_is_kept_and_tried_again(void **state)
     assert_int_equal(atomic_load(&card.kept), 0);
 }
 
+/* Not for what has been freed and is still there: others would be refused what is free in a
+ * moment. */
+static void what_no_copy_can_reach_is_kept_and_tried_again(void **state)
+{
+    (void)state;
+    accounts = (struct gs_accounts){.demand = 50 * MIB, .resident = 80 * MIB};
+    target(0, 10 * MIB);
+    assert_false(gs_moving_step(clock_ns, true, true)); /* or it would be asked all the time */
+    assert_int_equal(asked_out, 70 * MIB);
+    assert_int_equal(atomic_load(&card.kept), 0);
+    out_of_reach = 40 * MIB;
+    wait(S / 2);
+    assert_int_equal(atomic_load(&card.kept), 40 * MIB);
+    accounts.resident = 50 * MIB; /* it has been disposed of */
+    asked_out = 0;
+    wait(S / 2);
+    assert_int_equal(asked_out, 0);
+    wait(S);
+    assert_int_equal(asked_out, 40 * MIB);
+    out_of_reach = 0; /* it has an address again */
+    out_gives = GS_SWAP_MOVED;
+    wait(2 * S);
+    accounts.resident = 10 * MIB;
+    wait(S / 10);
+    assert_int_equal(atomic_load(&card.kept), 0);
+}
+
 static void calls_are_refused_while_memory_can_never_come_and_no_longer(void **state)
 {
     (void)state;
@@ -277,6 +312,7 @@ int main(void)
         cmocka_unit_test_setup(exactly_the_excess_leaves_and_what_is_missing_comes, begin),
         cmocka_unit_test_setup(gifts_are_for_what_is_missing_and_within_the_budget, begin),
         cmocka_unit_test_setup(what_has_no_place_is_kept_and_tried_again, begin),
+        cmocka_unit_test_setup(what_no_copy_can_reach_is_kept_and_tried_again, begin),
         cmocka_unit_test_setup(calls_are_refused_while_memory_can_never_come_and_no_longer,
                                begin),
         cmocka_unit_test_setup(a_driver_without_memory_is_asked_again_in_the_next_turn, begin),

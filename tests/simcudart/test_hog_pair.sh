@@ -21,7 +21,7 @@ mkdir -m 700 "$work/card"
 start_first() {
     timeout 50 "$hog" --share "$1" --rounds "$2" --cpu-ms 100 >"$work/first.out" 2>&1 &
     first=$!
-    for _ in $(seq 200); do
+    for _ in $(seq 1000); do
         grep -q '^round 1' "$work/first.out" && return
         sleep 0.05
     done
@@ -35,12 +35,12 @@ first=
 a=$(grep -o 'checksum=[0-9a-f]*' "$work/first.out") b=$(grep -o 'checksum=[0-9a-f]*' "$work/second.out")
 [ -n "$a" ] && [ "$a" = "$b" ] || fail "two at 30 %: checksums differ: $a $b"
 
-start_first 0.7 30
+start_first 0.7 60
 timeout 50 "$hog" --share 0.7 --rounds 3 >"$work/second.out" 2>&1
 status=$?
 [ "$status" = 2 ] || fail "two at 70 %: the second ended with $status, not 2"
 grep -q '^out of memory: asked .*, card has ' "$work/second.out" || fail "two at 70 %: the second did not say why"
 wait "$first" || fail "two at 70 %: the first ended with $?"
 first=
-grep -q '^ok rounds=30 ' "$work/first.out" || fail "two at 70 %: the first printed no ok line"
+grep -q '^ok rounds=60 ' "$work/first.out" || fail "two at 70 %: the first printed no ok line"
 cat "$work"/*.out | tail -n 2

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_client.c: the client thread's wake-up (client.c), with everything around it played.
+ * read(2) is wrapped (--wrap), so that a wake-up can come just before or after the thread takes
+ * note of one. Threads: the client thread counts its rounds, the test waits for them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/client.h"
+#include "runtime/converge.h"
+#include "runtime/device.h"
+#include "runtime/drain.h"
+#include "runtime/driver.h"
+#include "runtime/runtime.h"
+#include "runtime/session.h"
+#include "runtime/stats.h"
+#include "runtime/swap.h"
+
+#define NEVER_NS 3600000000000ull
+#define LONG_MS  20000
+
+struct gs_driver gs_driver;
+struct gs_runtime gs_runtime;
+
+static struct gs_device card;
+static _Atomic(unsigned) rounds;    /* of the client thread */
+static _Atomic(bool) before, after; /* the next read() of the thread: a wake-up comes then */
+
+/* --- what client.c stands on --- */
+
+uint64_t gs_converge(void)
+{
+    atomic_fetch_add(&rounds, 1);
+    return NEVER_NS;
+}
+
+int gs_converge_fd(void)
+{
+    return -1;
+}
+
+void gs_converge_exiting(void)
+{
+}
+
+bool gs_drain_busy(void)
+{
+    return false;
+}
+
+void gs_swap_settle(void)
+{
+}
+
+void gs_stats_called(void)
+{
+}
+
+bool gs_driver_load(void)
+{
+    return true;
+}
+
+void gs_session_give_up(const char *why)
+{
+    (void)why;
+}
+
+void gs_client_await_target(struct gs_device *device)
+{
+    (void)device;
+}
+
+void gs_client_note_partial(const char *text)
+{
+    (void)text;
+}
+
+struct gs_device *gs_device_get(CUdevice ordinal)
+{
+    (void)ordinal;
+    return &card;
+}
+
+struct gs_device *gs_device_current(void)
+{
+    return &card;
+}
+
+bool gs_context_add(CUcontext handle, struct gs_device *device)
+{
+    (void)handle;
+    (void)device;
+    return true;
+}
+
+struct gs_context *gs_context_for(const struct gs_device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+uint32_t gs_contexts_generation(void)
+{
+    return 0;
+}
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+    (void)mode;
+    return CUDA_SUCCESS;
+}
+
+ssize_t __real_read(int fd, void *bytes, size_t size);
+ssize_t __wrap_read(int fd, void *bytes, size_t size);
+
+ssize_t __wrap_read(int fd, void *bytes, size_t size)
+{
+    ssize_t got;
+
+    if (atomic_exchange(&before, false))
+        gs_client_wake();
+    got = __real_read(fd, bytes, size);
+    if (atomic_exchange(&after, false))
+        gs_client_wake();
+    return got;
+}
+
+/* --- the tests --- */
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static bool has_come(const _Atomic(bool) *meanwhile)
+{
+    for (int ms = 0; ms < LONG_MS && atomic_load(meanwhile); ms++)
+        pause_ms(1);
+    return !atomic_load(meanwhile);
+}
+
+/* The thread has made a round after `seen` rounds. */
+static bool looks_again(unsigned seen)
+{
+    for (int ms = 0; ms < LONG_MS && atomic_load(&rounds) == seen; ms++)
+        pause_ms(1);
+    return atomic_load(&rounds) != seen;
+}
+
+/* The thread sleeps: it makes no round for a while. Returns how many it has made. */
+static unsigned rests(void)
+{
+    unsigned seen;
+
+    do {
+        seen = atomic_load(&rounds);
+        pause_ms(50);
+    } while (atomic_load(&rounds) != seen);
+    return seen;
+}
+
+/* Whoever wakes it while it takes note of an earlier wake-up is heard, and so is whoever comes
+ * later. */
+static void check_wakes(_Atomic(bool) *meanwhile)
+{
+    unsigned seen = rests();
+
+    atomic_store(meanwhile, true);
+    gs_client_wake();
+    assert_true(looks_again(seen));
+    assert_true(has_come(meanwhile));
+    for (int i = 0; i < 3; i++) {
+        seen = rests();
+        gs_client_wake();
+        assert_true(looks_again(seen));
+    }
+}
+
+static void gs_client_wake_before_the_last_one_is_read_is_not_lost(void **state)
+{
+    (void)state;
+    check_wakes(&before);
+}
+
+static void gs_client_wake_after_the_last_one_is_read_is_not_lost(void **state)
+{
+    (void)state;
+    check_wakes(&after);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    gs_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
+    gs_client_attach_room(0);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gs_client_wake_before_the_last_one_is_read_is_not_lost),
+        cmocka_unit_test(gs_client_wake_after_the_last_one_is_read_is_not_lost),
+    };
+
+    return cmocka_run_group_tests(tests, start, NULL);
+}

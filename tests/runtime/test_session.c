@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_session.c: what the daemon's words come to (session.c), with the connection played. Time
+ * is given. One thread.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "runtime/client.h"
+#include "runtime/connect.h"
+#include "runtime/device.h"
+#include "runtime/gift.h"
+#include "runtime/host.h"
+#include "runtime/log.h"
+#include "runtime/memory.h"
+#include "runtime/report.h"
+#include "runtime/runtime.h"
+#include "runtime/session.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define S   1000000000ull
+
+struct gs_runtime gs_runtime;
+
+static struct gs_device card;
+static uint64_t clock_ns;
+static uint32_t seq;
+static bool ended; /* the daemon's end is closed */
+static struct gs_wire_target words;
+static unsigned closed, received; /* descriptors */
+static uint64_t budget_before;
+static int word_count; /* of the daemon that have not been heard: 0 or 1 */
+
+/* --- what session.c stands on --- */
+
+int gs_connect(bool start)
+{
+    (void)start;
+    ended = false;
+    return dup(STDERR_FILENO); /* to be closed */
+}
+
+int gs_connect_send(int fd, const void *message, uint32_t length,
+                    const struct gs_descriptors *with)
+{
+    (void)fd;
+    (void)message;
+    (void)length;
+    (void)with;
+    return 0;
+}
+
+int gs_connect_receive(int fd, struct gs_wire_target *target, struct gs_descriptors *with)
+{
+    (void)fd;
+    with->count = 0;
+    if (ended)
+        return -ECONNRESET;
+    if (word_count == 0)
+        return 0;
+    word_count--;
+    *target = words;
+    with->count = words.gifts;
+    return 1;
+}
+
+void gs_descriptors_close(struct gs_descriptors *descriptors)
+{
+    closed += descriptors->count;
+    descriptors->count = 0;
+}
+
+void gs_gift_receive(struct gs_device *device, uint64_t bytes, struct gs_descriptors *with)
+{
+    assert_ptr_equal(device, &card);
+    assert_int_equal(bytes, 2 * MIB);
+    budget_before = atomic_load(&card.budget);
+    received += with->count;
+    with->count = 0;
+}
+
+void gs_gift_lost(void)
+{
+    received = 0;
+}
+
+void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text)
+{
+    (void)note;
+    (void)kind;
+    (void)text;
+}
+
+struct gs_device *gs_device_at(unsigned i)
+{
+    return i == 0 ? &card : NULL;
+}
+
+struct gs_accounts gs_memory_accounts(const struct gs_device *device)
+{
+    (void)device;
+    return (struct gs_accounts){0};
+}
+
+void gs_report_forget(const struct gs_device *device)
+{
+    (void)device;
+}
+
+void gs_host_set_budget(uint64_t bytes)
+{
+    (void)bytes;
+}
+
+void gs_client_wake(void)
+{
+}
+
+uint64_t gs_now(void)
+{
+    return clock_ns;
+}
+
+void gs_log(const char *format, ...)
+{
+    (void)format;
+}
+
+void gs_say_once(bool *said, const char *format, ...)
+{
+    (void)said;
+    (void)format;
+}
+
+/* --- the tests --- */
+
+static void later(uint64_t ns)
+{
+    clock_ns += ns;
+    gs_session_turn(clock_ns);
+}
+
+static void hears(uint64_t capacity)
+{
+    words = (struct gs_wire_target){
+        .seq = ++seq, .flags = GS_TARGET_RUN, .budget = MIB, .capacity = capacity};
+    word_count = 1;
+    later(1);
+    assert_int_equal(word_count, 0);
+}
+
+/* A program of a daemon that has told it `capacity`. */
+static void begins(uint64_t capacity)
+{
+    gs_session_after_fork();
+    card = (struct gs_device){.total = 200 * MIB, .capacity = 200 * MIB};
+    clock_ns += 100 * S;
+    hears(capacity);
+}
+
+static uint64_t capacity(void)
+{
+    return atomic_load(&card.capacity);
+}
+
+static void comes_back(void)
+{
+    ended = true;
+    later(1);
+    assert_int_equal(gs_session_fd(), -1);
+    later(S / 10);
+    assert_true(gs_session_fd() >= 0);
+}
+
+static void gs_session_turn_capacity_counts_at_once(void **state)
+{
+    (void)state;
+    begins(100 * MIB);
+    assert_int_equal(capacity(), 100 * MIB);
+    hears(60 * MIB);
+    assert_int_equal(capacity(), 60 * MIB);
+    hears(80 * MIB);
+    assert_int_equal(capacity(), 80 * MIB);
+}
+
+/* It says less at first, as it does not know of all programs; what it said is true in the end,
+ * also when it says nothing more. */
+static void gs_session_turn_new_daemon_less_counts_a_little_later(void **state)
+{
+    (void)state;
+    begins(100 * MIB);
+    comes_back();
+    hears(60 * MIB);
+    assert_int_equal(capacity(), 100 * MIB);
+    later(S);
+    assert_int_equal(capacity(), 100 * MIB);
+    later(4 * S);
+    assert_int_equal(capacity(), 60 * MIB);
+}
+
+static void gs_session_turn_new_daemon_more_counts_at_once(void **state)
+{
+    (void)state;
+    begins(100 * MIB);
+    comes_back();
+    hears(60 * MIB);
+    hears(120 * MIB);
+    assert_int_equal(capacity(), 120 * MIB);
+    later(5 * S);
+    assert_int_equal(capacity(), 120 * MIB);
+}
+
+/* Without one, everything is allowed; what the last one said counts no more. */
+static void gs_session_turn_without_daemon_all_is_there(void **state)
+{
+    (void)state;
+    begins(100 * MIB);
+    ended = true;
+    later(1);
+    gs_session_give_up("a test");
+    later(S);
+    assert_int_equal(capacity(), 200 * MIB);
+    hears(90 * MIB);
+    later(5 * S);
+    assert_int_equal(capacity(), 90 * MIB);
+}
+
+/* What comes with a target is there before its budget counts; what is for nobody is closed. */
+static void gs_session_turn_gifts_come_before_their_budget(void **state)
+{
+    (void)state;
+    begins(100 * MIB);
+    closed = received = 0;
+    words = (struct gs_wire_target){.seq = ++seq,
+                                    .flags = GS_TARGET_RUN,
+                                    .budget = 7 * MIB,
+                                    .capacity = 100 * MIB,
+                                    .gifts = 3,
+                                    .gift_bytes = 2 * MIB};
+    word_count = 1;
+    later(1);
+    assert_int_equal(received, 3);
+    assert_int_equal(budget_before, MIB);
+    assert_int_equal(atomic_load(&card.budget), 7 * MIB);
+    words.uuid[0] = 1; /* of another device */
+    word_count = 1;
+    later(1);
+    assert_int_equal(received, 3);
+    assert_int_equal(closed, 3);
+    ended = true;
+    later(1);
+    assert_int_equal(received, 0); /* a new daemon does not know of them */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gs_session_turn_capacity_counts_at_once),
+        cmocka_unit_test(gs_session_turn_new_daemon_less_counts_a_little_later),
+        cmocka_unit_test(gs_session_turn_new_daemon_more_counts_at_once),
+        cmocka_unit_test(gs_session_turn_without_daemon_all_is_there),
+        cmocka_unit_test(gs_session_turn_gifts_come_before_their_budget),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
