@@ -18,6 +18,7 @@
 #define MAX_SEGMENTS      512        /* real files have about a dozen */
 #define MAX_SECTION_NAMES (16 << 20) /* bytes */
 #define MAX_INTERPRETER   4096
+#define MAX_ZEROS         (64ull << 20) /* bytes; Zig's linker leaves up to 3 MB */
 
 const char *elf_machine_name(unsigned machine)
 {
@@ -358,14 +359,21 @@ const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag)
 
 bool elf_image_has_payload(const struct elf_image *image)
 {
-    uint64_t size = image->source.size - image->data_end;
-    uint8_t bytes[64];
-    bool zero = size <= sizeof bytes;
+    uint64_t at = image->data_end, size = image->source.size - at;
+    uint8_t bytes[1 << 14];
 
-    if (zero &&
-        elf_source_read(&image->source, image->data_end, bytes, (size_t)size, NULL) != 0)
+    if (size > MAX_ZEROS)
         return true;
-    for (size_t i = 0; zero && i < size; i++)
-        zero = bytes[i] == 0;
-    return !zero;
+    while (size > 0) {
+        size_t n = size < sizeof bytes ? (size_t)size : sizeof bytes;
+
+        if (elf_source_read(&image->source, at, bytes, n, NULL) != 0)
+            return true;
+        for (size_t i = 0; i < n; i++)
+            if (bytes[i] != 0)
+                return true;
+        at += n;
+        size -= n;
+    }
+    return false;
 }

@@ -73,7 +73,7 @@ const char *elf_image_section_name(const struct elf_image *image, size_t index);
 const char *elf_image_string(const struct elf_image *image, uint64_t offset);
 
 /* Whether something lies behind all that the headers describe that must stay at the end of the
- * file. A few zeros, which some tools leave there for alignment, are nothing. */
+ * file. Zeros, which linkers leave there for alignment or for their next run, are nothing. */
 bool elf_image_has_payload(const struct elf_image *image);
 
 /* The first dynamic entry with that tag, or NULL. */

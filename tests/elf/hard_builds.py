@@ -228,6 +228,10 @@ def cases(b):
     yield "overlay that it reads itself, gold", lambda: b.appended(b.cc("-DPAYLOAD", gold)), "are appended behind the program"
     yield "zeros behind it", lambda: b.appended(b.cc(), b"\0" * 5), "right"
     yield "zeros behind it, library", lambda: b.appended(library(), b"\0"), "right", ["library"]
+    # what Zig's own linker keeps for its next run
+    yield "megabytes of zeros behind it", lambda: b.appended(b.cc(), bytes(3 << 20)), "right"
+    yield "megabytes of zeros behind it, library", lambda: b.appended(library(lld), bytes(3 << 20)), "right", ["library"]
+    yield "zeros and a payload", lambda: b.appended(b.appended(b.cc(), bytes(3 << 20))), "right", ["overlay", "plan=padding"]
     yield "overlay, no pie, now", lambda: b.appended(b.cc("-no-pie", *ld("-z,now"))), "right", ["overlay"]
     yield "overlay, stripped", lambda: b.appended(b.stripped(b.cc())), "right", ["overlay"]
     yield "overlay, lld", lambda: b.appended(b.cc(lld)), "are appended behind the program"
