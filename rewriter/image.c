@@ -120,6 +120,16 @@ static int check_load(struct elf_image *image, size_t index, uint64_t *last_end,
     return 0;
 }
 
+/* A loadable segment of no bytes is as good as none: nothing is mapped there, wherever it says
+ * that it lies (strip leaves such when patchelf has moved all of a segment's sections away). */
+static void drop_empty(struct elf_image *image)
+{
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        if (image->segments[i].p_type == PT_LOAD && image->segments[i].p_memsz == 0 &&
+            image->segments[i].p_filesz == 0)
+            image->segments[i].p_type = PT_NULL;
+}
+
 static int check_segments(struct elf_image *image, struct gs_err *err)
 {
     const char *name = image->source.name;
@@ -284,6 +294,7 @@ static int read_all(struct elf_image *image, struct gs_err *err)
                                       image->header.e_phnum * sizeof(Elf64_Phdr), err);
     if (image->segments == NULL)
         return -ENOEXEC;
+    drop_empty(image);
     image->data_end = image->header.e_phoff + image->header.e_phnum * sizeof(Elf64_Phdr);
     ret = read_sections(image, err);
     ret = ret ?: refuse_debug_only(image, err);

@@ -27,7 +27,7 @@ struct elf_table {
 struct elf_image {
     struct elf_source source;
     Elf64_Ehdr header;
-    Elf64_Phdr *segments; /* header.e_phnum */
+    Elf64_Phdr *segments; /* header.e_phnum; an empty PT_LOAD is a PT_NULL here */
     Elf64_Shdr *sections; /* section_count; NULL when the file has no section headers */
     size_t section_count;
     char *section_names; /* ends with a NUL */

@@ -202,6 +202,7 @@ def cases(b):
     yield "versioned definitions, no headers", lambda: b.sstrip(b_versioned(b)), "right", ["library", "versioned"]
     yield "after patchelf, twice", lambda: b_patchelf(b, b_patchelf(b, library("-DNO_DYNAMIC", *ld("-soname,libhard.so.1")), "--set-rpath", "$ORIGIN"),
                                                      "--set-soname", "lib" + "y" * 99), "right", ["library", "strip clears"]
+    yield "an empty segment at an odd place", lambda: b_empty(b, b.cc()), "right", ["plan=null", "strip mends"]
     yield "after eu-strip", lambda: b_after(b, b.cc("-g"), "eu-strip"), "right"
     yield "after llvm-strip", lambda: b_after(b, b.cc("-g", lld), "llvm-strip"), "right"
     yield "go", lambda: b_go(b), "right", ["silent", "strip clears"]
@@ -262,6 +263,11 @@ def b_after(b, path, *command):
 
 def b_patchelf(b, path, *change):
     return b_after(b, path, "patchelf", *(change or ("--set-rpath", "/nowhere/" + "x" * 300)))
+
+
+def b_empty(b, path):
+    """As patchelf (0.19, called twice) and then strip leave them: the kernel maps nothing there, and starts the program."""
+    return b.edit(path, b.headers(path, 0x6474e553)[0], struct.pack("<IIQQQQQQ", 1, 6, 0x123, 1 << 24, 1 << 24, 0, 0, 4096))
 
 
 def b_objcopy(b, path):
