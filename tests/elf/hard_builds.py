@@ -202,6 +202,7 @@ def cases(b):
     yield "versioned definitions, no headers", lambda: b.sstrip(b_versioned(b)), "right", ["library", "versioned"]
     yield "after patchelf, twice", lambda: b_patchelf(b, b_patchelf(b, library("-DNO_DYNAMIC", *ld("-soname,libhard.so.1")), "--set-rpath", "$ORIGIN"),
                                                      "--set-soname", "lib" + "y" * 99), "right", ["library", "strip clears"]
+    yield "a segment of zeros behind the end", lambda: b_empty(b, b.cc(), 1 << 36, 4096), "right", ["strip mends"]
     yield "an empty segment at an odd place", lambda: b_empty(b, b.cc()), "right", ["plan=null", "strip mends"]
     yield "after eu-strip", lambda: b_after(b, b.cc("-g"), "eu-strip"), "right"
     yield "after llvm-strip", lambda: b_after(b, b.cc("-g", lld), "llvm-strip"), "right"
@@ -249,6 +250,12 @@ def cases(b):
     yield "big-endian", lambda: b.edit(b.cc(), 5, b"\x02"), "big-endian"
     yield "risc-v", lambda: b.edit(b.cc(), 18, b"\xf3\x00"), "machine 243"
     yield "packed", lambda: b_upx(b), "UPX"
+    yield "packed library", lambda: b.appended(b.sstrip(library()), b"UPX!" + bytes(32)), "UPX"
+    yield "relocations packed for Android", lambda: b.cc(lld, *ld("--pack-dyn-relocs=android")), "packed for Android"
+    yield "another system's", lambda: b.edit(b.cc(), 7, b"\x09"), "made for another system"
+    yield "cubin", lambda: b.edit(b.cc(), 18, b"\xbe\x00"), "code for the GPU"
+    yield "more sections than fit", lambda: b.edit(b.edit(b.cc(), 60, bytes(2)), 62, b"\xff\xff"), "more than 65279 sections"
+    yield "sections without headers", lambda: b.edit(b.edit(library(), 40, bytes(8)), 60, bytes(4)), "sections without headers"
     yield "libc's name", lambda: library(*ld("-soname,libc.so.6")), "itself, which every program shares"
     yield "linked with gpushare", lambda: b.cc(*ld("--no-as-needed"), b.o.runtime), "linked with gpushare already"
 
@@ -265,9 +272,9 @@ def b_patchelf(b, path, *change):
     return b_after(b, path, "patchelf", *(change or ("--set-rpath", "/nowhere/" + "x" * 300)))
 
 
-def b_empty(b, path):
+def b_empty(b, path, offset=0x123, size=0):
     """As patchelf (0.19, called twice) and then strip leave them: the kernel maps nothing there, and starts the program."""
-    return b.edit(path, b.headers(path, 0x6474e553)[0], struct.pack("<IIQQQQQQ", 1, 6, 0x123, 1 << 24, 1 << 24, 0, 0, 4096))
+    return b.edit(path, b.headers(path, 0x6474e553)[0], struct.pack("<IIQQQQQQ", 1, 6, offset, 1 << 24, 1 << 24, 0, size, 4096))
 
 
 def b_objcopy(b, path):
