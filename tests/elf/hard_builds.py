@@ -202,6 +202,7 @@ def cases(b):
     yield "versioned definitions, no headers", lambda: b.sstrip(b_versioned(b)), "right", ["library", "versioned"]
     yield "after patchelf, twice", lambda: b_patchelf(b, b_patchelf(b, library("-DNO_DYNAMIC", *ld("-soname,libhard.so.1")), "--set-rpath", "$ORIGIN"),
                                                      "--set-soname", "lib" + "y" * 99), "right", ["library", "strip clears"]
+    yield "library, lld, 5 MB of symbols", lambda: b_symbols(b, lld), "right", ["library", "plan=grow"]
     yield "a segment of zeros behind the end", lambda: b_empty(b, b.cc(), 1 << 36, 4096), "right", ["strip mends"]
     yield "an empty segment at an odd place", lambda: b_empty(b, b.cc()), "right", ["plan=null", "strip mends"]
     yield "after eu-strip", lambda: b_after(b, b.cc("-g"), "eu-strip"), "right"
@@ -270,6 +271,13 @@ def b_after(b, path, *command):
 
 def b_patchelf(b, path, *change):
     return b_after(b, path, "patchelf", *(change or ("--set-rpath", "/nowhere/" + "x" * 300)))
+
+
+def b_symbols(b, *flags):
+    """TensorFlow's table, the first thing behind the program headers, has 12 MB."""
+    source, made = b.new(".s"), b.new(".o")
+    open(source, "w").write(".data\n" + "".join(f".globl s{i}\ns{i}:\n" for i in range(220000)) + ".byte 0\n")
+    return b.cc("-shared", "-fPIC", "-DLIBRARY", b_after(b, made, "as", source, "-o"), *flags, suffix=".so")
 
 
 def b_empty(b, path, offset=0x123, size=0):
