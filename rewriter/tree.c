@@ -231,7 +231,7 @@ static int check_tree(struct tree *tree)
         tree->result = ELF_EXIT_FAILED;
     ret = ret ?: choose(tree);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
-        if (elf_manifest_find(&tree->manifest, below(tree, tree->chosen.list[i])) == NULL)
+        if (!elf_manifest_has(&tree->manifest, below(tree, tree->chosen.list[i])))
             complain(tree, tree->chosen.list[i],
                      "reaches CUDA and is not listed; patch the tree again");
     return ret;
