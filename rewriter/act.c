@@ -6,6 +6,7 @@
  */
 #include "rewriter/act.h"
 #include "rewriter/report.h"
+#include "rewriter/say.h"
 
 #include <errno.h>
 #include <string.h>
@@ -47,15 +48,15 @@ static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
     int ret = elf_job_restore(job, err);
 
     if (ret == 0 && !job->options->quiet)
-        fprintf(out, "%s: %s%s%s\n", job->shown,
+        elf_say(out, "%s: %s%s%s\n", job->name,
                 job->options->dry_run ? "would be restored" : "restored",
                 job->options->output ? " into " : "",
                 job->options->output ? job->options->output : "");
     if (ret == 0 && !job->options->quiet && job->note.relaid)
-        fprintf(out,
+        elf_say(out,
                 "%s: note: strip or objcopy ran after the patch: what is loaded is the "
                 "original's, bit for bit; what they removed is not there\n",
-                job->shown);
+                job->name);
     return ret;
 }
 
@@ -70,7 +71,7 @@ static int patch(struct elf_job *job, FILE *out, struct gs_err *err)
     if ((ret == 0 && elf_job_is_current(job) && job->options->output == NULL) ||
         ret == -EALREADY) {
         if (!job->options->quiet)
-            fprintf(out, "%s: already patched\n", job->shown);
+            elf_say(out, "%s: already patched\n", job->name);
         return 0;
     }
     ret = ret ?: elf_job_plan(job, err);

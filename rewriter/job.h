@@ -12,10 +12,9 @@
 
 struct elf_job {
     const struct elf_options *options;
-    const char *name;     /* as the user gave it */
-    char shown[PATH_MAX]; /* the same for people: control characters as ? */
-    char path[PATH_MAX];  /* symlinks resolved */
-    int fd;               /* of the file as it is, read only */
+    const char *name;    /* as the user gave it */
+    char path[PATH_MAX]; /* symlinks resolved */
+    int fd;              /* of the file as it is, read only */
     struct stat stat;
     struct elf_source raw; /* the file as it is */
     enum elf_note_state patched;
