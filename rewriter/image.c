@@ -139,18 +139,16 @@ static int check_section(struct elf_image *image, size_t index, struct gs_err *e
     if (s->sh_name >= image->section_names_size)
         return gs_err_set(err, -ENOEXEC, "%s: damaged: section %zu has sh_name 0x%x",
                           image->source.name, index, s->sh_name);
-    if (size > image->source.size || s->sh_offset > image->source.size - size) {
-        if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL)
-            return 0; /* no bytes: the offset means nothing */
+    if (size == 0)
+        return 0; /* the offset means nothing; llvm-strip leaves some behind the end */
+    if (size > image->source.size || s->sh_offset > image->source.size - size)
         return gs_err_set(
             err, -ENOEXEC,
             "%s: damaged or cut off: section %zu (offset 0x%llx, 0x%llx bytes) ends "
             "outside the file (0x%llx bytes)",
             image->source.name, index, (unsigned long long)s->sh_offset,
             (unsigned long long)s->sh_size, (unsigned long long)image->source.size);
-    }
-    if (s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL &&
-        s->sh_offset + size > image->data_end)
+    if (s->sh_offset + size > image->data_end)
         image->data_end = s->sh_offset + size;
     return 0;
 }

@@ -265,6 +265,29 @@ bool elf_job_is_current(struct elf_job *job)
     return strcmp(job->note.text, job->marker) == 0;
 }
 
+int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
+{
+    char runtime[PATH_MAX];
+    struct elf_image now;
+    bool loads = false;
+    int ret = elf_image_read(&now, &job->raw, err);
+
+    if (ret != 0)
+        return ret;
+    elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    for (size_t i = 0; i < now.dynamic_count; i++)
+        loads |= now.dynamic[i].d_tag == DT_NEEDED &&
+                 strcmp(elf_image_string(&now, now.dynamic[i].d_un.d_val), runtime) == 0;
+    elf_image_deinit(&now);
+    return loads ? 0
+                 : gs_err_set(
+                       err, -ENOEXEC,
+                       "%s: was patched, but does not load %s any more (edited since, with "
+                       "patchelf?); --restore it, or take it from its package, and patch "
+                       "it again",
+                       job->name, runtime);
+}
+
 /* Patching anew starts from the original. */
 static int refuse_edited(struct elf_job *job, struct gs_err *err)
 {

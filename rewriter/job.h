@@ -53,6 +53,9 @@ int elf_job_plan(struct elf_job *job, struct gs_err *err);
 int elf_job_write(struct elf_job *job, struct gs_err *err);
 /* Whether the file is patched just as these options would do it. */
 bool elf_job_is_current(struct elf_job *job);
+/* Whether a patched file still loads the library that its marker names. 0; -ENOEXEC when
+ * somebody has edited that away, or the file is damaged. */
+int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err);
 /* Gives the original back. -ENODATA when it is not patched. */
 int elf_job_restore(struct elf_job *job, struct gs_err *err);
 void elf_job_deinit(struct elf_job *job);

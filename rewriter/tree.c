@@ -215,7 +215,7 @@ static int restore_tree(struct tree *tree)
 static int check_tree(struct tree *tree)
 {
     struct elf_crew crew = {
-        .options = tree->options, .files = &tree->chosen, .what = "checking"};
+        .options = tree->options, .files = &tree->chosen, .what = "checking", .every = true};
     int ret = choose_listed(tree);
 
     ret = ret ?: elf_crew_run(&crew);

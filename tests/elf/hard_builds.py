@@ -74,6 +74,12 @@ class Bench:
         phoff, phnum = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
         return [phoff + 56 * i for i in range(phnum) if struct.unpack_from("<I", data, phoff + 56 * i)[0] == kind]
 
+    def emptied(self, path):
+        """A section (the last but three, .comment) without bytes and nowhere in the file, as llvm-strip (22) leaves some."""
+        data = open(path, "rb").read()
+        header = struct.unpack_from("<Q", data, 40)[0] + 64 * (struct.unpack_from("<H", data, 60)[0] - 4)
+        return self.edit(path, header + 24, struct.pack("<QQ", len(data) + 1000, 0))
+
     def spare_header(self, path):
         """Makes PT_GNU_PROPERTY a PT_NULL: nothing needs it."""
         return self.edit(path, self.headers(path, 0x6474e553)[0], b"\0" * 4)
@@ -203,6 +209,7 @@ def cases(b):
     yield "after patchelf, twice", lambda: b_patchelf(b, b_patchelf(b, library("-DNO_DYNAMIC", *ld("-soname,libhard.so.1")), "--set-rpath", "$ORIGIN"),
                                                      "--set-soname", "lib" + "y" * 99), "right", ["library", "strip clears"]
     yield "library, lld, 5 MB of symbols", lambda: b_symbols(b, lld), "right", ["library", "plan=grow"]
+    yield "a section of no bytes behind the end", lambda: b.emptied(b.cc()), "right", ["strip mends"]
     yield "a segment of zeros behind the end", lambda: b_empty(b, b.cc(), 1 << 36, 4096), "right", ["strip mends"]
     yield "an empty segment at an odd place", lambda: b_empty(b, b.cc()), "right", ["plan=null", "strip mends"]
     yield "after eu-strip", lambda: b_after(b, b.cc("-g"), "eu-strip"), "right"
