@@ -17,7 +17,8 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-from hard_builds import CROSS, HERE, SYSROOT, USER, Bench, NotHere, cases, sh
+from hard_bench import CROSS, HERE, SYSROOT, USER, Bench, NotHere, sh
+from hard_builds import cases
 
 
 def behaviour(b, path, flags):
