@@ -303,7 +303,7 @@ void elf_report_done(FILE *to, const struct elf_job *job)
             options->output ? options->output : "");
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
         elf_say(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
-    if (job->plan.slot_way == ELF_SLOT_END)
+    if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
         elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
     warn_signed(to, job);
     if (job->stat.st_nlink > 1 && options->output == NULL)
