@@ -6,12 +6,13 @@
  */
 #include "rewriter/act.h"
 #include "rewriter/report.h"
+#include "rewriter/say.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-static enum elf_exit check(struct elf_job *job, FILE *out, const struct gs_err *problem)
+static enum elf_exit check(struct elf_job *job, FILE *out, struct gs_err *problem)
 {
     char runtime[PATH_MAX] = "";
     bool present;
@@ -19,6 +20,8 @@ static enum elf_exit check(struct elf_job *job, FILE *out, const struct gs_err *
     if (job->patched == ELF_NOTE_FOUND)
         elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
     present = runtime[0] != '\0' && access(runtime, R_OK) == 0;
+    if (runtime[0] != '\0')
+        elf_job_loads_runtime(job, problem);
     if (job->options->json)
         elf_report_check_json(out, job, present, problem);
     else if (!job->options->quiet && problem->code == 0)
@@ -47,15 +50,15 @@ static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
     int ret = elf_job_restore(job, err);
 
     if (ret == 0 && !job->options->quiet)
-        fprintf(out, "%s: %s%s%s\n", job->shown,
+        elf_say(out, "%s: %s%s%s\n", job->name,
                 job->options->dry_run ? "would be restored" : "restored",
                 job->options->output ? " into " : "",
                 job->options->output ? job->options->output : "");
     if (ret == 0 && !job->options->quiet && job->note.relaid)
-        fprintf(out,
+        elf_say(out,
                 "%s: note: strip or objcopy ran after the patch: what is loaded is the "
                 "original's, bit for bit; what they removed is not there\n",
-                job->shown);
+                job->name);
     return ret;
 }
 
@@ -69,9 +72,10 @@ static int patch(struct elf_job *job, FILE *out, struct gs_err *err)
     ret = ret ?: elf_job_decide(job, err);
     if ((ret == 0 && elf_job_is_current(job) && job->options->output == NULL) ||
         ret == -EALREADY) {
-        if (!job->options->quiet)
-            fprintf(out, "%s: already patched\n", job->shown);
-        return 0;
+        ret = elf_job_loads_runtime(job, err);
+        if (ret == 0 && !job->options->quiet)
+            elf_say(out, "%s: already patched\n", job->name);
+        return ret;
     }
     ret = ret ?: elf_job_plan(job, err);
     if (ret == 0 && !job->options->dry_run)
@@ -93,6 +97,8 @@ enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE 
         result = print(&job, ret, out, &err);
     } else if (options->check && (ret == 0 || options->json)) {
         result = check(&job, out, &err);
+        if (err.code != 0 && !options->json)
+            fprintf(errors, "gpushare-patch: %s\n", err.text);
     } else {
         if (ret == 0)
             ret = options->restore ? restore(&job, out, &err) : patch(&job, out, &err);

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BLOCK (4ull << 20) /* bytes */
-#define MAX_NOTES (1ull << 16) /* bytes */
+#define MAX_BLOCK (64ull << 20) /* bytes; the symbols of TensorFlow are 12 MB */
+#define MAX_NOTES (1ull << 16)  /* bytes */
 #define NEEDED    sizeof(Elf64_Phdr)
 #define ALIGNED   8 /* nothing that moves is aligned to more */
 

@@ -7,6 +7,7 @@
  */
 #include "rewriter/crew.h"
 #include "rewriter/output.h"
+#include "rewriter/say.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -33,14 +34,18 @@ struct work {
 static void show_progress(const struct work *work, const char *path)
 {
     const struct elf_crew *crew = work->crew;
+    char name[64];
 
     if (!isatty(STDERR_FILENO) || crew->options->quiet)
         return;
-    if (work->done < crew->files->count)
-        fprintf(stderr, "\r%s %zu of %zu: %.60s\033[K", crew->what, work->done,
-                crew->files->count, strrchr(path, '/') + 1);
-    else
+    if (work->done == crew->files->count) {
         fputs("\r\033[K", stderr);
+        return;
+    }
+    snprintf(name, sizeof name, "%s", strrchr(path, '/') + 1);
+    elf_say_clean(name);
+    fprintf(stderr, "\r%s %zu of %zu: %s\033[K", crew->what, work->done, crew->files->count,
+            name);
 }
 
 static void work_on(struct work *work, size_t index)
@@ -151,8 +156,8 @@ static void follow_all(struct work *work)
         work->done++;
         show_progress(work, crew->files->list[i]);
         if (!crew->options->quiet)
-            printf("%s: is %s still (hard links)\n", crew->files->list[i],
-                   crew->files->list[first]);
+            elf_say(stdout, "%s: is %s still (hard links)\n", crew->files->list[i],
+                    crew->files->list[first]);
     }
 }
 

@@ -17,22 +17,34 @@
 #define MAX_STRINGS (256ull << 20)      /* bytes; the largest seen has 40 MB */
 #define CHUNK       ((size_t)64 * 1024) /* bytes read at a time from long tables */
 
+/* UPX's mark follows the program headers, and ends the file. */
+static int refuse_packed(const struct elf_image *image, struct gs_err *err)
+{
+    uint8_t bytes[4096];
+    uint64_t size = image->source.size;
+    size_t head = size < sizeof bytes ? (size_t)size : sizeof bytes,
+           tail = head < 64 ? head : 64;
+
+    if (elf_source_read(&image->source, 0, bytes, head, err) != 0)
+        return -ENOEXEC;
+    if (memmem(bytes, head, "UPX!", 4) == NULL) {
+        if (elf_source_read(&image->source, size - tail, bytes, tail, err) != 0)
+            return -ENOEXEC;
+        if (memmem(bytes, tail, "UPX!", 4) == NULL)
+            return 0;
+    }
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: packed with UPX; unpack it (upx -d), patch it, pack it again",
+                      image->source.name);
+}
+
 int elf_refuse_static(const struct elf_image *image, struct gs_err *err)
 {
-    uint8_t head[4096];
-    size_t length = image->source.size < sizeof head ? (size_t)image->source.size : sizeof head;
-
-    if (elf_source_read(&image->source, 0, head, length, err) != 0)
-        return -ENOEXEC;
-    if (memmem(head, length, "UPX!", 4) != NULL)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: packed with UPX; unpack it (upx -d), patch it, pack it again",
-                          image->source.name);
-    return gs_err_set(
-        err, -ENOEXEC,
-        "%s: statically linked, nothing can be routed in a finished file; relink it "
-        "with gpushare-cc",
-        image->source.name);
+    return refuse_packed(image, err)
+               ?: gs_err_set(err, -ENOEXEC,
+                             "%s: statically linked, nothing can be routed in a finished file; "
+                             "relink it with gpushare-cc",
+                             image->source.name);
 }
 
 static int damaged(const struct elf_image *image, const char *what, uint64_t value,
@@ -319,11 +331,22 @@ static int measure_symbols(struct elf_image *image, struct gs_err *err)
  * either, but no DF_1_PIE. */
 static int refuse_unusual(const struct elf_image *image, struct gs_err *err)
 {
+    /* DT_ANDROID_REL, DT_ANDROID_RELA, DT_ANDROID_RELR (bionic's elf.h) */
+    static const int64_t packed[] = {0x6000000f, 0x60000011, 0x6fffe000};
     const char *base = image->interpreter != NULL ? strrchr(image->interpreter, '/') : NULL;
 
+    if (refuse_packed(image, err) != 0)
+        return -ENOEXEC;
     if (image->interpreter == NULL &&
         (image->header.e_type == ET_EXEC || (image->flags_1 & DF_1_PIE)))
         return elf_refuse_static(image, err);
+    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
+        if (elf_image_dynamic(image, packed[i]) != NULL)
+            return gs_err_set(
+                err, -ENOEXEC,
+                "%s: its relocations are packed for Android's loader, glibc's does "
+                "not know them; link it without --pack-dyn-relocs=android",
+                image->source.name);
     base = base != NULL ? base + 1 : image->interpreter;
     if (base != NULL && strncmp(base, "ld-linux", 8) != 0)
         return gs_err_set(err, -ENOEXEC,

@@ -1,93 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * image.c: reads the headers, segments and sections of an ELF file and checks every number in
- * them.
+ * image.c: reads the segments and sections of an ELF file and checks every number in them.
  *
  * Owns the tables of struct elf_image. The file is hostile: a count or offset is compared with
- * the file's size before it is used to read or allocate. Tables of the dynamic linker are read
- * in dynamic.c. No state, any thread.
+ * the file's size before it is used to read or allocate. The ELF header is looked at in
+ * header.c, tables of the dynamic linker are read in dynamic.c. No state, any thread.
  */
 #include "rewriter/image.h"
 #include "rewriter/dynamic.h"
+#include "rewriter/header.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SEGMENTS      512        /* real files have about a dozen */
 #define MAX_SECTION_NAMES (16 << 20) /* bytes */
 #define MAX_INTERPRETER   4096
-
-const char *elf_machine_name(unsigned machine)
-{
-    return machine == EM_X86_64 ? "x86-64" : machine == EM_AARCH64 ? "aarch64" : "other";
-}
-
-static int check_ident(const struct elf_image *image, struct gs_err *err)
-{
-    const Elf64_Ehdr *h = &image->header;
-    const char *name = image->source.name;
-
-    if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0) {
-        if (memcmp(h->e_ident, "#!", 2) == 0)
-            return gs_err_set(
-                err, -ENOEXEC,
-                "%s: is a script; patch the interpreter that its first line names", name);
-        return gs_err_set(err, -ENOEXEC, "%s: not an ELF file; give a Linux program or library",
-                          name);
-    }
-    if (memcmp(h->e_ident + EI_ABIVERSION, "AI\1", 3) == 0 ||
-        memcmp(h->e_ident + EI_ABIVERSION, "AI\2", 3) == 0)
-        return gs_err_set(
-            err, -ENOEXEC,
-            "%s: is an AppImage, whose programs are in its archive; take them out "
-            "with --appimage-extract, then gpushare-patch --tree squashfs-root",
-            name);
-    if (h->e_ident[EI_CLASS] != ELFCLASS64)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: 32-bit; CUDA programs are 64-bit, only these can be patched",
-                          name);
-    if (h->e_ident[EI_DATA] != ELFDATA2LSB)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: big-endian; only x86-64 and aarch64 can be patched", name);
-    if (h->e_ident[EI_VERSION] != EV_CURRENT)
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: ELF version %u, not 1", name,
-                          h->e_ident[EI_VERSION]);
-    return 0;
-}
-
-static int check_header(const struct elf_image *image, struct gs_err *err)
-{
-    const Elf64_Ehdr *h = &image->header;
-    const char *name = image->source.name;
-
-    if (h->e_type == ET_REL)
-        return gs_err_set(err, -ENOEXEC, "%s: an object file; link it with gpushare-cc instead",
-                          name);
-    if (h->e_type == ET_CORE)
-        return gs_err_set(err, -ENOEXEC, "%s: a core dump; give the program instead", name);
-    if (h->e_type != ET_EXEC && h->e_type != ET_DYN)
-        return gs_err_set(err, -ENOEXEC, "%s: ELF type %u is neither program nor library", name,
-                          h->e_type);
-    if (h->e_machine != EM_X86_64 && h->e_machine != EM_AARCH64)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: made for ELF machine %u; only x86-64 and aarch64 can be patched",
-                          name, h->e_machine);
-    if (h->e_ehsize != sizeof *h)
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: e_ehsize is %u, not 64", name,
-                          h->e_ehsize);
-    if (h->e_phnum == 0 || h->e_phentsize != sizeof(Elf64_Phdr))
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: e_phnum is %u, e_phentsize %u (not 56)",
-                          name, h->e_phnum, h->e_phentsize);
-    if (h->e_phnum > MAX_SEGMENTS)
-        return gs_err_set(err, -ENOEXEC, "%s: e_phnum is %u; more than %d is not supported",
-                          name, h->e_phnum, MAX_SEGMENTS);
-    if (h->e_phoff < sizeof *h || h->e_phoff % 8 != 0)
-        return gs_err_set(err, -ENOEXEC, "%s: damaged: e_phoff is 0x%llx", name,
-                          (unsigned long long)h->e_phoff);
-    return 0;
-}
+#define MAX_ZEROS         (64ull << 20) /* bytes; Zig's linker leaves up to 3 MB */
 
 static bool is_power_of_two(uint64_t n)
 {
@@ -113,9 +43,39 @@ static int check_load(struct elf_image *image, size_t index, uint64_t *last_end,
                           index, (unsigned long long)p->p_align);
     if (p->p_vaddr < *last_end)
         return gs_err_set(err, -ENOEXEC,
-                          "%s: segment %zu at 0x%llx is below or inside the one before it",
+                          "%s: segment %zu at 0x%llx is below or inside the one before it, and "
+                          "the loader counts on their order; link the file anew",
                           name, index, (unsigned long long)p->p_vaddr);
     *last_end = p->p_vaddr + p->p_memsz;
+    return 0;
+}
+
+/* A loadable segment of no bytes is as good as none: nothing is mapped there, wherever it says
+ * that it lies (strip leaves such when patchelf has moved all of a segment's sections away). */
+static void drop_empty(struct elf_image *image)
+{
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        if (image->segments[i].p_type == PT_LOAD && image->segments[i].p_memsz == 0 &&
+            image->segments[i].p_filesz == 0)
+            image->segments[i].p_type = PT_NULL;
+}
+
+/* Bytes of a segment that the file has. */
+static int check_extent(struct elf_image *image, size_t index, struct gs_err *err)
+{
+    const Elf64_Phdr *p = &image->segments[index];
+
+    if (p->p_filesz > image->source.size || p->p_offset > image->source.size - p->p_filesz)
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: damaged or cut off: segment %zu (offset 0x%llx, 0x%llx bytes) "
+                          "ends outside the file (0x%llx bytes)",
+                          image->source.name, index, (unsigned long long)p->p_offset,
+                          (unsigned long long)p->p_filesz,
+                          (unsigned long long)image->source.size);
+    if (p->p_offset + p->p_filesz > image->data_end)
+        image->data_end = p->p_offset + p->p_filesz;
+    if (p->p_type == PT_LOAD && p->p_offset + p->p_filesz > image->image_end)
+        image->image_end = p->p_offset + p->p_filesz;
     return 0;
 }
 
@@ -130,19 +90,12 @@ static int check_segments(struct elf_image *image, struct gs_err *err)
 
         if (p->p_type == PT_NULL)
             continue;
-        if (p->p_filesz > image->source.size || p->p_offset > image->source.size - p->p_filesz)
-            return gs_err_set(
-                err, -ENOEXEC,
-                "%s: damaged or cut off: segment %zu (offset 0x%llx, 0x%llx bytes) "
-                "ends outside the file (0x%llx bytes)",
-                name, i, (unsigned long long)p->p_offset, (unsigned long long)p->p_filesz,
-                (unsigned long long)image->source.size);
-        if (p->p_offset + p->p_filesz > image->data_end)
-            image->data_end = p->p_offset + p->p_filesz;
+        /* with no bytes the offset means nothing, and lies behind a file that was cut off there
+         */
+        if (p->p_filesz > 0 && check_extent(image, i, err) != 0)
+            return -ENOEXEC;
         if (p->p_type == PT_LOAD && check_load(image, i, &last_end, err) != 0)
             return -ENOEXEC;
-        if (p->p_type == PT_LOAD && p->p_offset + p->p_filesz > image->image_end)
-            image->image_end = p->p_offset + p->p_filesz;
         loads += p->p_type == PT_LOAD;
         if (p->p_type == PT_DYNAMIC) {
             image->dynamic_segment = i;
@@ -186,18 +139,16 @@ static int check_section(struct elf_image *image, size_t index, struct gs_err *e
     if (s->sh_name >= image->section_names_size)
         return gs_err_set(err, -ENOEXEC, "%s: damaged: section %zu has sh_name 0x%x",
                           image->source.name, index, s->sh_name);
-    if (size > image->source.size || s->sh_offset > image->source.size - size) {
-        if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL)
-            return 0; /* no bytes: the offset means nothing */
+    if (size == 0)
+        return 0; /* the offset means nothing; llvm-strip leaves some behind the end */
+    if (size > image->source.size || s->sh_offset > image->source.size - size)
         return gs_err_set(
             err, -ENOEXEC,
             "%s: damaged or cut off: section %zu (offset 0x%llx, 0x%llx bytes) ends "
             "outside the file (0x%llx bytes)",
             image->source.name, index, (unsigned long long)s->sh_offset,
             (unsigned long long)s->sh_size, (unsigned long long)image->source.size);
-    }
-    if (s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL &&
-        s->sh_offset + size > image->data_end)
+    if (s->sh_offset + size > image->data_end)
         image->data_end = s->sh_offset + size;
     return 0;
 }
@@ -230,6 +181,11 @@ static int read_sections(struct elf_image *image, struct gs_err *err)
 
     if (h->e_shoff == 0 && h->e_shnum == 0)
         return 0;
+    if (h->e_shnum == 0 && h->e_shstrndx == SHN_XINDEX)
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: has more than %d sections, which is not supported; link it anew "
+                          "with fewer",
+                          image->source.name, SHN_LORESERVE - 1);
     if (h->e_shnum == 0 || h->e_shnum >= SHN_LORESERVE ||
         h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shstrndx == 0 ||
         h->e_shstrndx >= h->e_shnum || h->e_shoff % 8 != 0 || end < h->e_shoff)
@@ -274,8 +230,7 @@ static int read_all(struct elf_image *image, struct gs_err *err)
         return gs_err_set(err, -ENOEXEC, "%s: not an ELF file: only %llu bytes", source->name,
                           (unsigned long long)source->size);
     ret = elf_source_read(source, 0, &image->header, sizeof image->header, err);
-    ret = ret ?: check_ident(image, err);
-    ret = ret ?: check_header(image, err);
+    ret = ret ?: elf_header_check(image, err);
     if (ret != 0)
         return ret;
     image->page = image->header.e_machine == EM_AARCH64 ? 0x10000 : 0x1000;
@@ -283,6 +238,7 @@ static int read_all(struct elf_image *image, struct gs_err *err)
                                       image->header.e_phnum * sizeof(Elf64_Phdr), err);
     if (image->segments == NULL)
         return -ENOEXEC;
+    drop_empty(image);
     image->data_end = image->header.e_phoff + image->header.e_phnum * sizeof(Elf64_Phdr);
     ret = read_sections(image, err);
     ret = ret ?: refuse_debug_only(image, err);
@@ -358,14 +314,21 @@ const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag)
 
 bool elf_image_has_payload(const struct elf_image *image)
 {
-    uint64_t size = image->source.size - image->data_end;
-    uint8_t bytes[64];
-    bool zero = size <= sizeof bytes;
+    uint64_t at = image->data_end, size = image->source.size - at;
+    uint8_t bytes[1 << 14];
 
-    if (zero &&
-        elf_source_read(&image->source, image->data_end, bytes, (size_t)size, NULL) != 0)
+    if (size > MAX_ZEROS)
         return true;
-    for (size_t i = 0; zero && i < size; i++)
-        zero = bytes[i] == 0;
-    return !zero;
+    while (size > 0) {
+        size_t n = size < sizeof bytes ? (size_t)size : sizeof bytes;
+
+        if (elf_source_read(&image->source, at, bytes, n, NULL) != 0)
+            return true;
+        for (size_t i = 0; i < n; i++)
+            if (bytes[i] != 0)
+                return true;
+        at += n;
+        size -= n;
+    }
+    return false;
 }

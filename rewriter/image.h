@@ -27,7 +27,7 @@ struct elf_table {
 struct elf_image {
     struct elf_source source;
     Elf64_Ehdr header;
-    Elf64_Phdr *segments; /* header.e_phnum */
+    Elf64_Phdr *segments; /* header.e_phnum; an empty PT_LOAD is a PT_NULL here */
     Elf64_Shdr *sections; /* section_count; NULL when the file has no section headers */
     size_t section_count;
     char *section_names; /* ends with a NUL */
@@ -73,7 +73,7 @@ const char *elf_image_section_name(const struct elf_image *image, size_t index);
 const char *elf_image_string(const struct elf_image *image, uint64_t offset);
 
 /* Whether something lies behind all that the headers describe that must stay at the end of the
- * file. A few zeros, which some tools leave there for alignment, are nothing. */
+ * file. Zeros, which linkers leave there for alignment or for their next run, are nothing. */
 bool elf_image_has_payload(const struct elf_image *image);
 
 /* The first dynamic entry with that tag, or NULL. */

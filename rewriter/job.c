@@ -38,10 +38,6 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     job->fd = -1;
     job->name = name;
     job->options = options;
-    snprintf(job->shown, sizeof job->shown, "%s", name);
-    for (char *c = job->shown; *c != '\0'; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
     if (realpath(name, job->path) == NULL)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     job->fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -225,7 +221,6 @@ static int find_origin(struct elf_job *job, struct gs_err *err)
 
 int elf_job_decide(struct elf_job *job, struct gs_err *err)
 {
-    unsigned machine;
     int ret = refuse_own(job, err) ?: refuse_system(job, err);
 
     for (size_t i = 0; ret == 0 && i < job->image.dynamic_count; i++) {
@@ -243,15 +238,10 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
     ret = ret ?: decide_by_content(job, err);
     ret =
         ret ?: elf_location_find(job->runtime, job->options->runtime, job->options->force, err);
+    if (ret == 0 && !job->options->force)
+        ret = elf_location_check(job->runtime, job->name, job->image.header.e_machine, err);
     if (ret != 0)
         return ret;
-    machine = elf_location_machine(job->runtime);
-    if (!job->options->force && machine != job->image.header.e_machine)
-        return gs_err_set(
-            err, -ENOENT,
-            "%s: is for %s, but the runtime library %s is not; give --runtime PATH of one "
-            "that is",
-            job->name, elf_machine_name(job->image.header.e_machine), job->runtime);
     make_marker(job);
     return 0;
 }
@@ -273,6 +263,29 @@ bool elf_job_is_current(struct elf_job *job)
         make_marker(job);
     }
     return strcmp(job->note.text, job->marker) == 0;
+}
+
+int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
+{
+    char runtime[PATH_MAX];
+    struct elf_image now;
+    bool loads = false;
+    int ret = elf_image_read(&now, &job->raw, err);
+
+    if (ret != 0)
+        return ret;
+    elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    for (size_t i = 0; i < now.dynamic_count; i++)
+        loads |= now.dynamic[i].d_tag == DT_NEEDED &&
+                 strcmp(elf_image_string(&now, now.dynamic[i].d_un.d_val), runtime) == 0;
+    elf_image_deinit(&now);
+    return loads ? 0
+                 : gs_err_set(
+                       err, -ENOEXEC,
+                       "%s: was patched, but does not load %s any more (edited since, with "
+                       "patchelf?); --restore it, or take it from its package, and patch "
+                       "it again",
+                       job->name, runtime);
 }
 
 /* Patching anew starts from the original. */

@@ -12,10 +12,9 @@
 
 struct elf_job {
     const struct elf_options *options;
-    const char *name;     /* as the user gave it */
-    char shown[PATH_MAX]; /* the same for people: control characters as ? */
-    char path[PATH_MAX];  /* symlinks resolved */
-    int fd;               /* of the file as it is, read only */
+    const char *name;    /* as the user gave it */
+    char path[PATH_MAX]; /* symlinks resolved */
+    int fd;              /* of the file as it is, read only */
     struct stat stat;
     struct elf_source raw; /* the file as it is */
     enum elf_note_state patched;
@@ -54,6 +53,9 @@ int elf_job_plan(struct elf_job *job, struct gs_err *err);
 int elf_job_write(struct elf_job *job, struct gs_err *err);
 /* Whether the file is patched just as these options would do it. */
 bool elf_job_is_current(struct elf_job *job);
+/* Whether a patched file still loads the library that its marker names. 0; -ENOEXEC when
+ * somebody has edited that away, or the file is damaged. */
+int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err);
 /* Gives the original back. -ENODATA when it is not patched. */
 int elf_job_restore(struct elf_job *job, struct gs_err *err);
 void elf_job_deinit(struct elf_job *job);

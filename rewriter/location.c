@@ -6,6 +6,7 @@
  * wherever the program starts. No state, any thread.
  */
 #include "rewriter/location.h"
+#include "rewriter/image.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -87,18 +88,27 @@ int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struc
     return 0;
 }
 
-unsigned elf_location_machine(const char *path)
+int elf_location_check(const char *path, const char *name, unsigned machine, struct gs_err *err)
 {
     Elf64_Ehdr header;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n;
 
     if (fd < 0)
-        return 0;
+        return gs_err_errno(err, -errno, "%s: the runtime library cannot be opened", path);
     n = pread(fd, &header, sizeof header, 0);
     close(fd);
     if (n != (ssize_t)sizeof header || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
         header.e_ident[EI_CLASS] != ELFCLASS64)
+        return gs_err_set(
+            err, -ENOENT,
+            "%s: is no library; give --runtime PATH of the runtime library (" LIBRARY ")",
+            path);
+    if (header.e_machine == machine)
         return 0;
-    return header.e_machine;
+    return gs_err_set(
+        err, -ENOENT,
+        "%s: is for %s, but the runtime library %s is not; give --runtime PATH of "
+        "one that is",
+        name, elf_machine_name(machine), path);
 }

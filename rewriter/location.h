@@ -15,7 +15,9 @@
  * nothing is there and force is not set. */
 int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struct gs_err *err);
 
-/* The ELF machine of the library there; 0 if it is no ELF64 file. */
-unsigned elf_location_machine(const char *path);
+/* Whether the library there is one for that ELF machine, which the file `name` is for. 0;
+ * -ENOENT, or what opening it gave. */
+int elf_location_check(const char *path, const char *name, unsigned machine,
+                       struct gs_err *err);
 
 #endif

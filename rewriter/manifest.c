@@ -11,13 +11,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define HEAD "gpushare-manifest 1"
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
 
 static int append(struct elf_manifest *manifest, char *path, char *target)
 {
@@ -27,6 +32,8 @@ static int append(struct elf_manifest *manifest, char *path, char *target)
     if (list == NULL)
         return -ENOMEM;
     manifest->entries = list;
+    if (tsearch(path, &manifest->paths, compare) == NULL)
+        return -ENOMEM;
     manifest->entries[manifest->count++] =
         (struct elf_manifest_entry){.path = path, .target = target};
     return 0;
@@ -36,7 +43,7 @@ int elf_manifest_add(struct elf_manifest *manifest, const char *path, const char
 {
     char *path_copy, *target_copy;
 
-    if (elf_manifest_find(manifest, path) != NULL)
+    if (elf_manifest_has(manifest, path))
         return 0;
     path_copy = strdup(path);
     target_copy = target != NULL ? strdup(target) : NULL;
@@ -48,17 +55,19 @@ int elf_manifest_add(struct elf_manifest *manifest, const char *path, const char
     return -ENOMEM;
 }
 
-const struct elf_manifest_entry *elf_manifest_find(const struct elf_manifest *manifest,
-                                                   const char *path)
+bool elf_manifest_has(const struct elf_manifest *manifest, const char *path)
 {
-    for (size_t i = 0; i < manifest->count; i++)
-        if (strcmp(manifest->entries[i].path, path) == 0)
-            return &manifest->entries[i];
-    return NULL;
+    return tfind(path, &manifest->paths, compare) != NULL;
+}
+
+static void keep(void *path)
+{
+    (void)path; /* the entry's */
 }
 
 void elf_manifest_deinit(struct elf_manifest *manifest)
 {
+    tdestroy(manifest->paths, keep);
     for (size_t i = 0; i < manifest->count; i++) {
         free(manifest->entries[i].path);
         free(manifest->entries[i].target);

@@ -13,6 +13,7 @@
 
 #include "common/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define ELF_MANIFEST_NAME ".gpushare-manifest"
@@ -25,6 +26,7 @@ struct elf_manifest_entry {
 struct elf_manifest {
     struct elf_manifest_entry *entries;
     size_t count, room;
+    void *paths; /* the entries' paths as a tree (tsearch), to find one among many */
 };
 
 /* Reads the manifest of folder; one that is not there is empty. 0; -EINVAL naming the line. */
@@ -37,8 +39,7 @@ int elf_manifest_write(const struct elf_manifest *manifest, const char *folder,
 /* Adds an entry, unless the path is there. target NULL: a file. 0 or -ENOMEM. */
 int elf_manifest_add(struct elf_manifest *manifest, const char *path, const char *target);
 
-const struct elf_manifest_entry *elf_manifest_find(const struct elf_manifest *manifest,
-                                                   const char *path);
+bool elf_manifest_has(const struct elf_manifest *manifest, const char *path);
 void elf_manifest_deinit(struct elf_manifest *manifest);
 
 #endif

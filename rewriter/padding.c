@@ -24,13 +24,17 @@ static uint64_t align8(uint64_t value)
 static int refuse(const struct elf_plan *plan, const char *why, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
+    bool bare = image->section_count == 0;
 
     return gs_err_set(
         err, -ENOEXEC,
         "%s: %llu bytes are appended behind the program (an archive that it reads from its "
-        "own end?), so it cannot grow, and %s; relink it with gpushare-cc, or patch the "
-        "program before the archive is appended",
-        image->source.name, (unsigned long long)(image->source.size - image->data_end), why);
+        "own end?%s), so it cannot grow, and %s; relink it with gpushare-cc, or patch the "
+        "program before %s",
+        image->source.name, (unsigned long long)(image->source.size - image->data_end),
+        bare ? " what is left of sections without headers?" : "", why,
+        bare ? "the archive is appended or the headers are removed"
+             : "the archive is appended");
 }
 
 /* The PT_LOAD whose file part holds the string table. */

@@ -6,6 +6,7 @@
  */
 #include "rewriter/report.h"
 #include "rewriter/names.h"
+#include "rewriter/say.h"
 
 #include <linux/fs.h>
 #include <stdlib.h>
@@ -44,15 +45,15 @@ static void print_cuda(FILE *to, const struct elf_job *job)
 {
     const struct elf_facts *facts = &job->facts;
 
-    fprintf(to, "  cudart    %s", cudart_text(facts));
+    elf_say(to, "  cudart    %s", cudart_text(facts));
     if (facts->cudart_shared != NULL)
-        fprintf(to, " (%s)", facts->cudart_shared);
+        elf_say(to, " (%s)", facts->cudart_shared);
     if (facts->cudart_static && facts->newest_api > 0)
-        fprintf(to, " of CUDA %d.%d or later (by the newest driver function it names)",
+        elf_say(to, " of CUDA %d.%d or later (by the newest driver function it names)",
                 facts->newest_api / 1000, facts->newest_api % 1000 / 10);
     fputs(facts->device_code ? "; device code inside\n" : "\n", to);
     if (facts->needed != NULL)
-        fprintf(to, "  needs     %s\n", facts->needed);
+        elf_say(to, "  needs     %s\n", facts->needed);
     if (facts->names_libcuda)
         fputs("  names     libcuda.so (opens the driver itself)\n", to);
     if (!elf_facts_cuda(facts))
@@ -63,7 +64,7 @@ static void print_imports(FILE *to, const struct elf_job *job)
 {
     fputs("  routes    ", to);
     for (size_t i = 0; i < job->facts.import_count; i++)
-        fprintf(to, "%s%s%s", i > 0 ? ", " : "", import_name(job, i),
+        elf_say(to, "%s%s%s", i > 0 ? ", " : "", import_name(job, i),
                 job->facts.imports[i].keeps_name ? " (by interposition)" : "");
     if (job->facts.import_count == 0)
         fputs("nothing of its own", to);
@@ -87,10 +88,10 @@ static void print_escapes(FILE *to, const struct elf_facts *facts)
 
 static void print_plan(FILE *to, const struct elf_plan *plan)
 {
-    fprintf(to, "  plan      dynamic entry: %s\n", elf_dynamic_way_text(plan->dynamic_way));
-    fprintf(to, "            program header: %s", elf_slot_way_text(plan->slot_way));
+    elf_say(to, "  plan      dynamic entry: %s\n", elf_dynamic_way_text(plan->dynamic_way));
+    elf_say(to, "            program header: %s", elf_slot_way_text(plan->slot_way));
     if (plan->block.size > 0)
-        fprintf(to, ", %llu bytes behind it move", (unsigned long long)plan->block.size);
+        elf_say(to, ", %llu bytes behind it move", (unsigned long long)plan->block.size);
     if (plan->slot_way == ELF_SLOT_PADDING) {
         fputs("\n            the payload behind the program stays where it is\n", to);
         return;
@@ -104,30 +105,30 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
 {
     char runtime[PATH_MAX];
 
-    fprintf(to, "%s:\n", job->shown);
+    elf_say(to, "%s:\n", job->name);
     if (job->patched == ELF_NOTE_FOUND) {
         elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
-        fprintf(to, "  state     patched for %s\n", runtime);
+        elf_say(to, "  state     patched for %s\n", runtime);
     } else {
         fputs("  state     not patched\n", to);
     }
     if (job->image.segments != NULL) {
-        fprintf(to, "  kind      %s %s%s%s\n", elf_machine_name(job->image.header.e_machine),
+        elf_say(to, "  kind      %s %s%s%s\n", elf_machine_name(job->image.header.e_machine),
                 kind_text(&job->image), job->image.soname ? ", " : "",
                 job->image.soname ? job->image.soname : "");
-        fprintf(to, "  scope     %s\n", scope_text(job->scope));
+        elf_say(to, "  scope     %s\n", scope_text(job->scope));
         print_cuda(to, job);
         print_imports(to, job);
         print_escapes(to, &job->facts);
     }
     if (job->runtime[0] != '\0')
-        fprintf(to, "  runtime   %s%s\n", job->runtime,
+        elf_say(to, "  runtime   %s%s\n", job->runtime,
                 access(job->runtime, R_OK) == 0 ? "" : " (not there)");
     if (job->stat.st_nlink > 1)
-        fprintf(to, "  links     %lu names; only this one would be changed\n",
+        elf_say(to, "  links     %lu names; only this one would be changed\n",
                 (unsigned long)job->stat.st_nlink);
     if (problem->code != 0)
-        fprintf(to, "  result    %s\n", problem->text);
+        elf_say(to, "  result    %s\n", problem->text);
     else if (job->plan.tail != NULL)
         print_plan(to, &job->plan);
 }
@@ -230,13 +231,13 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
     char runtime[PATH_MAX], scope[32];
 
     if (job->patched == ELF_NOTE_NONE) {
-        fprintf(to, "%s: not patched\n", job->shown);
+        elf_say(to, "%s: not patched\n", job->name);
         return;
     }
     elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
     elf_note_value(job->note.text, "scope", scope, sizeof scope);
-    fprintf(
-        to, "%s: patched, %s scope, runtime %s%s%s\n", job->shown, *scope ? scope : "unknown",
+    elf_say(
+        to, "%s: patched, %s scope, runtime %s%s%s\n", job->name, *scope ? scope : "unknown",
         *runtime ? runtime : "unknown (its marker is damaged)",
         present || !*runtime
             ? ""
@@ -283,8 +284,8 @@ static void warn_signed(FILE *to, const struct elf_job *job)
     else if (ioctl(job->fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_VERITY_FL))
         lost = "its fs-verity seal";
     if (lost != NULL)
-        fprintf(to, "%s: note: %s holds for the old content only; sign the new file anew\n",
-                job->shown, lost);
+        elf_say(to, "%s: note: %s holds for the old content only; sign the new file anew\n",
+                job->name, lost);
 }
 
 void elf_report_done(FILE *to, const struct elf_job *job)
@@ -292,21 +293,21 @@ void elf_report_done(FILE *to, const struct elf_job *job)
     const struct elf_options *options = job->options;
     struct stat st;
 
-    fprintf(to, "%s: %s (%s scope", job->shown,
+    elf_say(to, "%s: %s (%s scope", job->name,
             options->dry_run ? "would be patched" : "patched", scope_text(job->scope));
     for (size_t i = 0; i < job->facts.import_count && i < 4; i++)
-        fprintf(to, "%s%s", i > 0 ? ", " : ", routes ", import_name(job, i));
+        elf_say(to, "%s%s", i > 0 ? ", " : ", routes ", import_name(job, i));
     if (job->facts.import_count > 4)
-        fprintf(to, " and %zu more", job->facts.import_count - 4);
-    fprintf(to, ")%s%s\n", options->output ? " into " : "",
+        elf_say(to, " and %zu more", job->facts.import_count - 4);
+    elf_say(to, ")%s%s\n", options->output ? " into " : "",
             options->output ? options->output : "");
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
-        fprintf(to, "%s: note: is a link; %s is the file\n", job->shown, job->path);
-    if (job->plan.slot_way == ELF_SLOT_END)
-        fprintf(to, "%s: note: do not run strip on it; strip first, then patch\n", job->shown);
+        elf_say(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
+    if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
+        elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
     warn_signed(to, job);
     if (job->stat.st_nlink > 1 && options->output == NULL)
-        fprintf(to, "%s: note: it had %lu names (hard links); %s stay as they were\n",
-                job->shown, (unsigned long)job->stat.st_nlink,
+        elf_say(to, "%s: note: it had %lu names (hard links); %s stay as they were\n",
+                job->name, (unsigned long)job->stat.st_nlink,
                 options->tree != NULL ? "those outside of the folder" : "the others");
 }

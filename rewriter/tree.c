@@ -11,6 +11,7 @@
 #include "rewriter/crew.h"
 #include "rewriter/manifest.h"
 #include "rewriter/record.h"
+#include "rewriter/say.h"
 #include "rewriter/venv.h"
 
 #include <errno.h>
@@ -114,7 +115,7 @@ static void update_records(struct tree *tree, const struct elf_paths *changed)
         tree->result = ELF_EXIT_FAILED;
     }
     if (lines > 0 && !tree->options->quiet)
-        printf("%s: %zu lines of wheel records updated\n", tree->folder, lines);
+        elf_say(stdout, "%s: %zu lines of wheel records updated\n", tree->folder, lines);
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -186,7 +187,7 @@ static int choose_listed(struct tree *tree)
         if (access(path, F_OK) == 0)
             ret = elf_paths_add(&tree->chosen, path);
         else if (tree->options->check && !tree->options->quiet)
-            fprintf(stderr, "%s: is gone; nothing to do\n", path);
+            elf_say(stderr, "%s: is gone; nothing to do\n", path);
     }
     return ret;
 }
@@ -214,7 +215,7 @@ static int restore_tree(struct tree *tree)
 static int check_tree(struct tree *tree)
 {
     struct elf_crew crew = {
-        .options = tree->options, .files = &tree->chosen, .what = "checking"};
+        .options = tree->options, .files = &tree->chosen, .what = "checking", .every = true};
     int ret = choose_listed(tree);
 
     ret = ret ?: elf_crew_run(&crew);
@@ -231,7 +232,7 @@ static int check_tree(struct tree *tree)
         tree->result = ELF_EXIT_FAILED;
     ret = ret ?: choose(tree);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
-        if (elf_manifest_find(&tree->manifest, below(tree, tree->chosen.list[i])) == NULL)
+        if (!elf_manifest_has(&tree->manifest, below(tree, tree->chosen.list[i])))
             complain(tree, tree->chosen.list[i],
                      "reaches CUDA and is not listed; patch the tree again");
     return ret;

@@ -7,6 +7,7 @@
  */
 #include "rewriter/venv.h"
 #include "rewriter/act.h"
+#include "rewriter/say.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -141,7 +142,7 @@ static enum elf_exit patch_copy(const char *link, const char *target,
     copy.any = true;
     if (!options->print && is_done(link, target, &copy)) {
         if (!options->quiet)
-            printf("%s: already patched\n", link);
+            elf_say(stdout, "%s: already patched\n", link);
         return ELF_EXIT_DONE;
     }
     copy.output = options->print ? NULL : link; /* renamed over the link itself */
@@ -217,12 +218,12 @@ int elf_venv_restore(const char *folder, const struct elf_manifest *manifest,
             return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
         if (!is_ours(link)) {
             if (!options->quiet)
-                printf("%s: is no patched copy any more; left as it is\n", link);
+                elf_say(stdout, "%s: is no patched copy any more; left as it is\n", link);
             continue;
         }
         ret = put_back(link, entry->target, err);
         if (ret == 0 && !options->quiet)
-            printf("%s: links to %s again\n", link, entry->target);
+            elf_say(stdout, "%s: links to %s again\n", link, entry->target);
     }
     return ret;
 }
@@ -241,7 +242,7 @@ bool elf_venv_check(const char *folder, const struct elf_manifest *manifest)
         if (resolve(folder, entry, link, target, &err) != 0) {
             fprintf(stderr, "gpushare-patch: %s\n", err.text);
         } else if (!is_current(link, target)) {
-            fprintf(stderr,
+            elf_say(stderr,
                     "gpushare-patch: %s: is no patched copy of %s as that is now (an "
                     "upgrade?); patch the environment again\n",
                     link, target);

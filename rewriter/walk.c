@@ -130,6 +130,7 @@ static int look_at(struct elf_walk *walk, FTS *fts, FTSENT *entry, size_t skip,
             (is_excluded(options, below, entry->fts_name) || is_kernels(entry)))
             fts_set(fts, entry, FTS_SKIP);
         return 0;
+    case FTS_NS: /* in a folder that may be listed and not searched; or its path is too long */
     case FTS_F:
         break;
     default:
@@ -138,6 +139,12 @@ static int look_at(struct elf_walk *walk, FTS *fts, FTSENT *entry, size_t skip,
     if (is_excluded(options, below, entry->fts_name) ||
         strncmp(entry->fts_name, ".gpushare-", 10) == 0)
         return 0;
+    if (entry->fts_info == FTS_NS)
+        return entry->fts_errno == ENOENT
+                   ? 0
+                   : gs_err_errno(err, -entry->fts_errno,
+                                  "%s: cannot look at it (--exclude leaves it out)",
+                                  entry->fts_path);
     if (is_record(entry))
         return elf_paths_add(&walk->records, entry->fts_path);
     return is_elf(entry->fts_path, entry->fts_statp->st_mode)

@@ -3,6 +3,7 @@
 """What gpushare-patch answers: options, exit statuses, bad input, and that a refused file is not touched."""
 import os
 import random
+import resource
 import shutil
 import stat
 import subprocess
@@ -119,7 +120,12 @@ class BadInput(Case):
 
     def test_runtime_that_is_no_library(self):
         os.mkfifo(self.path("pipe"))
-        self.refused(self.build("a"), 1, "runtime library", "--runtime", self.path("pipe"), named=False)
+        self.refused(self.build("a"), 1, "is no library", "--runtime", self.path("pipe"), named=False)
+
+    def test_runtime_that_cannot_be_opened(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))
+        status, _, errors = run(*self.runtime, self.build("a"), preexec_fn=limit)
+        self.assertEqual((status, "the runtime library cannot be opened: Too many open files" in errors), (1, True), errors)
 
     def test_cut_off_anywhere(self):
         path = self.build("whole")

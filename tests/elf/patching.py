@@ -139,6 +139,21 @@ class Patching(Case):
         self.assertEqual(run("--restore", path)[0], 0)
         self.assertEqual(open(path, "rb").read(), before)
 
+    def test_without_the_runtime_library_it_is_not_called_patched(self):
+        path = self.build("a")
+        run(*self.runtime, path)
+        data = open(path, "rb").read()
+        name = OPTIONS.runtime.encode() + b"\0"
+        open(path, "wb").write(data.replace(name, name[:-2] + b"9\0", 1))  # the first is the loader's, the second the marker's
+        for args in (["--check"], self.runtime):
+            status, out, errors = run(*args, path)
+            self.assertEqual((status, out, "does not load" in errors), (3, "", True), (args, errors))
+        report = json.loads(run("--check", "--json", path)[1])
+        self.assertEqual((report["exit"], report["patched"], "does not load" in report["problem"]), (3, True, True))
+        open(path, "wb").write(data[:-1000])  # the section headers
+        status, out, errors = run("--check", path)
+        self.assertEqual((status, out, "damaged" in errors), (3, "", True), errors)
+
     def test_note_of_another_build_is_told_from_damage(self):
         path = self.build("a")
         self.assertEqual(run(*self.runtime, path)[0], 0)

@@ -127,6 +127,26 @@ class Reports(Case):
             for args in (self.runtime, ["--restore"], ["--print"], ["--check"]):
                 self.assertNotIn("\x1b", run(*args, path)[1])
 
+    def test_names_that_others_chose_do_not_reach_a_terminal_as_they_are(self):
+        odd = "\x1b[31mlibcuda\n"
+        path = self.build(odd, LIBRARY + '\nconst char *d = "libcuda.so.1";', "-shared", "-fPIC", "-Wl,-soname," + odd)
+        shutil.copy(self.build("a"), os.path.join(self.folder, odd + "too"))
+        for args in (["--print", path], [path, "--output", self.path(odd + "out")], ["--restore", path, "--dry-run"]):
+            status, out, _ = run(*self.runtime, *args)
+            self.assertNotIn("\x1b", out, args)
+        reader, writer = os.openpty()
+        done = subprocess.run([OPTIONS.patch, *self.runtime, "--tree", self.folder, "--jobs", "1"], stdout=writer, stderr=writer, timeout=60)
+        os.close(writer)
+        said = b""
+        try:
+            while more := os.read(reader, 65536):
+                said += more
+        except OSError:  # all is read
+            pass
+        os.close(reader)
+        self.assertEqual((done.returncode, b"patching 1 of 4: ?[31mlibcuda?\x1b[K" in said), (0, True), said)
+        self.assertEqual(said.replace(b"\x1b[K", b"").count(b"\x1b"), 0, said)
+
     def test_schema_can_tell(self):
         good = self.report("check", self.build("a"))
         for change in ({"exit": 2}, {"patched": 1}, {"more": 1}, {"tool": False}, {"scope": "all"}):

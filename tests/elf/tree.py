@@ -231,7 +231,8 @@ class Tree(Case):
         self.assertEqual(run("--tree", self.folder, "--check")[0], 0)
         self.assertIn(record_line(self.path("lib"), "cuda, too.so"), open(self.path("lib/x-1.dist-info/RECORD")).read())
 
-    def test_what_may_not_be_read_is_named(self):
+    def as_nobody(self, *args):
+        """Patches the tree as somebody who owns what is in it."""
         if os.geteuid() != 0:
             self.skipTest("only root can make files of others")
         tools = self.path("tools")  # where others may reach them
@@ -240,11 +241,36 @@ class Tree(Case):
         patch, runtime = shutil.copy(OPTIONS.patch, tools), shutil.copy(OPTIONS.runtime, tools)
         for path in ("bin", "lib", "lib/x-1.dist-info", "lib/x-1.dist-info/RECORD", "lib/cuda, too.so", "old", "old/uses"):
             os.chown(self.path(path), 65534, 65534)
-        os.chmod(self.path("bin/uses"), 0o711)
-        done = subprocess.run([patch, "--runtime", runtime, "--tree", self.folder, "--exclude", "tools"], stdout=subprocess.PIPE,
+        done = subprocess.run([patch, "--runtime", runtime, "--tree", self.folder, "--exclude", "tools", *args], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, user=65534, group=65534, extra_groups=[])
-        self.assertEqual((done.returncode, self.path("bin/uses") + ": cannot open" in done.stderr.decode()), (1, True), done)
+        return done.returncode, done.stderr.decode()
+
+    def test_what_may_not_be_read_is_named(self):
+        os.chmod(self.path("bin/uses"), 0o711)
+        status, errors = self.as_nobody()
+        self.assertEqual((status, self.path("bin/uses") + ": cannot open" in errors), (1, True), errors)
         self.assertEqual(run("--check", self.path("old/uses"))[0], 0)
+
+    def test_what_may_not_be_looked_at_is_named(self):
+        os.chmod(self.path("old"), 0o666)  # its names can be read, but not what they are
+        status, errors = self.as_nobody()
+        self.assertEqual((status, self.path("old/uses") + ": cannot look at it (--exclude" in errors), (1, True), errors)
+
+    def test_folder_that_may_not_be_looked_into_can_be_left_out(self):
+        os.chmod(self.path("old"), 0o666)
+        status, errors = self.as_nobody("--exclude", "bin", "--exclude", "old")
+        self.assertEqual((status, errors), (0, ""))
+
+    def test_path_that_is_too_long_is_named(self):
+        at = os.open(self.folder, os.O_RDONLY)
+        for _ in range(17):
+            os.mkdir("d" * 250, dir_fd=at)
+            at, before = os.open("d" * 250, os.O_RDONLY, dir_fd=at), at
+            os.close(before)
+        os.close(at)
+        status, _, errors = run("--tree", self.folder)
+        self.assertEqual((status, "File name too long" in errors, len(errors.splitlines())), (1, True, 1), errors)
+        subprocess.run(["rm", "-r", self.path("d" * 250)], check=True)
 
     def test_usage(self):
         for args in (["--tree", "a", "b"], ["--tree", "a", "--venv", "b"], ["--jobs", "2", "b"], ["--exclude", "x", "b"],
