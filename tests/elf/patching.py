@@ -229,17 +229,27 @@ class Patching(Case):
             out.truncate(100 << 20)
         subprocess.run(["objcopy", "--add-section", ".big=" + big, path], check=True)
         os.unlink(big)
-        child = subprocess.Popen([OPTIONS.patch, *self.runtime, path], stdout=subprocess.DEVNULL, **kw)
-        fds, names, stopped = f"/proc/{child.pid}/fd", {}, False
-        while child.poll() is None and not stopped:
-            try:
-                names = {int(n): os.readlink(f"{fds}/{n}") for n in os.listdir(fds)}
-                stopped = any("(deleted)" in name or ".gpushare-patch" in name for name in names.values())
-            except OSError:
-                pass
-        child.send_signal(signal.SIGSTOP)
-        self.assertTrue(stopped)
-        return path, child, names
+        for _ in range(20):  # on a busy machine it may have done all of its work when we look
+            child = subprocess.Popen([OPTIONS.patch, *self.runtime, path], stdout=subprocess.DEVNULL, **kw)
+            while child.poll() is None:
+                child.send_signal(signal.SIGSTOP)  # first, so that it is where we see it
+                if os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT).si_code == os.CLD_STOPPED:
+                    os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+                names = self.open_files(child.pid)
+                if any("(deleted)" in name or ".gpushare-patch" in name for name in names.values()):
+                    return path, child, names
+                child.send_signal(signal.SIGCONT)
+            child.communicate()
+            run("--restore", path)
+        self.fail("it was never seen at work")
+
+    @staticmethod
+    def open_files(pid):
+        """number -> name; nothing of one that has ended."""
+        try:
+            return {int(n): os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")}
+        except OSError:
+            return {}
 
     def test_file_changed_meanwhile_is_left_alone(self):
         path, child, _ = self.stopped_while_it_copies(stderr=subprocess.PIPE)
