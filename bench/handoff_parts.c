@@ -106,8 +106,8 @@ static pid_t start_daemon(const struct spec *spec)
         if (freopen(log, "a", stderr) == NULL)
             _exit(126);
         execl(stage.lockd, "gpushare-lockd", "--socket", path, "--quantum", quantum,
-              "--reserve", RESERVE, "--exclusive", spec->exclusive ? "yes" : "no", "--hand-over",
-              spec->hand_over ? "yes" : "no", "--host",
+              "--reserve", RESERVE, "--exclusive", spec->exclusive ? "yes" : "no",
+              "--hand-over", spec->hand_over ? "yes" : "no", "--host",
               stage.host != NULL ? stage.host : "auto", (char *)NULL);
         _exit(127);
     }
