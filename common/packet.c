@@ -35,14 +35,15 @@ ssize_t gs_packet_send(int socket, const void *message, size_t size,
     return sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-ssize_t gs_packet_receive(int socket, void *message, size_t size, struct gs_descriptors *with)
+ssize_t gs_packet_receive(int socket, void *message, size_t size, unsigned most,
+                          struct gs_descriptors *with)
 {
     struct iovec part = {message, size};
     union control control = {{0}};
     struct msghdr header = {.msg_iov = &part,
                             .msg_iovlen = 1,
-                            .msg_control = control.bytes,
-                            .msg_controllen = sizeof control.bytes};
+                            .msg_control = most != 0 ? control.bytes : NULL,
+                            .msg_controllen = most != 0 ? CMSG_LEN(most * sizeof(int)) : 0};
     const ssize_t got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
 
     with->count = 0;

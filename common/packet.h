@@ -21,10 +21,12 @@ struct gs_descriptors {
 ssize_t gs_packet_send(int socket, const void *message, size_t size,
                        const struct gs_descriptors *with);
 
-/* Never blocks. What came is in `with`, close-on-exec: more than there is room for, here or in
- * this process, is lost. Returns the size of the message as it was sent, which may be more than
- * `size`; 0 at the end; -1 with errno. */
-ssize_t gs_packet_receive(int socket, void *message, size_t size, struct gs_descriptors *with);
+/* Never blocks. What came is in `with` (also where 0 is returned), close-on-exec, at most so
+ * many: more than that, or than this process has room for, is dropped by the kernel. Returns
+ * the size of the message as it was sent, which may be more than `size`; 0 at the end, or for
+ * an empty one; -1 with errno. */
+ssize_t gs_packet_receive(int socket, void *message, size_t size, unsigned most,
+                          struct gs_descriptors *with);
 
 /* Closes them all; count is 0 then. */
 void gs_descriptors_close(struct gs_descriptors *descriptors);

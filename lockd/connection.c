@@ -151,7 +151,6 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         connection->pid = hello->pid;
         connection->foreign = true;
     }
-    connection->beside = lockd_gift_is_beside(connection);
     server->program_count++;
     connection->user->programs++;
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
@@ -313,10 +312,12 @@ void lockd_connection_readable(struct lockd_connection *connection)
 
         if (connection->throttled || over_rate(connection, now))
             return;
-        size = gs_packet_receive(connection->fd, &message, sizeof message, &with);
+        size = gs_packet_receive(connection->fd, &message, sizeof message,
+                                 lockd_gift_most(connection->server), &with);
         if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             return;
         if (size <= 0) {
+            gs_descriptors_close(&with); /* an empty packet can have some */
             lockd_connection_kill(connection, NULL);
             return;
         }

@@ -11,13 +11,45 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A process of another pid namespace has more numbers than the one it has here. */
+static bool look(const struct lockd_connection *connection)
+{
+    char path[64], line[256];
+    FILE *file;
+    bool beside = false;
+
+    if (connection->foreign || connection->pid <= 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)connection->pid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "NSpid:", 6) == 0)
+            beside = strchr(line, '\t') == strrchr(line, '\t');
+    fclose(file);
+    return beside;
+}
+
+static bool is_beside(struct lockd_connection *connection)
+{
+    if (connection->beside == LOCKD_BESIDE_UNKNOWN)
+        connection->beside = look(connection) ? LOCKD_BESIDE_YES : LOCKD_BESIDE_NO;
+    return connection->beside == LOCKD_BESIDE_YES;
+}
+
+unsigned lockd_gift_most(const struct lockd_server *server)
+{
+    return server->config.hand_over == 1 ? GS_PACKET_FDS : 0;
+}
+
 void lockd_gift_offer(struct lockd_connection *connection, const struct gs_wire_state *state,
                       struct gs_descriptors *descriptors)
 {
     struct lockd_server *server = connection->server;
 
-    if (server->config.hand_over != 1 || !connection->beside || state->given_bytes == 0 ||
-        descriptors->count == 0 || descriptors->count != state->given)
+    if (server->config.hand_over != 1 || state->given_bytes == 0 || descriptors->count == 0 ||
+        descriptors->count != state->given || !is_beside(connection))
         return;
     server->gift = (struct lockd_gift){.from = connection,
                                        .uuid = state->uuid,
@@ -31,14 +63,14 @@ void lockd_gift_end(struct lockd_server *server)
 }
 
 /* How many pieces of the gift may go there. */
-static unsigned share_of(const struct lockd_gift *gift, const struct lockd_connection *to,
+static unsigned share_of(const struct lockd_gift *gift, struct lockd_connection *to,
                          const struct gs_wire_target *target, uint64_t rise)
 {
     uint64_t count;
 
-    if (gift->from == NULL || gift->from == to || gift->from->user != to->user || !to->beside ||
+    if (gift->from == NULL || gift->from == to || gift->from->user != to->user ||
         (target->flags & GS_TARGET_RUN) == 0 ||
-        memcmp(gift->uuid, target->uuid, sizeof target->uuid) != 0)
+        memcmp(gift->uuid, target->uuid, sizeof target->uuid) != 0 || !is_beside(to))
         return 0;
     count = rise / gift->bytes;
     return count < gift->descriptors->count ? (unsigned)count : gift->descriptors->count;
@@ -51,8 +83,8 @@ void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target 
     const unsigned count = share_of(gift, connection, target, rise);
     struct gs_descriptors with = {.count = 0};
 
-    if (connection->server->config.hand_over == 1 && connection->beside &&
-        connection->user->programs > 1)
+    if (connection->server->config.hand_over == 1 && connection->user->programs > 1 &&
+        is_beside(connection))
         target->flags |= GS_TARGET_GIVE;
     if (count != 0) {
         target->gifts = count;
@@ -70,24 +102,4 @@ void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target 
         target->gift_bytes = 0;
     }
     lockd_connection_send(connection, target, sizeof *target);
-}
-
-/* A process of another pid namespace has more numbers than the one it has here. */
-bool lockd_gift_is_beside(const struct lockd_connection *connection)
-{
-    char path[64], line[256];
-    FILE *file;
-    bool beside = false;
-
-    if (connection->foreign || connection->pid <= 0)
-        return false;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)connection->pid);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "NSpid:", 6) == 0)
-            beside = strchr(line, '\t') == strrchr(line, '\t');
-    fclose(file);
-    return beside;
 }

@@ -21,12 +21,19 @@
 struct lockd_connection;
 struct lockd_server;
 
+/* Whether a program lives in this process's pid namespace; looked up when it first matters. */
+enum lockd_beside { LOCKD_BESIDE_UNKNOWN, LOCKD_BESIDE_YES, LOCKD_BESIDE_NO };
+
 struct lockd_gift {
     const struct lockd_connection *from; /* NULL: there is none */
     const uint8_t *uuid;
     struct gs_descriptors *descriptors; /* those not passed on yet */
     uint64_t bytes;                     /* of each */
 };
+
+/* How many descriptors may come in with a message: none unless they are of use, since closing
+ * some kinds of them can take its time (a file of FUSE or NFS). */
+unsigned lockd_gift_most(const struct lockd_server *server);
 
 /* What has come with a state may be passed on until lockd_gift_end(). */
 void lockd_gift_offer(struct lockd_connection *connection, const struct gs_wire_state *state,
@@ -36,8 +43,5 @@ void lockd_gift_end(struct lockd_server *server);
 /* Sends a target, with as much of the gift as the rise of its budget has room for. */
 void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target *target,
                      uint64_t rise);
-
-/* The program lives in this process's pid namespace. */
-bool lockd_gift_is_beside(const struct lockd_connection *connection);
 
 #endif

@@ -93,7 +93,7 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
     member->given = member->budget = came_with(device, state, now);
     if ((state->flags & GS_STATE_RUNNING) != 0)
         member_adopt(member, now);
-    member->sent_budget = member->taken_budget = member->budget;
+    member->sent_budget = member->had = member->budget;
     member->outstanding_count = 1;
     member->outstanding[0] = (struct lockd_outstanding){member->seq, member->budget};
     lockd_measure_came(member, state->target_seq != 0, now);

@@ -45,7 +45,7 @@ struct lockd_settings {
 struct lockd_send {
     void *owner; /* as given to lockd_lock_client_add() */
     struct gs_wire_target target;
-    uint64_t rise; /* bytes, of the budget since the last one that was taken */
+    uint64_t rise; /* bytes, of the budget beyond all that the client may have there now */
 };
 
 /* Sizes in bytes, times in nanoseconds. */

@@ -83,6 +83,7 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
         if (member->seq - member->echoed >= TARGETS_IN_FLIGHT)
             return;
         member->seq++;
+        member->had = member->outstanding[0].budget;
         lockd_list_append(&device->lock->unsent, &member->unsent);
     }
     member->asked = false;
@@ -180,7 +181,6 @@ bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send)
     send->target.idle_ns = member->sent_idle;
     send->target.host_budget = member->sent_host;
     send->target.shortfall = member->sent_shortfall;
-    send->rise = lockd_less(member->sent_budget, member->taken_budget);
-    member->taken_budget = member->sent_budget;
+    send->rise = lockd_less(member->sent_budget, lockd_max(member->had, member->resident));
     return true;
 }

@@ -111,7 +111,7 @@ struct lockd_member {
     uint32_t sent_flags;
     uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
     uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
-    uint64_t taken_budget; /* of the last one that lockd_lock_next_send() handed out */
+    uint64_t had; /* the most it might hold when the target was begun that is sent next */
     uint32_t outstanding_count;
     struct lockd_outstanding
         outstanding[TARGETS_IN_FLIGHT + 2]; /* budgets falling, seq rising */

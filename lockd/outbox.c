@@ -35,19 +35,17 @@ void lockd_connection_watch(struct lockd_connection *connection)
         lockd_connection_kill(connection, "epoll_ctl: %s", strerror(errno));
 }
 
-/* 1: sent, 0: the socket is full (or takes no descriptors), -1: the connection is gone. */
-static int send_now(struct lockd_connection *connection, const void *message, size_t size,
-                    const struct gs_descriptors *with)
+/* 1: sent, 0: the socket is full, -1: the connection is gone. */
+static int send_now(struct lockd_connection *connection, const void *message, size_t size)
 {
     ssize_t sent;
 
     do
-        sent = gs_packet_send(connection->fd, message, size, with);
+        sent = send(connection->fd, message, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent == (ssize_t)size)
         return 1;
-    if (sent < 0 &&
-        (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS))
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS))
         return 0;
     lockd_connection_kill(connection, NULL); /* its end was closed; the EOF says the same */
     return -1;
@@ -113,7 +111,7 @@ void lockd_connection_send(struct lockd_connection *connection, const void *mess
 
     if (connection->dead)
         return;
-    if (out->size == 0 && send_now(connection, message, size, NULL) != 0)
+    if (out->size == 0 && send_now(connection, message, size) != 0)
         return;
     if (header->type == GS_WIRE_TARGET && out->size != 0)
         drop_older_target(connection, message);
@@ -130,7 +128,7 @@ bool lockd_connection_pass(struct lockd_connection *connection, const void *mess
                            size_t size, const struct gs_descriptors *with)
 {
     return !connection->dead && connection->out.size == 0 &&
-           send_now(connection, message, size, with) == 1;
+           gs_packet_send(connection->fd, message, size, with) == (ssize_t)size;
 }
 
 void lockd_connection_writable(struct lockd_connection *connection)
@@ -140,7 +138,7 @@ void lockd_connection_writable(struct lockd_connection *connection)
 
     while (!connection->dead && out->size != 0) {
         memcpy(&header, out->bytes + out->head, sizeof header);
-        if (send_now(connection, out->bytes + out->head, header.length, NULL) != 1)
+        if (send_now(connection, out->bytes + out->head, header.length) != 1)
             break;
         out->head += header.length;
         account(connection, 0, header.length);

@@ -93,8 +93,8 @@ struct lockd_connection {
     bool foreign;     /* the pid is the program's own word */
     bool controls;    /* may change settings */
     bool dead, throttled;
-    bool paused;   /* by gpusharectl */
-    bool beside;   /* it lives in our pid namespace */
+    bool paused; /* by gpusharectl */
+    enum lockd_beside beside;
     uint32_t over; /* devices on which it is held back (quota.c) */
     char name[32], version[16], group[32];
     struct lockd_outbox out;

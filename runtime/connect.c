@@ -250,18 +250,21 @@ static bool is_refusal(const union gs_connect_message *message, ssize_t got)
            message->target.header.type == GS_WIRE_END;
 }
 
-int gs_connect_receive(int fd, struct gs_wire_target *target, struct gs_descriptors *with)
+int gs_connect_receive(int fd, struct gs_wire_target *target, unsigned most,
+                       struct gs_descriptors *with)
 {
     static bool said;
     union gs_connect_message message;
-    ssize_t got = gs_packet_receive(fd, &message, sizeof message, with);
+    ssize_t got = gs_packet_receive(fd, &message, sizeof message, most, with);
 
     if (got < 0 && errno == ECONNRESET) /* comes before what was said last */
-        got = gs_packet_receive(fd, &message, sizeof message, with);
+        got = gs_packet_receive(fd, &message, sizeof message, most, with);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-    if (got == 0)
+    if (got == 0) {
+        gs_descriptors_close(with);
         return -ECONNRESET;
+    }
     if (is_refusal(&message, got)) {
         message.end.text[sizeof message.end.text - 1] = '\0';
         gs_say_once(&said, "gpushare-lockd refuses this program: %s", message.end.text);

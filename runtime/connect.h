@@ -20,10 +20,11 @@ int gs_connect(bool start);
 int gs_connect_send(int fd, const void *message, uint32_t length,
                     const struct gs_descriptors *with);
 
-/* Receives one TARGET and what comes with it, the caller's then. 1: both are valid; 0: nothing
- * there; -errno: the connection is gone
- * (-EPROTO: it is not a daemon of this version). */
-int gs_connect_receive(int fd, struct gs_wire_target *target, struct gs_descriptors *with);
+/* Receives one TARGET, and at most so many descriptors with it, the caller's then. 1: both are
+ * valid; 0: nothing there; -errno: the connection is gone (-EPROTO: it is not a daemon of this
+ * version). */
+int gs_connect_receive(int fd, struct gs_wire_target *target, unsigned most,
+                       struct gs_descriptors *with);
 
 void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text);
 

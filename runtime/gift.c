@@ -10,9 +10,11 @@
  */
 #include "runtime/gift.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/driver.h"
@@ -26,6 +28,9 @@
 #define FROM      64   /* numbers below are left to the program */
 #define HAND_MOST 32u  /* pieces */
 #define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
+
+#define FORK_WAIT_NS  100000000u /* a driver that hangs in an export must not hang fork() */
+#define FORK_PAUSE_NS 50000
 
 struct place {
     _Atomic(int) fd; /* 0: free */
@@ -41,6 +46,11 @@ struct piece {
 
 static struct place places[PLACES];
 static struct {
+    /* seq_cst, both: either the client thread sees that somebody forks, or that one sees it
+     * busy with a descriptor that has no place yet */
+    _Atomic(unsigned) forking;
+    _Atomic(bool) busy;
+
     struct piece in_hand[HAND_MOST];
     unsigned hand_count;
     struct piece given[GS_GIVEN_MOST]; /* of one device, of one size */
@@ -60,10 +70,11 @@ static bool same_file(const struct place *place, int fd)
 static void empty(unsigned i)
 {
     struct place *place = &places[i];
-    const int fd = atomic_load_explicit(&place->fd, memory_order_acquire);
+    const int fd = atomic_load_explicit(&place->fd, memory_order_acquire), saved = errno;
 
     if (fd != 0 && same_file(place, fd))
         close(fd);
+    errno = saved;
     atomic_store_explicit(&place->fd, 0, memory_order_release);
 }
 
@@ -71,7 +82,7 @@ static unsigned most_places(void)
 {
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= FROM)
         return 0;
     return limit.rlim_cur / SHARE < PLACES ? (unsigned)(limit.rlim_cur / SHARE) : PLACES;
 }
@@ -106,38 +117,118 @@ void gs_gift_forget(struct gs_chunk *chunk)
     chunk->gift = 0;
 }
 
+/* --- descriptors without a place --- */
+
+/* False: somebody forks. */
+static bool begin(void)
+{
+    atomic_store_explicit(&self.busy, true, memory_order_seq_cst);
+    if (atomic_load_explicit(&self.forking, memory_order_seq_cst) == 0)
+        return true;
+    atomic_store_explicit(&self.busy, false, memory_order_release);
+    return false;
+}
+
+static void end(void)
+{
+    atomic_store_explicit(&self.busy, false, memory_order_release);
+}
+
+void gs_gift_before_fork(void)
+{
+    const struct timespec pause = {0, FORK_PAUSE_NS};
+    const int saved = errno;
+
+    atomic_fetch_add_explicit(&self.forking, 1, memory_order_seq_cst);
+    for (unsigned i = 0; i < FORK_WAIT_NS / FORK_PAUSE_NS &&
+                         atomic_load_explicit(&self.busy, memory_order_seq_cst);
+         i++)
+        nanosleep(&pause, NULL);
+    errno = saved;
+}
+
 void gs_gift_after_fork(void)
+{
+    atomic_fetch_sub_explicit(&self.forking, 1, memory_order_relaxed);
+}
+
+void gs_gift_in_child(void)
 {
     for (unsigned i = 0; i < PLACES; i++)
         empty(i);
     self.hand_count = self.given_count = 0;
+    atomic_store_explicit(&self.forking, 0, memory_order_relaxed);
+    atomic_store_explicit(&self.busy, false, memory_order_relaxed);
 }
 
 /* --- what comes --- */
 
-static void count(struct gs_device *device, uint64_t more, uint64_t less)
+unsigned gs_gift_expect(void)
+{
+    const unsigned places_most = most_places(), hand = HAND_MOST - self.hand_count,
+                   most = hand < GS_PACKET_FDS ? hand : GS_PACKET_FDS;
+    unsigned found = 0;
+
+    for (unsigned i = 0; i < places_most && found < most; i++)
+        found += atomic_load_explicit(&places[i].fd, memory_order_relaxed) == 0;
+    return begin() ? found : 0;
+}
+
+void gs_gift_received(void)
+{
+    end();
+}
+
+static void count_out(struct gs_device *device, uint64_t bytes)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    device->resident += more;
-    device->resident -= less;
+    device->resident -= bytes;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-void gs_gift_receive(struct gs_device *device, uint64_t bytes, struct gs_descriptors *with)
+/* False: the budget has no room for them. */
+static bool count_in(struct gs_device *device, uint64_t bytes, uint64_t budget)
 {
-    const bool usable = device != NULL && device->movable && !device->managed && bytes != 0;
+    bool fits;
 
-    while (usable && with->count != 0 && self.hand_count < HAND_MOST) {
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    fits = device->resident <= budget && bytes <= budget - device->resident;
+    if (fits)
+        device->resident += bytes;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return fits;
+}
+
+static void receive(struct gs_device *device, const struct gs_wire_target *target,
+                    struct gs_descriptors *with)
+{
+    const uint64_t bytes = target->gift_bytes;
+
+    if (!device->movable || device->managed || bytes == 0)
+        return;
+    while (with->count != 0 && self.hand_count < HAND_MOST &&
+           count_in(device, bytes, target->budget)) {
         struct piece *piece = &self.in_hand[self.hand_count];
 
-        if (!fill(with->fd[--with->count], &piece->place))
-            continue;
-        piece->device = device;
-        piece->bytes = bytes;
-        self.hand_count++;
-        count(device, bytes, 0);
+        if (fill(with->fd[--with->count], &piece->place)) {
+            piece->device = device;
+            piece->bytes = bytes;
+            self.hand_count++;
+        } else {
+            count_out(device, bytes);
+        }
     }
-    gs_descriptors_close(with);
+}
+
+void gs_gift_heard(struct gs_device *device, const struct gs_wire_target *target,
+                   struct gs_descriptors *with)
+{
+    if ((target->flags & GS_TARGET_RUN) == 0) {
+        gs_gift_shrink(device, 0);
+        return;
+    }
+    gs_gift_sent(device);
+    receive(device, target, with);
 }
 
 uint64_t gs_gift_in_hand(const struct gs_device *device)
@@ -155,7 +246,7 @@ static struct piece take(unsigned i)
     const struct piece piece = self.in_hand[i];
 
     self.in_hand[i] = self.in_hand[--self.hand_count];
-    count(piece.device, 0, piece.bytes);
+    count_out(piece.device, piece.bytes);
     return piece;
 }
 
@@ -179,7 +270,7 @@ static bool place_piece(const struct piece *piece, struct gs_range *range, uint3
         result = gs_vmm_map(range, chunk);
         if (result == CUDA_SUCCESS)
             return true;
-        gs_driver.cuMemRelease(*handle);
+        gs_vmm_release(*handle);
     }
     gs_log("memory from another program: CUresult %d", result);
     return false;
@@ -214,43 +305,55 @@ bool gs_gift_is_wanted(const struct gs_range *range, uint32_t chunk)
            gs_range_chunk_bytes(range, chunk) >= range->device->physical / WORTH;
 }
 
-/* A descriptor for the chunk's memory: the one with which it came, or a new one. */
-static bool descriptor_for(struct gs_chunk *chunk, uint16_t *place)
+static bool export(const struct gs_chunk *chunk, uint16_t *place)
 {
     int fd = -1;
+    bool done;
 
-    if (chunk->gift != 0) {
-        *place = (uint16_t)(chunk->gift - 1u);
-        return same_file(&places[*place],
-                         atomic_load_explicit(&places[*place].fd, memory_order_acquire));
-    }
-    return chunk->sendable &&
-           gs_driver.cuMemExportToShareableHandle(&fd, chunk->handle,
+    if (!chunk->sendable || !begin())
+        return false;
+    done = gs_driver.cuMemExportToShareableHandle(&fd, chunk->handle,
                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                                   0) == CUDA_SUCCESS &&
            fill(fd, place);
+    end();
+    return done;
+}
+
+/* A descriptor for the chunk's memory: the one with which it came, or a new one. */
+static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
+{
+    if (chunk->gift == 0)
+        return export(chunk, place);
+    *place = (uint16_t)(chunk->gift - 1u);
+    return same_file(&places[*place],
+                     atomic_load_explicit(&places[*place].fd, memory_order_acquire));
 }
 
 bool gs_gift_give(struct gs_range *range, uint32_t chunk)
 {
     struct gs_chunk *const which = &range->chunks[chunk];
     struct piece piece = {range->device, gs_range_chunk_bytes(range, chunk), 0};
+    CUresult unmapped, released;
 
-    if (!gs_gift_is_wanted(range, chunk) || self.given_count == GS_GIVEN_MOST ||
+    /* with RUN on something else may come in before it is known that this has left */
+    if (!gs_gift_is_wanted(range, chunk) ||
+        (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 ||
+        self.given_count == GS_GIVEN_MOST ||
         (self.given_count != 0 &&
          (self.given[0].device != piece.device || self.given[0].bytes != piece.bytes)) ||
         !descriptor_for(which, &piece.place))
         return false;
-    /* memory that is still mapped here is nobody else's */
-    if (gs_vmm_unmap(range, chunk) != CUDA_SUCCESS ||
-        gs_vmm_release(which->handle) != CUDA_SUCCESS) {
-        gs_log("memory at %#llx cannot be given away",
-               (unsigned long long)gs_range_chunk_address(range, chunk));
+    unmapped = gs_vmm_unmap(range, chunk);
+    released = gs_vmm_release(which->handle);
+    which->gift = 0;
+    if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
+        /* memory that is still mapped here is nobody else's */
+        gs_log("memory at %#llx cannot be given away: %d, %d",
+               (unsigned long long)gs_range_chunk_address(range, chunk), unmapped, released);
         empty(piece.place);
-        which->gift = 0;
         return true;
     }
-    which->gift = 0;
     self.given[self.given_count++] = piece;
     atomic_fetch_add_explicit(&gs_runtime.given, piece.bytes, memory_order_relaxed);
     return true;

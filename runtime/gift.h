@@ -20,9 +20,16 @@
 
 /* --- what comes --- */
 
-/* Takes what came with a target: pieces of so many bytes each; before its budget counts. NULL:
- * for a device that is not known. Some of it may be closed at once. */
-void gs_gift_receive(struct gs_device *device, uint64_t bytes, struct gs_descriptors *with);
+/* How many descriptors may come with the next message; they are nobody's until
+ * gs_gift_received(), and no child is forked meanwhile (see gs_gift_before_fork). */
+unsigned gs_gift_expect(void);
+void gs_gift_received(void);
+
+/* A target has come, whose budget does not count yet: takes what came with it, as far as there
+ * is use and room for it (the rest stays in `with`). What is in hand is released with RUN off;
+ * what was given and is not sent, with RUN on: that much is to come back. */
+void gs_gift_heard(struct gs_device *device, const struct gs_wire_target *target,
+                   struct gs_descriptors *with);
 
 /* Bytes in hand for that device. */
 uint64_t gs_gift_in_hand(const struct gs_device *device);
@@ -58,7 +65,13 @@ void gs_gift_forget(struct gs_chunk *chunk);
 /* The connection has ended. */
 void gs_gift_lost(void);
 
-/* In a forked child: the parent's memory is not held by it. */
+/* Around fork(): a child that got a descriptor which nobody knows of yet would keep its memory
+ * for as long as it lives. Until gs_gift_after_fork() nothing is given or received; what is
+ * under way is waited for, at most FORK_WAIT_NS. Any thread. */
+void gs_gift_before_fork(void);
 void gs_gift_after_fork(void);
+
+/* In a forked child: the parent's memory is not held by it. */
+void gs_gift_in_child(void);
 
 #endif

@@ -22,18 +22,27 @@
 #define MS           1000000ull
 #define HOST_KEPT_NS (10000 * MS) /* after everything fitted again */
 #define KEPT_LOOK_NS (1000 * MS)
+#define HANDED_NS    (100 * MS) /* see note_short */
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
+/* Where memory is handed over, what has left a program and goes to nobody is there when that
+ * program and the daemon have both closed its descriptor, a moment after its room was given
+ * away: tried again before anybody hears of it. */
 static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
 {
-    device->short_bytes = lacking;
-    device->retry_at = now + 20 * MS;
     if (device->short_since == 0)
         device->short_since = now;
+    if ((gs_device_flags(device) & GS_TARGET_GIVE) != 0 &&
+        now - device->short_since < HANDED_NS) {
+        device->retry_at = now + 2 * MS;
+        return;
+    }
+    device->short_bytes = lacking;
+    device->retry_at = now + 20 * MS;
     if (now - device->short_since > GS_SHORT_LIMIT_NS)
         gs_gate_refuse(true);
 }
@@ -126,7 +135,8 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now)
     }
 }
 
-/* Gifts are for what is missing: without that, or without room, they are released. */
+/* Gifts are for what is missing: without that, or without room, they are released. (With RUN
+ * off there are none: gs_gift_heard.) */
 static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
 {
     const struct gs_accounts accounts = gs_memory_accounts(device);
@@ -135,7 +145,7 @@ static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
 
     if (in_hand == 0)
         return accounts;
-    if ((gs_device_flags(device) & GS_TARGET_RUN) == 0 || accounts.missing == 0)
+    if (accounts.missing == 0)
         most = 0;
     else if (accounts.resident > budget)
         most = in_hand - smaller(in_hand, accounts.resident - budget);

@@ -117,7 +117,8 @@ static enum worth worth_sending(const struct gs_wire_state *state,
         state->pinned != sent->pinned || state->short_bytes != 0)
         return NOW;
     if (state->demand == sent->demand && state->resident == sent->resident)
-        return state->host_used == sent->host_used && state->host_wanted == sent->host_wanted
+        return state->host_used == sent->host_used && state->host_wanted == sent->host_wanted &&
+                       state->given == 0
                    ? NOTHING_NEW
                    : LATER;
     if (state->demand > budget || difference(state->resident, sent->resident) >= STEP_BYTES)
@@ -128,17 +129,15 @@ static enum worth worth_sending(const struct gs_wire_state *state,
 }
 
 /* With the memory that has left and is not released; where that cannot be sent, it is. */
-static int send_with_gifts(int fd, const struct gs_device *device, struct gs_wire_state *state)
+static int send_with_gifts(int fd, const struct gs_device *device, struct gs_wire_state *state,
+                           const struct gs_descriptors *with)
 {
-    struct gs_descriptors with;
-    int error;
+    const int error = gs_connect_send(fd, state, sizeof *state, with);
 
-    gs_gift_report(device, state, &with);
-    error = gs_connect_send(fd, state, sizeof *state, &with);
     if (error == -EAGAIN)
         return error;
     gs_gift_sent(device);
-    if (error != -ETOOMANYREFS)
+    if (error == 0 || with->count == 0)
         return error;
     state->given = 0;
     state->given_bytes = 0;
@@ -149,12 +148,14 @@ int gs_report_send(int fd, struct gs_device *device, const struct gs_report *rep
                    uint64_t now, uint64_t *after)
 {
     const unsigned slot = slot_of(device);
+    struct gs_descriptors with;
     struct gs_wire_state state;
     enum worth worth = NOW;
     int error;
 
     *after = UINT64_MAX;
     fill(&state, device, report);
+    gs_gift_report(device, &state, &with);
     if (last[slot].valid)
         worth = worth_sending(&state, &last[slot].sent,
                               atomic_load_explicit(&device->budget, memory_order_relaxed));
@@ -168,7 +169,7 @@ int gs_report_send(int fd, struct gs_device *device, const struct gs_report *rep
     if ((state.flags & GS_STATE_MOVING) == 0)
         state.device_free = measure_settled(device, state.resident);
     state.calls = gs_gate_calls();
-    error = send_with_gifts(fd, device, &state);
+    error = send_with_gifts(fd, device, &state, &with);
     if (error == -EAGAIN)
         *after = ACCOUNT_NS;
     if (error != 0)

@@ -108,7 +108,7 @@ static void in_child(void)
     gs_stats_after_fork();
     gs_gate_after_fork();
     gs_pace_after_fork();
-    gs_gift_after_fork();
+    gs_gift_in_child();
     gs_memory_after_fork();
     gs_devices_after_fork();
     gs_capture_after_fork();
@@ -133,7 +133,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
     gs_libc_symbols_init();
     gs_log_init();
     configure(&gs_runtime.config);
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(gs_gift_before_fork, gs_gift_after_fork, in_child);
 }
 
 __attribute__((destructor)) static void end(void)

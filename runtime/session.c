@@ -85,8 +85,7 @@ static void apply(const struct gs_wire_target *target, struct gs_descriptors *wi
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
             continue;
-        if (target->gifts != 0)
-            gs_gift_receive(device, target->gift_bytes, with);
+        gs_gift_heard(device, target, with);
         atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
         device->told_capacity = target->capacity;
         take_capacity(device, now);
@@ -131,13 +130,19 @@ static void receive(uint64_t now)
     struct gs_wire_target target;
     int got = 0;
 
-    while (self.fd >= 0 && (got = gs_connect_receive(self.fd, &target, &with)) > 0) {
-        self.heard = true;
-        self.refused_since = 0;
-        atomic_store_explicit(&self.alone, false, memory_order_release);
-        apply(&target, &with, now);
-        gs_descriptors_close(&with);
-    }
+    do {
+        const unsigned most = gs_gift_expect();
+
+        got = self.fd >= 0 ? gs_connect_receive(self.fd, &target, most, &with) : 0;
+        if (got > 0) {
+            self.heard = true;
+            self.refused_since = 0;
+            atomic_store_explicit(&self.alone, false, memory_order_release);
+            apply(&target, &with, now);
+            gs_descriptors_close(&with);
+        }
+        gs_gift_received();
+    } while (got > 0);
     if (got < 0)
         lost(now);
 }

@@ -67,14 +67,16 @@ static void abandon(struct gs_mover *mover, CUresult result)
     broken = context_is_broken(mover->context, result) && device_is_broken(mover->device);
     while (mover->count != 0) {
         struct gs_job *job = gs_mover_job(mover, 0);
+        const bool foreign = !mover->out && job->chunk->gift != 0;
         uint8_t state = job->chunk->state;
 
         if (broken && mover->out)
             state = GS_CHUNK_ABSENT;
-        else if (broken)
+        else if (broken && !foreign)
             state = GS_CHUNK_RESIDENT;
-        if (broken ==
-            mover->out) /* in: what was made for it goes again; the host copy is good */
+        /* in: what was made for it goes again, the host copy is good; and another program's
+         * bytes are nothing for a context that may come after the broken ones */
+        if (broken == mover->out || foreign)
             gs_backend_of(job->range)->remove(job->range, job->index);
         gs_mover_settle(job, state);
         gs_mover_drop_first(mover);

@@ -118,7 +118,8 @@ static void hear(struct peer *peer)
     struct gs_err err = {0};
     ssize_t got;
 
-    while ((got = gs_packet_receive(peer->fd, &message, sizeof message, &with)) > 0) {
+    while ((got = gs_packet_receive(peer->fd, &message, sizeof message, GS_PACKET_FDS, &with)) >
+           0) {
         require(with.count ==
                 (message.header.type == GS_WIRE_TARGET ? message.target.gifts : 0));
         gs_descriptors_close(&with);

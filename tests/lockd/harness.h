@@ -25,7 +25,9 @@ struct harness_client {
     struct gs_wire_state state;
     struct gs_wire_target target; /* newest */
     uint32_t targets;             /* received */
-    bool deaf;                    /* does not echo */
+    uint64_t most;     /* of the budgets it has not echoed, and the last one it has */
+    uint64_t promised; /* ... of all */
+    bool deaf;         /* does not echo */
 };
 
 struct harness {
@@ -62,6 +64,8 @@ static inline void harness_report(struct harness *h, struct harness_client *c)
 {
     if (!c->deaf && c->targets != 0)
         c->state.target_seq = c->target.seq;
+    if (!c->deaf)
+        c->most = c->target.budget;
     assert_int_equal(lockd_lock_state(h->lock, c->client, &c->state, h->now), 0);
 }
 
@@ -71,10 +75,17 @@ static inline void harness_take(struct harness *h)
 {
     struct lockd_send send;
     int patience = 100;
+    uint64_t had;
 
     while (lockd_lock_next_send(h->lock, &send)) {
         struct harness_client *c = send.owner;
 
+        /* what comes as a gift with it is no more than what it may have in addition (to what
+         * it was ever promised: that it has more need not be believed) */
+        had = lockd_max(c->most, lockd_min(c->state.resident, c->promised));
+        assert_true(send.rise == 0 || send.rise + had <= send.target.budget);
+        c->most = lockd_max(c->most, send.target.budget);
+        c->promised = lockd_max(c->promised, send.target.budget);
         c->target = send.target;
         c->targets++;
         assert_true(patience-- > 0);

@@ -228,6 +228,26 @@ class GiftTest(unittest.TestCase):
         holder.say()  # it is served all the same
         self.assertEqual(self.taken(holder, self.waiter()), None)
 
+    def sixteen(self, body):
+        """Somebody sends descriptors with that; the daemon keeps none."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            caller.connect(self.daemon.path)
+            pipes = [os.pipe() for _ in range(16)]
+            socket.send_fds(caller, [body], [other for _, other in pipes])
+            for mine, other in pipes:
+                os.close(other)
+                wait_for(lambda pipe=mine: all_closed(pipe), 5, "a descriptor to be closed")
+                os.close(mine)
+
+    def test_descriptors_with_an_empty_packet_are_closed(self):
+        self.start("--hand-over", "yes")
+        self.sixteen(b"")
+
+    def test_without_the_setting_every_descriptor_is_closed(self):
+        self.start()
+        for body in (b"", note(3, "with something"), b"no message at all"):
+            self.sixteen(body)
+
     def received(self, prefix, holder):
         """How many gifts came to a program that is started in another way."""
         child = subprocess.Popen([*prefix, sys.executable, os.path.abspath(__file__), "--receive", self.daemon.path, str(8 * GIB)],

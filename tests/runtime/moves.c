@@ -19,15 +19,20 @@
  *   late I AT      as change, in a second, when all other calls have been answered long ago
  *   free I
  *   child          a forked process that does nothing until this one ends
+ *   steal          closes every number from 64 on that is open, and opens a file of its own
+ * there kept           those files are where they were opened, all of them; else error 999
  *   limit MIB      so much private memory may the process have from now on beyond what it has
  *   disk MIB       so long may its files become; 0: as long as it likes
  *
  * Each is answered with a line: "ok", "error N" (a CUresult), or "wrong BLOCK BYTE". Ends at
  * the end of the input with 0; 2 for a command it does not know. One thread.
  */
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/runtime/check.h"
@@ -258,6 +263,37 @@ static void have_child(void)
         pause();
 }
 
+#define FIRST_NUMBER 64
+#define LAST_NUMBER  1023
+
+static ino_t stolen[LAST_NUMBER + 1]; /* 0: none there */
+
+static void steal(void)
+{
+    struct stat file;
+
+    for (int fd = FIRST_NUMBER; fd <= LAST_NUMBER; fd++) {
+        int new;
+
+        if (stolen[fd] != 0 || close(fd) != 0)
+            continue;
+        new = memfd_create("the program's own", 0);
+        CHECK(new >= 0 && (new == fd || (dup2(new, fd) == fd && close(new) == 0)));
+        CHECK(fstat(fd, &file) == 0);
+        stolen[fd] = file.st_ino;
+    }
+}
+
+static CUresult still_stolen(void)
+{
+    struct stat file;
+
+    for (int fd = FIRST_NUMBER; fd <= LAST_NUMBER; fd++)
+        if (stolen[fd] != 0 && (fstat(fd, &file) != 0 || file.st_ino != stolen[fd]))
+            return CUDA_ERROR_UNKNOWN;
+    return CUDA_SUCCESS;
+}
+
 /* "WORD [N [N [N]]]": how many there are */
 static int parse(const char *line, char *word, size_t size, size_t number[3])
 {
@@ -313,6 +349,10 @@ static bool obey(const char *line, CUresult *result)
         *result = release(&blocks[i]);
     else if (strcmp(word, "child") == 0)
         have_child();
+    else if (strcmp(word, "steal") == 0)
+        steal();
+    else if (strcmp(word, "kept") == 0)
+        *result = still_stolen();
     else if (strcmp(word, "limit") == 0 && words == 2)
         limit(i);
     else if (strcmp(word, "disk") == 0 && words == 2)

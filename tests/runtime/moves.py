@@ -5,7 +5,6 @@ import argparse
 import json
 import os
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from card import Card, Told  # noqa: E402  (beside this file)
@@ -89,50 +88,6 @@ def in_one_piece(build):
             check(told.say("check") == "ok" and told.say("free 0") == "ok", "every byte")
         told.end()
         other.end()
-
-
-def held(card, pid):
-    """Descriptors of the card's memory that gpushare has in a process; the simulated driver's own have lower numbers."""
-    links = []
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            links.append((int(fd), os.readlink(f"/proc/{pid}/fd/{fd}")))
-        except OSError:
-            pass  # closed meanwhile
-    return [link for fd, link in links if fd >= 64 and link.startswith(card.folder)]
-
-
-def handed_over(build):
-    """Memory goes from one program to the other as it is, to and fro; what does not fit the other's needs is released."""
-    with Card(build, memory="288MiB", options=["--hand-over", "yes", "--idle", "5"], **Told.SMALL_CONTEXTS) as card:
-        stats = [os.path.join(card.folder, name) for name in ("a", "b")]
-        both = [Told(card, GPUSHARE_STATS=name) for name in stats]
-        for told in both:
-            check(told.say("alloc 192") == "ok" and told.say("zero 4") == "ok" and told.say("alloc 20") == "ok", "three pieces")
-        for _ in range(6):
-            for told in both:
-                check(told.say("change 0 9") == "ok" and told.say("check") == "ok", "every byte")
-        last = both[1]
-        check(0 < len(held(card, last.child.pid)) <= 4, f"{len(held(card, last.child.pid))} descriptors of memory in use")
-        check(last.say("child") == "ok", "a child")
-        with open(f"/proc/{last.child.pid}/task/{last.child.pid}/children", encoding="ascii") as file:
-            child = int(file.read())
-        end = time.monotonic() + 20  # it may not have run yet
-        while held(card, child) and time.monotonic() < end:
-            time.sleep(0.01)
-        check(held(card, child) == [], "a child has none")
-        check(last.say("free 0") == "ok" and last.say("free 2") == "ok", "free")
-        last.until(lambda entry: entry["resident"] == entry["demand"])
-        check(held(card, last.child.pid) == [], "no descriptor of freed memory")
-        for told in both:
-            told.end()
-        figures = []
-        for name in stats:
-            with open(name, encoding="utf-8") as file:
-                figures.append(json.load(file))
-        given, taken = (sum(one[what] for one in figures) for what in ("given", "taken_over"))
-        moved = sum(one["moved_in"] for one in figures)
-        check(given >= taken >= moved / 8, f"{moved / MIB:g} MiB came in, {taken / MIB:g} of {given / MIB:g} MiB were handed over")
 
 
 def without_address(build):
@@ -223,7 +178,6 @@ def main():
     copied(build)
     kernel_fails(build)
     in_one_piece(build)
-    handed_over(build)
     without_address(build)
     many_contexts(build)
     peers(build)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_common.c: sizes as people write them, and where the daemon's socket is. Changes the
- * environment; one thread.
+ * test_common.c: sizes as people write them, where the daemon's socket is, and packets with
+ * descriptors. Changes the environment; one thread.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,11 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "common/packet.h"
 #include "common/paths.h"
 #include "common/size.h"
 
@@ -136,6 +139,49 @@ static void socket_folder_missing_parent_or_file_fails(void **state)
     assert_int_equal(gs_socket_folder("/dev/null/lockd.sock"), -ENOTDIR);
 }
 
+static unsigned descriptors(void)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void packet_receive_takes_as_many_descriptors_as_asked_for(void **state)
+{
+    static const unsigned mosts[] = {0, 1, 15, GS_PACKET_FDS};
+    struct gs_descriptors with = {.count = GS_PACKET_FDS}, got;
+    const unsigned before = descriptors();
+    char message[2];
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    for (unsigned i = 0; i < GS_PACKET_FDS; i++)
+        with.fd[i] = pair[0];
+    for (unsigned i = 0; i < sizeof mosts / sizeof mosts[0]; i++) {
+        assert_int_equal(gs_packet_send(pair[0], "ab", 2, &with), 2);
+        assert_int_equal(gs_packet_receive(pair[1], message, sizeof message, mosts[i], &got),
+                         2);
+        assert_memory_equal(message, "ab", 2);
+        assert_int_equal(got.count, mosts[i]);
+        assert_int_equal(descriptors(), before + 2 + mosts[i]);
+        for (unsigned j = 0; j < got.count; j++)
+            assert_int_equal(fcntl(got.fd[j], F_GETFD), FD_CLOEXEC);
+        gs_descriptors_close(&got);
+    }
+    assert_int_equal(gs_packet_send(pair[0], NULL, 0, &with), 0); /* with nothing else */
+    assert_int_equal(gs_packet_receive(pair[1], message, sizeof message, 1, &got), 0);
+    assert_int_equal(got.count, 1);
+    gs_descriptors_close(&got);
+    assert_int_equal(gs_packet_receive(pair[1], message, sizeof message, 1, &got), -1);
+    assert_int_equal(got.count, 0);
+    close(pair[0]);
+    close(pair[1]);
+    assert_int_equal(descriptors(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +191,7 @@ int main(void)
         cmocka_unit_test(socket_path_environment_wins),
         cmocka_unit_test(socket_folder_open_to_others_is_refused),
         cmocka_unit_test(socket_folder_missing_parent_or_file_fails),
+        cmocka_unit_test(packet_receive_takes_as_many_descriptors_as_asked_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

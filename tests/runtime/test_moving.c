@@ -214,9 +214,6 @@ static void gifts_are_for_what_is_missing_and_within_the_budget(void **state)
     target(GS_TARGET_RUN, 45 * MIB);
     gs_moving_step(clock_ns, true, true);
     assert_int_equal(in_hand, 15 * MIB);
-    target(0, 45 * MIB);
-    gs_moving_step(clock_ns, true, true);
-    assert_int_equal(in_hand, 0);
     accounts = (struct gs_accounts){.demand = 30 * MIB, .resident = 50 * MIB};
     in_hand = 20 * MIB;
     target(GS_TARGET_RUN, 60 * MIB);
@@ -306,6 +303,25 @@ static void a_driver_without_memory_is_asked_again_in_the_next_turn(void **state
     assert_false(refusing);
 }
 
+static void what_is_just_being_handed_over_is_not_lacking_yet(void **state)
+{
+    (void)state;
+    accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
+    in_gives = GS_SWAP_SHORT;
+    target(GS_TARGET_RUN, 90 * MIB);
+    gs_moving_step(clock_ns, true, true);
+    assert_int_equal(card.short_bytes, 2 * MIB); /* nothing is handed over */
+    begin(NULL);
+    accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
+    in_gives = GS_SWAP_SHORT;
+    target(GS_TARGET_RUN | GS_TARGET_GIVE, 90 * MIB);
+    gs_moving_step(clock_ns, true, true);
+    assert_int_equal(card.short_bytes, 0);
+    assert_true(card.retry_at - clock_ns < S / 100); /* and soon */
+    wait(S / 2);
+    assert_int_equal(card.short_bytes, 2 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +332,7 @@ int main(void)
         cmocka_unit_test_setup(calls_are_refused_while_memory_can_never_come_and_no_longer,
                                begin),
         cmocka_unit_test_setup(a_driver_without_memory_is_asked_again_in_the_next_turn, begin),
+        cmocka_unit_test_setup(what_is_just_being_handed_over_is_not_lacking_yet, begin),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,8 @@ struct gs_runtime gs_runtime;
 static struct gs_device card;
 static uint64_t clock_ns;
 static uint32_t seq;
-static bool ended; /* the daemon's end is closed */
+static bool ended;     /* the daemon's end is closed */
+static bool expecting; /* gifts */
 static struct gs_wire_target words;
 static unsigned closed, received; /* descriptors */
 static uint64_t budget_before;
@@ -58,9 +59,12 @@ int gs_connect_send(int fd, const void *message, uint32_t length,
     return 0;
 }
 
-int gs_connect_receive(int fd, struct gs_wire_target *target, struct gs_descriptors *with)
+int gs_connect_receive(int fd, struct gs_wire_target *target, unsigned most,
+                       struct gs_descriptors *with)
 {
     (void)fd;
+    assert_true(expecting);
+    assert_int_equal(most, 16);
     with->count = 0;
     if (ended)
         return -ECONNRESET;
@@ -78,10 +82,24 @@ void gs_descriptors_close(struct gs_descriptors *descriptors)
     descriptors->count = 0;
 }
 
-void gs_gift_receive(struct gs_device *device, uint64_t bytes, struct gs_descriptors *with)
+unsigned gs_gift_expect(void)
 {
+    assert_false(expecting);
+    expecting = true;
+    return 16;
+}
+
+void gs_gift_received(void)
+{
+    expecting = false;
+}
+
+void gs_gift_heard(struct gs_device *device, const struct gs_wire_target *target,
+                   struct gs_descriptors *with)
+{
+    assert_true(expecting);
     assert_ptr_equal(device, &card);
-    assert_int_equal(bytes, 2 * MIB);
+    assert_int_equal(target->gift_bytes, with->count != 0 ? 2 * MIB : 0);
     budget_before = atomic_load(&card.budget);
     received += with->count;
     with->count = 0;

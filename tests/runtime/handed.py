@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that goes from one program to the other as it is (hand-over = yes), with every byte checked. handed.py --build DIR"""
+import argparse
+import json
+import os
+import resource
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from card import Card, Told  # noqa: E402  (beside this file)
+
+MIB = 1 << 20
+failures = []
+
+
+def check(good, text):
+    print(f"{'ok' if good else 'FAILED'}: {text}", flush=True)
+    if not good:
+        failures.append(text)
+
+
+def held(card, pid):
+    """Descriptors of the card's memory that gpushare has in a process; the simulated driver's own have lower numbers."""
+    links = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links.append((int(fd), os.readlink(f"/proc/{pid}/fd/{fd}")))
+        except OSError:
+            pass  # closed meanwhile
+    return [link for fd, link in links if fd >= 64 and link.startswith(card.folder)]
+
+
+class Two:
+    """Two programs of 216 MiB each on a card of 288."""
+
+    def __init__(self, card):
+        self.stats = [os.path.join(card.folder, name) for name in ("a", "b")]
+        self.both = [Told(card, GPUSHARE_STATS=name) for name in self.stats]
+        for told in self.both:
+            check(told.say("alloc 192") == "ok" and told.say("zero 4") == "ok" and told.say("alloc 20") == "ok", "three pieces")
+
+    def turns(self, count, text):
+        for _ in range(count):
+            for told in self.both:
+                check(told.say("change 0 9") == "ok" and told.say("check") == "ok", f"{text}: every byte")
+
+    def end(self):
+        """Bytes given, taken over and brought in."""
+        for told in self.both:
+            told.end()
+        figures = []
+        for name in self.stats:
+            with open(name, encoding="utf-8") as file:
+                figures.append(json.load(file))
+        return [sum(one[what] for one in figures) for what in ("given", "taken_over", "moved_in")]
+
+
+def to_and_fro(build):
+    """What does not fit the other's needs is released; nothing is left open."""
+    with Card(build, memory="288MiB", options=["--hand-over", "yes", "--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+        two = Two(card)
+        two.turns(5, "to and fro")
+        last = two.both[1]
+        check(0 < len(held(card, last.child.pid)) <= 4, f"{len(held(card, last.child.pid))} descriptors of memory in use")
+        check(last.say("child") == "ok", "a child")
+        with open(f"/proc/{last.child.pid}/task/{last.child.pid}/children", encoding="ascii") as file:
+            child = int(file.read())
+        end = time.monotonic() + 20  # it may not have run yet
+        while held(card, child) and time.monotonic() < end:
+            time.sleep(0.01)
+        check(held(card, child) == [], "a child has none")
+        check(last.say("free 0") == "ok" and last.say("free 2") == "ok", "free")
+        last.until(lambda entry: entry["resident"] == entry["demand"])
+        check(held(card, last.child.pid) == [], "no descriptor of freed memory")
+        given, taken, moved = two.end()
+        check(given >= taken >= moved / 8, f"{moved / MIB:g} MiB came in, {taken / MIB:g} of {given / MIB:g} MiB were handed over")
+
+
+def reloaded(build):
+    """The setting goes off and on again while programs run."""
+    with Card(build, memory="288MiB", daemon=False, **Told.SMALL_CONTEXTS) as card:
+        config = os.path.join(card.folder, "lockd.conf")
+
+        def setting(word):
+            with open(config, "w", encoding="ascii") as file:
+                file.write(f"[scheduling]\nidle = 5\nhand-over = {word}\n")
+
+        setting("yes")
+        card.options = ["--config", config]
+        card.start_daemon()
+        two = Two(card)
+        for word in ("no", "yes"):
+            two.turns(1, "before a reload")
+            setting(word)
+            card.daemon.send_signal(signal.SIGHUP)
+            two.turns(2, f"hand-over = {word}")
+        given, taken, moved = two.end()
+        check(given >= taken >= moved / 16, f"{moved / MIB:g} MiB came in, {taken / MIB:g} of {given / MIB:g} MiB were handed over")
+
+
+def numbers_taken(build):
+    """A program closes numbers that are not its own and opens files there: they stay as they are."""
+    with Card(build, memory="288MiB", options=["--hand-over", "yes", "--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+        two = Two(card)
+        for _ in range(2):
+            two.turns(1, "before")
+            check(two.both[1].say("steal") == "ok", "every number from 64 on is its own now")
+            two.turns(1, "after")
+            check(two.both[1].say("kept") == "ok", "and still is")
+        two.end()
+
+
+def few_numbers(build):
+    """With no descriptors to spare all goes on as without the setting."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Card(build, memory="288MiB", options=["--hand-over", "yes", "--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, most[1]))
+        two = Two(card)
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+        two.turns(1, "64 descriptors")
+        for told in two.both:
+            check(held(card, told.child.pid) == [], "none of them is ours")
+        check(two.end()[1] == 0, "nothing was handed over")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    build = parser.parse_args().build
+    to_and_fro(build)
+    reloaded(build)
+    numbers_taken(build)
+    few_numbers(build)
+    sys.exit(1 if failures else 0)
+
+
+main()
