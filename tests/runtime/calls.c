@@ -294,7 +294,8 @@ static void case_large(void)
 
     begin();
     OK(cuMemAlloc(&address, 2 * MIB));
-    OK(cuMemsetD8(address, 1, 2 * MIB)); /* the gate is open: what comes has its memory at once */
+    OK(cuMemsetD8(address, 1,
+                  2 * MIB)); /* the gate is open: what comes has its memory at once */
     for (int i = 0; i < 3; i++)
         OK(cuMemAlloc(&address, 1024 * MIB));
 }
