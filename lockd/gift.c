@@ -5,7 +5,6 @@
  * program, and another one may have more.
  */
 #include "lockd/gift.h"
-#include "common/fd.h"
 #include "lockd/server.h"
 
 #include <stdio.h>
@@ -82,6 +81,7 @@ void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target 
     struct lockd_gift *gift = &connection->server->gift;
     const unsigned count = share_of(gift, connection, target, rise);
     struct gs_descriptors with = {.count = 0};
+    bool passed;
 
     if (connection->server->config.hand_over == 1 && connection->user->programs > 1 &&
         is_beside(connection))
@@ -93,11 +93,10 @@ void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target 
         with.count = count;
         memcpy(with.fd, &gift->descriptors->fd[gift->descriptors->count],
                count * sizeof with.fd[0]);
-        if (lockd_connection_pass(connection, target, sizeof *target, &with)) {
-            gs_descriptors_close(&with);
-            return;
-        }
+        passed = lockd_connection_pass(connection, target, sizeof *target, &with);
         gs_descriptors_close(&with);
+        if (passed)
+            return;
         target->gifts = 0;
         target->gift_bytes = 0;
     }

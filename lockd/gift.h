@@ -7,7 +7,8 @@
  * The memory is a descriptor that comes with a program's report and goes on with a target that
  * raises another one's budget by as much, in the same breath; what nobody gets is closed, and
  * so released. With the bytes that were in it: so only between programs of one user that live
- * in the daemon's pid namespace, who could read each other's memory anyhow.
+ * in the daemon's pid namespace, who can read each other's memory unless something else forbids
+ * it (ptrace(2)).
  */
 #ifndef GS_LOCKD_GIFT_H
 #define GS_LOCKD_GIFT_H

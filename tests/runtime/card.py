@@ -10,6 +10,15 @@ import subprocess
 import tempfile
 import time
 
+MIB = 1 << 20
+failures = []  # of check(): a script that has some ends with 1
+
+
+def check(good, text):
+    print(f"{'ok' if good else 'FAILED'}: {text}", flush=True)
+    if not good:
+        failures.append(text)
+
 
 class Card:
     """with Card(build, memory="64MiB") as card: card.start([...]); everything is ended and removed at the end."""

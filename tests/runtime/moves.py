@@ -7,16 +7,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import Card, Told  # noqa: E402  (beside this file)
-
-MIB = 1 << 20
-failures = []
-
-
-def check(good, text):
-    print(f"{'ok' if good else 'FAILED'}: {text}", flush=True)
-    if not good:
-        failures.append(text)
+from card import MIB, Card, Told, check, failures  # noqa: E402  (beside this file)
 
 
 def round_trip(told, other, out, back, text):

@@ -10,17 +10,9 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import Card, Told  # noqa: E402  (beside this file)
+from card import MIB, Card, Told, check, failures  # noqa: E402  (beside this file)
 
-MIB = 1 << 20
 BLOCKS = 6  # of 10 MiB
-failures = []
-
-
-def check(good, text):
-    print(f"{'ok' if good else 'FAILED'}: {text}", flush=True)
-    if not good:
-        failures.append(text)
 
 
 def spill_bytes(told, folder):
