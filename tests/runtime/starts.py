@@ -33,7 +33,8 @@ def check_end(child, began, title):
 
 
 def storm(build, idle_exit, kill, seconds):
-    """Starts programs all the time; kill: now and then ends the daemon by force."""
+    """Starts programs all the time; kill: now and then ends the daemon by force. Not more often: one that has just started waits
+    300 ms for others, so with a kill every few 100 ms a program may hear from none of them before it gives up."""
     title = f"--idle-exit {idle_exit}{' with kills' if kill else ''}"
     dice = random.Random(7)
     count = 0
@@ -42,12 +43,14 @@ def storm(build, idle_exit, kill, seconds):
                    "--seed", "1"]
         script = daemon_script(card, idle_exit)
         until = time.monotonic() + seconds
+        kill_at = time.monotonic() + dice.uniform(0.1, 1)
         live = []
         while live or time.monotonic() < until:
             if len(live) < AT_ONCE and time.monotonic() < until:
                 live.append((card.start(command, GPUSHARE_LOCKD=script), time.monotonic()))
                 time.sleep(dice.choice([0, 0, 0.02, 0.1, 0.3]))
-            if kill and dice.random() < 0.05:
+            if kill and time.monotonic() > kill_at:
+                kill_at = time.monotonic() + dice.uniform(1, 2)
                 for pid in card.daemon_pids():
                     try:
                         os.kill(pid, signal.SIGKILL)
