@@ -134,12 +134,17 @@ static void member_free(struct lockd_member *member, uint64_t now)
 /* It has nothing to do any more: how long did it have something? */
 static void burst_ended(struct lockd_party *party)
 {
-    const uint64_t burst = lockd_less(party->burst, lockd_device_idle(party->device));
+    const uint64_t burst = lockd_less(party->burst, lockd_device_idle(party->device)),
+                   usual = party->burst_usual;
 
-    if (party->burst != 0)
-        party->burst_usual = party->burst_usual == LOCKD_NEVER
-                                 ? burst
-                                 : party->burst_usual - party->burst_usual / 4 + burst / 4;
+    if (party->burst != 0 && usual == LOCKD_NEVER) {
+        party->burst_usual = burst;
+        party->burst_off = burst / 2;
+    } else if (party->burst != 0) {
+        party->burst_usual = usual - usual / 4 + burst / 4;
+        party->burst_off +=
+            (lockd_less(burst, usual) + lockd_less(usual, burst)) / 4 - party->burst_off / 4;
+    }
     party->burst = 0;
     party->rested = true;
 }

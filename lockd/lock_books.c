@@ -288,7 +288,8 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
     party->last_ran = now;
     party->level_then = party->device->level;
     party->ran += ns;
-    party->burst += ns;
+    if (party->gang->wanting != 0) /* else it keeps a place that nobody wants */
+        party->burst += ns;
     if ((party->device->waiters || party->device->elsewhere != 0) && policy->ran != NULL)
         policy->ran(party, ns);
 }

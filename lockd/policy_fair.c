@@ -20,7 +20,8 @@
  *
  * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in
  * it: else two programs that compute on the GPU and the CPU by turns would do both in step. It
- * is charged like any other time.
+ * is charged like any other time. The history is one of bursts that are all about as long: of
+ * one that computes all the time and rested now and then nothing is known.
  *
  * A gang that has its place on the first of its devices and is due on the next one goes first
  * there too, and ends the turn of what runs on that device alone: else the first device would
@@ -35,6 +36,7 @@
 #define TURN_LONGEST                                                                           \
     4 /* quanta; the rest of it follows when the others of the round had theirs */
 #define BURST_LONGEST 2 /* quanta that a turn may last so that a burst ends in it */
+#define BURST_SPARE   4 /* a burst may be longer than usual by one part in so many */
 #define INTERACTIVE   2 /* a burst of at most this part of a quantum */
 #define SAVED         4 /* turns; all the others together wait for no more of it */
 #define WORTH         2 /* a turn of at least this part of a quantum */
@@ -162,9 +164,12 @@ static uint64_t place(struct lockd_party *party)
 static uint64_t rest_of_burst(const struct lockd_party *party)
 {
     const uint64_t most = lockd_device_quantum(party->device) * BURST_LONGEST;
-    const uint64_t rest = lockd_less(party->burst_usual, party->burst);
+    const uint64_t left = lockd_less(party->burst_usual, party->burst);
+    const uint64_t rest = left + left / BURST_SPARE;
 
-    return party->burst_usual <= most && rest + rest / 4 <= most ? rest + rest / 4 : 0;
+    if (party->burst_usual > most || party->burst_off > party->burst_usual / BURST_SPARE)
+        return 0;
+    return rest <= most ? rest : 0;
 }
 
 /* The device goes on to the round of the turn that begins; not for one that runs while the

@@ -150,6 +150,73 @@ static void policy_fair_short_burst_goes_before_the_end_of_a_long_turn(void **st
     assert_true(has_run(h, 1));
 }
 
+static uint64_t fixed_quantum(struct harness *h)
+{
+    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+
+    settings.quantum_ns = 1000 * MS;
+    settings.idle_ns = 0;
+    lockd_lock_set(h->lock, &settings, h->now);
+    harness_take(h);
+    return settings.quantum_ns;
+}
+
+/* A program alone on the card has so many bursts of a length, long apart. */
+static void bursts(struct harness *h, int who, int count, uint64_t ns)
+{
+    for (int i = 0; i < count; i++) {
+        runs(h, who, 7 * GIB);
+        later(h, ns);
+        say(h, who, 0, 7 * GIB, 7 * GIB);
+        later(h, 60000 * MS);
+    }
+}
+
+/* How long the first turn is that program 0 has from its beginning to its end beside 1. */
+static uint64_t turn_beside_another(struct harness *h)
+{
+    const uint32_t flags[2] = {W, W};
+    const uint64_t demand[2] = {7 * GIB, 7 * GIB}, step = quantum_of(h) / 50;
+    uint64_t ran = 0;
+
+    say(h, 1, W, 7 * GIB, 0);
+    for (int phase = 0; phase < 3;) { /* 1's turn, 0's turn, over */
+        obey(h, flags, demand, 2);
+        phase += (runner(h) == 0) != (phase == 1);
+        later(h, step);
+        ran += phase == 1 ? step : 0;
+    }
+    return ran;
+}
+
+static void policy_fair_turn_is_as_long_as_bursts_that_are_known(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+
+    bursts(h, 0, 5, quantum * 3 / 2);
+    assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
+}
+
+static void policy_fair_one_burst_makes_no_turn_longer(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+
+    bursts(h, 0, 1, quantum * 3 / 2);
+    assert_in_range(turn_beside_another(h), quantum / 4, quantum * 6 / 5);
+}
+
+static void policy_fair_bursts_of_any_length_make_no_turn_longer(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+
+    for (uint64_t i = 0; i < 6; i++)
+        bursts(h, 0, 1, quantum * (i % 2 == 0 ? 1 : 5) / 2);
+    assert_in_range(turn_beside_another(h), quantum / 4, quantum * 6 / 5);
+}
+
 static void policy_fair_idle_program_saves_up_one_turn_at_most(void **state)
 {
     struct harness *h = *state;
@@ -246,6 +313,9 @@ int main(void)
         scenario(policy_rr_a_quantum_each_whatever_the_weight),
         scenario(policy_fair_time_by_weight),
         scenario(policy_fair_short_burst_goes_before_the_end_of_a_long_turn),
+        scenario(policy_fair_turn_is_as_long_as_bursts_that_are_known),
+        scenario(policy_fair_one_burst_makes_no_turn_longer),
+        scenario(policy_fair_bursts_of_any_length_make_no_turn_longer),
         scenario(policy_fair_idle_program_saves_up_one_turn_at_most),
         scenario(policy_priority_higher_goes_first_and_at_once),
         scenario(policy_priority_equals_take_turns),
