@@ -12,22 +12,24 @@ enough rounds to tell whether they are fair. Of each cell:
                 its last one (in the first two the lock makes up for what was before: programs that idled, another quantum)
   weights       the largest deviation of a program's part of them from its due (in the cell with weights)
   longest wait  between two batches of a program, over (N - 1)(quantum + switch), with the daemon's largest figures for these
+  lost          in a turn, from its first batch's beginning to its last one's end: more than these batches take alone (median)
 
 All by the programs' own clocks; "daemon" in the JSON is the same from `gpusharectl trace` (time that it saw each compute).
 """
 import json
 import os
+import statistics
 import subprocess
 import time
 
 from harness import MIB, Bench, Failed, end, main, options, row, together, write
 
 BATCH = 4
-CELLS = {  # programs, times the card, weights in turn
-    "8 at 2x": (8, 2, (100,)), "8 at 8x": (8, 8, (100,)), "32 at 2x": (32, 2, (100,)), "32 at 8x": (32, 8, (100,)),
-    "8 at 4x, weights 1:2": (8, 4, (100, 200)),
+CELLS = {  # programs, times the card, weights in turn, the card over --limit-mib: a batch more or less must not count
+    "8 at 2x": (8, 2, (100,), 1), "8 at 8x": (8, 8, (100,), 1), "32 at 2x": (32, 2, (100,), 2), "32 at 8x": (32, 8, (100,), 2),
+    "8 at 4x, weights 1:2": (8, 4, (100, 200), 4),
 }
-QUICK = ("8 at 8x", "32 at 8x")
+QUICK = ("8 at 8x", "32 at 8x", "8 at 4x, weights 1:2")
 THROUGHPUT, JAIN, WEIGHTS, WAIT = 0.95, 0.999, 0.01, 1.05
 POLL_S = 0.5
 SKIPPED = 2  # turns
@@ -118,12 +120,13 @@ def settle(bench, how, programs, seconds):
 
 
 def run_cell(bench, how, name, seconds):
-    count, times, weights = CELLS[name]
+    count, times, weights, larger = CELLS[name]
     weights = [weights[at % len(weights)] for at in range(count)]
-    memory = how.limit_mib * MIB * times / count
+    limit_bytes = how.limit_mib * MIB * larger
+    memory = limit_bytes * times / count
     steps, _ = bench.calibrated(memory, how.kernel_ms)
     batch = solo_batch(bench, memory, steps, min(2, seconds))
-    programs = bench.loads(memory, how.limit_mib * MIB, BATCH, steps, [{"GPUSHARE_WEIGHT": str(weight)} for weight in weights])
+    programs = bench.loads(memory, limit_bytes, BATCH, steps, [{"GPUSHARE_WEIGHT": str(weight)} for weight in weights])
     settle(bench, how, programs, seconds / 8)
     recording = os.path.join(bench.folder, "trace.json")
     trace = subprocess.Popen([bench.path("lockd", "gpusharectl"), "--socket", bench.socket, "trace", "--seconds", str(seconds), "-o", recording],
@@ -139,7 +142,7 @@ def run_cell(bench, how, name, seconds):
     end(programs)
     limit = began + seconds * 1e9
     turns = [Turns.of_ends([at for at in each if at < limit], batch, quantum / 2) for each in ends]
-    figures = {"quantum_s": quantum / 1e9, "switch_s": switch / 1e9, "switches": switches, "solo_batch_s": batch / 1e9}
+    figures = {"limit_mib": limit_bytes / MIB, "quantum_s": quantum / 1e9, "switch_s": switch / 1e9, "switches": switches, "solo_batch_s": batch / 1e9}
     return judge(name, turns, daemon, weights, batch, (count - 1) * (quantum + switch), figures)
 
 
@@ -149,6 +152,8 @@ def judge(name, turns, daemon, weights, batch, wait_bound, figures):
         raise Failed(f"{name}: less than {SKIPPED + 2} turns of a program; more --seconds are needed")
     figures["rounds"] = window[2]
     figures["batches"] = [each.done(window) for each in turns]
+    figures["lost_in_a_turn_ns"] = statistics.median(
+        to - since - batch * len([at for at, _ in each.marks if since <= at <= to]) for each in turns for since, to in each.spans[1:-1])
     throughput = sum(figures["batches"]) * batch / (window[1] - window[0])
     jain, off = shares(turns, weights, window)
     wait = max(each.longest_wait() for each in turns) / wait_bound
@@ -171,19 +176,19 @@ def body():
         ("--limit-mib", {"type": float, "default": 256, "help": "what the card is made to hold (default 256)"}),
         ("--kernel-ms", {"type": float, "default": 0.5}),
         ("--quantum", {"default": "auto", "metavar": "MS"}),
-        ("--seconds", {"type": float, "default": 24, "help": "of a cell with 8 programs; half as much again with 32 (default 24)"}),
+        ("--seconds", {"type": float, "default": 24, "help": "of a cell; half as much again where the card is larger (default 24)"}),
         ("--cell", {"action": "append", "choices": list(CELLS), "help": "only this one (several times)"}),
         ("--quick", {"action": "store_true", "help": "only " + " and ".join(QUICK)})))
     rows = []
     with Bench(how.build, ("--exclusive", "yes", "--quantum-min", "20")) as bench:
         card = bench.facts()[0]
         for name in how.cell or (QUICK if how.quick else CELLS):
-            cell = run_cell(bench, how, name, how.seconds * (1.5 if CELLS[name][0] > 8 else 1))
+            cell = run_cell(bench, how, name, how.seconds * (1.5 if CELLS[name][3] > 1 else 1))
             for each in cell:
                 print(f"{each['name']:36}{each['value']:9.4f}  {each['against']} {each['ceiling']:g}{'' if each['met'] else ' MISSED'}")
             said = cell[0]
             print(f"    quantum {said['quantum_s'] * 1000:.0f} ms, switch {said['switch_s'] * 1000:.1f} ms, {said['switches']} switches, "
-                  f"{said['rounds']} whole rounds; by the daemon {said.get('daemon')}  [{bench.seconds():.0f} s]", flush=True)
+                  f"{said['rounds']} whole rounds, {said['lost_in_a_turn_ns'] / 1e6:.1f} ms of a turn lost; by the daemon {said.get('daemon')}  [{bench.seconds():.0f} s]", flush=True)
             rows += cell
             write(how.json, "many", card, rows, limit_mib=how.limit_mib, seconds=round(bench.seconds()),
                   scale="part of what is asked for", title="Many programs that together want more than the card", note=f"Exclusive turns, quantum {how.quantum}")

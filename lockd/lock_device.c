@@ -112,7 +112,8 @@ uint64_t lockd_device_quantum_by(const struct lockd_device *device,
 
     if (settings->quantum_ns != LOCKD_AUTO)
         return settings->quantum_ns;
-    return lockd_clamp(lockd_min(lockd_device_switch(device), high) * lockd_max(per_cost, 1),
+    return lockd_clamp(lockd_min(lockd_device_switch(device) + SWITCH_UNSEEN, high) *
+                           lockd_max(per_cost, 1),
                        low, high);
 }
 
