@@ -83,7 +83,7 @@ def reloaded(build):
         card.options = ["--config", config]
         card.start_daemon()
         two = Two(card)
-        for word in ("no", "auto", "no", "yes"):
+        for word in ("no", "auto"):
             two.turns(1, "before a reload")
             setting(word)
             card.daemon.send_signal(signal.SIGHUP)
