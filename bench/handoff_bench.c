@@ -13,7 +13,8 @@
  *     --all       these sizes; and of the middle one: nine of ten blocks unchanged, a share of
  *                 0.6, and exclusive turns of programs that fit (nothing moves)
  *     --full      fills the rest of the card, so that freed memory is what is used next
- *     --hand-over each case again with memory handed over (gpushare-lockd(8), hand-over)
+ *     --hand-over each case without memory handed over, and with it (gpushare-lockd(8),
+ *                 hand-over; without this option: as the daemon does it by itself)
  *     --host      the daemon's host memory (default: what is available)
  *
  * Sizes for which the card or the host has no room are left out, and it is said. Everything is
@@ -191,7 +192,7 @@ static unsigned make_more_cases(const struct options *options, struct spec *case
     return count;
 }
 
-/* Behind each of them where memory moves the same with memory handed over. */
+/* Each without memory handed over, and behind it where memory moves the same with it. */
 static unsigned double_cases(struct spec *cases, unsigned count)
 {
     struct spec single[MAX_CASES];
@@ -199,11 +200,12 @@ static unsigned double_cases(struct spec *cases, unsigned count)
 
     memcpy(single, cases, count * sizeof *cases);
     for (unsigned i = 0; i < count; i++) {
-        cases[doubled++] = single[i];
+        cases[doubled] = single[i];
+        cases[doubled++].hand_over = "no";
         if (single[i].exclusive)
             continue;
         cases[doubled] = single[i];
-        cases[doubled].hand_over = true;
+        cases[doubled].hand_over = "yes";
         snprintf(names[i], sizeof names[i], "%s, handed over", single[i].name);
         cases[doubled++].name = names[i];
     }
@@ -353,7 +355,8 @@ static int run_all(const struct options *options)
 int main(int argc, char **argv)
 {
     struct options options = {
-        .spec = {.turns = 8, .quantum_ms = 400, .dirty_of = 1, .share = 1}};
+        .spec = {
+            .turns = 8, .quantum_ms = 400, .dirty_of = 1, .share = 1, .hand_over = "auto"}};
     double largest;
 
     if (argc == 3 && (strcmp(argv[1], "--ceiling") == 0 || strcmp(argv[1], "--ballast") == 0 ||
@@ -362,8 +365,8 @@ int main(int argc, char **argv)
     if (!read_options(argc, argv, &options)) {
         fprintf(stderr,
                 "usage: handoff_bench [--all] [--gib N,N...] [--dirty-of N] [--share S]\n"
-                "           [--turns N] [--quantum MS] [--full] [--host SIZE] [--json FILE] "
-                "[--lockd PATH]\n");
+                "           [--turns N] [--quantum MS] [--full] [--hand-over] [--host SIZE] "
+                "[--json FILE] [--lockd PATH]\n");
         return 2;
     }
     find_lockd();

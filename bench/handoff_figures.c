@@ -151,9 +151,9 @@ static void raw(FILE *file, const struct result *result)
             "%.0f, \"median_s\": "
             "%.6f, \"slowest_s\": %.6f, \"switches\": %u, ",
             spec->name, spec->gib, spec->share, spec->dirty_of,
-            spec->exclusive ? "true" : "false", spec->hand_over ? "true" : "false",
-            spec->quantum_ms, result->overflow, result->median_s, result->slowest_s,
-            result->switches);
+            spec->exclusive ? "true" : "false",
+            strcmp(spec->hand_over, "no") != 0 ? "true" : "false", spec->quantum_ms,
+            result->overflow, result->median_s, result->slowest_s, result->switches);
     if (spec->one_way)
         fprintf(file, "\"out_s\": %.6f, \"in_s\": %.6f, \"in_freed_s\": %.6f, ", result->out_s,
                 result->in_s, result->in_freed_s);

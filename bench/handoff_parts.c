@@ -107,7 +107,7 @@ static pid_t start_daemon(const struct spec *spec)
             _exit(126);
         execl(stage.lockd, "gpushare-lockd", "--socket", path, "--quantum", quantum,
               "--reserve", RESERVE, "--exclusive", spec->exclusive ? "yes" : "no",
-              "--hand-over", spec->hand_over ? "yes" : "no", "--host",
+              "--hand-over", spec->hand_over, "--host",
               stage.host != NULL ? stage.host : "auto", (char *)NULL);
         _exit(127);
     }

@@ -37,6 +37,7 @@ static const struct {
 
 static const char *const policies[] = {"fair", "fifo", "rr", "priority", NULL};
 static const char *const stuck_words[] = {"wait", "checkpoint", NULL};
+static const char *const hand_over_words[] = {"auto", "yes", "no", NULL};
 
 const char *lockd_config_section(const char *key)
 {
@@ -105,9 +106,10 @@ void lockd_config_table(struct lockd_config *config,
         {"stuck", "wait|checkpoint", LOCKD_OPTION_CHOICE, &config->stuck, 0, 0,
          "a holder that does not stop: wait, or have the driver move it out (default wait)",
          stuck_words},
-        {"hand-over", "yes|no", LOCKD_OPTION_YES, &config->hand_over, 0, 0,
-         "pass device memory between one user's programs without releasing it (default no)",
-         NULL},
+        {"hand-over", "auto|yes|no", LOCKD_OPTION_CHOICE, &config->hand_over, 0, 0,
+         "pass device memory between one user's programs without releasing it (default auto: "
+         "yes, unless stuck = checkpoint)",
+         hand_over_words},
         {"max-connections", "N", LOCKD_OPTION_COUNT, &limits->connections, 1, 65536,
          "connections of one user at once (default 2048)", NULL},
         {"max-programs", "N", LOCKD_OPTION_COUNT, &limits->programs, 1, 65536,
@@ -142,11 +144,13 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
         return gs_err_set(err, -EINVAL, "switch-share: less than 0.1 percent");
     if (settings->quantum_max_ns != 0 && settings->quantum_min_ns > settings->quantum_max_ns)
         return gs_err_set(err, -EINVAL, "quantum-min is above quantum-max");
-    if (config->hand_over == 1 && config->stuck == LOCKD_STUCK_CHECKPOINT)
+    if (config->hand_over == LOCKD_HAND_OVER_YES && config->stuck == LOCKD_STUCK_CHECKPOINT)
         return gs_err_set(
             err, -EINVAL,
             "hand-over = yes and stuck = checkpoint exclude each other: the driver "
-            "checkpoints no memory that came from another process");
+            "checkpoints no memory that came from another process; leave hand-over out");
+    config->hands_over =
+        config->hand_over != LOCKD_HAND_OVER_NO && config->stuck != LOCKD_STUCK_CHECKPOINT;
     return 0;
 }
 

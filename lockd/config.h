@@ -29,12 +29,20 @@ enum lockd_stuck {
     LOCKD_STUCK_CHECKPOINT = 1, /* the driver moves its memory out (freeze.h) */
 };
 
+/* Memory that leaves a program goes to another one as it is (gift.h). */
+enum lockd_hand_over {
+    LOCKD_HAND_OVER_AUTO = 0, /* yes, unless the driver is to make checkpoints */
+    LOCKD_HAND_OVER_YES = 1,
+    LOCKD_HAND_OVER_NO = 2,
+};
+
 struct lockd_config {
     struct lockd_settings settings;
     struct lockd_limits limits;
     uint64_t policy, exclusive, share_ppm, quantum_min_ns, quantum_max_ns; /* as read */
-    uint64_t stuck;     /* enum lockd_stuck */
-    uint64_t hand_over; /* 1: memory that leaves a program goes to another as it is (gift.h) */
+    uint64_t stuck;        /* enum lockd_stuck */
+    uint64_t hand_over;    /* enum lockd_hand_over, as read */
+    bool hands_over;       /* ... what has become of it */
     uint64_t idle_exit_ns; /* LOCKD_NEVER: a service */
     uint64_t log_level;
     char control_group[LOCKD_NAME_SIZE]; /* its members may change settings; "": nobody more */

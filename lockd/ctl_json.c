@@ -102,7 +102,7 @@ static json_t *daemon_json(const struct gs_wire_daemon *daemon)
 {
     return json_pack(
         "{s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:I, s:o, s:o, "
-        "s:o}",
+        "s:o, s:b}",
         "version", ctl_json_text(daemon->version), "pid", daemon->pid, "programs",
         (json_int_t)daemon->programs, "uptime_ns", number(daemon->uptime_ns), "quantum_ns",
         number(daemon->quantum_ns), "idle_ns", number(daemon->idle_ns), "reserve",
@@ -111,7 +111,7 @@ static json_t *daemon_json(const struct gs_wire_daemon *daemon)
         number(daemon->quantum_min_ns), "quantum_max_ns", number(daemon->quantum_max_ns),
         "switch_share_ppm", (json_int_t)daemon->share_ppm, "host_limit",
         number(daemon->host_limit), "host_total", number(daemon->host_total), "host_used",
-        number(daemon->host_used));
+        number(daemon->host_used), "hand_over", daemon->hand_over != 0);
 }
 
 static json_t *answer_json(const struct ctl *ctl, const struct ctl_answer *answer)

@@ -188,6 +188,8 @@ static void print_text(const struct ctl_answer *answer)
            answer->daemon.programs, answer->daemon.programs == 1 ? "program" : "programs");
     if (answer->daemon.policy != GS_POLICY_FAIR)
         printf("  policy %s\n", ctl_policy_name(answer->daemon.policy));
+    if (answer->daemon.hand_over == 0)
+        puts("  memory is released between programs (hand-over is off)");
     if (answer->daemon.host_total != UINT64_MAX)
         printf("  host memory: %s of %s in use for what is moved out\n",
                gs_size_format(answer->daemon.host_used, text, sizeof text),

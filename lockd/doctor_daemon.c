@@ -71,6 +71,19 @@ static void look_at_versions(struct doctor *doctor)
     }
 }
 
+static void look_at_hand_over(struct doctor *doctor)
+{
+    if (doctor->answer.daemon.hand_over != 0)
+        doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO,
+                   "if you make checkpoints (cuda-checkpoint, CRIU): hand-over = no in "
+                   "lockd.conf, before the programs start",
+                   "memory goes from one program of a user to the next as it is; the driver "
+                   "makes no checkpoint of a program that has such memory");
+    else
+        doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO, NULL,
+                   "memory is released between programs (hand-over is off)");
+}
+
 static void look_at_remarks(struct doctor *doctor)
 {
     for (size_t i = 0; i < doctor->answer.remark_count; i++) {
@@ -177,6 +190,7 @@ void doctor_daemon(struct doctor *doctor)
                doctor->answer.daemon.version, doctor->answer.daemon.pid,
                doctor->answer.daemon.programs);
     look_at_versions(doctor);
+    look_at_hand_over(doctor);
     look_at_client(doctor);
     look_at_remarks(doctor);
 }

@@ -5,6 +5,7 @@
  * program, and another one may have more.
  */
 #include "lockd/gift.h"
+#include "lockd/log.h"
 #include "lockd/server.h"
 
 #include <stdio.h>
@@ -39,7 +40,7 @@ static bool is_beside(struct lockd_connection *connection)
 
 unsigned lockd_gift_most(const struct lockd_server *server)
 {
-    return server->config.hand_over == 1 ? GS_PACKET_FDS : 0;
+    return server->config.hands_over ? GS_PACKET_FDS : 0;
 }
 
 void lockd_gift_offer(struct lockd_connection *connection, const struct gs_wire_state *state,
@@ -47,7 +48,7 @@ void lockd_gift_offer(struct lockd_connection *connection, const struct gs_wire_
 {
     struct lockd_server *server = connection->server;
 
-    if (server->config.hand_over != 1 || state->given_bytes == 0 || descriptors->count == 0 ||
+    if (!server->config.hands_over || state->given_bytes == 0 || descriptors->count == 0 ||
         descriptors->count != state->given || !is_beside(connection))
         return;
     server->gift = (struct lockd_gift){.from = connection,
@@ -83,7 +84,7 @@ void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target 
     struct gs_descriptors with = {.count = 0};
     bool passed;
 
-    if (connection->server->config.hand_over == 1 && connection->user->programs > 1 &&
+    if (connection->server->config.hands_over && connection->user->programs > 1 &&
         is_beside(connection))
         target->flags |= GS_TARGET_GIVE;
     if (count != 0) {
@@ -101,4 +102,14 @@ void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target 
         target->gift_bytes = 0;
     }
     lockd_connection_send(connection, target, sizeof *target);
+}
+
+void lockd_gift_changed(const struct lockd_server *server, bool before)
+{
+    if (before && !server->config.hands_over)
+        lockd_log(LOCKD_LOG_INFO,
+                  "no memory is handed over from now on; programs that have some keep it, and "
+                  "cannot be checkpointed, until it has left the device or they end");
+    else if (!before && server->config.hands_over)
+        lockd_log(LOCKD_LOG_INFO, "memory is handed over from now on");
 }

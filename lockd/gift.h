@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gift.h: device memory that goes from the program whose bytes have left it to the one that is
- * given the room, without being released between (`hand-over = yes`): what a driver does to
+ * given the room, without being released between (`hand-over`): what a driver does to
  * released memory takes the time of the engine that copies in (docs/benchmarks.md).
  *
  * The memory is a descriptor that comes with a program's report and goes on with a target that
@@ -44,5 +44,9 @@ void lockd_gift_end(struct lockd_server *server);
 /* Sends a target, with as much of the gift as the rise of its budget has room for. */
 void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target *target,
                      uint64_t rise);
+
+/* A configuration was read again: the log hears whether memory is handed over now. What is with
+ * a program already is not asked back: it leaves with its next turns. */
+void lockd_gift_changed(const struct lockd_server *server, bool before);
 
 #endif

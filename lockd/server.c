@@ -104,8 +104,11 @@ int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
     lockd_notify("RELOADING=1");
     code = server->reload(server->reload_context, &config, err);
     if (code == 0) {
+        const bool handed_over = server->config.hands_over;
+
         server->config = config;
         lockd_log_open((enum lockd_log_level)config.log_level);
+        lockd_gift_changed(server, handed_over);
         lockd_lock_set(server->lock, &config.settings, lockd_now());
         lockd_quota_changed(server);
         lockd_log(LOCKD_LOG_INFO, "the configuration was read again");

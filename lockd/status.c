@@ -40,6 +40,7 @@ static void send_daemon(struct status *status, const struct lockd_server *server
         .policy = (uint32_t)settings->policy,
         .exclusive = settings->exclusive,
         .share_ppm = lockd_settings_share(settings),
+        .hand_over = server->config.hands_over,
         .version = GS_VERSION,
     };
 

@@ -224,7 +224,7 @@ struct gs_wire_daemon {
     uint32_t policy;     /* enum gs_policy */
     uint32_t exclusive;  /* 0 or 1 */
     uint32_t share_ppm;  /* what switches may cost */
-    uint32_t zero;
+    uint32_t hand_over;  /* 1: memory goes from one program to the next as it is, 0: not */
     char version[16];
 };
 

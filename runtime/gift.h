@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gift.h: device memory that goes to another program, or comes from one, without being released
- * between (`hand-over = yes`, lockd/gift.h). On its way it is a descriptor; one that came is
+ * between (lockd/gift.h). On its way it is a descriptor; one that came is
  * kept for as long as its memory is used, since a driver makes descriptors of its own memory
  * only.
  *

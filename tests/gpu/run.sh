@@ -114,10 +114,10 @@ two_hogs() { # PROGRAM: two beyond the limit; both right
 
 case_two_patched_beyond_limit() { patched hog.nv hog && two_hogs "$work/hog"; }
 
-case_two_handed_over() { # the same with hand-over = yes: memory goes from one to the other without being released
-    local daemon taken
+handed_over() { # OPTION...: two hogs with a daemon of their own; sets $taken, bytes that went from one to the other unreleased
+    local daemon
     patched hog.nv hog || return
-    "$bundle/lockd/gpushare-lockd" --socket "$work/hand.sock" --hand-over yes >"$work/hand.log" 2>&1 &
+    "$bundle/lockd/gpushare-lockd" --socket "$work/hand.sock" "$@" >"$work/hand.log" 2>&1 &
     daemon=$!
     if wait_until 10 test -S "$work/hand.sock"; then
         GPUSHARE_SOCKET=$work/hand.sock two_hogs "$work/hog"
@@ -126,10 +126,24 @@ case_two_handed_over() { # the same with hand-over = yes: memory goes from one t
     fi
     kill $daemon
     wait $daemon
+    rm -f "$work/hand.sock"
     [ "$outcome" = PASS ] || return
     taken=$(($(stat_of one taken_over) + $(stat_of two taken_over)))
+}
+
+case_two_handed_over() { # by default memory goes from one to the other without being released
+    local taken=0
+    handed_over
+    [ "$outcome" = PASS ] || return
     [ $taken -gt 0 ] || { fail "both were right, but no memory was handed over"; return; }
     pass "$(gib $taken) GiB handed over; $detail"
+}
+
+case_two_not_handed_over() { # with hand-over = no what leaves is released
+    local taken=0
+    handed_over --hand-over no
+    [ "$outcome" = PASS ] || return
+    [ $taken = 0 ] || fail "both were right, but $taken bytes were handed over"
 }
 
 case_two_linked_beyond_limit() {
@@ -281,7 +295,7 @@ case_status_while_running() {
 }
 
 cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog same_driver_api same_dlopen_driver
-    same_vmm same_vmm_exported driver_facts bad_input restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_handed_over two_linked_beyond_limit two_vmm_beyond_limit
+    same_vmm same_vmm_exported driver_facts bad_input restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_handed_over two_not_handed_over two_linked_beyond_limit two_vmm_beyond_limit
     killed_holder_frees_the_other unpatched_second_dies pytorch_train_and_graph pytorch_counts
     pytorch_expandable_segments jax_jit cupy triton)
 

@@ -37,10 +37,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(config.settings.reserve == LOCKD_AUTO ||
             config.settings.reserve <= LOCKD_BYTES_MAX);
     require(config.policy < GS_POLICY_COUNT && config.exclusive <= 1);
+    require(config.stuck <= LOCKD_STUCK_CHECKPOINT && config.hand_over <= LOCKD_HAND_OVER_NO);
     require(config.limits.messages >= 100 && config.limits.connections >= 1 &&
             config.limits.programs >= 1);
     require(strnlen(config.control_group, sizeof config.control_group) <
             sizeof config.control_group);
-    lockd_config_finish(&config, &err);
+    if (lockd_config_finish(&config, &err) == 0)
+        require(!config.hands_over || config.stuck == LOCKD_STUCK_WAIT);
     return 0;
 }

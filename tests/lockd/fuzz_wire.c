@@ -267,7 +267,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     clock_ns = 1000000 * MS;
     if (byte(&fuzz) % 4 == 0)
         config.limits.memory = CARD / 2;
-    config.hand_over = byte(&fuzz) % 4 != 0;
+    config.hands_over = byte(&fuzz) % 4 != 0;
     require(lockd_server_init(&fuzz.server, &config, eventfd(0, EFD_CLOEXEC), (gid_t)-1,
                               &err) == 0);
     for (int i = 0; i < STEPS && fuzz.left != 0; i++)

@@ -72,13 +72,13 @@ class ConfigTest(unittest.TestCase):
     def test_every_key_is_taken(self):
         self.write("[daemon]\nidle-exit = never\nlog-level = debug\n[scheduling]\nquantum = auto\nquantum-min = 100\n"
                    "quantum-max = 5000\nswitch-share = 7.5\nidle = auto\npolicy = priority\nexclusive = yes\nreserve = auto\n"
-                   "host = 8GiB\n[limits]\nmax-connections = 10\nmax-programs = 5\nmax-memory = 1GiB\nmax-messages = 500\n"
+                   "host = 8GiB\nstuck = wait\nhand-over = no\n[limits]\nmax-connections = 10\nmax-programs = 5\nmax-memory = 1GiB\nmax-messages = 500\n"
                    "[access]\ncontrol-group = " + grp.getgrgid(os.getgid()).gr_name + "\n")
         self.start()
         daemon = self.settings()
         self.assertEqual((daemon["quantum_ns"], daemon["quantum_min_ns"], daemon["quantum_max_ns"], daemon["switch_share_ppm"],
-                          daemon["policy"], daemon["exclusive"], daemon["host_limit"], daemon["idle_exit_ns"]),
-                         (None, 10**8, 5 * 10**9, 75000, "priority", True, 8 * GIB, None))
+                          daemon["policy"], daemon["exclusive"], daemon["host_limit"], daemon["idle_exit_ns"], daemon["hand_over"]),
+                         (None, 10**8, 5 * 10**9, 75000, "priority", True, 8 * GIB, None, False))
 
     def test_maximum_of_the_quantum_below_its_ordinary_minimum_counts(self):
         self.write("[scheduling]\nquantum-max = 100\n")
@@ -98,6 +98,7 @@ class ConfigTest(unittest.TestCase):
                            ("[scheduling]\nexclusive = 1\n", "none of: no, yes"),
                            ("[scheduling]\nreserve = lots\n", "no size"), ("[scheduling]\nswitch-share = 0\n", "0.1 percent"),
                            ("[scheduling]\nhand-over = yes\nstuck = checkpoint\n", "exclude each other"),
+                           ("[scheduling]\nhand-over = always\n", "none of: auto, yes, no"),
                            ("[scheduling]\nquantum-min = 9\nquantum-max = 8\n", "quantum-min is above"),
                            ("[limits]\nmax-messages = 1\n", "outside 100"), ("[limits]\nmax-programs = -1\n", "whole number"),
                            ("[limits]\nmax-programs = 99999999999999999999\n", "whole number"),
@@ -168,6 +169,23 @@ class ConfigTest(unittest.TestCase):
         self.assertIn("stays as it was", self.daemon.said())
         program.say(flags=WANT, demand=12 * GIB)  # and it is still served
         program.settle(lambda p: p.resident == 12 * GIB)
+
+    def test_memory_is_handed_over_unless_checkpoints_are_made(self):
+        for text, on in (("", True), ("hand-over = auto\n", True), ("hand-over = yes\nstuck = wait\n", True), ("hand-over = no\n", False),
+                         ("stuck = checkpoint\n", False), ("hand-over = auto\nstuck = checkpoint\n", False),
+                         ("hand-over = no\nstuck = checkpoint\n", False)):
+            self.write("[scheduling]\n" + text)
+            if self.daemon is None:
+                self.start()
+            self.ctl("reload")
+            self.assertEqual(self.settings()["hand_over"], on, text)
+            self.assertEqual("hand-over is off" in self.ctl("status"), not on, text)
+            self.assertEqual("checkpoint" in self.ctl("doctor", "--json"), on, text)
+        self.write("[scheduling]\nhand-over = yes\nstuck = checkpoint\n")
+        self.assertIn("exclude each other", self.ctl("reload", code=1))
+        self.assertFalse(self.settings()["hand_over"])
+        said = self.daemon.said()
+        self.assertEqual((said.count("no memory is handed over from now on"), said.count("memory is handed over from now on")), (1, 1))
 
     def test_programs_of_a_user_are_bounded(self):
         self.write("[limits]\nmax-programs = 2\nmax-connections = 4\n")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that is handed over (hand-over = yes): whose descriptors the daemon passes on, to whom, how many, and that it keeps none.
+"""Memory that is handed over (hand-over): whose descriptors the daemon passes on, to whom, how many, and that it keeps none.
 
 usage: test_gifts.py GPUSHARE_LOCKD [unittest options]
        test_gifts.py --receive SOCKET BYTES     (the tests') a program that waits for its turn; prints how many gifts came"""
@@ -156,7 +156,7 @@ class GiftTest(unittest.TestCase):
             holder.hear(0.05)
 
     def test_what_leaves_one_comes_to_the_other(self):
-        self.start("--hand-over", "yes")
+        self.start()
         holder, waiter = self.holder(), self.waiter()
         self.taken(holder, waiter)
         self.assertGreater(len(waiter.gifts), len(holder.sent) // 2)
@@ -172,7 +172,7 @@ class GiftTest(unittest.TestCase):
             wait_for(lambda pipe=pipe: all_closed(pipe), 5, "a descriptor to be closed")
 
     def test_without_the_setting_nothing_is_passed_on(self):
-        self.start()
+        self.start("--hand-over", "no")
         holder, waiter = self.holder(), self.waiter()
         self.taken(holder, waiter)
         self.assertEqual(waiter.gifts, [])
@@ -181,7 +181,7 @@ class GiftTest(unittest.TestCase):
             wait_for(lambda pipe=pipe: all_closed(pipe), 5, "a descriptor to be closed")
 
     def test_no_more_than_the_budget_rises_by(self):
-        self.start("--hand-over", "yes")
+        self.start()
         holder, waiter = self.holder(), self.waiter()
         self.turn(holder, waiter)
         pipes = [os.pipe() for _ in range(16)]
@@ -195,7 +195,7 @@ class GiftTest(unittest.TestCase):
             self.assertLessEqual(bytes_, rise)
 
     def test_what_is_said_wrong_is_not_passed_on(self):
-        self.start("--hand-over", "yes")
+        self.start()
         holder, waiter = self.holder(), self.waiter()
         self.turn(holder, waiter)
         for count, bytes_, fds in ((2, PIECE, 1), (1, 0, 1), (0, PIECE, 1), (1, PIECE, 0), (16, PIECE, 15)):
@@ -209,7 +209,7 @@ class GiftTest(unittest.TestCase):
         self.assertEqual(waiter.gifts, [])
 
     def test_descriptors_with_other_messages_end_the_connection(self):
-        self.start("--hand-over", "yes")
+        self.start()
         holder = self.holder()
         for body in (note(3, "with something"), message(16, b""), b"no message at all"):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
@@ -240,11 +240,18 @@ class GiftTest(unittest.TestCase):
                 os.close(mine)
 
     def test_descriptors_with_an_empty_packet_are_closed(self):
-        self.start("--hand-over", "yes")
+        self.start()
         self.sixteen(b"")
 
+    def test_where_checkpoints_are_made_nothing_is_passed_on(self):
+        self.start("--stuck", "checkpoint")
+        holder, waiter = self.holder(), self.waiter()
+        self.taken(holder, waiter)
+        self.assertEqual(waiter.gifts, [])
+        self.assertFalse((holder.target.flags | waiter.target.flags) & GIVE)
+
     def test_without_the_setting_every_descriptor_is_closed(self):
-        self.start()
+        self.start("--hand-over", "no")
         for body in (b"", note(3, "with something"), b"no message at all"):
             self.sixteen(body)
 
@@ -266,17 +273,17 @@ class GiftTest(unittest.TestCase):
     def test_nothing_goes_to_another_pid_namespace(self):
         if subprocess.run(["unshare", "-fp", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no pid namespace can be made")
-        self.start("--hand-over", "yes")
+        self.start()
         self.assertEqual(self.received(["unshare", "-fp"], self.holder()), 0)
 
     def test_something_comes_to_a_process_beside(self):
-        self.start("--hand-over", "yes")
+        self.start()
         self.assertGreater(self.received([], self.holder()), 0)
 
     def test_nothing_goes_to_another_user(self):
         if os.geteuid() != 0:
             self.skipTest("only root can be somebody else")
-        self.start("--hand-over", "yes")
+        self.start()
         self.assertEqual(self.received(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"], self.holder()), 0)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that goes from one program to the other as it is (hand-over = yes), with every byte checked. handed.py --build DIR"""
+"""Memory that goes from one program to the other as it is (hand-over, the default), with every byte checked. handed.py --build DIR"""
 import argparse
 import json
 import os
@@ -51,7 +51,7 @@ class Two:
 
 def to_and_fro(build):
     """What does not fit the other's needs is released; nothing is left open."""
-    with Card(build, memory="288MiB", options=["--hand-over", "yes", "--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+    with Card(build, memory="288MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
         two = Two(card)
         two.turns(5, "to and fro")
         last = two.both[1]
@@ -79,11 +79,11 @@ def reloaded(build):
             with open(config, "w", encoding="ascii") as file:
                 file.write(f"[scheduling]\nidle = 5\nhand-over = {word}\n")
 
-        setting("yes")
+        setting("auto")
         card.options = ["--config", config]
         card.start_daemon()
         two = Two(card)
-        for word in ("no", "yes"):
+        for word in ("no", "auto"):
             two.turns(1, "before a reload")
             setting(word)
             card.daemon.send_signal(signal.SIGHUP)
@@ -94,7 +94,7 @@ def reloaded(build):
 
 def numbers_taken(build):
     """A program closes numbers that are not its own and opens files there: they stay as they are."""
-    with Card(build, memory="288MiB", options=["--hand-over", "yes", "--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+    with Card(build, memory="288MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
         two = Two(card)
         for _ in range(2):
             two.turns(1, "before")
@@ -107,7 +107,7 @@ def numbers_taken(build):
 def few_numbers(build):
     """With no descriptors to spare all goes on as without the setting."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Card(build, memory="288MiB", options=["--hand-over", "yes", "--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+    with Card(build, memory="288MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, most[1]))
         two = Two(card)
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
