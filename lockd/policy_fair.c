@@ -35,7 +35,7 @@
 #define DEBT_ROUNDS 4
 #define TURN_LONGEST                                                                           \
     4 /* quanta; the rest of it follows when the others of the round had theirs */
-#define BURST_LONGEST 2 /* quanta that a turn may last so that a burst ends in it */
+#define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
 #define BURST_SPARE   4 /* a burst may be longer than usual by one part in so many */
 #define INTERACTIVE   2 /* a burst of at most this part of a quantum */
 #define SAVED         4 /* turns; all the others together wait for no more of it */
