@@ -101,7 +101,7 @@ def bars(result, title, note=""):
     for row, (value, ceiling) in zip(rows, values):
         texts.append(f"{figure(value)} {row.get('unit', '')}".rstrip() +
                      (f" ({row.get('against', 'ceiling')} {figure(ceiling)}, {value / ceiling:.3f})" if ceiling else ""))
-    left, width, step = 250, 430, 30
+    left, width, step = max(250, 12 + round(6.6 * max(len(row["name"]) for row in rows))), 430, 30
     picture = Picture(max(880, left + width + 20 + 6 * max(map(len, texts))), 96 + step * len(rows) + 34, title,
                       ". ".join(part for part in (source(result), note) if part))
     bottom = 66 + step * len(rows)
