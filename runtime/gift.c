@@ -53,7 +53,7 @@ static struct {
 
     struct piece in_hand[HAND_MOST];
     unsigned hand_count;
-    struct piece given[GS_GIVEN_MOST]; /* of one device, of one size */
+    struct piece given[GS_GIVEN_MOST]; /* those of one device are of one size */
     unsigned given_count;
 } self;
 
@@ -320,6 +320,15 @@ static bool export(const struct gs_chunk *chunk, uint16_t *place)
     return done;
 }
 
+/* It can go with the device's next report. */
+static bool can_be_sent(const struct piece *piece)
+{
+    for (unsigned i = 0; i < self.given_count; i++)
+        if (self.given[i].device == piece->device && self.given[i].bytes != piece->bytes)
+            return false;
+    return self.given_count < GS_GIVEN_MOST;
+}
+
 /* A descriptor for the chunk's memory: the one with which it came, or a new one. */
 static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
 {
@@ -338,10 +347,7 @@ bool gs_gift_give(struct gs_range *range, uint32_t chunk)
 
     /* with RUN on something else may come in before it is known that this has left */
     if (!gs_gift_is_wanted(range, chunk) ||
-        (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 ||
-        self.given_count == GS_GIVEN_MOST ||
-        (self.given_count != 0 &&
-         (self.given[0].device != piece.device || self.given[0].bytes != piece.bytes)) ||
+        (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 || !can_be_sent(&piece) ||
         !descriptor_for(which, &piece.place))
         return false;
     unmapped = gs_vmm_unmap(range, chunk);
@@ -363,28 +369,34 @@ void gs_gift_report(const struct gs_device *device, struct gs_wire_state *state,
                     struct gs_descriptors *with)
 {
     with->count = 0;
-    if (self.given_count == 0 || self.given[0].device != device)
-        return;
     for (unsigned i = 0; i < self.given_count; i++) {
         const struct place *place = &places[self.given[i].place];
         const int fd = atomic_load_explicit(&place->fd, memory_order_acquire);
 
-        if (same_file(place, fd))
-            with->fd[with->count++] = fd;
+        if (self.given[i].device != device || !same_file(place, fd))
+            continue;
+        with->fd[with->count++] = fd;
+        state->given_bytes = self.given[i].bytes;
     }
     state->given = with->count;
-    state->given_bytes = self.given[0].bytes;
 }
 
 void gs_gift_sent(const struct gs_device *device)
 {
-    while (self.given_count != 0 && self.given[0].device == device)
-        empty(self.given[--self.given_count].place);
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < self.given_count; i++)
+        if (self.given[i].device == device)
+            empty(self.given[i].place);
+        else
+            self.given[left++] = self.given[i];
+    self.given_count = left;
 }
 
 void gs_gift_lost(void)
 {
-    gs_gift_sent(self.given[0].device);
+    while (self.given_count != 0)
+        empty(self.given[--self.given_count].place);
     while (self.hand_count != 0)
         empty(take(self.hand_count - 1).place);
 }

@@ -249,6 +249,8 @@ static void what_leaves_is_reported_until_it_is_sent(void **state)
 
 static void only_what_can_be_sent_together_is_given(void **state)
 {
+    struct gs_descriptors with;
+
     (void)state;
     for (uint32_t i = 0; i < GS_GIVEN_MOST; i++)
         make_and_give(i);
@@ -258,9 +260,17 @@ static void only_what_can_be_sent_together_is_given(void **state)
     range->device = &other_card;
     assert_true(gs_gift_give(range, GS_GIVEN_MOST));
     range->device = &card;
+    make_and_give(0);
+    assert_int_equal(reported(&with), 1); /* each device's go with its own report */
     make(0);
-    assert_false(gs_gift_give(range, 0)); /* one device at a time */
+    range->chunk_bytes = CHUNK / 2;
+    assert_false(gs_gift_give(range, 0)); /* one size at a time */
+    range->chunk_bytes = CHUNK;
+    gs_gift_sent(&card);
+    assert_int_equal(reported(&with), 0);
+    assert_int_equal(descriptors(), open_before + 2); /* a handle, and the other device's */
     gs_gift_sent(&other_card);
+    assert_int_equal(descriptors(), open_before + 1);
     range->chunks[0].sendable = false;
     assert_false(gs_gift_give(range, 0));
     range->chunks[0].sendable = true;
