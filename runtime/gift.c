@@ -26,7 +26,7 @@
 #define PLACES    1024u
 #define SHARE     8    /* of the descriptors that the process may open: one in so many */
 #define FROM      64   /* numbers below are left to the program */
-#define HAND_MOST 32u  /* pieces */
+#define HAND_MOST 512u /* pieces */
 #define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
 
 #define FORK_WAIT_NS  100000000u /* a driver that hangs in an export must not hang fork() */
