@@ -24,6 +24,7 @@
 #include "runtime/vmm.h"
 
 #define PLACES    1024u
+#define LOST      (-1)
 #define SHARE     8    /* of the descriptors that the process may open: one in so many */
 #define FROM      64   /* numbers below are left to the program */
 #define HAND_MOST 512u /* pieces */
@@ -33,7 +34,7 @@
 #define FORK_PAUSE_NS 50000
 
 struct place {
-    _Atomic(int) fd; /* 0: free */
+    _Atomic(int) fd; /* 0: free; LOST: another place has its number now */
     dev_t device, kind;
     ino_t inode;
 };
@@ -87,6 +88,18 @@ static unsigned most_places(void)
     return limit.rlim_cur / SHARE < PLACES ? (unsigned)(limit.rlim_cur / SHARE) : PLACES;
 }
 
+/* On a card all descriptors of memory are of one file. A number that is given to us again was
+ * closed by somebody else: the place that had it has nothing. */
+static void lose(int fd)
+{
+    for (unsigned i = 0; i < PLACES; i++) {
+        int had = fd;
+
+        atomic_compare_exchange_strong_explicit(&places[i].fd, &had, LOST, memory_order_acq_rel,
+                                                memory_order_relaxed);
+    }
+}
+
 /* Takes the descriptor over, under a higher number. False: it is closed. */
 static bool fill(int fd, uint16_t *index)
 {
@@ -102,6 +115,7 @@ static bool fill(int fd, uint16_t *index)
     close(fd);
     if (kept < 0)
         return false;
+    lose(kept);
     places[i].device = what.st_dev;
     places[i].inode = what.st_ino;
     places[i].kind = what.st_rdev;
