@@ -158,7 +158,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
               connection->version);
 }
 
-static void take_state(struct lockd_connection *connection, const struct gs_wire_state *state,
+static void take_state(struct lockd_connection *connection, struct gs_wire_state *state,
                        struct gs_descriptors *with)
 {
     int code;
@@ -203,7 +203,7 @@ static void take_request(struct lockd_connection *connection,
         lockd_status_send(connection);
 }
 
-static void take(struct lockd_connection *connection, const union lockd_message *message,
+static void take(struct lockd_connection *connection, union lockd_message *message,
                  struct gs_descriptors *with)
 {
     switch (message->header.type) {
@@ -256,7 +256,6 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     else
         take(connection, message, with);
     lockd_server_flush(connection->server); /* what was given goes on with a target now */
-    lockd_gift_end(connection->server);
     gs_descriptors_close(with);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gift.c: passes descriptors of device memory on. State: the gift at hand (of lockd_server),
- * only while one state is taken. The lock knows nothing of it: for it memory has left one
- * program, and another one may have more.
+ * gift.c: passes descriptors of device memory on. State: those that are kept (of lockd_server),
+ * each for KEPT_NS at most. The lock knows nothing of it: for it memory has left one program,
+ * and another one may have more. Invariant: on each device no more is kept than has left
+ * programs and was not given to others since. One thread.
  */
 #include "lockd/gift.h"
 #include "lockd/log.h"
@@ -10,6 +11,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#define KEPT_NS                                                                                \
+    50000000u /* programs read their targets several times in that, when they move */
 
 /* A process of another pid namespace has more numbers than the one it has here. */
 static bool look(const struct lockd_connection *connection)
@@ -43,69 +48,144 @@ unsigned lockd_gift_most(const struct lockd_server *server)
     return server->config.hands_over ? GS_PACKET_FDS : 0;
 }
 
-void lockd_gift_offer(struct lockd_connection *connection, const struct gs_wire_state *state,
+static uint64_t less_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The piece's memory is released, if nobody else has it. */
+static void drop(struct lockd_gifts *gifts, unsigned i)
+{
+    close(gifts->piece[i].fd);
+    gifts->count--;
+    memmove(&gifts->piece[i], &gifts->piece[i + 1],
+            (gifts->count - i) * sizeof gifts->piece[0]);
+}
+
+static bool is_on(const struct lockd_gift *piece, const uint8_t *uuid)
+{
+    return memcmp(piece->uuid, uuid, sizeof piece->uuid) == 0;
+}
+
+static void keep(struct lockd_connection *connection, const struct gs_wire_state *state,
+                 struct gs_descriptors *descriptors)
+{
+    struct lockd_gifts *gifts = &connection->server->gifts;
+
+    while (descriptors->count != 0 && gifts->count < LOCKD_GIFTS_MOST) {
+        struct lockd_gift *piece = &gifts->piece[gifts->count++];
+
+        *piece = (struct lockd_gift){.from = connection->id,
+                                     .bytes = state->given_bytes,
+                                     .at = lockd_now(),
+                                     .uid = connection->uid,
+                                     .fd = descriptors->fd[--descriptors->count]};
+        memcpy(piece->uuid, state->uuid, sizeof piece->uuid);
+    }
+}
+
+void lockd_gift_offer(struct lockd_connection *connection, struct gs_wire_state *state,
                       struct gs_descriptors *descriptors)
 {
-    struct lockd_server *server = connection->server;
+    const struct lockd_server *server = connection->server;
 
-    if (!server->config.hands_over || state->given_bytes == 0 || descriptors->count == 0 ||
-        descriptors->count != state->given || !is_beside(connection))
-        return;
-    server->gift = (struct lockd_gift){.from = connection,
-                                       .uuid = state->uuid,
-                                       .descriptors = descriptors,
-                                       .bytes = state->given_bytes};
+    if (server->config.hands_over && state->given_bytes != 0 &&
+        descriptors->count == state->given && is_beside(connection))
+        keep(connection, state, descriptors);
+    for (unsigned i = 0; i < server->gifts.count && state->device_free != UINT64_MAX; i++)
+        if (is_on(&server->gifts.piece[i], state->uuid))
+            state->device_free =
+                less_of(state->device_total, state->device_free + server->gifts.piece[i].bytes);
 }
 
-void lockd_gift_end(struct lockd_server *server)
+/* --- to whom --- */
+
+static bool may_go(const struct lockd_gift *piece, const struct lockd_connection *to,
+                   const struct gs_wire_target *target)
 {
-    server->gift = (struct lockd_gift){0};
+    return piece->from != to->id && piece->uid == to->uid &&
+           (target->flags & GS_TARGET_RUN) != 0 && is_on(piece, target->uuid);
 }
 
-/* How many pieces of the gift may go there. */
-static unsigned share_of(const struct lockd_gift *gift, struct lockd_connection *to,
-                         const struct gs_wire_target *target, uint64_t rise)
+/* Takes those out that go with the target: of one size, and the rise has room for them. */
+static void choose(struct lockd_connection *to, struct gs_wire_target *target, uint64_t rise,
+                   struct gs_descriptors *with)
 {
-    uint64_t count;
+    struct lockd_gifts *gifts = &to->server->gifts;
+    unsigned left = 0;
 
-    if (gift->from == NULL || gift->from == to || gift->from->user != to->user ||
-        (target->flags & GS_TARGET_RUN) == 0 ||
-        memcmp(gift->uuid, target->uuid, sizeof target->uuid) != 0 || !is_beside(to))
-        return 0;
-    count = rise / gift->bytes;
-    return count < gift->descriptors->count ? (unsigned)count : gift->descriptors->count;
+    for (unsigned i = 0; i < gifts->count; i++) {
+        const struct lockd_gift *piece = &gifts->piece[i];
+
+        if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
+            (with->count == 0 || piece->bytes == target->gift_bytes) &&
+            may_go(piece, to, target) && is_beside(to)) {
+            with->fd[with->count++] = piece->fd;
+            target->gift_bytes = piece->bytes;
+            rise -= piece->bytes;
+        } else {
+            gifts->piece[left++] = *piece;
+        }
+    }
+    gifts->count = left;
+    target->gifts = with->count;
+}
+
+/* So many bytes of the device's room are somebody's now. */
+static void give_up(struct lockd_gifts *gifts, const uint8_t *uuid, uint64_t bytes)
+{
+    for (unsigned i = 0; i < gifts->count && bytes != 0;) {
+        if (!is_on(&gifts->piece[i], uuid)) {
+            i++;
+            continue;
+        }
+        bytes -= less_of(bytes, gifts->piece[i].bytes);
+        drop(gifts, i);
+    }
 }
 
 void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target *target,
                      uint64_t rise)
 {
-    struct lockd_gift *gift = &connection->server->gift;
-    const unsigned count = share_of(gift, connection, target, rise);
+    struct lockd_server *server = connection->server;
     struct gs_descriptors with = {.count = 0};
     bool passed;
 
-    if (connection->server->config.hands_over && connection->user->programs > 1 &&
-        is_beside(connection))
+    if (server->config.hands_over && connection->user->programs > 1 && is_beside(connection))
         target->flags |= GS_TARGET_GIVE;
-    if (count != 0) {
-        target->gifts = count;
-        target->gift_bytes = gift->bytes;
-        gift->descriptors->count -= count;
-        with.count = count;
-        memcpy(with.fd, &gift->descriptors->fd[gift->descriptors->count],
-               count * sizeof with.fd[0]);
-        passed = lockd_connection_pass(connection, target, sizeof *target, &with);
-        gs_descriptors_close(&with);
-        if (passed)
-            return;
-        target->gifts = 0;
-        target->gift_bytes = 0;
-    }
+    choose(connection, target, rise, &with);
+    give_up(&server->gifts, target->uuid, rise - target->gifts * target->gift_bytes);
+    passed =
+        with.count != 0 && lockd_connection_pass(connection, target, sizeof *target, &with);
+    gs_descriptors_close(&with);
+    if (passed)
+        return;
+    target->gifts = 0;
+    target->gift_bytes = 0;
     lockd_connection_send(connection, target, sizeof *target);
 }
 
-void lockd_gift_changed(const struct lockd_server *server, bool before)
+/* --- time --- */
+
+uint64_t lockd_gift_tend(struct lockd_server *server, uint64_t now)
 {
+    struct lockd_gifts *gifts = &server->gifts;
+
+    while (gifts->count != 0 && now - gifts->piece[0].at >= KEPT_NS)
+        drop(gifts, 0);
+    return gifts->count != 0 ? gifts->piece[0].at + KEPT_NS : LOCKD_NEVER;
+}
+
+void lockd_gift_deinit(struct lockd_server *server)
+{
+    while (server->gifts.count != 0)
+        drop(&server->gifts, server->gifts.count - 1);
+}
+
+void lockd_gift_changed(struct lockd_server *server, bool before)
+{
+    if (!server->config.hands_over)
+        lockd_gift_deinit(server);
     if (before && !server->config.hands_over)
         lockd_log(LOCKD_LOG_INFO,
                   "no memory is handed over from now on; programs that have some keep it, and "

@@ -215,6 +215,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     next = sooner(next, lockd_connection_resume(server, now));
     next = sooner(next, lockd_admit_silent(server, now));
     next = sooner(next, lockd_freeze_tend(server, now));
+    next = sooner(next, lockd_gift_tend(server, now));
     lockd_server_bury(server);
     next = sooner(next, lockd_trace_flush(server, now));
     lockd_server_bury(server); /* listeners that ended */
@@ -302,6 +303,7 @@ void lockd_server_deinit(struct lockd_server *server)
         lockd_connection_free(lockd_entry(at, struct lockd_connection, link));
     lockd_list_each (dead, &server->dead)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
+    lockd_gift_deinit(server);
     lockd_lock_free(server->lock);
     lockd_trace_deinit(&server->trace);
     close(server->listener);

@@ -55,7 +55,7 @@ struct lockd_server {
     struct lockd_list throttled; /* those that are not read for a moment */
     struct lockd_list users;
     struct lockd_list freezes; /* freeze.c */
-    struct lockd_gift gift;
+    struct lockd_gifts gifts;
     uint64_t freeze_at; /* when it looks for stuck programs again */
     uint64_t next_id;
     uint64_t started, programs_gone; /* since when no program is connected */

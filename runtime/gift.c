@@ -24,16 +24,17 @@
 #include "runtime/vmm.h"
 
 #define PLACES    1024u
+#define LOST      (-1)
 #define SHARE     8    /* of the descriptors that the process may open: one in so many */
 #define FROM      64   /* numbers below are left to the program */
-#define HAND_MOST 32u  /* pieces */
+#define HAND_MOST 512u /* pieces */
 #define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
 
 #define FORK_WAIT_NS  100000000u /* a driver that hangs in an export must not hang fork() */
 #define FORK_PAUSE_NS 50000
 
 struct place {
-    _Atomic(int) fd; /* 0: free */
+    _Atomic(int) fd; /* 0: free; LOST: another place has its number now */
     dev_t device, kind;
     ino_t inode;
 };
@@ -53,7 +54,7 @@ static struct {
 
     struct piece in_hand[HAND_MOST];
     unsigned hand_count;
-    struct piece given[GS_GIVEN_MOST]; /* of one device, of one size */
+    struct piece given[GS_GIVEN_MOST]; /* those of one device are of one size */
     unsigned given_count;
 } self;
 
@@ -87,6 +88,18 @@ static unsigned most_places(void)
     return limit.rlim_cur / SHARE < PLACES ? (unsigned)(limit.rlim_cur / SHARE) : PLACES;
 }
 
+/* On a card all descriptors of memory are of one file. A number that is given to us again was
+ * closed by somebody else: the place that had it has nothing. */
+static void lose(int fd)
+{
+    for (unsigned i = 0; i < PLACES; i++) {
+        int had = fd;
+
+        atomic_compare_exchange_strong_explicit(&places[i].fd, &had, LOST, memory_order_acq_rel,
+                                                memory_order_relaxed);
+    }
+}
+
 /* Takes the descriptor over, under a higher number. False: it is closed. */
 static bool fill(int fd, uint16_t *index)
 {
@@ -102,6 +115,7 @@ static bool fill(int fd, uint16_t *index)
     close(fd);
     if (kept < 0)
         return false;
+    lose(kept);
     places[i].device = what.st_dev;
     places[i].inode = what.st_ino;
     places[i].kind = what.st_rdev;
@@ -320,6 +334,15 @@ static bool export(const struct gs_chunk *chunk, uint16_t *place)
     return done;
 }
 
+/* It can go with the device's next report. */
+static bool can_be_sent(const struct piece *piece)
+{
+    for (unsigned i = 0; i < self.given_count; i++)
+        if (self.given[i].device == piece->device && self.given[i].bytes != piece->bytes)
+            return false;
+    return self.given_count < GS_GIVEN_MOST;
+}
+
 /* A descriptor for the chunk's memory: the one with which it came, or a new one. */
 static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
 {
@@ -338,10 +361,7 @@ bool gs_gift_give(struct gs_range *range, uint32_t chunk)
 
     /* with RUN on something else may come in before it is known that this has left */
     if (!gs_gift_is_wanted(range, chunk) ||
-        (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 ||
-        self.given_count == GS_GIVEN_MOST ||
-        (self.given_count != 0 &&
-         (self.given[0].device != piece.device || self.given[0].bytes != piece.bytes)) ||
+        (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 || !can_be_sent(&piece) ||
         !descriptor_for(which, &piece.place))
         return false;
     unmapped = gs_vmm_unmap(range, chunk);
@@ -363,28 +383,34 @@ void gs_gift_report(const struct gs_device *device, struct gs_wire_state *state,
                     struct gs_descriptors *with)
 {
     with->count = 0;
-    if (self.given_count == 0 || self.given[0].device != device)
-        return;
     for (unsigned i = 0; i < self.given_count; i++) {
         const struct place *place = &places[self.given[i].place];
         const int fd = atomic_load_explicit(&place->fd, memory_order_acquire);
 
-        if (same_file(place, fd))
-            with->fd[with->count++] = fd;
+        if (self.given[i].device != device || !same_file(place, fd))
+            continue;
+        with->fd[with->count++] = fd;
+        state->given_bytes = self.given[i].bytes;
     }
     state->given = with->count;
-    state->given_bytes = self.given[0].bytes;
 }
 
 void gs_gift_sent(const struct gs_device *device)
 {
-    while (self.given_count != 0 && self.given[0].device == device)
-        empty(self.given[--self.given_count].place);
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < self.given_count; i++)
+        if (self.given[i].device == device)
+            empty(self.given[i].place);
+        else
+            self.given[left++] = self.given[i];
+    self.given_count = left;
 }
 
 void gs_gift_lost(void)
 {
-    gs_gift_sent(self.given[0].device);
+    while (self.given_count != 0)
+        empty(self.given[--self.given_count].place);
     while (self.hand_count != 0)
         empty(take(self.hand_count - 1).place);
 }

@@ -194,6 +194,44 @@ class GiftTest(unittest.TestCase):
         for rise, bytes_ in waiter.rises:
             self.assertLessEqual(bytes_, rise)
 
+    def leave(self, holder, count):
+        """So many pieces leave, and nobody answers; the other ends of what was sent."""
+        pipes = []
+        for _ in range(count):
+            mine, other = os.pipe()
+            holder.give([other], resident=holder.resident - PIECE)
+            os.close(other)
+            pipes.append(mine)
+        holder.sent += pipes
+        return pipes
+
+    def test_what_cannot_go_at_once_goes_with_a_later_target(self):
+        self.start()
+        came = 0
+        end = time.monotonic() + 60
+        while came < 8:  # on a busy machine it may be too late for some
+            self.assertLess(time.monotonic(), end, f"of 9 pieces {came} came")
+            holder, waiter = self.holder(), self.waiter()
+            self.turn(holder, waiter)
+            self.leave(holder, 9)  # more than the daemon sends targets without an answer
+            while waiter.hear(0.2) is not None and waiter.target.flags & RUN:
+                waiter.obey()
+            came = len(waiter.gifts)
+            for rise, bytes_ in waiter.rises:
+                self.assertLessEqual(bytes_, rise)
+            for program in (holder, waiter):
+                self.programs.remove(program)
+                program.close()
+
+    def test_what_nobody_takes_is_closed_soon(self):
+        self.start()
+        holder, waiter = self.holder(), self.waiter()
+        self.turn(holder, waiter)
+        pipes = self.leave(holder, 9)
+        for pipe in pipes[-3:]:  # the waiter has not answered four targets
+            wait_for(lambda pipe=pipe: all_closed(pipe), 5, "a descriptor to be closed")
+        self.taken(holder, waiter)
+
     def test_what_is_said_wrong_is_not_passed_on(self):
         self.start()
         holder, waiter = self.holder(), self.waiter()

@@ -19,6 +19,9 @@
  *   late I AT      as change, in a second, when all other calls have been answered long ago
  *   free I
  *   child          a forked process that does nothing until this one ends
+ *   children       those end
+ *   shut N         closes every number from N on
+ *   numbers N      so many descriptors may it open from now on
  *   steal          closes every number from 64 on that is open, and opens a file of its own
  * there kept           those files are where they were opened, all of them; else error 999
  *   limit MIB      so much private memory may the process have from now on beyond what it has
@@ -33,12 +36,14 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/runtime/check.h"
 #include "tests/runtime/random.h"
 
-#define BLOCKS 64
+#define BLOCKS   64
+#define CHILDREN 64
 
 struct block {
     CUdeviceptr device; /* 0: free */
@@ -50,6 +55,8 @@ struct block {
 
 static struct block blocks[BLOCKS];
 static uint64_t seed = 1;
+static pid_t children[CHILDREN];
+static unsigned child_count;
 
 __attribute__((visibility("default")))
 const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
@@ -256,11 +263,31 @@ static void have_child(void)
     const pid_t child = fork();
 
     CHECK(child >= 0);
-    if (child > 0)
+    if (child > 0) {
+        CHECK(child_count < CHILDREN);
+        children[child_count++] = child;
         return;
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;)
         pause();
+}
+
+static void end_children(void)
+{
+    while (child_count != 0) {
+        CHECK(kill(children[--child_count], SIGKILL) == 0);
+        CHECK(waitpid(children[child_count], NULL, 0) == children[child_count]);
+    }
+}
+
+static void limit_numbers(size_t most)
+{
+    struct rlimit numbers;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &numbers) == 0);
+    numbers.rlim_cur = most;
+    CHECK(setrlimit(RLIMIT_NOFILE, &numbers) == 0);
 }
 
 #define FIRST_NUMBER 64
@@ -349,6 +376,12 @@ static bool obey(const char *line, CUresult *result)
         *result = release(&blocks[i]);
     else if (strcmp(word, "child") == 0)
         have_child();
+    else if (strcmp(word, "children") == 0)
+        end_children();
+    else if (strcmp(word, "shut") == 0 && words == 2)
+        CHECK(close_range((unsigned)i, ~0u, 0) == 0);
+    else if (strcmp(word, "numbers") == 0 && words == 2)
+        limit_numbers(i);
     else if (strcmp(word, "steal") == 0)
         steal();
     else if (strcmp(word, "kept") == 0)

@@ -249,6 +249,8 @@ static void what_leaves_is_reported_until_it_is_sent(void **state)
 
 static void only_what_can_be_sent_together_is_given(void **state)
 {
+    struct gs_descriptors with;
+
     (void)state;
     for (uint32_t i = 0; i < GS_GIVEN_MOST; i++)
         make_and_give(i);
@@ -258,9 +260,17 @@ static void only_what_can_be_sent_together_is_given(void **state)
     range->device = &other_card;
     assert_true(gs_gift_give(range, GS_GIVEN_MOST));
     range->device = &card;
+    make_and_give(0);
+    assert_int_equal(reported(&with), 1); /* each device's go with its own report */
     make(0);
-    assert_false(gs_gift_give(range, 0)); /* one device at a time */
+    range->chunk_bytes = CHUNK / 2;
+    assert_false(gs_gift_give(range, 0)); /* one size at a time */
+    range->chunk_bytes = CHUNK;
+    gs_gift_sent(&card);
+    assert_int_equal(reported(&with), 0);
+    assert_int_equal(descriptors(), open_before + 2); /* a handle, and the other device's */
     gs_gift_sent(&other_card);
+    assert_int_equal(descriptors(), open_before + 1);
     range->chunks[0].sendable = false;
     assert_false(gs_gift_give(range, 0));
     range->chunks[0].sendable = true;
@@ -413,6 +423,31 @@ static void what_the_program_closed_is_not_touched_again(void **state)
     gs_vmm_release(range->chunks[1].handle);
 }
 
+/* On a card all descriptors of memory are of one file. */
+static void a_number_that_comes_again_is_one_piece_s_only(void **state)
+{
+    const struct gs_wire_target run = target(GS_TARGET_RUN | GS_TARGET_GIVE, 10 * CHUNK);
+    const int card_file = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct gs_descriptors with;
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        with = (struct gs_descriptors){{fcntl(card_file, F_DUPFD_CLOEXEC, 0)}, 1};
+        gs_gift_heard(&card, &run, &with);
+        assert_true(gs_gift_place(range, i));
+        for (int fd = 64; i == 0 && fd < NUMBER; fd++) /* the program closes the first's */
+            if (!was_open[fd])
+                close(fd);
+    }
+    close(card_file);
+    atomic_store(&card.target_flags, GS_TARGET_GIVE);
+    assert_false(gs_gift_give(range, 0)); /* what it has now is the second's */
+    gs_vmm_release(range->chunks[0].handle);
+    gs_gift_forget(&range->chunks[0]);
+    assert_true(gs_gift_give(range, 1));
+    assert_int_equal(reported(&with), 1);
+}
+
 static void few_descriptors_are_left_to_the_program(void **state)
 {
     struct gs_descriptors with;
@@ -481,6 +516,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_the_driver_refuses_is_released, begin, end),
         cmocka_unit_test_setup_teardown(what_stays_mapped_here_goes_nowhere, begin, end),
         cmocka_unit_test_setup_teardown(what_the_program_closed_is_not_touched_again, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(a_number_that_comes_again_is_one_piece_s_only, begin,
                                         end),
         cmocka_unit_test_setup_teardown(few_descriptors_are_left_to_the_program, begin, end),
         cmocka_unit_test_setup_teardown(a_child_holds_none_and_no_fork_comes_between, begin,
