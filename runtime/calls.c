@@ -77,7 +77,7 @@ static void bound(CUstream stream, unsigned call)
         }                                                                                      \
         while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED) {                 \
             gs_gate_leave(pass);                                                               \
-            if (!gs_room_make(attempt++))                                                      \
+            if (!gs_room_make(NULL, attempt++))                                                \
                 return result;                                                                 \
             pass = ENTER(family, stream);                                                      \
             if (pass == GS_PASS_REFUSED)                                                       \
@@ -113,7 +113,7 @@ static void bound(CUstream stream, unsigned call)
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
         do                                                                                     \
             result = gs_driver.symbol args;                                                    \
-        while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));                 \
+        while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));           \
         return result;                                                                         \
     }
 

@@ -111,6 +111,11 @@ struct gs_device *gs_device_get(CUdevice ordinal)
     return device;
 }
 
+struct gs_device *gs_device_at_location(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? gs_device_get(location->id) : NULL;
+}
+
 uint64_t gs_device_room(const struct gs_device *device)
 {
     return atomic_load_explicit(&device->capacity, memory_order_relaxed) +

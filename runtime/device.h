@@ -40,6 +40,9 @@ struct gs_device {
     _Atomic(uint64_t) kept;
     _Atomic(uint64_t) arriving; /* bytes; managed.c */
 
+    /* bytes; what gs_client_short() wants said. Relaxed: the client thread is woken after it */
+    _Atomic(uint64_t) short_asked;
+
     /* Accounts, bytes; under the memory lock (memory.c) */
     uint64_t demand;   /* live ranges */
     uint64_t missing;  /* of these, not on the device */
@@ -85,6 +88,9 @@ struct gs_context {
 /* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
  * caller passes the call through). Any thread. Entries never move or go. */
 struct gs_device *gs_device_get(CUdevice ordinal);
+
+/* The device that a location names; NULL: none does. */
+struct gs_device *gs_device_at_location(const CUmemLocation *location);
 
 static inline uint32_t gs_device_flags(const struct gs_device *device)
 {

@@ -37,7 +37,7 @@ static bool room_for_context(CUdevice ordinal, unsigned attempt)
 {
     if (attempt == 0)
         gs_client_attach_room(ordinal);
-    return gs_room_make(attempt);
+    return gs_room_make(gs_device_get(ordinal), attempt);
 }
 
 /* creates with room made for it when the card is full */

@@ -31,7 +31,7 @@
             own_result = (call);                                                               \
             gs_gate_leave(pass);                                                               \
         } while (own_result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&           \
-                 gs_room_make(attempt++));                                                     \
+                 gs_room_make(NULL, attempt++));                                               \
         own_result;                                                                            \
     })
 
@@ -183,7 +183,8 @@ CUresult __wrap_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
         return CUDA_ERROR_NOT_INITIALIZED;
     do
         result = gs_driver.cuMemPoolCreate(pool, poolProps);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));
+    while (result == CUDA_ERROR_OUT_OF_MEMORY &&
+           gs_room_make(gs_device_at_location(&poolProps->location), attempt++));
     if (result == CUDA_SUCCESS)
         gs_pool_created(*pool, poolProps);
     return result;

@@ -54,7 +54,8 @@ CUresult __wrap_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         return gs_virtual_create(device, size, prop, handle);
     do
         result = gs_driver.cuMemCreate(handle, size, prop, flags);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));
+    while (result == CUDA_ERROR_OUT_OF_MEMORY &&
+           gs_room_make(gs_device_at_location(&prop->location), attempt++));
     return result;
 }
 

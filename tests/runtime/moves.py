@@ -143,6 +143,22 @@ def second_device(build):
         other.end()
 
 
+def short_there_only(build):
+    """Room for what cannot be moved is asked for on the device that lacks it, and on no other."""
+    with Card(build, memory="128MiB", SIMCUDA_DEVICES="2") as card:
+        first, told = Told(card), Told(card)
+        others = [Told(card, CUDA_VISIBLE_DEVICES="1") for _ in range(2)]
+        check(first.say("zero 20") == "ok" and told.say("zero 4") == "ok", "device 0 is in use")
+        check([other.say("zero 54") for other in others] == ["ok", "ok"], "device 1 is nearly full")
+        for _ in range(6):  # 4 MiB each
+            check(told.say("device 1", 30) == "ok", "one more context on device 1")
+        check(any(other.entry()["resident"] < 54 * MIB for other in others), "room was made on device 1")
+        short = {len(device["programs"]): device["short"] for device in card.status()["devices"]}
+        check(short[2] == 0, f"device 0 is short of {short[2] / MIB:g} MiB")
+        for program in [told, first] + others:
+            program.end()
+
+
 def managed(build, more):
     """By prefetch: everything goes and comes, and never has the card too many pages."""
     with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS, **more) as card:
@@ -173,6 +189,7 @@ def main():
     many_contexts(build)
     peers(build)
     second_device(build)
+    short_there_only(build)
     managed(build, {"GPUSHARE_MEMORY": "managed"})
     managed(build, {"SIMCUDA_VMM": "0"})
     sys.exit(1 if failures else 0)
