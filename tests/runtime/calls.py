@@ -169,6 +169,10 @@ def main():
     run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
     for case in ("attributes", "current", "frees", "graph"):  # what the tests believe, against the driver's own
         run_case(build, case, program="pools", GPUSHARE_DISABLE="1")
+    for case in ("ring", "occupied", "mixed", "part", "strangers", "freed", "attributes"):
+        for more in ({"GPUSHARE_DISABLE": "1"}, {}):
+            run_case(build, case, program="mappings", memory="256MiB", **more)
+    run_case(build, "attributes", program="mappings", GPUSHARE_MEMORY="managed")
     if os.path.exists(os.path.join(build, "tests", "gpu", "driver_facts")) and not sanitized(build):
         same_answers(build)
     for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):

@@ -8,6 +8,7 @@
  *   export MIB     as alloc, in one piece of the program's own that may be exported
  *   unmap I        block I, an exported one, has no address until ...
  *   map I          ... it has it again
+ *   unreserve I    block I's address space is freed, as if the program had reserved it
  *   change I AT    one byte of block I, AT MiB from its start, becomes another one
  *   clear I AT N   N MiB of block I from there become zeros
  *   touch          a launch-like call: everything must be on the card
@@ -329,6 +330,8 @@ static bool obey(const char *line, CUresult *result)
         *result = unmap_own(&blocks[i]);
     else if (strcmp(word, "map") == 0 && words == 2 && i < BLOCKS)
         *result = map_own(&blocks[i]);
+    else if (strcmp(word, "unreserve") == 0 && words == 2 && i < BLOCKS)
+        *result = cuMemAddressFree(blocks[i].device, blocks[i].bytes);
     else if (strcmp(word, "change") == 0 && words == 3 && i < BLOCKS)
         *result = write_span(&blocks[i], at * MIB, 1, false);
     else if (strcmp(word, "clear") == 0 && words == 4 && i < BLOCKS)

@@ -104,6 +104,19 @@ def without_address(build):
         other.end()
 
 
+def address_stays(build):
+    """The address of what has left the card is not the program's to free, though the driver sees nothing mapped there."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        told, other = Told(card), Told(card)
+        check(told.say("alloc 6") == "ok", "6 MiB")
+        told.make_room(other)
+        answer = told.say("unreserve 0")
+        check(answer == "error 1", f"its address space is freed by the program: {answer}")
+        check(told.say("check") == "ok", "every byte")
+        told.end()
+        other.end()
+
+
 def many_contexts(build):
     """Work in the last of many contexts is waited for before memory goes, as in any other."""
     with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
@@ -186,6 +199,7 @@ def main():
     kernel_fails(build)
     in_one_piece(build)
     without_address(build)
+    address_stays(build)
     many_contexts(build)
     peers(build)
     second_device(build)
