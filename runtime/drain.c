@@ -51,7 +51,7 @@ static void synchronize_all(void)
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
         const CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
 
-        if (handle != NULL)
+        if (handle != NULL && context->home == NULL) /* it waits for its green ones */
             synchronize(handle);
     }
 }

@@ -50,12 +50,9 @@ static bool is_captured(CUstream stream, bool per_thread)
 
 static struct gs_device *device_of(CUcontext context)
 {
-    const struct gs_context *known;
+    const struct gs_context *known = gs_context_find(context);
 
-    for (unsigned i = 0; (known = gs_context_at(i)) != NULL; i++)
-        if (atomic_load_explicit(&known->handle, memory_order_acquire) == context)
-            return known->device;
-    return gs_device_current();
+    return known != NULL ? known->device : gs_device_current();
 }
 
 /* The pool that serves an allocation on this stream (handle NULL: its device's current one);

@@ -14,6 +14,7 @@
  *   touch          a launch-like call: everything must be on the card
  *   check          compares every byte of every block
  *   contexts N     N more contexts; the last of them is the current one from now on
+ *   green          a green context, the current one from now on
  *   device N       a context on device N, the current one from now on
  *   peer           a context on device 1, which gets access to the memory of device 0
  *   reached I      block I is on the card and device 1 has access to all of it; else error 999
@@ -338,6 +339,8 @@ static bool obey(const char *line, CUresult *result)
         *result = write_span(&blocks[i], at * MIB, count * MIB, true);
     else if (strcmp(word, "contexts") == 0 && words == 2)
         *result = make_contexts(i);
+    else if (strcmp(word, "green") == 0)
+        begin_green();
     else if (strcmp(word, "device") == 0 && words == 2)
         *result = go_to_device(i);
     else if (strcmp(word, "peer") == 0)

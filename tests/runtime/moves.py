@@ -129,6 +129,19 @@ def many_contexts(build):
         other.end()
 
 
+def green(build):
+    """The current context is a green one, which no other thread can enter: its work is waited for, its memory moves."""
+    with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
+        told, other = Told(card), Told(card)
+        check(told.say("green") == "ok" and told.say("alloc 80") == "ok" and told.say("alloc 1") == "ok", "81 MiB in a green context")
+        for _ in range(2):
+            check(told.say("late 0 7") == "ok", "work in the green context")
+            told.make_room(other)
+            check(told.say("check") == "ok", "every byte, also that of the green context")
+        told.end()
+        other.end()
+
+
 def peers(build):
     """Access of another device is there again wherever memory comes back, also what is allocated later."""
     with Card(build, memory="128MiB", SIMCUDA_DEVICES="2", **Told.SMALL_CONTEXTS) as card:
@@ -201,6 +214,7 @@ def main():
     without_address(build)
     address_stays(build)
     many_contexts(build)
+    green(build)
     peers(build)
     second_device(build)
     short_there_only(build)

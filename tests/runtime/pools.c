@@ -112,6 +112,15 @@ static void case_order_small(void)
     order_of_size(300);
 }
 
+/* in a green context, which only this thread can enter */
+static void case_order_green(void)
+{
+    begin();
+    begin_green();
+    order_of_size(6 * MIB);
+    order_of_size(300);
+}
+
 /* a stream's handle may be used again for another one while its work goes on */
 static void case_stream_gone(void)
 {
@@ -400,6 +409,7 @@ int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"order_large", case_order_large},
                                               {"order_small", case_order_small},
+                                              {"order_green", case_order_green},
                                               {"stream_gone", case_stream_gone},
                                               {"attributes", case_attributes},
                                               {"threshold", case_threshold},
