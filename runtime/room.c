@@ -12,7 +12,7 @@
 #include "runtime/idle.h"
 #include "runtime/log.h"
 
-#define ATTEMPTS 20
+#define ATTEMPTS 50 /* 5 s: one a second counts, and each for a 64th of the card */
 
 /* what this process holds and does not use */
 static bool give_own(struct gs_device *device)

@@ -177,7 +177,8 @@ def short_there_only(build):
         check(first.say("zero 20") == "ok" and told.say("zero 4") == "ok", "device 0 is in use")
         check([other.say("zero 54") for other in others] == ["ok", "ok"], "device 1 is nearly full")
         for _ in range(6):  # 4 MiB each
-            check(told.say("device 1", 30) == "ok", "one more context on device 1")
+            answer = told.say("device 1", 30)
+            check(answer == "ok", f"one more context on device 1: {answer}")
         check(any(other.entry()["resident"] < 54 * MIB for other in others), "room was made on device 1")
         short = {len(device["programs"]): device["short"] for device in card.status()["devices"]}
         check(short[2] == 0, f"device 0 is short of {short[2] / MIB:g} MiB")
