@@ -117,6 +117,16 @@ def address_stays(build):
         other.end()
 
 
+def lost_device(build):
+    """Of a device that is lost the program hears at once, and what the driver says; it does not wait for memory there."""
+    lost = ",".join(f"{call}:0:214" for call in ("cuMemCreate", "cuMemMap", "cuCtxSynchronize", "cuMemcpyHtoD_v2"))
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        told = Told(card, SIMCUDA_FAIL=lost)
+        answer = told.say("alloc 10", 30)  # half of GS_SHORT_LIMIT_NS
+        check(answer == "error 214", f"an uncorrectable error: {answer}")
+        told.end()
+
+
 def many_contexts(build):
     """Work in the last of many contexts is waited for before memory goes, as in any other."""
     with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
@@ -214,6 +224,7 @@ def main():
     in_one_piece(build)
     without_address(build)
     address_stays(build)
+    lost_device(build)
     many_contexts(build)
     green(build)
     peers(build)
