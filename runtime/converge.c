@@ -247,7 +247,7 @@ uint64_t gs_converge(void)
     return more ? 0 : due;
 }
 
-bool gs_client_short(struct gs_device *device)
+bool gs_client_short(struct gs_device *device, unsigned seconds)
 {
     uint64_t step;
 
@@ -256,7 +256,8 @@ bool gs_client_short(struct gs_device *device)
         return false;
     step = device->total / 64; /* at a time: the driver does not say how much it lacks */
     step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;
-    atomic_store_explicit(&device->short_asked, smaller(step, SHORT_STEP_MAX),
+    step = smaller(step, SHORT_STEP_MAX) << seconds;
+    atomic_store_explicit(&device->short_asked, smaller(step, device->total / 2),
                           memory_order_relaxed);
     gs_client_wake();
     return true;

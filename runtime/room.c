@@ -12,7 +12,9 @@
 #include "runtime/idle.h"
 #include "runtime/log.h"
 
-#define ATTEMPTS 50 /* 5 s: one a second counts, and each for a 64th of the card */
+#define ATTEMPTS                                                                               \
+    50 /* 5 s: the daemon counts one request a second, each for a small part of the card */
+#define A_SECOND 10 /* attempts */
 
 /* what this process holds and does not use */
 static bool give_own(struct gs_device *device)
@@ -37,7 +39,7 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
         errno = saved;
         return true;
     }
-    if (attempt >= ATTEMPTS || !gs_client_short(device))
+    if (attempt >= ATTEMPTS || !gs_client_short(device, attempt / A_SECOND))
         return false;
     gs_log("the driver is out of memory for something that cannot be moved: asked for room, "
            "attempt %u",

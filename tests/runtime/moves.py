@@ -127,6 +127,18 @@ def lost_device(build):
         told.end()
 
 
+def large_graph(build):
+    """Room for a graph's memory, which cannot be moved, is made in a few seconds however much it is."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        others = [Told(card), Told(card)]
+        check([other.say("alloc 50") for other in others] == ["ok", "ok"], "100 of 128 MiB")
+        code, out, err = card.run([os.path.join(build, "tests", "runtime", "pools"), "graph_large"])
+        check(code == 0, f"a graph of 40 MiB beside them: exit {code} {out}{err}")
+        for other in others:
+            check(other.say("check") == "ok", "every byte")
+            other.end()
+
+
 def many_contexts(build):
     """Work in the last of many contexts is waited for before memory goes, as in any other."""
     with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
@@ -225,6 +237,7 @@ def main():
     without_address(build)
     address_stays(build)
     lost_device(build)
+    large_graph(build)
     many_contexts(build)
     green(build)
     peers(build)

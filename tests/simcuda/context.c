@@ -99,18 +99,24 @@ CUresult sim_context_new(unsigned device, unsigned flags, unsigned version,
     return CUDA_SUCCESS;
 }
 
-void sim_context_free(struct sim_context *context)
+/* One of its green contexts, out of the list; NULL: none is left. */
+static struct sim_context *take_green(const struct sim_context *owner)
 {
-    struct sim_device *device = sim_context_device(context);
     struct sim_context **link = &sim.contexts, *green;
 
-    for (green = sim.contexts; green;) /* with their primary one */
-        if (green->owner == context) {
-            sim_context_free(green);
-            green = sim.contexts;
-        } else {
-            green = green->next;
-        }
+    while (*link && (*link)->owner != owner)
+        link = &(*link)->next;
+    green = *link;
+    if (green)
+        *link = green->next;
+    return green;
+}
+
+static void context_end(struct sim_context *context)
+{
+    struct sim_device *device = sim_context_device(context);
+    struct sim_context **link = &sim.contexts;
+
     __atomic_store_n(&context->dying, true, __ATOMIC_RELAXED); /* waiting operations give up */
     while (context->streams) {
         for (struct sim_stream *stream = context->streams; stream;) {
@@ -128,13 +134,23 @@ void sim_context_free(struct sim_context *context)
         if (allocation->context_id == context->id)
             sim_free(allocation);
     }
-    while (*link != context)
+    while (*link && *link != context)
         link = &(*link)->next;
-    *link = context->next;
+    if (*link) /* else it was taken out before */
+        *link = context->next;
     sim_handle_remove(context);
     if (!context->owner)
         sim_card_refund(device->card, device->client, device->card->properties.context_memory);
     free(context);
+}
+
+void sim_context_free(struct sim_context *context)
+{
+    struct sim_context *green = NULL;
+
+    while ((green = take_green(context)) != NULL) /* they end with their primary one */
+        context_end(green);
+    context_end(context);
 }
 
 static CUresult push(struct sim_context *context)
