@@ -8,9 +8,9 @@
  */
 #include "runtime/client.h"
 #include "runtime/driver.h"
+#include "runtime/freed.h"
 #include "runtime/gate.h"
 #include "runtime/hooks.h"
-#include "runtime/memory.h"
 #include "runtime/pace.h"
 #include "runtime/room.h"
 
@@ -36,20 +36,28 @@
 #define CALL_CAPTURE GS_CALL_BUILDS
 #define CALL_QUERY   0
 
-/* Copies and sets of what the program has freed are refused as the driver refuses them: memory
- * of ours may still be there, for the next allocation. Of all arguments only device addresses
- * are looked at. */
-#define ADDRESS_IN(x)  _Generic((x), CUdeviceptr : (x), default : 0ull)
-#define FREED(x)       (ADDRESS_IN(x) != 0 && gs_memory_was_freed(ADDRESS_IN(x)))
+/* Copies, sets and nodes of what the program has freed are refused as the driver refuses them
+ * (freed.h); of all arguments only those are looked at whose type says that they are an
+ * address, or hold one. */
+#define AS(type, x) _Generic((x), type : (x), default : 0)
+#define FREED(x)                                                                               \
+    (gs_freed_address(AS(CUdeviceptr, x)) || gs_freed_2d(AS(const CUDA_MEMCPY2D_v2 *, x)) ||   \
+     gs_freed_3d(AS(const CUDA_MEMCPY3D_v2 *, x)) ||                                           \
+     gs_freed_3d_peer(AS(const CUDA_MEMCPY3D_PEER_v1 *, x)) ||                                 \
+     gs_freed_set(AS(const CUDA_MEMSET_NODE_PARAMS_v1 *, x)))
+#define FREED_IN_LIST(a, b, d)                                                                 \
+    (gs_freed_batch(AS(CUdeviceptr *, a), AS(CUdeviceptr *, b), AS(size_t, d)) ||              \
+     gs_freed_batch_3d(AS(CUDA_MEMCPY3D_BATCH_OP_v1 *, b), AS(size_t, a)))
 #define ANY_FREED(...) ANY_FREED_PICK(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 #define ANY_FREED_PICK(a, b, c, d, e, f, ...)                                                  \
-    (FREED(a) || FREED(b) || FREED(c) || FREED(d) || FREED(e) || FREED(f))
+    (FREED(a) || FREED(b) || FREED(c) || FREED(d) || FREED(e) || FREED(f) ||                   \
+     FREED_IN_LIST(a, b, d))
 #define REFUSED_COPY(...)    ANY_FREED(__VA_ARGS__)
 #define REFUSED_SET(...)     ANY_FREED(__VA_ARGS__)
+#define REFUSED_CAPTURE(...) ANY_FREED(__VA_ARGS__)
 #define REFUSED_LAUNCH(...)  false
 #define REFUSED_WORK(...)    false
 #define REFUSED_EVENT(...)   false
-#define REFUSED_CAPTURE(...) false
 #define REFUSED_QUERY(...)   false
 #define REFUSED_ALLOC(...)   false
 
@@ -77,7 +85,7 @@ static void bound(CUstream stream, unsigned call)
         }                                                                                      \
         while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED) {                 \
             gs_gate_leave(pass);                                                               \
-            if (!gs_room_make(attempt++))                                                      \
+            if (!gs_room_make(NULL, attempt++))                                                \
                 return result;                                                                 \
             pass = ENTER(family, stream);                                                      \
             if (pass == GS_PASS_REFUSED)                                                       \
@@ -113,7 +121,7 @@ static void bound(CUstream stream, unsigned call)
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
         do                                                                                     \
             result = gs_driver.symbol args;                                                    \
-        while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));                 \
+        while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));           \
         return result;                                                                         \
     }
 

@@ -40,8 +40,7 @@ static struct {
     int wake_fd;
     unsigned park_requests;
     bool parked;
-} client = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .wake_fd = -1};
+} client = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1}; /* changed: start() */
 
 bool gs_client_ready(void)
 {
@@ -156,6 +155,7 @@ static void start(void)
     gs_lock(&client.lock, GS_LOCK_CLIENT);
     if (!atomic_load_explicit(&client.started, memory_order_relaxed)) {
         client.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        gs_condition_init(&client.changed);
         pthread_attr_init(&attributes);
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
         sigfillset(&all);
@@ -254,7 +254,7 @@ void gs_client_park(void)
     client.park_requests++;
     gs_unlock(&client.lock, GS_LOCK_CLIENT);
     gs_client_wake();
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec +=
         30; /* a driver that hangs in the client thread would hang the caller as well */
     gs_lock(&client.lock, GS_LOCK_CLIENT);
@@ -279,7 +279,6 @@ void gs_client_unpark(void)
 void gs_client_after_fork(void)
 {
     pthread_mutex_init(&client.lock, NULL);
-    pthread_cond_init(&client.changed, NULL);
     if (client.wake_fd >= 0)
         close(client.wake_fd);
     client.wake_fd = -1;

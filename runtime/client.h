@@ -46,9 +46,10 @@ void gs_client_wake(void);
 /* The same, but within a few milliseconds is soon enough, and often costs no system call. */
 void gs_client_wake_soon(void);
 
-/* The driver has no memory for something that cannot be moved: others are asked to leave the
- * current device. False: nobody can help (no daemon, or no other program). */
-bool gs_client_short(void);
+/* The driver has no memory for something that cannot be moved: others are asked to leave this
+ * device; the longer it lasts (seconds), the more of them. False: nobody can help (no daemon,
+ * or no other program). */
+bool gs_client_short(struct gs_device *device, unsigned seconds);
 
 /* Between the two the client thread makes no driver call. They nest over threads. Waits for at
  * most one step of moving. */

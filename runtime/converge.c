@@ -34,7 +34,6 @@
 
 static struct {
     _Atomic(bool) exiting;
-    _Atomic(uint64_t) short_asked; /* bytes; from gs_client_short() */
 
     bool stopped; /* see above; true at the start: nothing has run */
     bool drain_is_old;
@@ -188,11 +187,12 @@ static uint64_t report_all(uint64_t now)
         .stuck = self.stuck,
         .partial = atomic_load_explicit(&gs_runtime.partial, memory_order_relaxed),
     };
-    const uint64_t asked = atomic_exchange_explicit(&self.short_asked, 0, memory_order_relaxed);
     struct gs_device *device;
     uint64_t due = UINT64_MAX;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL && gs_session_fd() >= 0; i++) {
+        const uint64_t asked =
+            atomic_exchange_explicit(&device->short_asked, 0, memory_order_relaxed);
         uint64_t after;
         int error;
 
@@ -247,19 +247,17 @@ uint64_t gs_converge(void)
     return more ? 0 : due;
 }
 
-bool gs_client_short(void)
+bool gs_client_short(struct gs_device *device, unsigned seconds)
 {
-    const struct gs_device *device = gs_device_current();
     uint64_t step;
 
-    if (device == NULL)
-        device = gs_device_at(0);
-    if (gs_runtime.config.disabled || gs_client_is_alone() || device == NULL ||
+    if (gs_runtime.config.disabled || gs_client_is_alone() ||
         ((gs_device_flags(device) & GS_TARGET_SOLE) != 0 && !gs_session_is_new(gs_now())))
         return false;
     step = device->total / 64; /* at a time: the driver does not say how much it lacks */
     step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;
-    atomic_store_explicit(&self.short_asked, smaller(step, SHORT_STEP_MAX),
+    step = smaller(step, SHORT_STEP_MAX) << seconds;
+    atomic_store_explicit(&device->short_asked, smaller(step, device->total / 2),
                           memory_order_relaxed);
     gs_client_wake();
     return true;

@@ -29,6 +29,7 @@ static _Atomic(unsigned) device_count; /* release: pairs with the acquire of rea
 static struct gs_context first_contexts[BLOCK];
 /* release, of blocks whose slots are free: pairs with the acquire of readers; they never go */
 static struct gs_context *_Atomic blocks[MAX_BLOCKS] = {first_contexts};
+static _Atomic(unsigned) greens; /* green ones ever noted: without any nobody looks for them */
 static _Atomic(uint32_t) generation; /* relaxed: a context ends in one thread at a time */
 
 struct gs_device *gs_device_at(unsigned i)
@@ -111,6 +112,11 @@ struct gs_device *gs_device_get(CUdevice ordinal)
     return device;
 }
 
+struct gs_device *gs_device_at_location(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? gs_device_get(location->id) : NULL;
+}
+
 uint64_t gs_device_room(const struct gs_device *device)
 {
     return atomic_load_explicit(&device->capacity, memory_order_relaxed) +
@@ -139,7 +145,7 @@ static struct gs_context *more_contexts(void)
     return NULL;
 }
 
-bool gs_context_add(CUcontext handle, struct gs_device *device)
+static bool add(CUcontext handle, CUcontext home, struct gs_device *device)
 {
     struct gs_context *slot = NULL, *at;
 
@@ -151,6 +157,7 @@ bool gs_context_add(CUcontext handle, struct gs_device *device)
         slot = more_contexts();
     if (at == NULL && slot != NULL) {
         slot->device = device;
+        slot->home = home;
         slot->hash = NULL;
         slot->kernel_attempts = 0;
         atomic_store_explicit(&slot->broken, false, memory_order_relaxed);
@@ -158,6 +165,37 @@ bool gs_context_add(CUcontext handle, struct gs_device *device)
     }
     gs_unlock(&lock, GS_LOCK_DEVICES);
     return at != NULL || slot != NULL;
+}
+
+bool gs_context_add(CUcontext handle, struct gs_device *device)
+{
+    return add(handle, NULL, device);
+}
+
+bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *device)
+{
+    atomic_fetch_add_explicit(&greens, 1, memory_order_release);
+    return add(handle, home, device);
+}
+
+const struct gs_context *gs_context_find(CUcontext handle)
+{
+    const struct gs_context *context;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
+        if (handle != NULL &&
+            atomic_load_explicit(&context->handle, memory_order_acquire) == handle)
+            return context;
+    return NULL;
+}
+
+CUcontext gs_context_home(CUcontext handle)
+{
+    const struct gs_context *context = NULL;
+
+    if (atomic_load_explicit(&greens, memory_order_acquire) != 0)
+        context = gs_context_find(handle);
+    return context != NULL && context->home != NULL ? context->home : handle;
 }
 
 void gs_context_remove(CUcontext handle)
@@ -168,7 +206,7 @@ void gs_context_remove(CUcontext handle)
     gs_host_context_ended(handle);
     gs_lock(&lock, GS_LOCK_DEVICES);
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
-        if (context->handle == handle) {
+        if (context->handle == handle || (context->handle != NULL && context->home == handle)) {
             free(context->mover); /* its streams ended with the context */
             context->mover = NULL;
             atomic_store_explicit(&context->handle, NULL, memory_order_release);
@@ -205,7 +243,7 @@ struct gs_context *gs_context_for(const struct gs_device *device)
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
         if (atomic_load_explicit(&context->handle, memory_order_acquire) == NULL ||
-            context->device != device)
+            context->device != device || context->home != NULL)
             continue;
         if (!atomic_load_explicit(&context->broken, memory_order_relaxed))
             return context;

@@ -40,6 +40,9 @@ struct gs_device {
     _Atomic(uint64_t) kept;
     _Atomic(uint64_t) arriving; /* bytes; managed.c */
 
+    /* bytes; what gs_client_short() wants said. Relaxed: the client thread is woken after it */
+    _Atomic(uint64_t) short_asked;
+
     /* Accounts, bytes; under the memory lock (memory.c) */
     uint64_t demand;   /* live ranges */
     uint64_t missing;  /* of these, not on the device */
@@ -76,6 +79,7 @@ struct gs_context {
      */
     _Atomic(CUcontext) handle;
     struct gs_device *device;
+    CUcontext home; /* of a green context: its primary one (gs_context_home); else NULL */
     struct gs_mover *mover; /* swap.c: streams and what is under way; client thread only */
     CUfunction hash;        /* kernels.c; NULL: not loaded */
     unsigned kernel_attempts;
@@ -85,6 +89,9 @@ struct gs_context {
 /* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
  * caller passes the call through). Any thread. Entries never move or go. */
 struct gs_device *gs_device_get(CUdevice ordinal);
+
+/* The device that a location names; NULL: none does. */
+struct gs_device *gs_device_at_location(const CUmemLocation *location);
 
 static inline uint32_t gs_device_flags(const struct gs_device *device)
 {
@@ -104,7 +111,19 @@ struct gs_device *gs_device_at(unsigned i);
  * Any thread. */
 bool gs_context_add(CUcontext handle, struct gs_device *device);
 
-/* Forgets it. The caller has parked the client thread (gs_client_park). */
+/* The same for a green context, of whose work and memory home has charge. */
+bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *device);
+
+/* What is known of a context; NULL: nothing. Any thread. */
+const struct gs_context *gs_context_find(CUcontext handle);
+
+/* The context that has charge of what is done and allocated in this one: itself, or a green
+ * one's primary one. A green one can be current to one thread only, so that we never enter it.
+ * Any thread. */
+CUcontext gs_context_home(CUcontext handle);
+
+/* Forgets it, and with a primary one its green ones. The caller has parked the client thread
+ * (gs_client_park). */
 void gs_context_remove(CUcontext handle);
 
 /* Makes it the current one (cuCtxPopCurrent ends that). More than one attempt: whoever could
@@ -119,8 +138,8 @@ uint32_t gs_contexts_generation(void);
  * the client thread, and for others only for reading handles. */
 struct gs_context *gs_context_at(unsigned i);
 
-/* A context in which memory of this device can be copied, a sound one if there is one; NULL:
- * none is left. */
+/* A context in which memory of this device can be copied, no green one, a sound one if there is
+ * one; NULL: none is left. */
 struct gs_context *gs_context_for(const struct gs_device *device);
 
 void gs_devices_after_fork(void);

@@ -21,7 +21,7 @@ static struct {
     pthread_cond_t changed;
     bool started, busy, finished;
     pthread_t thread;
-} drain = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} drain = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* changed: start() */
 
 /* Waits for one context. The failure of a single call must not pass for "nothing runs here":
  * memory would be taken away under a kernel. A broken context fails every time; nothing runs in
@@ -51,7 +51,7 @@ static void synchronize_all(void)
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
         const CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
 
-        if (handle != NULL)
+        if (handle != NULL && context->home == NULL) /* it waits for its green ones */
             synchronize(handle);
     }
 }
@@ -79,9 +79,11 @@ static void *drain_main(void *unused)
 
 static bool start(void)
 {
-    if (!drain.started)
-        drain.started = pthread_create(&drain.thread, NULL, drain_main, NULL) ==
-                        0; /* inherits our signal mask: all */
+    if (drain.started)
+        return true;
+    gs_condition_init(&drain.changed);
+    drain.started = pthread_create(&drain.thread, NULL, drain_main, NULL) ==
+                    0; /* inherits our signal mask: all */
     return drain.started;
 }
 
@@ -94,7 +96,7 @@ bool gs_drain(uint64_t timeout_ns)
         synchronize_all(); /* no thread to be had: without a bound rather than not at all */
         return true;
     }
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     timeout_ns += (uint64_t)until.tv_nsec;
     until.tv_sec += (time_t)(timeout_ns / 1000000000u);
     until.tv_nsec = (long)(timeout_ns % 1000000000u);
@@ -125,6 +127,5 @@ bool gs_drain_busy(void)
 void gs_drain_after_fork(void)
 {
     pthread_mutex_init(&drain.lock, NULL);
-    pthread_cond_init(&drain.changed, NULL);
     drain.started = drain.busy = drain.finished = false;
 }

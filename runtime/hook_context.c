@@ -37,7 +37,7 @@ static bool room_for_context(CUdevice ordinal, unsigned attempt)
 {
     if (attempt == 0)
         gs_client_attach_room(ordinal);
-    return gs_room_make(attempt);
+    return gs_room_make(gs_device_get(ordinal), attempt);
 }
 
 /* creates with room made for it when the card is full */
@@ -93,23 +93,6 @@ CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePara
                    WITH_ROOM(dev, gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
 }
 
-CUresult __wrap_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
-{
-    CUresult result;
-    CUcontext popped;
-    CUdevice ordinal;
-
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuCtxFromGreenCtx(pContext, hCtx);
-    if (result == CUDA_SUCCESS && gs_driver.cuCtxPushCurrent_v2(*pContext) == CUDA_SUCCESS) {
-        if (gs_driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS)
-            gs_client_attach(*pContext, ordinal);
-        gs_driver.cuCtxPopCurrent_v2(&popped);
-    }
-    return result;
-}
-
 /* While a context ends, nobody works in it for us: neither the client thread nor who asks about
  * its events. */
 static void quieten(void)
@@ -154,17 +137,9 @@ static CUcontext itself(CUcontext context)
     return context;
 }
 
-static CUcontext of_green(CUgreenCtx green)
-{
-    CUcontext context = NULL;
-
-    return gs_driver.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS ? context : NULL;
-}
-
 END_CONTEXT(cuCtxDestroy, CUcontext, itself)
 END_CONTEXT(cuCtxDestroy_v2, CUcontext, itself)
 END_CONTEXT(cuCtxDetach, CUcontext, itself)
-END_CONTEXT(cuGreenCtxDestroy, CUgreenCtx, of_green)
 
 /* Primary contexts end by device: the one whose last retain is gone, or any that is reset.
  * Which handle that was is asked before, with a retain of our own that is given back at once.
@@ -191,6 +166,55 @@ static bool primary_is_gone(CUdevice ordinal)
 
     return gs_driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS &&
            active == 0;
+}
+
+/* A green context retains its primary one, which has charge of its work and memory. */
+CUresult __wrap_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+                                 unsigned int flags)
+{
+    CUcontext context = NULL, home;
+    struct gs_device *device;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = WITH_ROOM(dev, gs_driver.cuGreenCtxCreate(phCtx, desc, dev, flags));
+    if (result != CUDA_SUCCESS || gs_driver.cuCtxFromGreenCtx(&context, *phCtx) != CUDA_SUCCESS)
+        return result;
+    home = primary(dev);
+    device = gs_device_get(dev);
+    if (home == NULL || device == NULL)
+        return result;
+    gs_client_attach(home, dev);
+    if (!gs_context_add_green(context, home, device))
+        gs_client_note_partial("no memory to note a green context");
+    return result;
+}
+
+CUresult __wrap_cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    const struct gs_context *known = NULL;
+    CUcontext context, home = NULL;
+    CUdevice ordinal = -1;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    quieten();
+    if (gs_driver.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS)
+        known = gs_context_find(context);
+    if (known != NULL) {
+        home = known->home;
+        ordinal = known->device->ordinal;
+    }
+    result = gs_driver.cuGreenCtxDestroy(hCtx);
+    if (result == CUDA_SUCCESS && known != NULL) {
+        forget(context);
+        if (home != NULL && primary_is_gone(ordinal))
+            forget(home);
+    }
+    go_on();
+    return result;
 }
 
 #define END_PRIMARY(symbol)                                                                    \

@@ -44,7 +44,7 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
                                   dptr);
     do
         result = gs_driver.cuMemAlloc_v2(dptr, bytesize);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(device, attempt++));
     return result;
 }
 

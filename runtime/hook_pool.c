@@ -31,7 +31,7 @@
             own_result = (call);                                                               \
             gs_gate_leave(pass);                                                               \
         } while (own_result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&           \
-                 gs_room_make(attempt++));                                                     \
+                 gs_room_make(NULL, attempt++));                                               \
         own_result;                                                                            \
     })
 
@@ -50,12 +50,9 @@ static bool is_captured(CUstream stream, bool per_thread)
 
 static struct gs_device *device_of(CUcontext context)
 {
-    const struct gs_context *known;
+    const struct gs_context *known = gs_context_find(context);
 
-    for (unsigned i = 0; (known = gs_context_at(i)) != NULL; i++)
-        if (atomic_load_explicit(&known->handle, memory_order_acquire) == context)
-            return known->device;
-    return gs_device_current();
+    return known != NULL ? known->device : gs_device_current();
 }
 
 /* The pool that serves an allocation on this stream (handle NULL: its device's current one);
@@ -183,7 +180,8 @@ CUresult __wrap_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
         return CUDA_ERROR_NOT_INITIALIZED;
     do
         result = gs_driver.cuMemPoolCreate(pool, poolProps);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));
+    while (result == CUDA_ERROR_OUT_OF_MEMORY &&
+           gs_room_make(gs_device_at_location(&poolProps->location), attempt++));
     if (result == CUDA_SUCCESS)
         gs_pool_created(*pool, poolProps);
     return result;

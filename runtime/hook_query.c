@@ -139,7 +139,7 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
         return put(data, &none, sizeof none);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         *answered = allocation->device->managed; /* has one in the driver's eyes */
-        return CUDA_ERROR_INVALID_VALUE;
+        return *answered ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put_flag(data, true);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -204,19 +204,24 @@ CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes,
         return gs_driver.cuPointerGetAttributes(
             numAttributes, attributes, data, found == GS_MEMORY_HOLE ? UNKNOWN_ADDRESS : ptr);
     for (unsigned i = 0; i < numAttributes; i++) {
+        const void *none = NULL;
+        CUresult result;
         bool answered;
+        unsigned pass;
 
         if (data[i] == NULL)
             return CUDA_ERROR_INVALID_VALUE;
-        own_attribute(data[i], attributes[i], ptr, &allocation, &answered);
-        if (!answered) {
-            const unsigned pass = gs_gate_enter();
-
-            if (pass == GS_PASS_REFUSED)
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            gs_driver.cuPointerGetAttributes(1, &attributes[i], &data[i], ptr);
-            gs_gate_leave(pass);
-        }
+        if (own_attribute(data[i], attributes[i], ptr, &allocation, &answered) != CUDA_SUCCESS)
+            put(data[i], &none, sizeof none);
+        if (answered)
+            continue;
+        pass = gs_gate_enter();
+        if (pass == GS_PASS_REFUSED)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        result = gs_driver.cuPointerGetAttributes(1, &attributes[i], &data[i], ptr);
+        gs_gate_leave(pass);
+        if (result != CUDA_SUCCESS)
+            return result;
     }
     return CUDA_SUCCESS;
 }

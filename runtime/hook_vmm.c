@@ -4,6 +4,7 @@
  * addresses of ours go to virtual.c, all others to the driver. No state.
  */
 #include "runtime/client.h"
+#include "runtime/direct.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/hooks.h"
@@ -54,7 +55,8 @@ CUresult __wrap_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         return gs_virtual_create(device, size, prop, handle);
     do
         result = gs_driver.cuMemCreate(handle, size, prop, flags);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(attempt++));
+    while (result == CUDA_ERROR_OUT_OF_MEMORY &&
+           gs_room_make(gs_device_at_location(&prop->location), attempt++));
     return result;
 }
 
@@ -92,7 +94,7 @@ CUresult __wrap_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     return OURS_OR(gs_virtual_map(ptr, size, offset, handle, &ours),
-                   gs_driver.cuMemMap(ptr, size, offset, handle, flags));
+                   gs_direct_map(ptr, size, offset, handle, flags));
 }
 
 CUresult __wrap_cuMemUnmap(CUdeviceptr ptr, size_t size)

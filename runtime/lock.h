@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock.h: the library's mutexes with their order. In debug builds a thread that takes a lock
- * out of order traps; in release builds these are the plain calls. No lock is held across a
- * driver call.
+ * lock.h: the library's mutexes with their order, and conditions that are waited for with a
+ * bound. In debug builds a thread that takes a lock out of order traps; in release builds these
+ * are the plain calls. No lock is held across a driver call.
  */
 #ifndef GS_RUNTIME_LOCK_H
 #define GS_RUNTIME_LOCK_H
 
 #include <pthread.h>
+#include <time.h>
 
 /* A thread that holds one may take only those below it in this list. */
 enum gs_lock_rank {
@@ -46,6 +47,18 @@ static inline void gs_unlock(pthread_mutex_t *mutex, enum gs_lock_rank rank)
     (void)rank;
 #endif
     pthread_mutex_unlock(mutex);
+}
+
+/* Whose bounds are times of CLOCK_MONOTONIC: a clock that is set while somebody waits changes
+ * nothing. (pthread_cond_clockwait would ask for a newer libc.) */
+static inline void gs_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
 }
 
 #endif

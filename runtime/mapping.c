@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "runtime/client.h"
+#include "runtime/direct.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/lock.h"
@@ -40,7 +41,8 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     node = gs_tree_find(&reservations, address);
-    mapped = node != NULL && gs_range_overlaps(node->base, node->size);
+    mapped = node != NULL ? gs_range_overlaps(node->base, node->size)
+                          : gs_range_at(address) != NULL || gs_range_was_at(address) != NULL;
     /* out before the driver can give the address to another thread; back if it refuses */
     if (node != NULL && !mapped)
         gs_tree_remove(&reservations, node->base);
@@ -71,22 +73,6 @@ void gs_reserved_after_fork(void)
     reservations.root = NULL;
 }
 
-/* A second mapping of the same memory: pinned, and from then on the driver's own business. */
-static CUresult map_alias(CUdeviceptr address, CUmemGenericAllocationHandle handle,
-                          struct gs_range *range)
-{
-    CUmemGenericAllocationHandle real;
-    CUresult result;
-    bool ours;
-
-    result = gs_virtual_pin(handle, &real, &ours);
-    for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
-        result =
-            gs_driver.cuMemMap(address + i * range->chunk_bytes, gs_range_chunk_bytes(range, i),
-                               0, range->chunks[i].handle, 0);
-    return result;
-}
-
 /* memory that it has already goes where the program wants it now */
 static CUresult map_resident(struct gs_range *range)
 {
@@ -104,25 +90,32 @@ static CUresult map_resident(struct gs_range *range)
     return result;
 }
 
+/* under the lock: whole pages of a reservation, where nothing is */
+static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
+{
+    return bytes != 0 && bytes % granule == 0 && address % granule == 0 &&
+           is_reserved(address, bytes) && !gs_range_overlaps(address, bytes) &&
+           !gs_direct_overlaps(address, bytes);
+}
+
 CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                         CUmemGenericAllocationHandle handle, bool *ours)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     struct gs_range *range;
-    bool alias = false;
+    bool direct = false;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_virtual_usable(handle);
     *ours = gs_virtual_is_ours(handle);
     if (range != NULL) {
-        alias = range->own->mapped;
-        if (bytes > range->reserved || (bytes != 0 && offset % range->device->granule != 0))
+        direct = range->own->mapped || offset != 0 || bytes != range->reserved;
+        if (offset % range->device->granule != 0 || offset > range->reserved ||
+            bytes > range->reserved - offset)
             result = CUDA_ERROR_NOT_SUPPORTED; /* as the driver (580) says */
-        else if (offset == 0 && bytes == range->reserved &&
-                 address % range->device->granule == 0 && is_reserved(address, bytes) &&
-                 !gs_range_overlaps(address, bytes))
+        else if (may_map(address, bytes, range->device->granule))
             result = CUDA_SUCCESS;
-        if (result == CUDA_SUCCESS && !alias) {
+        if (result == CUDA_SUCCESS && !direct) {
             gs_range_set_address(range, address, bytes);
             range->own->access_count = 0;
             range->own->mapped = true;
@@ -131,8 +124,8 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (result != CUDA_SUCCESS)
         return result;
-    if (alias)
-        return map_alias(address, handle, range);
+    if (direct)
+        return gs_direct_map_ours(address, bytes, offset, handle, range);
     result = map_resident(range);
     if (result != CUDA_SUCCESS) {
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -143,32 +136,51 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     return result;
 }
 
-/* Under the lock: whole mappings of the program's own, and nothing else, from address on.
- * Their number; -1 otherwise. */
-static int mappings_in(CUdeviceptr address, uint64_t bytes)
+/* What there is from address on. */
+enum span {
+    UNKNOWN, /* nothing of ours, and no mapping of the program's that is known */
+    MAPPED,  /* whole mappings of the program's, and nothing else */
+    BROKEN,  /* anything else */
+};
+
+/* under the lock */
+static enum span span_of(CUdeviceptr address, uint64_t bytes)
 {
-    const CUdeviceptr end = address + bytes;
-    int count = 0;
-
-    while (address < end) {
+    if (!gs_range_overlaps(address, bytes) && !gs_direct_overlaps(address, bytes))
+        return UNKNOWN;
+    while (bytes != 0) {
         const struct gs_range *range = gs_range_at(address);
+        const struct gs_direct *direct = gs_direct_at(address);
+        uint64_t step = 0;
 
-        if (range == NULL || range->own == NULL || range->node.base != address ||
-            range->reserved > end - address)
-            return -1;
-        address += range->reserved;
-        count++;
+        if (direct != NULL && direct->node.base == address)
+            step = direct->node.size;
+        else if (range != NULL && range->own != NULL && range->node.base == address)
+            step = range->reserved;
+        if (step == 0 || step > bytes)
+            return BROKEN;
+        address += step;
+        bytes -= step;
     }
-    return count;
+    return MAPPED;
 }
 
-static void unmap_one(CUdeviceptr address)
+/* The lowest mapping of ours between these; NULL: none. */
+static struct gs_range *first_of_ours(CUdeviceptr address, CUdeviceptr end)
 {
     struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_range_first(address, end - address);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range;
+}
+
+static void unmap_one(struct gs_range *range)
+{
     bool last;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = gs_range_at(address);
     if (gs_range_is_needed(range) && !range->pinned)
         gs_range_unneed(range);
     range->own->accessible = false;
@@ -189,28 +201,26 @@ static void unmap_one(CUdeviceptr address)
 CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
 {
     const CUdeviceptr end = address + bytes;
+    struct gs_range *range;
+    enum span span;
+    CUresult result;
     bool entered;
     unsigned pass;
-    int count;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    *ours = gs_range_at(address) != NULL;
-    count = mappings_in(address, bytes);
+    span = span_of(address, bytes);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (!*ours || count <= 0)
+    *ours = span != UNKNOWN;
+    if (span != MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
+    result = gs_direct_unmap(address, bytes); /* first what the driver might refuse */
+    if (result != CUDA_SUCCESS || first_of_ours(address, end) == NULL)
+        return result;
     entered = gs_gate_try_enter(&pass);
     if (!entered)
         gs_client_park();
-    while (address < end) {
-        uint64_t step;
-
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        step = gs_range_at(address)->reserved;
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-        unmap_one(address);
-        address += step;
-    }
+    while ((range = first_of_ours(address, end)) != NULL)
+        unmap_one(range);
     if (entered)
         gs_gate_leave(pass);
     else
@@ -327,28 +337,28 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
                                const CUmemAccessDesc *access, size_t count, bool *ours)
 {
     const CUdeviceptr end = address + bytes;
-    const struct gs_device *device = NULL;
-    CUresult result;
-    int mappings;
+    CUresult result = CUDA_SUCCESS;
+    struct gs_range *range;
+    enum span span;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    *ours = gs_range_at(address) != NULL;
-    if (*ours)
-        device = gs_range_at(address)->device;
-    mappings = mappings_in(address, bytes);
+    span = span_of(address, bytes);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (!*ours || mappings <= 0 || access == NULL || count == 0)
+    *ours = span != UNKNOWN;
+    if (span != MAPPED || access == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    result = check_access(device, access, count);
-    while (address < end && result == CUDA_SUCCESS) {
-        struct gs_range *range;
+    range = first_of_ours(address, end);
+    if (range != NULL)
+        result = check_access(range->device, access, count);
+    if (result == CUDA_SUCCESS)
+        result = gs_direct_set_access(address, bytes, access, count);
+    for (; range != NULL && result == CUDA_SUCCESS; range = first_of_ours(address, end)) {
         bool needed;
 
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        range = gs_range_at(address);
         needed = gs_range_is_needed(range);
+        address = range->node.base + range->reserved;
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-        address += range->reserved;
         result =
             needed ? change_access(range, access, count) : make_needed(range, access, count);
     }

@@ -236,6 +236,7 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
     result = gs_driver.cuCtxGetCurrent(&context);
     if (result != CUDA_SUCCESS)
         return result;
+    context = gs_context_home(context);
     if (small) {
         *address = take_piece(request, context);
         if (*address != 0)

@@ -128,7 +128,10 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now)
         device->short_since = 0;
         return true;
     case GS_SWAP_SHORT:
-        note_short(device, lacking, now);
+        if (gs_context_for(device) != NULL)
+            note_short(device, lacking, now);
+        else /* nowhere to copy, and nobody to call: it is not the card that lacks anything */
+            device->retry_at = now + 20 * MS;
         return false;
     default:
         return false;

@@ -4,6 +4,7 @@
  */
 #include "runtime/order.h"
 
+#include "runtime/device.h"
 #include "runtime/driver.h"
 #include "runtime/memory.h"
 
@@ -20,6 +21,7 @@ CUresult gs_position_of(CUstream stream, bool per_thread, struct gs_position *po
         result = gs_driver.cuStreamGetCtx(stream, &position->context);
     if (result != CUDA_SUCCESS)
         return result;
+    position->context = gs_context_home(position->context);
     if (position->context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     result = per_thread ? gs_driver.cuStreamGetId_ptsz(stream, &position->id)

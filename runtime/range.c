@@ -66,7 +66,8 @@ void gs_range_pin(struct gs_range *range)
 
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes)
 {
-    return gs_tree_overlap(&tree, address, bytes) != NULL;
+    return gs_tree_overlap(&tree, address, bytes) != NULL ||
+           gs_tree_overlap(&gone, address, bytes) != NULL;
 }
 
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved, uint64_t chunk_bytes)
@@ -222,6 +223,11 @@ const struct gs_range *gs_range_was_at(CUdeviceptr address)
 struct gs_range *gs_range_at(CUdeviceptr address)
 {
     return (struct gs_range *)gs_tree_find(&tree, address);
+}
+
+struct gs_range *gs_range_first(CUdeviceptr address, uint64_t bytes)
+{
+    return (struct gs_range *)gs_tree_first(&tree, address, bytes);
 }
 
 void gs_range_link(struct gs_range *range)

@@ -113,6 +113,9 @@ void gs_range_clear_address(struct gs_range *range);
 /* The range that contains address, or NULL. */
 struct gs_range *gs_range_at(CUdeviceptr address);
 
+/* The lowest range that has one of these addresses, or NULL. */
+struct gs_range *gs_range_first(CUdeviceptr address, uint64_t bytes);
+
 /* The range of cuMemAlloc that has ended there, while its address is not given back yet; NULL:
  * none. */
 const struct gs_range *gs_range_was_at(CUdeviceptr address);
@@ -148,7 +151,7 @@ bool gs_range_is_needed(const struct gs_range *range);
 /* Resident as a whole, it stays so for good and leaves the accounts of what can be moved. */
 void gs_range_pin(struct gs_range *range);
 
-/* True if a range has an address between these. */
+/* True if a range has an address between these, or one that has ended had and still has it. */
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);
 
 struct gs_accounts {

@@ -8,12 +8,13 @@
 #include <time.h>
 
 #include "runtime/client.h"
-#include "runtime/device.h"
 #include "runtime/graph_memory.h"
 #include "runtime/idle.h"
 #include "runtime/log.h"
 
-#define ATTEMPTS 20
+#define ATTEMPTS                                                                               \
+    50 /* 5 s: the daemon counts one request a second, each for a small part of the card */
+#define A_SECOND 10 /* attempts */
 
 /* what this process holds and does not use */
 static bool give_own(struct gs_device *device)
@@ -23,17 +24,22 @@ static bool give_own(struct gs_device *device)
     return gs_graph_memory_trim(device) || idle != 0;
 }
 
-bool gs_room_make(unsigned attempt)
+bool gs_room_make(struct gs_device *device, unsigned attempt)
 {
     const int saved = errno;
     const struct timespec pause = {0, 100000000};
-    struct gs_device *device = attempt == 0 ? gs_device_current() : NULL;
 
-    if (device != NULL && give_own(device)) { /* nobody else has to leave for that */
+    if (device == NULL)
+        device = gs_device_current();
+    if (device == NULL) /* with none current it can only be a guess */
+        device = gs_device_at(0);
+    if (device == NULL)
+        return false;
+    if (attempt == 0 && give_own(device)) { /* nobody else has to leave for that */
         errno = saved;
         return true;
     }
-    if (attempt >= ATTEMPTS || !gs_client_short())
+    if (attempt >= ATTEMPTS || !gs_client_short(device, attempt / A_SECOND))
         return false;
     gs_log("the driver is out of memory for something that cannot be moved: asked for room, "
            "attempt %u",

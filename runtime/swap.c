@@ -204,6 +204,8 @@ static CUresult queue_in(struct gs_mover *mover, uint64_t room)
         gs_mover_settle(job, job->chunk->state);
         mover->bytes -= job->bytes;
         mover->count--;
+        if (context_is_broken(mover->context, result))
+            device_is_broken(mover->device);
         return result;
     }
     job->stage = GS_JOB_COPYING;

@@ -91,6 +91,17 @@ struct gs_tree_node *gs_tree_overlap(const struct gs_tree *tree, uint64_t base, 
     return NULL;
 }
 
+struct gs_tree_node *gs_tree_first(const struct gs_tree *tree, uint64_t base, uint64_t size)
+{
+    struct gs_tree_node *node = gs_tree_overlap(tree, base, size), *lower = node;
+
+    while (lower != NULL && lower->base > base) {
+        node = lower;
+        lower = gs_tree_overlap(tree, base, node->base - base);
+    }
+    return lower != NULL ? lower : node;
+}
+
 struct gs_tree_node *gs_tree_find(const struct gs_tree *tree, uint64_t address)
 {
     return gs_tree_overlap(tree, address, 1);

@@ -28,6 +28,10 @@ struct gs_tree_node *gs_tree_remove(struct gs_tree *tree, uint64_t base);
 /* The node whose range contains address; NULL if there is none. */
 struct gs_tree_node *gs_tree_find(const struct gs_tree *tree, uint64_t address);
 
+/* The lowest node that shares an address with the size bytes from base on; NULL if none does.
+ */
+struct gs_tree_node *gs_tree_first(const struct gs_tree *tree, uint64_t base, uint64_t size);
+
 /* A node that shares an address with the size bytes from base on; NULL if none does. */
 struct gs_tree_node *gs_tree_overlap(const struct gs_tree *tree, uint64_t base, uint64_t size);
 

@@ -14,10 +14,12 @@
 #include <string.h>
 
 #include "runtime/client.h"
+#include "runtime/direct.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
+#include "runtime/room.h"
 #include "runtime/runtime.h"
 #include "runtime/vmm.h"
 
@@ -173,7 +175,8 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
 /* Under the lock: nobody can reach it any more. True: the caller disposes of it. */
 bool gs_virtual_ends(struct gs_range *range)
 {
-    if (range->own->references > 0 || range->own->mapped || range->life != GS_RANGE_LIVE)
+    if (range->own->references > 0 || range->own->mapped || range->own->aliases > 0 ||
+        range->life != GS_RANGE_LIVE)
         return false;
     gs_tree_remove(&handles, range->own->by_handle.base);
     gs_range_end_life(range, GS_RANGE_DISPOSING);
@@ -204,11 +207,13 @@ CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *ha
                            bool *ours)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE; /* of cuMemAlloc's memory there is none */
+    const struct gs_direct *direct;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = gs_range_at(address);
-    *ours = range != NULL;
+    direct = gs_direct_at(address);
+    range = direct != NULL ? direct->of : gs_range_at(address);
+    *ours = range != NULL || gs_range_was_at(address) != NULL;
     if (range != NULL && range->own != NULL) {
         range->own->references++;
         *handle = range->own->by_handle.base;
@@ -237,7 +242,7 @@ CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocat
 {
     struct gs_range *range;
     CUresult result;
-    unsigned pass;
+    unsigned attempt = 0, pass;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_virtual_usable(handle);
@@ -245,10 +250,15 @@ CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocat
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (range == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    pass = gs_gate_enter(); /* what is needed is in place inside */
-    if (pass == GS_PASS_REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = give_memory(range);
+    do {
+        pass = gs_gate_enter(); /* what is needed is in place inside */
+        if (pass == GS_PASS_REFUSED)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        result = give_memory(range);
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || pass == GS_PASS_NESTED)
+            break;
+        gs_gate_leave(pass);
+    } while (gs_room_make(range->device, attempt++));
     if (result == CUDA_SUCCESS) {
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_range_pin(range);
@@ -266,4 +276,5 @@ void gs_virtual_after_fork(void)
 {
     handles.root = NULL;
     gs_reserved_after_fork();
+    gs_direct_after_fork();
 }

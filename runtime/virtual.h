@@ -6,7 +6,8 @@
  * The program holds handles of ours; the driver's handles behind them come and go chunk by
  * chunk, at the addresses where the program mapped its handle. PyTorch's expandable segments
  * and XLA allocate in this way. What may be shared with others (exported, bound to a multicast
- * object, mapped twice) is pinned at that moment: in place for good, and no longer in the
+ * object, mapped twice or
+ * in part) is pinned at that moment: in place for good, and no longer in the
  * accounts of what can be moved. Memory that is not plain device memory (host, tile pools)
  * stays the driver's from the start.
  *
@@ -32,6 +33,7 @@ struct gs_virtual {
     struct gs_range *range;
     CUmemAllocationProp prop;
     unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */
+    unsigned aliases;    /* mappings of it beside that one (direct.h) */
     bool mapped;
     bool accessible; /* it has been: the program can reach it, so it is needed */
     unsigned access_count;
@@ -52,6 +54,8 @@ CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocat
 
 CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                         CUmemGenericAllocationHandle handle, bool *ours);
+
+/* Also where mappings of the driver's own are beside ours. */
 CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours);
 CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
                                const CUmemAccessDesc *access, size_t count, bool *ours);
@@ -66,8 +70,8 @@ CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocat
 /* Address space that the program has reserved. */
 void gs_reserved_add(CUdeviceptr address, uint64_t bytes);
 
-/* Frees it as the program asks: refused while a mapping of ours lies in it, else the driver
- * decides. */
+/* Frees it as the program asks: refused while a mapping of ours lies in it, and if it is that
+ * of memory that we gave; else the driver decides. */
 CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
 
 void gs_reserved_after_fork(void);

@@ -180,6 +180,42 @@ static void case_contexts(void)
     OK(cuMemFree(c));
 }
 
+/* Its memory is the primary context's and stays, as does its address; its streams go. */
+static void case_green(void)
+{
+    const CUcontext primary = begin();
+    const CUgreenCtx green = begin_green();
+    CUdeviceptr small, large, pooled;
+    CUcontext found = NULL;
+    CUstream stream;
+
+    OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    OK(cuMemAlloc(&small, 1000));
+    OK(cuMemAlloc(&large, 6 * MIB));
+    OK(cuMemAllocAsync(&pooled, 6 * MIB, stream));
+    OK(cuMemsetD8Async(pooled, 3, 6 * MIB, stream));
+    OK(cuMemsetD8(small, 1, 1000));
+    OK(cuMemsetD8(large, 2, 6 * MIB));
+    OK(cuStreamSynchronize(stream));
+    OK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_CONTEXT, large));
+    CHECK(found == primary);
+    OK(cuStreamDestroy(stream));
+    OK(cuCtxSetCurrent(primary));
+    OK(cuGreenCtxDestroy(green));
+    expect_bytes(small, 1000, 1);
+    expect_bytes(large, 6 * MIB, 2);
+    expect_bytes(pooled, 6 * MIB, 3);
+    OK(cuMemFree(pooled));
+    OK(cuMemFree(large));
+    OK(cuMemFree(small));
+    begin_green();
+    OK(cuDevicePrimaryCtxReset(0)); /* with which the green one ends */
+    begin();
+    OK(cuMemAlloc(&large, 6 * MIB));
+    OK(cuMemsetD8(large, 4, 6 * MIB));
+    expect_bytes(large, 6 * MIB, 4);
+}
+
 static _Atomic(bool) stop;
 
 static void *allocate_in_own_context(void *unused)
@@ -308,6 +344,7 @@ int main(int argc, char **argv)
                                               {"pitch", case_pitch},
                                               {"limit", case_limit},
                                               {"contexts", case_contexts},
+                                              {"green", case_green},
                                               {"destroy_beside", case_destroy_beside},
                                               {"only_queries", case_only_queries},
                                               {"fork", case_fork},

@@ -146,7 +146,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     build = parser.parse_args().build
-    for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "only_queries", "fork", "child_only"):
+    for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "only_queries", "fork", "child_only", "green"):
         run_case(build, case)
     # with a limit what is free is exact; else it changes with what contexts take of the card
     run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB")
@@ -155,20 +155,24 @@ def main():
     for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams"):
         run_case(build, case, program="lives")
     for more in ({"GPUSHARE_MEMORY": "managed"}, {"SIMCUDA_VMM": "0"}):  # the other backend says the same
-        for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "fork"):
+        for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "fork", "green"):
             run_case(build, case, **more)
         run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB", **more)
         run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB", **more)
         for case in ("order_small", "stream_gone", "attributes", "current", "frees", "per_thread", "graph"):
             run_case(build, case, program="pools", **more)
-    for case in ("sizes", "frees", "contexts", "fork"):
+    for case in ("sizes", "frees", "contexts", "fork", "green"):
         run_case(build, case, GPUSHARE_DISABLE="1")
-    for case in ("order_large", "order_small", "stream_gone", "attributes", "threshold", "current", "most", "frees",
+    for case in ("order_large", "order_small", "order_green", "stream_gone", "attributes", "threshold", "current", "most", "frees",
                  "per_thread", "graph", "context_gone"):
         run_case(build, case, program="pools")
     run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
     for case in ("attributes", "current", "frees", "graph"):  # what the tests believe, against the driver's own
         run_case(build, case, program="pools", GPUSHARE_DISABLE="1")
+    for case in ("ring", "occupied", "mixed", "part", "strangers", "freed", "attributes"):
+        for more in ({"GPUSHARE_DISABLE": "1"}, {}):
+            run_case(build, case, program="mappings", memory="256MiB", **more)
+    run_case(build, "attributes", program="mappings", GPUSHARE_MEMORY="managed")
     if os.path.exists(os.path.join(build, "tests", "gpu", "driver_facts")) and not sanitized(build):
         same_answers(build)
     for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):

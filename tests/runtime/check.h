@@ -46,6 +46,22 @@ static inline CUcontext begin(void)
     return context;
 }
 
+/* all of device 0 as a green context, current to this thread from now on */
+static inline CUgreenCtx begin_green(void)
+{
+    CUdevResource resource;
+    CUdevResourceDesc part;
+    CUgreenCtx green;
+    CUcontext context;
+
+    OK(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    OK(cuDevResourceGenerateDesc(&part, &resource, 1));
+    OK(cuGreenCtxCreate(&green, part, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuCtxFromGreenCtx(&context, green));
+    OK(cuCtxSetCurrent(context));
+    return green;
+}
+
 static inline void expect_bytes(CUdeviceptr address, size_t bytes, int value)
 {
     uint8_t *copy = malloc(bytes);

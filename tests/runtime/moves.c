@@ -8,11 +8,13 @@
  *   export MIB     as alloc, in one piece of the program's own that may be exported
  *   unmap I        block I, an exported one, has no address until ...
  *   map I          ... it has it again
+ *   unreserve I    block I's address space is freed, as if the program had reserved it
  *   change I AT    one byte of block I, AT MiB from its start, becomes another one
  *   clear I AT N   N MiB of block I from there become zeros
  *   touch          a launch-like call: everything must be on the card
  *   check          compares every byte of every block
  *   contexts N     N more contexts; the last of them is the current one from now on
+ *   green          a green context, the current one from now on
  *   device N       a context on device N, the current one from now on
  *   peer           a context on device 1, which gets access to the memory of device 0
  *   reached I      block I is on the card and device 1 has access to all of it; else error 999
@@ -356,12 +358,16 @@ static bool obey(const char *line, CUresult *result)
         *result = unmap_own(&blocks[i]);
     else if (strcmp(word, "map") == 0 && words == 2 && i < BLOCKS)
         *result = map_own(&blocks[i]);
+    else if (strcmp(word, "unreserve") == 0 && words == 2 && i < BLOCKS)
+        *result = cuMemAddressFree(blocks[i].device, blocks[i].bytes);
     else if (strcmp(word, "change") == 0 && words == 3 && i < BLOCKS)
         *result = write_span(&blocks[i], at * MIB, 1, false);
     else if (strcmp(word, "clear") == 0 && words == 4 && i < BLOCKS)
         *result = write_span(&blocks[i], at * MIB, count * MIB, true);
     else if (strcmp(word, "contexts") == 0 && words == 2)
         *result = make_contexts(i);
+    else if (strcmp(word, "green") == 0)
+        begin_green();
     else if (strcmp(word, "device") == 0 && words == 2)
         *result = go_to_device(i);
     else if (strcmp(word, "peer") == 0)

@@ -104,6 +104,41 @@ def without_address(build):
         other.end()
 
 
+def address_stays(build):
+    """The address of what has left the card is not the program's to free, though the driver sees nothing mapped there."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        told, other = Told(card), Told(card)
+        check(told.say("alloc 6") == "ok", "6 MiB")
+        told.make_room(other)
+        answer = told.say("unreserve 0")
+        check(answer == "error 1", f"its address space is freed by the program: {answer}")
+        check(told.say("check") == "ok", "every byte")
+        told.end()
+        other.end()
+
+
+def lost_device(build):
+    """Of a device that is lost the program hears at once, and what the driver says; it does not wait for memory there."""
+    lost = ",".join(f"{call}:0:214" for call in ("cuMemCreate", "cuMemMap", "cuCtxSynchronize", "cuMemcpyHtoD_v2"))
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        told = Told(card, SIMCUDA_FAIL=lost)
+        answer = told.say("alloc 10", 30)  # half of GS_SHORT_LIMIT_NS
+        check(answer == "error 214", f"an uncorrectable error: {answer}")
+        told.end()
+
+
+def large_graph(build):
+    """Room for a graph's memory, which cannot be moved, is made in a few seconds however much it is."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        others = [Told(card), Told(card)]
+        check([other.say("alloc 50") for other in others] == ["ok", "ok"], "100 of 128 MiB")
+        code, out, err = card.run([os.path.join(build, "tests", "runtime", "pools"), "graph_large"])
+        check(code == 0, f"a graph of 40 MiB beside them: exit {code} {out}{err}")
+        for other in others:
+            check(other.say("check") == "ok", "every byte")
+            other.end()
+
+
 def many_contexts(build):
     """Work in the last of many contexts is waited for before memory goes, as in any other."""
     with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
@@ -112,6 +147,19 @@ def many_contexts(build):
         check(told.say("late 0 7") == "ok", "work in the last one")
         told.make_room(other)
         check(told.say("check") == "ok", "every byte, also that of the last context")
+        told.end()
+        other.end()
+
+
+def green(build):
+    """The current context is a green one, which no other thread can enter: its work is waited for, its memory moves."""
+    with Card(build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
+        told, other = Told(card), Told(card)
+        check(told.say("green") == "ok" and told.say("alloc 80") == "ok" and told.say("alloc 1") == "ok", "81 MiB in a green context")
+        for _ in range(2):
+            check(told.say("late 0 7") == "ok", "work in the green context")
+            told.make_room(other)
+            check(told.say("check") == "ok", "every byte, also that of the green context")
         told.end()
         other.end()
 
@@ -143,6 +191,23 @@ def second_device(build):
         other.end()
 
 
+def short_there_only(build):
+    """Room for what cannot be moved is asked for on the device that lacks it, and on no other."""
+    with Card(build, memory="128MiB", SIMCUDA_DEVICES="2") as card:
+        first, told = Told(card), Told(card)
+        others = [Told(card, CUDA_VISIBLE_DEVICES="1") for _ in range(2)]
+        check(first.say("zero 20") == "ok" and told.say("zero 4") == "ok", "device 0 is in use")
+        check([other.say("zero 54") for other in others] == ["ok", "ok"], "device 1 is nearly full")
+        for _ in range(6):  # 4 MiB each
+            answer = told.say("device 1", 30)
+            check(answer == "ok", f"one more context on device 1: {answer}")
+        check(any(other.entry()["resident"] < 54 * MIB for other in others), "room was made on device 1")
+        short = {len(device["programs"]): device["short"] for device in card.status()["devices"]}
+        check(short[2] == 0, f"device 0 is short of {short[2] / MIB:g} MiB")
+        for program in [told, first] + others:
+            program.end()
+
+
 def managed(build, more):
     """By prefetch: everything goes and comes, and never has the card too many pages."""
     with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS, **more) as card:
@@ -170,9 +235,14 @@ def main():
     kernel_fails(build)
     in_one_piece(build)
     without_address(build)
+    address_stays(build)
+    lost_device(build)
+    large_graph(build)
     many_contexts(build)
+    green(build)
     peers(build)
     second_device(build)
+    short_there_only(build)
     managed(build, {"GPUSHARE_MEMORY": "managed"})
     managed(build, {"SIMCUDA_VMM": "0"})
     sys.exit(1 if failures else 0)

@@ -106,9 +106,39 @@ static void case_order_large(void)
     order_of_size(6 * MIB);
 }
 
+/* A graph's memory, far more than is asked for at a time, on a card that another program has
+ * (moves.py). */
+static void case_graph_large(void)
+{
+    CUgraphExec exec;
+    CUdeviceptr memory;
+    CUstream stream;
+    CUgraph graph;
+
+    begin();
+    stream = stream_new();
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemAllocAsync(&memory, 40 * MIB, stream));
+    OK(cuMemsetD8Async(memory, 3, 40 * MIB, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    expect_bytes(memory, 40 * MIB, 3);
+}
+
 static void case_order_small(void)
 {
     begin();
+    order_of_size(300);
+}
+
+/* in a green context, which only this thread can enter */
+static void case_order_green(void)
+{
+    begin();
+    begin_green();
+    order_of_size(6 * MIB);
     order_of_size(300);
 }
 
@@ -400,6 +430,8 @@ int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"order_large", case_order_large},
                                               {"order_small", case_order_small},
+                                              {"graph_large", case_graph_large},
+                                              {"order_green", case_order_green},
                                               {"stream_gone", case_stream_gone},
                                               {"attributes", case_attributes},
                                               {"threshold", case_threshold},

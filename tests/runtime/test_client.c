@@ -2,7 +2,8 @@
  *
  * test_client.c: the client thread's wake-up (client.c), with everything around it played.
  * read(2) is wrapped (--wrap), so that a wake-up can come just before or after the thread takes
- * note of one. Threads: the client thread counts its rounds, the test waits for them.
+ * note of one; clock_gettime(2), so that somebody sets the clock of the day. Threads: the
+ * client thread counts its rounds, the test waits for them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 #include <time.h>
@@ -36,12 +38,15 @@ static struct gs_device card;
 static _Atomic(unsigned) rounds;    /* of the client thread */
 static _Atomic(bool) before, after; /* the next read() of the thread: a wake-up comes then */
 
+static _Atomic(bool) draining;
+static _Atomic(bool) set_back; /* the clock of the day, by an hour */
+
 /* --- what client.c stands on --- */
 
 uint64_t gs_converge(void)
 {
     atomic_fetch_add(&rounds, 1);
-    return NEVER_NS;
+    return atomic_load(&draining) ? 1000000 : NEVER_NS;
 }
 
 int gs_converge_fd(void)
@@ -55,7 +60,7 @@ void gs_converge_exiting(void)
 
 bool gs_drain_busy(void)
 {
-    return false;
+    return atomic_load(&draining);
 }
 
 void gs_swap_settle(void)
@@ -136,6 +141,18 @@ ssize_t __wrap_read(int fd, void *bytes, size_t size)
     return got;
 }
 
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    const int result = __real_clock_gettime(clock, now);
+
+    if (clock == CLOCK_REALTIME && atomic_load(&set_back))
+        now->tv_sec -= 3600;
+    return result;
+}
+
 /* --- the tests --- */
 
 static void pause_ms(long ms)
@@ -199,6 +216,29 @@ static void gs_client_wake_after_the_last_one_is_read_is_not_lost(void **state)
     check_wakes(&after);
 }
 
+static void *stop_draining(void *unused)
+{
+    pause_ms(100);
+    atomic_store(&draining, false);
+    return unused;
+}
+
+/* It waits for the thread to be at rest, whatever happens to the clock of the day. */
+static void gs_client_park_while_the_clock_is_set_waits(void **state)
+{
+    pthread_t thread;
+
+    (void)state;
+    atomic_store(&draining, true);
+    atomic_store(&set_back, true);
+    assert_int_equal(pthread_create(&thread, NULL, stop_draining, NULL), 0);
+    gs_client_park();
+    assert_false(atomic_load(&draining));
+    gs_client_unpark();
+    atomic_store(&set_back, false);
+    pthread_join(thread, NULL);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -212,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gs_client_wake_before_the_last_one_is_read_is_not_lost),
         cmocka_unit_test(gs_client_wake_after_the_last_one_is_read_is_not_lost),
+        cmocka_unit_test(gs_client_park_while_the_clock_is_set_waits),
     };
 
     return cmocka_run_group_tests(tests, start, NULL);

@@ -33,7 +33,7 @@ static struct gs_accounts accounts;
 static enum gs_swap_result out_gives, in_gives;
 static uint64_t asked_out, asked_in, in_hand, clock_ns;
 static uint64_t out_of_reach;
-static bool refusing;
+static bool refusing, without_context;
 
 /* --- what moving.c stands on --- */
 
@@ -49,8 +49,10 @@ uint64_t gs_device_room(const struct gs_device *device)
 
 struct gs_context *gs_context_for(const struct gs_device *device)
 {
+    static struct gs_context context;
+
     (void)device;
-    return NULL;
+    return without_context ? NULL : &context;
 }
 
 struct gs_accounts gs_memory_accounts(const struct gs_device *device)
@@ -162,7 +164,7 @@ static int begin(void **state)
     out_gives = in_gives = GS_SWAP_NOTHING;
     asked_out = asked_in = in_hand = 0;
     out_of_reach = 0;
-    refusing = false;
+    refusing = without_context = false;
     clock_ns = S;
     return 0;
 }
@@ -303,6 +305,24 @@ static void a_driver_without_memory_is_asked_again_in_the_next_turn(void **state
     assert_false(refusing);
 }
 
+/* The program has ended its contexts and kept memory of its own: the next one's calls wait for
+ * that as if nothing had been. */
+static void without_a_context_nothing_is_short(void **state)
+{
+    (void)state;
+    accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
+    in_gives = GS_SWAP_SHORT;
+    without_context = true;
+    target(GS_TARGET_RUN, 90 * MIB);
+    wait(GS_SHORT_LIMIT_NS + S);
+    assert_false(refusing);
+    assert_int_equal(card.short_bytes, 0);
+    without_context = false;
+    wait(S);
+    assert_false(refusing);
+    assert_int_equal(card.short_bytes, 2 * MIB);
+}
+
 static void what_is_just_being_handed_over_is_not_lacking_yet(void **state)
 {
     (void)state;
@@ -332,6 +352,7 @@ int main(void)
         cmocka_unit_test_setup(calls_are_refused_while_memory_can_never_come_and_no_longer,
                                begin),
         cmocka_unit_test_setup(a_driver_without_memory_is_asked_again_in_the_next_turn, begin),
+        cmocka_unit_test_setup(without_a_context_nothing_is_short, begin),
         cmocka_unit_test_setup(what_is_just_being_handed_over_is_not_lacking_yet, begin),
     };
 

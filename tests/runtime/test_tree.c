@@ -70,6 +70,23 @@ static void check_edges(struct model *model, unsigned slot)
                      expected(model, node->base + node->size));
 }
 
+static void check_first(struct model *model, uint64_t *seed)
+{
+    const uint64_t from = random_below(seed, (uint64_t)SLOTS * SLOT_BYTES);
+    const uint64_t size = random_below(seed, 8 * (uint64_t)SLOT_BYTES);
+    struct gs_tree_node *lowest = NULL;
+
+    for (unsigned slot = 0; slot < SLOTS && lowest == NULL; slot++) {
+        struct gs_tree_node *node = &model->nodes[slot];
+
+        if (model->present[slot] && size != 0 && node->base < BASE + from + size &&
+            node->base + node->size > BASE + from)
+            lowest = node;
+    }
+    if (size != 0)
+        assert_ptr_equal(gs_tree_first(&model->tree, BASE + from, size), lowest);
+}
+
 static unsigned depth(const struct gs_tree_node *node)
 {
     unsigned left, right;
@@ -103,6 +120,8 @@ static void run_sequence(uint64_t seed, unsigned steps)
         }
         check_edges(&model, slot);
         assert_ptr_equal(gs_tree_find(&model.tree, address), expected(&model, address));
+        if (i % 16 == 0)
+            check_first(&model, &seed);
     }
     for (unsigned slot = 0; slot < SLOTS; slot++)
         check_edges(&model, slot);

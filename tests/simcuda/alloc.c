@@ -151,7 +151,7 @@ CUresult sim_alloc(struct sim_context *context, size_t size, enum sim_memory_kin
     allocation->kind = kind;
     allocation->range.size = size;
     allocation->device = context->device;
-    allocation->context_id = context->id;
+    allocation->context_id = context->owner ? context->owner->id : context->id;
     allocation->id = sim.next_id++;
     if (kind == SIM_HOST)
         result = host_pages(size, allocation);

@@ -34,9 +34,26 @@ void sim_context_fault(struct sim_context *context, CUresult result)
                                 __ATOMIC_RELAXED);
 }
 
+/* The first of its green contexts that has unfinished work. */
+static struct sim_context *busy_green(const struct sim_context *owner)
+{
+    for (struct sim_context *context = sim.contexts; context; context = context->next)
+        for (const struct sim_stream *stream = context->owner == owner ? context->streams
+                                                                       : NULL;
+             stream; stream = stream->next)
+            if (stream->last && !stream->last->done)
+                return context;
+    return NULL;
+}
+
 CUresult sim_context_drain(struct sim_context *context)
 {
-    return sim_streams_wait(context, false);
+    const CUresult result = sim_streams_wait(context, false);
+    struct sim_context *green = NULL;
+
+    while (!result && (green = busy_green(context)) != NULL)
+        sim_streams_wait(green, false);
+    return result;
 }
 
 static void default_limits(struct sim_context *context)
@@ -48,26 +65,28 @@ static void default_limits(struct sim_context *context)
     context->limit[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128;
 }
 
-static CUresult context_new(unsigned device, unsigned flags, unsigned version,
-                            struct sim_context **out)
+CUresult sim_context_new(unsigned device, unsigned flags, unsigned version,
+                         struct sim_context *owner, struct sim_context **out)
 {
     struct sim_device *card = &sim.device[device];
     struct sim_context *context = calloc(1, sizeof *context);
 
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (sim_card_charge(card->card, card->client, card->card->properties.context_memory)) {
+    const uint64_t memory = owner ? 0 : card->card->properties.context_memory;
+    if (sim_card_charge(card->card, card->client, memory)) {
         free(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     context->device = device;
+    context->owner = owner;
     context->flags = flags;
     context->api_version = version;
     context->id = sim.next_id++;
     default_limits(context);
     context->legacy = sim_stream_new(context, 0, 0);
     if (!context->legacy || sim_handle_add(context, SIM_KIND_CONTEXT)) {
-        sim_card_refund(card->card, card->client, card->card->properties.context_memory);
+        sim_card_refund(card->card, card->client, memory);
         if (context->legacy)
             sim_stream_close(context->legacy);
         free(context);
@@ -80,7 +99,20 @@ static CUresult context_new(unsigned device, unsigned flags, unsigned version,
     return CUDA_SUCCESS;
 }
 
-static void context_free(struct sim_context *context)
+/* One of its green contexts, out of the list; NULL: none is left. */
+static struct sim_context *take_green(const struct sim_context *owner)
+{
+    struct sim_context **link = &sim.contexts, *green;
+
+    while (*link && (*link)->owner != owner)
+        link = &(*link)->next;
+    green = *link;
+    if (green)
+        *link = green->next;
+    return green;
+}
+
+static void context_end(struct sim_context *context)
 {
     struct sim_device *device = sim_context_device(context);
     struct sim_context **link = &sim.contexts;
@@ -102,20 +134,46 @@ static void context_free(struct sim_context *context)
         if (allocation->context_id == context->id)
             sim_free(allocation);
     }
-    while (*link != context)
+    while (*link && *link != context)
         link = &(*link)->next;
-    *link = context->next;
+    if (*link) /* else it was taken out before */
+        *link = context->next;
     sim_handle_remove(context);
-    sim_card_refund(device->card, device->client, device->card->properties.context_memory);
+    if (!context->owner)
+        sim_card_refund(device->card, device->client, device->card->properties.context_memory);
     free(context);
+}
+
+void sim_context_free(struct sim_context *context)
+{
+    struct sim_context *green = NULL;
+
+    while ((green = take_green(context)) != NULL) /* they end with their primary one */
+        context_end(green);
+    context_end(context);
 }
 
 static CUresult push(struct sim_context *context)
 {
     if (sim_thread.depth == SIM_STACK_DEPTH)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (context->owner) { /* current to one thread at a time */
+        if (context->held && context->holder != &sim_thread)
+            return CUDA_ERROR_INVALID_CONTEXT;
+        context->holder = &sim_thread;
+        context->held++;
+    }
     sim_thread.stack[sim_thread.depth++] = context;
     return CUDA_SUCCESS;
+}
+
+static struct sim_context *pop(void)
+{
+    struct sim_context *context = sim_thread.stack[--sim_thread.depth];
+
+    if (sim_handle_is(context, SIM_KIND_CONTEXT) && context->held)
+        context->held--;
+    return context;
 }
 
 static CUresult context_create(CUcontext *out, unsigned flags, CUdevice device)
@@ -126,12 +184,12 @@ static CUresult context_create(CUcontext *out, unsigned flags, CUdevice device)
         return CUDA_ERROR_INVALID_VALUE;
     if (device < 0 || (unsigned)device >= sim.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
-    CUresult result = context_new((unsigned)device, flags, 3020, &context);
+    CUresult result = sim_context_new((unsigned)device, flags, 3020, NULL, &context);
     if (result)
         return result;
     result = push(context);
     if (result)
-        context_free(context);
+        sim_context_free(context);
     else
         *out = (CUcontext)context;
     return result;
@@ -141,15 +199,15 @@ static CUresult context_destroy(CUcontext handle)
 {
     struct sim_context *context = handle ? sim_context_check(handle) : NULL;
 
-    if (!context || context->primary)
+    if (!context || context->primary || context->owner)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (sim_thread.depth && sim_thread.stack[sim_thread.depth - 1] == context)
         sim_thread.depth--;
-    context_free(context);
+    sim_context_free(context);
     return CUDA_SUCCESS;
 }
 
-static CUresult primary_retain(CUcontext *out, CUdevice number)
+CUresult sim_primary_retain(CUcontext *out, CUdevice number)
 {
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
@@ -157,8 +215,8 @@ static CUresult primary_retain(CUcontext *out, CUdevice number)
         return CUDA_ERROR_INVALID_DEVICE;
     struct sim_device *device = &sim.device[number];
     if (!device->primary) {
-        const CUresult result =
-            context_new((unsigned)number, device->primary_flags, 3020, &device->primary);
+        const CUresult result = sim_context_new((unsigned)number, device->primary_flags, 3020,
+                                                NULL, &device->primary);
         if (result)
             return result;
         device->primary->primary = true;
@@ -181,8 +239,13 @@ static CUresult primary_drop(CUdevice number, bool reset)
     device->primary_refs = 0;
     device->primary = NULL;
     if (context)
-        context_free(context);
+        sim_context_free(context);
     return CUDA_SUCCESS;
+}
+
+CUresult sim_primary_release(CUdevice number)
+{
+    return primary_drop(number, false);
 }
 
 static CUresult primary_flags_set(CUdevice number, unsigned flags)
@@ -219,9 +282,9 @@ static CUresult context_pop(CUcontext *out)
 {
     if (!sim_thread.depth)
         return CUDA_ERROR_INVALID_CONTEXT;
-    sim_thread.depth--;
+    struct sim_context *context = pop();
     if (out)
-        *out = (CUcontext)sim_thread.stack[sim_thread.depth];
+        *out = (CUcontext)context;
     return CUDA_SUCCESS;
 }
 
@@ -232,7 +295,7 @@ static CUresult context_set(CUcontext handle)
     if (handle && !context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (sim_thread.depth)
-        sim_thread.depth--;
+        pop();
     return context ? push(context) : CUDA_SUCCESS;
 }
 
@@ -350,7 +413,7 @@ SIM_API(cuCtxCreate_v4,
 SIM_API(cuCtxDestroy, (CUcontext handle), SIM_INIT, context_destroy(handle))
 SIM_API(cuCtxDestroy_v2, (CUcontext handle), SIM_INIT, context_destroy(handle))
 SIM_API(cuDevicePrimaryCtxRetain, (CUcontext * out, CUdevice device), SIM_INIT,
-        primary_retain(out, device))
+        sim_primary_retain(out, device))
 SIM_API(cuDevicePrimaryCtxRelease, (CUdevice device), SIM_INIT, primary_drop(device, false))
 SIM_API(cuDevicePrimaryCtxRelease_v2, (CUdevice device), SIM_INIT, primary_drop(device, false))
 SIM_API(cuDevicePrimaryCtxReset, (CUdevice device), SIM_INIT, primary_drop(device, true))

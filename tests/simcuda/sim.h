@@ -167,6 +167,9 @@ struct sim_context {
     uint64_t id;
     CUresult sticky; /* atomic: set by workers, relaxed; the fault that ended this context */
     bool primary, dying;
+    struct sim_context *owner; /* a green context's primary one (green.c); NULL: it is none */
+    const void *holder;        /* the thread that a green one is current to, `held` times */
+    unsigned held;
     size_t limit[CU_LIMIT_MAX];
     CUfunc_cache cache;
     CUsharedconfig shared;
@@ -178,7 +181,13 @@ struct sim_context {
 struct sim_context *sim_context_check(CUcontext handle);
 struct sim_device *sim_context_device(const struct sim_context *context);
 void sim_context_fault(struct sim_context *context, CUresult result);
-/* Waits for everything submitted so far. */
+/* A green one has an owner, which gets its memory. */
+CUresult sim_context_new(unsigned device, unsigned flags, unsigned version,
+                         struct sim_context *owner, struct sim_context **context);
+void sim_context_free(struct sim_context *context);
+CUresult sim_primary_retain(CUcontext *context, CUdevice device);
+CUresult sim_primary_release(CUdevice device);
+/* Waits for everything submitted so far, a primary one also for that of its green ones. */
 CUresult sim_context_drain(struct sim_context *context);
 
 /* -- memory (memory.c, alloc.c, vmm.c) -- */
@@ -279,6 +288,9 @@ enum sim_space sim_space_of(CUdeviceptr address);
 CUresult sim_memory_check(CUdeviceptr address, size_t size, bool write);
 
 /* -- operations and streams (stream.c) -- */
+
+CUresult sim_stream_create(struct sim_context *context, CUstream *out, unsigned flags,
+                           int priority);
 
 struct sim_fence {
     unsigned refs;

@@ -13,8 +13,8 @@
 
 /* -- streams -- */
 
-static CUresult stream_create(struct sim_context *context, CUstream *out, unsigned flags,
-                              int priority)
+CUresult sim_stream_create(struct sim_context *context, CUstream *out, unsigned flags,
+                           int priority)
 {
     if (!out || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
@@ -91,7 +91,7 @@ static CUresult stream_context_v2(struct sim_call *call, struct sim_stream *stre
     const CUresult result = stream_fact(call, stream, FACT_CONTEXT, out);
 
     if (!result && green)
-        *green = NULL;
+        *green = stream->context->owner ? (CUgreenCtx)stream->context : NULL;
     return result;
 }
 
@@ -374,9 +374,9 @@ static CUresult value_batch(struct sim_call *call, struct sim_stream *stream, un
 #define STREAM sim_stream(&call, stream, per_thread)
 
 SIM_API(cuStreamCreate, (CUstream * out, unsigned int flags), SIM_CTX,
-        stream_create(call.context, out, flags, 0))
+        sim_stream_create(call.context, out, flags, 0))
 SIM_API(cuStreamCreateWithPriority, (CUstream * out, unsigned int flags, int priority), SIM_CTX,
-        stream_create(call.context, out, flags, priority))
+        sim_stream_create(call.context, out, flags, priority))
 SIM_API(cuStreamDestroy, (CUstream stream), SIM_INIT, stream_destroy(stream))
 SIM_API(cuStreamDestroy_v2, (CUstream stream), SIM_INIT, stream_destroy(stream))
 SIM_STREAM_API(cuStreamSynchronize, _ptsz, (CUstream stream), SIM_CTX,

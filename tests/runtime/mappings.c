@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mappings.c: single cases of the program's own VMM memory, and of calls on memory that was
+ * freed, on the simulated card, one an invocation: mappings CASE (calls.py runs them, with and
+ * without gpushare: the answers are the same). One thread.
+ */
+#include "tests/runtime/check.h"
+
+#define GRANULE (2 * MIB)
+
+__attribute__((visibility("default")))
+const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
+
+typedef CUmemGenericAllocationHandle handle_type;
+
+static const CUmemAccessDesc opened = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                       .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+static handle_type create(size_t bytes, bool exportable)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes =
+                                          exportable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                                     : CU_MEM_HANDLE_TYPE_NONE,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    handle_type handle = 0;
+
+    OK(cuMemCreate(&handle, bytes, &prop, 0));
+    return handle;
+}
+
+static CUdeviceptr reserve(size_t bytes)
+{
+    CUdeviceptr address = 0;
+
+    OK(cuMemAddressReserve(&address, bytes, 0, 0, 0));
+    return address;
+}
+
+static void *pointer(CUdeviceptr address)
+{
+    return (void *)address; /* NOLINT(performance-no-int-to-ptr): it is one */
+}
+
+/* the same memory twice, side by side, opened and unmapped as one: what wraps around needs no
+ * second copy */
+static void ring(size_t bytes)
+{
+    const CUdeviceptr address = reserve(2 * bytes);
+    const handle_type handle = create(bytes, false);
+    handle_type again = 0;
+
+    OK(cuMemMap(address, bytes, 0, handle, 0));
+    OK(cuMemMap(address + bytes, bytes, 0, handle, 0));
+    OK(cuMemSetAccess(address, 2 * bytes, &opened, 1));
+    OK(cuMemsetD8(address, 1, bytes));
+    OK(cuMemsetD8(address + bytes - 100, 2, 200));
+    expect_bytes(address, 100, 2);
+    expect_bytes(address + bytes, 100, 2);
+    expect_bytes(address + 2 * bytes - 100, 100, 2);
+    expect_bytes(address + 100, bytes - 200, 1);
+    OK(cuMemRetainAllocationHandle(&again, pointer(address + bytes + 5)));
+    CHECK(again == handle);
+    OK(cuMemRelease(again));
+    GIVES(cuMemMap(address, bytes, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemMap(address + bytes, bytes, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemUnmap(address, 2 * bytes - GRANULE), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemAddressFree(address, 2 * bytes), CUDA_ERROR_INVALID_VALUE);
+    expect_bytes(address + bytes, 100, 2);
+    OK(cuMemUnmap(address, bytes)); /* the second one stays */
+    OK(cuMemRelease(handle));
+    expect_bytes(address + bytes, 100, 2);
+    OK(cuMemUnmap(address + bytes, bytes));
+    OK(cuMemAddressFree(address, 2 * bytes));
+}
+
+static void case_ring(void)
+{
+    begin();
+    ring(2 * GRANULE);
+    ring(33 * GRANULE); /* more than one chunk */
+}
+
+/* another handle where a second mapping is: refused, not accepted for later */
+static void case_occupied(void)
+{
+    CUdeviceptr address;
+    handle_type handle, other;
+
+    begin();
+    address = reserve(2 * GRANULE);
+    handle = create(GRANULE, false);
+    other = create(GRANULE, false);
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    OK(cuMemMap(address + GRANULE, GRANULE, 0, handle, 0));
+    GIVES(cuMemMap(address + GRANULE, GRANULE, 0, other, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(address, 2 * GRANULE));
+    OK(cuMemMap(address + GRANULE, GRANULE, 0, other, 0));
+    OK(cuMemSetAccess(address + GRANULE, GRANULE, &opened, 1));
+    OK(cuMemsetD8(address + GRANULE, 3, GRANULE));
+    expect_bytes(address + GRANULE, GRANULE, 3);
+}
+
+/* memory that came from another process (here: from ourselves) beside memory of our own */
+static void case_mixed(void)
+{
+    CUdeviceptr address, whole;
+    handle_type own, made, came;
+    int fd = -1;
+
+    begin();
+    address = reserve(3 * GRANULE);
+    own = create(GRANULE, false);
+    made = create(GRANULE, true);
+    OK(cuMemExportToShareableHandle(&fd, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cuMemImportFromShareableHandle(&came, pointer((CUdeviceptr)fd),
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    OK(cuMemMap(address, GRANULE, 0, came, 0));
+    GIVES(cuMemMap(address, GRANULE, 0, own, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemMap(address + GRANULE, GRANULE, 0, own, 0));
+    GIVES(cuMemMap(address + GRANULE, GRANULE, 0, came, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemMap(address + 2 * GRANULE, GRANULE, 0, made, 0));
+    OK(cuMemSetAccess(address, 3 * GRANULE, &opened, 1));
+    OK(cuMemsetD8(address, 1, GRANULE));
+    OK(cuMemsetD8(address + GRANULE, 2, GRANULE));
+    expect_bytes(address + 2 * GRANULE, GRANULE, 1); /* the same memory */
+    expect_bytes(address + GRANULE, GRANULE, 2);
+    OK(cuMemUnmap(address, 3 * GRANULE));
+    OK(cuMemAlloc(&whole, 3 * GRANULE));
+    GIVES(cuMemMap(whole, GRANULE, 0, came, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemsetD8(whole, 9, 3 * GRANULE));
+    OK(cuMemMap(address + GRANULE, GRANULE, 0, own, 0));
+    OK(cuMemSetAccess(address + GRANULE, GRANULE, &opened, 1));
+    expect_bytes(address + GRANULE, GRANULE, 2);
+    expect_bytes(whole, 3 * GRANULE, 9);
+}
+
+/* a part of what a handle stands for */
+static void case_part(void)
+{
+    CUdeviceptr address;
+    handle_type handle;
+
+    begin();
+    address = reserve(40 * GRANULE);
+    handle = create(40 * GRANULE, false);
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    OK(cuMemMap(address + GRANULE, 3 * GRANULE, 31 * GRANULE, handle, 0));
+    OK(cuMemSetAccess(address, 4 * GRANULE, &opened, 1));
+    OK(cuMemsetD8(address, 1, GRANULE));
+    OK(cuMemsetD8(address + GRANULE, 2, 3 * GRANULE));
+    OK(cuCtxSynchronize());
+    OK(cuMemUnmap(address, 4 * GRANULE));
+    OK(cuMemMap(address, 40 * GRANULE, 0, handle, 0));
+    OK(cuMemSetAccess(address, 40 * GRANULE, &opened, 1));
+    expect_bytes(address, GRANULE, 1);
+    expect_bytes(address + 31 * GRANULE, 3 * GRANULE, 2);
+    OK(cuMemRelease(handle));
+    OK(cuMemUnmap(address, 40 * GRANULE));
+    OK(cuMemAddressFree(address, 40 * GRANULE));
+}
+
+static void refuse_as_vmm(CUdeviceptr address, size_t bytes)
+{
+    const CUmemAccessDesc closed = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    handle_type handle = 0;
+
+    GIVES(cuMemRetainAllocationHandle(&handle, pointer(address)), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemSetAccess(address, bytes, &closed, 1), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemUnmap(address, bytes), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemAddressFree(address, bytes), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* What cuMemAlloc gave, and what was freed, is no mapping of the program's, in whatever way it
+ * is there; the next allocation is none the worse. */
+static void case_strangers(void)
+{
+    CUdeviceptr address, again;
+
+    begin();
+    OK(cuMemAlloc(&address, 3 * GRANULE));
+    refuse_as_vmm(address, 3 * GRANULE);
+    OK(cuMemsetD8(address, 4, 3 * GRANULE));
+    expect_bytes(address, 3 * GRANULE, 4);
+    OK(cuMemFree(address));
+    refuse_as_vmm(address, 3 * GRANULE);
+    OK(cuMemAlloc(&again, 3 * GRANULE));
+    OK(cuMemsetD8(again, 5, 3 * GRANULE));
+    expect_bytes(again, 3 * GRANULE, 5);
+}
+
+static void copy_freed_boxes(CUdeviceptr freed, CUdeviceptr good)
+{
+    char host[256] = {0};
+    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = freed,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = host,
+                          .WidthInBytes = 16,
+                          .Height = 2};
+    CUDA_MEMCPY3D deep = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = host,
+                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .dstDevice = freed,
+                          .WidthInBytes = 16,
+                          .Height = 2,
+                          .Depth = 2};
+    CUDA_MEMCPY3D_PEER far = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = good,
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstDevice = freed,
+                              .WidthInBytes = 16,
+                              .Height = 2,
+                              .Depth = 1};
+
+    GIVES(cuMemcpy2D(&flat), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpy2DAsync(&flat, NULL), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpy3D(&deep), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpy3DPeer(&far), CUDA_ERROR_INVALID_VALUE);
+    flat.srcDevice = deep.dstDevice = good;
+    OK(cuMemcpy2D(&flat));
+    OK(cuMemcpy3D(&deep));
+    deep.srcDevice = freed; /* not looked at: it comes from the host */
+    OK(cuMemcpy3D(&deep));
+}
+
+static void copy_freed_lists(CUdeviceptr freed, CUdeviceptr good)
+{
+    CUmemcpyAttributes how = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUdeviceptr to[2] = {good, good + 64}, from[2] = {good + 128, freed};
+    size_t sizes[2] = {16, 16}, first = 0;
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    GIVES(cuMemcpyBatchAsync(to, from, sizes, 2, &how, &first, 1, stream),
+          CUDA_ERROR_INVALID_VALUE);
+    from[1] = good + 192;
+    OK(cuMemcpyBatchAsync(to, from, sizes, 2, &how, &first, 1, stream));
+    OK(cuStreamSynchronize(stream));
+}
+
+static void nodes_of_freed(CUdeviceptr freed, CUdeviceptr good, CUcontext context)
+{
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = freed, .elementSize = 1, .width = 16, .height = 1};
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = good,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = freed,
+                          .WidthInBytes = 16,
+                          .Height = 1,
+                          .Depth = 1};
+    CUgraphNode node;
+    CUgraph graph;
+
+    OK(cuGraphCreate(&graph, 0));
+    GIVES(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, context),
+          CUDA_ERROR_INVALID_VALUE);
+    set.dst = copy.dstDevice = good + 64;
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context));
+    OK(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, context));
+    OK(cuGraphDestroy(graph));
+}
+
+/* copies with a shape, lists of copies, and nodes */
+static void case_freed(void)
+{
+    const CUcontext context = begin();
+    CUdeviceptr freed, good;
+
+    OK(cuMemAlloc(&good, 3 * GRANULE));
+    for (size_t bytes = 1000; bytes <= 5 * GRANULE; bytes *= 10) {
+        OK(cuMemAlloc(&freed, bytes));
+        OK(cuMemsetD8(freed, 1, bytes));
+        OK(cuMemFree(freed));
+        copy_freed_boxes(freed, good);
+        copy_freed_lists(freed, good);
+        nodes_of_freed(freed, good, context);
+    }
+    OK(cuCtxSynchronize());
+}
+
+/* one at a time is refused as a list of them is, and what has no answer gets the documented
+ * nothing */
+static void case_attributes(void)
+{
+    CUdeviceptr address;
+
+    begin();
+    OK(cuMemAlloc(&address, 3 * GRANULE));
+    for (int which = CU_POINTER_ATTRIBUTE_P2P_TOKENS; which < 99; which += 94) {
+        CUpointer_attribute attribute = (CUpointer_attribute)which;
+        uint64_t value = 7;
+        void *data = &value;
+
+        GIVES(cuPointerGetAttributes(1, &attribute, &data, address), CUDA_ERROR_INVALID_VALUE);
+    }
+    for (int i = 0; i < 2; i++) {
+        CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_HOST_POINTER;
+        uint64_t value = 7;
+        void *data = &value;
+
+        GIVES(cuPointerGetAttribute(&value, attribute, address), CUDA_ERROR_INVALID_VALUE);
+        OK(cuPointerGetAttributes(1, &attribute, &data, address));
+        CHECK(value == 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {{"ring", case_ring},
+                                              {"occupied", case_occupied},
+                                              {"mixed", case_mixed},
+                                              {"part", case_part},
+                                              {"strangers", case_strangers},
+                                              {"freed", case_freed},
+                                              {"attributes", case_attributes},
+                                              {NULL, NULL}};
+
+    return run_case(argc, argv, cases);
+}
