@@ -26,7 +26,8 @@
 #define PLACES    1024u
 #define LOST      (-1)
 #define SHARE     8    /* of the descriptors that the process may open: one in so many */
-#define FROM      64   /* numbers below are left to the program */
+#define LEAST     64   /* who may open no more than these has all of them */
+#define FROM      1024 /* numbers below are left to the program: select() knows no others */
 #define HAND_MOST 512u /* pieces */
 #define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
 
@@ -79,13 +80,18 @@ static void empty(unsigned i)
     atomic_store_explicit(&place->fd, 0, memory_order_release);
 }
 
-static unsigned most_places(void)
+/* *from: the descriptors of that many have this number at least. */
+static unsigned most_places(int *from)
 {
     struct rlimit limit;
+    unsigned most;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= FROM)
+    *from = FROM;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= LEAST)
         return 0;
-    return limit.rlim_cur / SHARE < PLACES ? (unsigned)(limit.rlim_cur / SHARE) : PLACES;
+    most = limit.rlim_cur / SHARE < PLACES ? (unsigned)(limit.rlim_cur / SHARE) : PLACES;
+    *from = limit.rlim_cur - most < FROM ? (int)(limit.rlim_cur - most) : FROM;
+    return most;
 }
 
 /* On a card all descriptors of memory are of one file. A number that is given to us again was
@@ -103,15 +109,15 @@ static void lose(int fd)
 /* Takes the descriptor over, under a higher number. False: it is closed. */
 static bool fill(int fd, uint16_t *index)
 {
-    const unsigned most = most_places();
+    int kept = -1, from;
+    const unsigned most = most_places(&from);
     unsigned i = 0;
     struct stat what;
-    int kept = -1;
 
     while (i < most && atomic_load_explicit(&places[i].fd, memory_order_acquire) != 0)
         i++;
     if (i < most && fstat(fd, &what) == 0)
-        kept = fcntl(fd, F_DUPFD_CLOEXEC, FROM);
+        kept = fcntl(fd, F_DUPFD_CLOEXEC, from);
     close(fd);
     if (kept < 0)
         return false;
@@ -179,7 +185,8 @@ void gs_gift_in_child(void)
 
 unsigned gs_gift_expect(void)
 {
-    const unsigned places_most = most_places(), hand = HAND_MOST - self.hand_count,
+    int from;
+    const unsigned places_most = most_places(&from), hand = HAND_MOST - self.hand_count,
                    most = hand < GS_PACKET_FDS ? hand : GS_PACKET_FDS;
     unsigned found = 0;
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +30,8 @@
 #define MIB    ((uint64_t)1 << 20)
 #define CHUNK  (64 * MIB)
 #define CHUNKS 20u
-#define NUMBER 256 /* no descriptor has a higher one */
+#define NUMBER 256                   /* no descriptor has a higher one */
+#define FROM   (NUMBER - NUMBER / 8) /* ... the last eighth of them are for memory */
 
 struct gs_driver gs_driver;
 struct gs_runtime gs_runtime;
@@ -237,7 +239,7 @@ static void what_leaves_is_reported_until_it_is_sent(void **state)
     assert_int_equal(reported(&with), 2); /* the socket was full */
     for (unsigned i = 0; i < 2; i++) {
         assert_int_equal(fcntl(with.fd[i], F_GETFD), FD_CLOEXEC);
-        assert_true(with.fd[i] >= 64);
+        assert_true(with.fd[i] >= FROM);
     }
     assert_int_equal(descriptors(), open_before + 2); /* the handles are released */
     gs_gift_sent(&other_card);
@@ -381,7 +383,7 @@ static unsigned closed_and_reused(int *own, unsigned most)
 {
     unsigned count = 0;
 
-    for (int fd = 64; fd < NUMBER; fd++)
+    for (int fd = FROM; fd < NUMBER; fd++)
         if (!was_open[fd] && count < most && close(fd) == 0) {
             const int new = memory();
 
@@ -435,7 +437,7 @@ static void a_number_that_comes_again_is_one_piece_s_only(void **state)
         with = (struct gs_descriptors){{fcntl(card_file, F_DUPFD_CLOEXEC, 0)}, 1};
         gs_gift_heard(&card, &run, &with);
         assert_true(gs_gift_place(range, i));
-        for (int fd = 64; i == 0 && fd < NUMBER; fd++) /* the program closes the first's */
+        for (int fd = FROM; i == 0 && fd < NUMBER; fd++) /* the program closes the first's */
             if (!was_open[fd])
                 close(fd);
     }
@@ -473,6 +475,20 @@ static void few_descriptors_are_left_to_the_program(void **state)
     assert_int_equal(come(1, 100 * CHUNK), 0);
     assert_false(gs_gift_give(range, 0));
     gs_vmm_release(range->chunks[0].handle);
+}
+
+/* The program's own have the numbers that select() can have. */
+static void those_of_memory_have_high_numbers(void **state)
+{
+    (void)state;
+    limit(800);
+    assert_int_equal(come(1, 10 * CHUNK), 1);
+    assert_int_not_equal(fcntl(700, F_GETFD), -1);
+    if (limit_before.rlim_max < 4 * FD_SETSIZE)
+        return;
+    limit(4 * FD_SETSIZE);
+    assert_int_equal(come(1, 10 * CHUNK), 1);
+    assert_int_not_equal(fcntl(FD_SETSIZE, F_GETFD), -1);
 }
 
 static void a_child_holds_none_and_no_fork_comes_between(void **state)
@@ -520,6 +536,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_number_that_comes_again_is_one_piece_s_only, begin,
                                         end),
         cmocka_unit_test_setup_teardown(few_descriptors_are_left_to_the_program, begin, end),
+        cmocka_unit_test_setup_teardown(those_of_memory_have_high_numbers, begin, end),
         cmocka_unit_test_setup_teardown(a_child_holds_none_and_no_fork_comes_between, begin,
                                         end),
     };
