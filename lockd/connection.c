@@ -150,7 +150,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         connection->pid = hello->pid;
         connection->foreign = true;
     }
-    lockd_closer_allow(connection, lockd_gift_most(server) != 0);
+    lockd_closer_allow(connection, server->config.hands_over);
     server->program_count++;
     connection->user->programs++;
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",

@@ -42,11 +42,6 @@ static bool is_beside(struct lockd_connection *connection)
     return connection->beside == LOCKD_BESIDE_YES;
 }
 
-unsigned lockd_gift_most(const struct lockd_server *server)
-{
-    return server->config.hands_over ? GS_PACKET_FDS : 0;
-}
-
 static uint64_t less_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

@@ -116,7 +116,7 @@ int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
             struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
             if (each->client != NULL)
-                lockd_closer_allow(each, lockd_gift_most(server) != 0);
+                lockd_closer_allow(each, server->config.hands_over);
         }
         lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
     } else {
