@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -130,6 +131,7 @@ static void connection_closed(struct lockd_server *server, struct lockd_user *us
 void lockd_close_connection(struct lockd_server *server, struct lockd_user *user, int fd,
                             bool descriptors)
 {
+    epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* nothing of it may come up again */
     shutdown(fd, SHUT_RDWR);
     if ((descriptors || !server->guarded) && add(server, user, &fd, 1, true))
         return;
