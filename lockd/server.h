@@ -67,8 +67,8 @@ struct lockd_server {
     int spare; /* given up to accept (and refuse) one when descriptors run out */
     bool listening, called, stop; /* called: somebody waits to be accepted */
     bool guarded; /* the kernel keeps descriptors from connections that do not want them */
-    uint64_t listen_at;           /* when the listener is tried again if it is not watched */
-    uint64_t descriptors_said;    /* when the log last heard that none was left */
+    uint64_t listen_at;        /* when the listener is tried again if it is not watched */
+    uint64_t descriptors_said; /* when the log last heard that none was left */
     uint64_t host_at; /* when the lock must be told again how much host memory there is */
     uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */
     struct lockd_notes notes;
