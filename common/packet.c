@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 union control {
-    char bytes[CMSG_SPACE(GS_PACKET_FDS * sizeof(int))];
+    char bytes[CMSG_SPACE(GS_PACKET_FDS_MAX * sizeof(int))];
     struct cmsghdr align;
 };
 

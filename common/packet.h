@@ -9,10 +9,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define GS_PACKET_FDS 16
+#define GS_PACKET_FDS     16  /* that we send with one */
+#define GS_PACKET_FDS_MAX 253 /* that others can (Linux, SCM_MAX_FD) */
 
 struct gs_descriptors {
-    int fd[GS_PACKET_FDS];
+    int fd[GS_PACKET_FDS_MAX];
     unsigned count;
 };
 

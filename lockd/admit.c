@@ -113,9 +113,21 @@ static bool in_group(const struct caller *caller, gid_t group)
     return false;
 }
 
+/* user: whose it is; NULL: not known. */
+static void hang_up(struct lockd_server *server, struct lockd_user *user, int fd)
+{
+    struct gs_descriptors one = {.fd = {fd}, .count = 1};
+
+    if (server->guarded || user == NULL)
+        close(fd);
+    else
+        lockd_close_descriptors(server, user, &one);
+}
+
 static void refuse(int fd, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Says why; whoever calls hangs up. */
 static void refuse(int fd, int code, const char *format, ...)
 {
     struct gs_wire_end end = {.code = code};
@@ -127,7 +139,6 @@ static void refuse(int fd, int code, const char *format, ...)
     va_end(ap);
     if (send(fd, &end, sizeof end, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         lockd_log(LOCKD_LOG_DEBUG, "a refusal did not arrive: %s", strerror(errno));
-    close(fd);
 }
 
 static bool trusted(const struct caller *caller)
@@ -185,10 +196,12 @@ static void refuse_without_descriptor(struct lockd_server *server, int why)
     if (server->spare >= 0)
         close(server->spare);
     fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0)
+    if (fd >= 0) {
         refuse(fd, -EMFILE,
                "gpushare-lockd has no descriptor left for another connection: raise its limit "
                "(LimitNOFILE=, ulimit -n)");
+        hang_up(server, NULL, fd);
+    }
     server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (fd < 0 || server->spare < 0)
         listen_for(server, false); /* until a connection ends, or for a second */
@@ -218,6 +231,7 @@ void lockd_admit_one(struct lockd_server *server)
     }
     user = lockd_user_get(&server->users, caller.who.uid);
     if (user != NULL && check(server, fd, &caller, user) != 0) {
+        hang_up(server, user, fd);
         lockd_user_put(user);
         return;
     }
@@ -225,6 +239,7 @@ void lockd_admit_one(struct lockd_server *server)
         connection = lockd_connection_new(server, fd, user, caller.who.pid);
     if (connection == NULL) {
         refuse(fd, -ENOMEM, "gpushare-lockd has no memory for another connection");
+        hang_up(server, user, fd);
         if (user != NULL)
             lockd_user_put(user);
         return;

@@ -19,9 +19,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MESSAGES_PER_TURN   16 /* then the others have theirs */
-#define USER_RATE           25 /* a user's rate is that of so many connections */
-#define PROGRAMS_PER_TICKET 8  /* what an answer of that many programs costs: one message */
+#define MESSAGES_PER_TURN   16        /* then the others have theirs */
+#define USER_RATE           25        /* a user's rate is that of so many connections */
+#define FULL_NS             50000000u /* looked at again when much of his is being closed */
+#define PROGRAMS_PER_TICKET 8 /* what an answer of that many programs costs: one message */
 
 struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
                                               struct lockd_user *user, pid_t pid)
@@ -59,14 +60,12 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_list_remove(&connection->link);
     lockd_list_remove(&connection->silent);
     lockd_list_remove(&connection->throttle);
-    close(connection->fd);
     lockd_outbox_deinit(connection);
     lockd_freeze_gone(connection);
     free(connection->tracks.track);
     lockd_trace_unlisten(connection);
-    connection->server->connection_count--;
-    connection->user->connections--;
-    lockd_user_put(connection->user);
+    lockd_close_connection(connection->server, connection->user, connection->fd,
+                           connection->descriptors);
     free(connection);
 }
 
@@ -151,6 +150,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         connection->pid = hello->pid;
         connection->foreign = true;
     }
+    lockd_closer_allow(connection, server->config.hands_over);
     server->program_count++;
     connection->user->programs++;
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
@@ -256,19 +256,21 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     else
         take(connection, message, with);
     lockd_server_flush(connection->server); /* what was given goes on with a target now */
-    gs_descriptors_close(with);
+    lockd_close_descriptors(connection->server, connection->user, with);
 }
 
 /* Over its rate, or its user's: it is read again when its time has come. */
 static bool over_rate(struct lockd_connection *connection, uint64_t now)
 {
     const bool own = lockd_bucket_over(connection->bucket, now);
+    const bool full = lockd_closer_is_full(connection->user);
 
-    if (!own && !lockd_bucket_over(connection->user->bucket, now))
+    if (!own && !full && !lockd_bucket_over(connection->user->bucket, now))
         return false;
     connection->throttled = true;
     connection->resume_at =
-        lockd_bucket_ready(own ? connection->bucket : connection->user->bucket);
+        full ? now + FULL_NS
+             : lockd_bucket_ready(own ? connection->bucket : connection->user->bucket);
     lockd_list_append(&connection->server->throttled, &connection->throttle);
     lockd_connection_watch(connection);
     return true;
@@ -311,12 +313,13 @@ void lockd_connection_readable(struct lockd_connection *connection)
 
         if (connection->throttled || over_rate(connection, now))
             return;
-        size = gs_packet_receive(connection->fd, &message, sizeof message,
-                                 lockd_gift_most(connection->server), &with);
+        size = gs_packet_receive(connection->fd, &message, sizeof message, GS_PACKET_FDS_MAX,
+                                 &with);
         if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             return;
         if (size <= 0) {
-            gs_descriptors_close(&with); /* an empty packet can have some */
+            /* an empty packet can have some */
+            lockd_close_descriptors(connection->server, connection->user, &with);
             lockd_connection_kill(connection, NULL);
             return;
         }

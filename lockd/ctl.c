@@ -28,7 +28,7 @@ static void print_help(const struct lockd_option *table)
         char left[64];
 
         snprintf(left, sizeof left, "%s %s", commands[i]->name, commands[i]->arguments);
-        printf("  %-38s %s\n", left, commands[i]->help);
+        printf("  %-45s %s\n", left, commands[i]->help);
     }
     puts("\noptions");
     lockd_options_help(table, stdout);

@@ -8,12 +8,15 @@
 #include "lockd/timeline.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SLICE_MS 200
 
@@ -33,8 +36,30 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Where the recording goes. */
+struct place {
+    const char *path; /* NULL: standard output */
+    FILE *file;
+};
+
+/* What was in the file goes when there is something to put there: an older recording is not
+ * lost to a refusal. */
+static int begin(struct ctl *ctl, const struct place *place, struct ctl_timeline *timeline)
+{
+    struct stat st;
+
+    if (timeline->out != NULL)
+        return 0;
+    if (place->path != NULL && fstat(fileno(place->file), &st) == 0 && S_ISREG(st.st_mode) &&
+        ftruncate(fileno(place->file), 0) != 0)
+        return gs_err_errno(&ctl->err, -errno, "%s: cannot write it", place->path);
+    ctl_timeline_init(timeline, place->file);
+    return 0;
+}
+
 /* 0: go on, 1: the end, -errno. */
-static int take(struct ctl *ctl, int fd, struct ctl_timeline *timeline)
+static int take(struct ctl *ctl, int fd, const struct place *place,
+                struct ctl_timeline *timeline)
 {
     union lockd_message message;
     int code = ctl_receive(ctl, fd, &message);
@@ -48,13 +73,17 @@ static int take(struct ctl *ctl, int fd, struct ctl_timeline *timeline)
     if (message.header.type != GS_WIRE_EVENT)
         return gs_err_set(&ctl->err, -EBADMSG, "%s: unexpected message type %u", ctl->path,
                           message.header.type);
+    code = begin(ctl, place, timeline);
+    if (code != 0)
+        return code;
     if (ctl_timeline_add(timeline, &message.event) != 0)
         return gs_err_set(&ctl->err, -ENOMEM, "no memory for the timeline");
     return 0;
 }
 
 /* Until the daemon ends it, or the user does. */
-static int record(struct ctl *ctl, int fd, uint64_t duration_ns, struct ctl_timeline *timeline)
+static int record(struct ctl *ctl, int fd, uint64_t duration_ns, const struct place *place,
+                  struct ctl_timeline *timeline)
 {
     struct gs_wire_trace wish = {.duration_ns = duration_ns};
     const uint64_t patience = now_ns() + duration_ns + 10000000000u;
@@ -67,39 +96,52 @@ static int record(struct ctl *ctl, int fd, uint64_t duration_ns, struct ctl_time
         struct pollfd ready = {.fd = fd, .events = POLLIN};
 
         if (poll(&ready, 1, SLICE_MS) > 0)
-            code = take(ctl, fd, timeline);
+            code = take(ctl, fd, place, timeline);
         else if (now_ns() > patience)
             code =
                 gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the recording does not end", ctl->path);
     }
-    return code < 0 ? code : 0;
+    return code >= 0 ? begin(ctl, place, timeline) : code; /* also of nothing at all */
 }
 
-/* The file is opened when there is something to record: an older one is not lost to nothing. */
+static int open_place(struct ctl *ctl, const char *path, struct place *place)
+{
+    int fd;
+
+    *place = (struct place){.file = stdout};
+    if (path == NULL || strcmp(path, "-") == 0)
+        return 0;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    *place = (struct place){path, fd >= 0 ? fdopen(fd, "w") : NULL};
+    if (place->file != NULL)
+        return 0;
+    gs_err_errno(&ctl->err, -errno, "%s: cannot write it", path);
+    if (fd >= 0)
+        close(fd);
+    return -EIO;
+}
+
 static enum ctl_exit trace(struct ctl *ctl, const char *path, uint64_t duration_ns)
 {
-    const bool to_file = path != NULL && strcmp(path, "-") != 0;
     GS_CLOSE_FD int fd = ctl_connect(ctl);
-    struct ctl_timeline timeline;
-    FILE *file;
-    int code, written;
+    struct ctl_timeline timeline = {0};
+    struct place place;
+    int code, written = 0;
 
     if (fd < 0)
         return ctl_fail(ctl);
-    file = to_file ? fopen(path, "we") : stdout;
-    if (file == NULL) {
-        gs_err_errno(&ctl->err, -errno, "%s: cannot write it", path);
+    if (open_place(ctl, path, &place) != 0) {
         ctl_fail(ctl);
         return CTL_FAILED;
     }
-    ctl_timeline_init(&timeline, file);
-    code = record(ctl, fd, duration_ns, &timeline);
-    written = ctl_timeline_finish(&timeline, now_ns());
-    if (to_file && fclose(file) != 0 && written == 0)
+    code = record(ctl, fd, duration_ns, &place, &timeline);
+    if (timeline.out != NULL)
+        written = ctl_timeline_finish(&timeline, now_ns());
+    if (place.path != NULL && fclose(place.file) != 0 && written == 0)
         written = -errno;
     if (code == 0 && written != 0)
         code = gs_err_errno(&ctl->err, written, "%s: cannot write it",
-                            to_file ? path : "standard output");
+                            place.path != NULL ? place.path : "standard output");
     if (code == 0)
         fprintf(stderr,
                 "gpusharectl: %llu events of %zu tracks%s; open it in "

@@ -47,10 +47,11 @@ static void look_at_mps(struct doctor *doctor, const char *folder)
     snprintf(control, sizeof control, "%.200s/control",
              folder != NULL ? folder : "/tmp/nvidia-mps");
     if (access(control, F_OK) == 0)
-        doctor_add(doctor, "environment.mps", DOCTOR_WARN,
-                   "programs under MPS share one GPU address space and fail together; without "
-                   "MPS gpushare works the same",
-                   "NVIDIA's MPS daemon is running (%s)", control);
+        doctor_add(
+            doctor, "environment.mps", DOCTOR_WARN,
+            "programs under MPS fail together: a fault of one on the GPU ends the others; "
+            "gpushare needs no MPS",
+            "NVIDIA's MPS daemon is running (%s)", control);
     else if (folder != NULL)
         doctor_add(doctor, "environment.mps", DOCTOR_INFO, NULL,
                    "CUDA_MPS_PIPE_DIRECTORY=%.100s is set, no MPS daemon is there", folder);

@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define KEPT_NS                                                                                \
     50000000u /* programs read their targets several times in that, when they move */
@@ -43,20 +42,41 @@ static bool is_beside(struct lockd_connection *connection)
     return connection->beside == LOCKD_BESIDE_YES;
 }
 
-unsigned lockd_gift_most(const struct lockd_server *server)
-{
-    return server->config.hands_over ? GS_PACKET_FDS : 0;
-}
-
 static uint64_t less_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* The piece's memory is released, if nobody else has it. */
-static void drop(struct lockd_gifts *gifts, unsigned i)
+/* Pieces of one user that go together. */
+struct lot {
+    struct lockd_server *server;
+    uid_t uid;
+    struct gs_descriptors with;
+};
+
+/* Their memory is released, if nobody else has it. */
+static void let_go(struct lot *lot)
 {
-    close(gifts->piece[i].fd);
+    struct lockd_user *user =
+        lot->with.count != 0 ? lockd_user_get(&lot->server->users, lot->uid) : NULL;
+
+    if (user == NULL) {
+        gs_descriptors_close(&lot->with); /* there is no memory */
+        return;
+    }
+    lockd_close_descriptors(lot->server, user, &lot->with);
+    lockd_user_put(user);
+}
+
+/* The piece goes with the lot. */
+static void drop(struct lot *lot, unsigned i)
+{
+    struct lockd_gifts *gifts = &lot->server->gifts;
+
+    if (lot->uid != gifts->piece[i].uid || lot->with.count == GS_PACKET_FDS_MAX)
+        let_go(lot);
+    lot->uid = gifts->piece[i].uid;
+    lot->with.fd[lot->with.count++] = gifts->piece[i].fd;
     gifts->count--;
     memmove(&gifts->piece[i], &gifts->piece[i + 1],
             (gifts->count - i) * sizeof gifts->piece[0]);
@@ -132,16 +152,20 @@ static void choose(struct lockd_connection *to, struct gs_wire_target *target, u
 }
 
 /* So many bytes of the device's room are somebody's now. */
-static void give_up(struct lockd_gifts *gifts, const uint8_t *uuid, uint64_t bytes)
+static void give_up(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
 {
+    struct lockd_gifts *gifts = &server->gifts;
+    struct lot lot = {.server = server, .with.count = 0};
+
     for (unsigned i = 0; i < gifts->count && bytes != 0;) {
         if (!is_on(&gifts->piece[i], uuid)) {
             i++;
             continue;
         }
         bytes -= less_of(bytes, gifts->piece[i].bytes);
-        drop(gifts, i);
+        drop(&lot, i);
     }
+    let_go(&lot);
 }
 
 void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target *target,
@@ -154,10 +178,10 @@ void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target 
     if (server->config.hands_over && connection->user->programs > 1 && is_beside(connection))
         target->flags |= GS_TARGET_GIVE;
     choose(connection, target, rise, &with);
-    give_up(&server->gifts, target->uuid, rise - target->gifts * target->gift_bytes);
+    give_up(server, target->uuid, rise - target->gifts * target->gift_bytes);
     passed =
         with.count != 0 && lockd_connection_pass(connection, target, sizeof *target, &with);
-    gs_descriptors_close(&with);
+    lockd_close_descriptors(server, connection->user, &with);
     if (passed)
         return;
     target->gifts = 0;
@@ -170,16 +194,21 @@ void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target 
 uint64_t lockd_gift_tend(struct lockd_server *server, uint64_t now)
 {
     struct lockd_gifts *gifts = &server->gifts;
+    struct lot lot = {.server = server, .with.count = 0};
 
     while (gifts->count != 0 && now - gifts->piece[0].at >= KEPT_NS)
-        drop(gifts, 0);
+        drop(&lot, 0);
+    let_go(&lot);
     return gifts->count != 0 ? gifts->piece[0].at + KEPT_NS : LOCKD_NEVER;
 }
 
 void lockd_gift_deinit(struct lockd_server *server)
 {
+    struct lot lot = {.server = server, .with.count = 0};
+
     while (server->gifts.count != 0)
-        drop(&server->gifts, server->gifts.count - 1);
+        drop(&lot, server->gifts.count - 1);
+    let_go(&lot);
 }
 
 void lockd_gift_changed(struct lockd_server *server, bool before)

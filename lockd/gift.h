@@ -42,10 +42,6 @@ struct lockd_gifts {
     unsigned count;
 };
 
-/* How many descriptors may come in with a message: none unless they are of use, since closing
- * some kinds of them can take its time (a file of FUSE or NFS). */
-unsigned lockd_gift_most(const struct lockd_server *server);
-
 /* Takes what has come with a state out of the descriptors, if it may be passed on. What is kept
  * is no more in use than what the driver calls free: the state says so from then on. */
 void lockd_gift_offer(struct lockd_connection *connection, struct gs_wire_state *state,

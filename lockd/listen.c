@@ -146,6 +146,19 @@ static void take_group(struct lockd_place *place)
     place->group = st.st_gid;
 }
 
+/* ... and with systemd's socket, the group that it was made for (SocketGroup=). */
+static void take_activated_group(struct lockd_place *place)
+{
+    struct sockaddr_un address = {0};
+    socklen_t size = sizeof address - 1; /* a NUL stays behind the path */
+    struct stat st;
+
+    if (getsockname(place->listener, (struct sockaddr *)&address, &size) == 0 &&
+        address.sun_path[0] == '/' && stat(address.sun_path, &st) == 0 &&
+        (st.st_mode & S_IWGRP) != 0)
+        place->group = st.st_gid;
+}
+
 static int bind_socket(struct lockd_place *place, struct gs_err *err)
 {
     const mode_t mode = place->group == (gid_t)-1 ? 0600 : 0660;
@@ -190,17 +203,16 @@ int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err 
     if (code < 0)
         return code;
     place->activated = code == 1;
-    if (!place->activated) {
-        code = gs_socket_folder(place->path);
-        if (code != 0)
-            return gs_err_errno(
-                err, code,
-                "the folder of %s (it must be yours or root's, and not writable by all)",
-                place->path);
-    }
-    take_group(place);
-    if (place->activated)
+    if (place->activated) {
+        take_activated_group(place);
         return 0;
+    }
+    code = gs_socket_folder(place->path);
+    if (code != 0)
+        return gs_err_errno(
+            err, code, "the folder of %s (it must be yours or root's, and not writable by all)",
+            place->path);
+    take_group(place);
     code = take_lock(place, err);
     return code != 0 ? code : bind_socket(place, err);
 }
@@ -245,6 +257,8 @@ int lockd_detach(const struct lockd_place *place, struct gs_err *err)
     if (setsid() < 0 || chdir("/") != 0)
         return gs_err_errno(err, -errno, "setsid, chdir");
     close_inherited(place);
+    unsetenv("NOTIFY_SOCKET"); /* of the service that our starter may be, not ours */
+    unsetenv("WATCHDOG_USEC");
     null = open("/dev/null", O_RDWR);
     if (null < 0)
         return gs_err_errno(err, -errno, "/dev/null");

@@ -237,9 +237,12 @@ static void backfill(struct lockd_device *device, const struct lockd_party *head
 }
 
 /* Does anybody wait who can ever be served? What happens when that changes. */
+/* Who is short of what is no demand is in no queue; idle holders make room for it all the same.
+ */
 static void note_waiters(struct lockd_device *device, uint64_t now)
 {
-    const bool waiters = device->queue.count != 0;
+    const bool waiters =
+        device->queue.count != 0 || (device->leases && device->short_bytes != 0);
 
     if (waiters == device->waiters)
         return;

@@ -1,37 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * log.c: writes log lines to stderr, each with one write(2). Nothing waits for whoever reads
- * the log: what has no room at once is lost, and counted. One thread.
+ * the log: what has no room at once is lost, and counted. A terminal takes part of a line and
+ * waits for room for the rest, so it is opened anew, not to wait: what others have of it stays
+ * as it is. One thread.
  */
 #include "lockd/log.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct {
     enum lockd_log_level level;
+    int fd;
     bool journal; /* stderr goes to journald, which reads "<6>" */
     unsigned lost;
-} log_state = {LOCKD_LOG_INFO, false, 0};
+} log_state = {LOCKD_LOG_INFO, STDERR_FILENO, false, 0};
+
+/* The variable is inherited by what is not the journal's as well: systemd.exec(5). */
+static bool is_journal(const char *stream)
+{
+    char ours[64];
+    struct stat st;
+
+    if (stream == NULL || fstat(STDERR_FILENO, &st) != 0)
+        return false;
+    snprintf(ours, sizeof ours, "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+    return strcmp(stream, ours) == 0;
+}
 
 void lockd_log_open(enum lockd_log_level level)
 {
     log_state.level = level;
-    log_state.journal = getenv("JOURNAL_STREAM") != NULL;
+    log_state.journal = is_journal(getenv("JOURNAL_STREAM"));
+}
+
+void lockd_log_serve(void)
+{
+    const int flags = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    const int fd = isatty(STDERR_FILENO) ? open("/proc/self/fd/2", flags) : -1;
+
+    if (fd >= 0)
+        log_state.fd = fd;
 }
 
 /* A pipe that is ready takes a line of ours whole. False: nobody reads. */
 static bool put_line(const char *line, size_t length)
 {
-    struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+    struct pollfd ready = {.fd = log_state.fd, .events = POLLOUT};
 
     return poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT) != 0 &&
-           write(STDERR_FILENO, line, length) == (ssize_t)length;
+           write(log_state.fd, line, length) == (ssize_t)length;
 }
 
 /* What begins every line. Returns its length. */

@@ -15,6 +15,8 @@ enum lockd_log_level {
 
 /* Level: messages above it are dropped. */
 void lockd_log_open(enum lockd_log_level level);
+/* From now on nothing may wait for the terminal; once, when descriptors are ours to keep. */
+void lockd_log_serve(void);
 void lockd_log(enum lockd_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

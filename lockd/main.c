@@ -120,8 +120,10 @@ static int serve(struct arguments *arguments, const struct lockd_config *config,
                  struct lockd_place *place, struct gs_err *err)
 {
     struct lockd_server server;
-    int code = lockd_server_init(&server, config, place->listener, place->group, err);
+    int code;
 
+    lockd_log_serve();
+    code = lockd_server_init(&server, config, place->listener, place->group, err);
     if (code == 0) {
         server.reload = read_config;
         server.reload_context = arguments;
@@ -178,6 +180,7 @@ int main(int argc, char **argv)
 
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may leave */
     signal(SIGCHLD, SIG_IGN); /* nobody waits for guards */
+    signal(SIGTTOU, SIG_IGN); /* a line of the log must not stop a daemon in the background */
     if (open_standard() != 0)
         return 1;
     if (prepare(&arguments, &config, &err) != 0) {

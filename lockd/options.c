@@ -248,6 +248,6 @@ void lockd_options_help(const struct lockd_option *table, FILE *file)
 
         snprintf(left, sizeof left, "--%s%s%s", table->name, table->argument != NULL ? " " : "",
                  table->argument != NULL ? table->argument : "");
-        fprintf(file, "  %-24s %s\n", left, table->help);
+        fprintf(file, "  %-28s %s\n", left, table->help);
     }
 }

@@ -79,6 +79,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     lockd_list_init(&server->throttled);
     lockd_list_init(&server->users);
     lockd_list_init(&server->freezes);
+    lockd_closer_init(server);
     server->signals = open_signals();
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
     server->lock = lockd_lock_new(&config->settings, server->started);
@@ -111,6 +112,12 @@ int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
         lockd_gift_changed(server, handed_over);
         lockd_lock_set(server->lock, &config.settings, lockd_now());
         lockd_quota_changed(server);
+        lockd_list_each (at, &server->connections) {
+            struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+            if (each->client != NULL)
+                lockd_closer_allow(each, server->config.hands_over);
+        }
         lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
     } else {
         lockd_log(LOCKD_LOG_ERROR, "the configuration stays as it was: %s", err->text);
@@ -219,6 +226,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     lockd_server_bury(server);
     next = sooner(next, lockd_trace_flush(server, now));
     lockd_server_bury(server); /* listeners that ended */
+    next = sooner(next, lockd_closer_tend(server, now));
     next = sooner(next, feed_watchdog(server, now));
     if (now >= idle_deadline(server)) {
         lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
@@ -304,6 +312,7 @@ void lockd_server_deinit(struct lockd_server *server)
     lockd_list_each (dead, &server->dead)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
     lockd_gift_deinit(server);
+    lockd_closer_deinit(server);
     lockd_lock_free(server->lock);
     lockd_trace_deinit(&server->trace);
     close(server->listener);

@@ -5,12 +5,13 @@
  * server.c owns the event loop, admit.c who may connect, connection.c what a connection says,
  * outbox.c what it is sent, status.c and control.c what gpusharectl asks, trace.c what happened
  * when, notes.c what programs remarked, freeze.c who does not stop, users.c and quota.c what
- * each user has. One thread.
+ * each user has. One thread, but for those of closer.c.
  */
 #ifndef GS_LOCKD_SERVER_H
 #define GS_LOCKD_SERVER_H
 
 #include "common/err.h"
+#include "lockd/closer.h"
 #include "lockd/config.h"
 #include "lockd/freeze.h"
 #include "lockd/gift.h"
@@ -55,6 +56,7 @@ struct lockd_server {
     struct lockd_list throttled; /* those that are not read for a moment */
     struct lockd_list users;
     struct lockd_list freezes; /* freeze.c */
+    struct lockd_list closers; /* closer.c */
     struct lockd_gifts gifts;
     uint64_t freeze_at; /* when it looks for stuck programs again */
     uint64_t next_id;
@@ -64,8 +66,9 @@ struct lockd_server {
     int epoll, listener, signals;
     int spare; /* given up to accept (and refuse) one when descriptors run out */
     bool listening, called, stop; /* called: somebody waits to be accepted */
-    uint64_t listen_at;           /* when the listener is tried again if it is not watched */
-    uint64_t descriptors_said;    /* when the log last heard that none was left */
+    bool guarded; /* the kernel keeps descriptors from connections that do not want them */
+    uint64_t listen_at;        /* when the listener is tried again if it is not watched */
+    uint64_t descriptors_said; /* when the log last heard that none was left */
     uint64_t host_at; /* when the lock must be told again how much host memory there is */
     uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */
     struct lockd_notes notes;
@@ -92,6 +95,7 @@ struct lockd_connection {
     uint32_t watched; /* what epoll looks for */
     bool foreign;     /* the pid is the program's own word */
     bool controls;    /* may change settings */
+    bool descriptors; /* some may be on their way to it (closer.h) */
     bool dead, throttled;
     bool paused; /* by gpusharectl */
     enum lockd_beside beside;

@@ -17,6 +17,7 @@
 
 #define LISTENERS_MAX     16
 #define LISTENERS_OF_USER 4 /* so that nobody keeps the others from listening */
+#define UNREAD_NS         5000000000u /* then one whose time is over and that does not read goes */
 
 struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid)
 {
@@ -214,6 +215,19 @@ static void feed(struct lockd_connection *connection)
     }
 }
 
+/* What its socket took was not read. When to look again; its place is needed after its time. */
+static uint64_t wait_for_reader(struct lockd_connection *connection, uint64_t now)
+{
+    const struct lockd_listener *listener = &connection->listener;
+    const uint64_t since =
+        listener->read_ns > listener->until_ns ? listener->read_ns : listener->until_ns;
+
+    if (now < since + UNREAD_NS)
+        return since + UNREAD_NS;
+    lockd_connection_kill(connection, "it does not read the trace that it asked for");
+    return LOCKD_NEVER;
+}
+
 uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
 {
     uint64_t deadline = LOCKD_NEVER;
@@ -223,16 +237,22 @@ uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
     lockd_list_each (at, &server->connections) {
         struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
         struct lockd_listener *listener = &connection->listener;
+        uint64_t next = LOCKD_NEVER;
 
         if (!listener->listens)
             continue;
         feed(connection);
-        if (connection->dead || connection->out.size != 0)
-            continue; /* it goes on when it has read */
-        if (now >= listener->until_ns)
+        if (connection->dead)
+            continue;
+        if (connection->out.size != 0) { /* it goes on when it has read */
+            next = wait_for_reader(connection, now);
+        } else if (now >= listener->until_ns) {
             end(connection, 0, "");
-        else if (listener->until_ns < deadline)
-            deadline = listener->until_ns;
+        } else {
+            next = listener->until_ns;
+            listener->read_ns = now;
+        }
+        deadline = next < deadline ? next : deadline;
     }
     return deadline;
 }

@@ -50,6 +50,7 @@ struct lockd_listener {
     bool listens;
     uint64_t next;     /* the first event that it has not been sent */
     uint64_t until_ns; /* then it gets its END */
+    uint64_t read_ns;  /* when it had last read all that it was sent */
     uint32_t sent;
 };
 

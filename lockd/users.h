@@ -18,6 +18,7 @@ struct lockd_user {
     uid_t uid;
     uint32_t connections, programs, listeners;
     uint32_t over; /* how often his programs are held back, on all devices (quota.c) */
+    uint32_t closers, closers_running; /* of closer.c: all, and those that have begun */
     size_t queued; /* bytes that wait until his connections read them */
     uint64_t bucket;
     uint64_t refusal_said; /* when the log last heard of him being refused */
@@ -25,7 +26,7 @@ struct lockd_user {
 
 /* The account of a user, made if there is none. NULL without memory. */
 struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid);
-/* Frees it when nothing is connected any more. */
+/* Frees it when nothing is connected or being closed any more. */
 void lockd_user_put(struct lockd_user *user);
 
 /* A bucket is the time at which everything taken so far is paid for, at `rate` a second. A

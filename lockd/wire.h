@@ -75,7 +75,7 @@ struct gs_wire_hello {
     int32_t pid;      /* as the program sees itself; the daemon trusts SO_PEERCRED first */
     uint32_t weight;  /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
     int32_t priority; /* with the policy `priority`; higher goes first, 0 is ordinary */
-    uint32_t reserved;
+    uint32_t reserved; /* 0 */
     char name[32];    /* program_invocation_short_name */
     char version[16]; /* of the runtime library */
     char group[32]; /* gang: programs of one user that name the same one get their turns on all
@@ -96,6 +96,7 @@ struct gs_wire_hello {
            */
 #define GS_STATE_PARTIAL                                                                       \
     0x20u /* not everything this program does on the GPU is covered (see its notes) */
+#define GS_STATE_ALL 0x3fu
 
 struct gs_wire_state {
     struct gs_wire_header header;

@@ -59,6 +59,9 @@ void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type)
 static int check_state(struct gs_wire_state *state, struct gs_err *err)
 {
     CLEAN(state->device_name);
+    if ((state->flags & ~GS_STATE_ALL) != 0 || state->zero != 0)
+        return gs_err_set(err, -EBADMSG, "state: unknown flags %#x, and %u where 0 must be",
+                          state->flags & ~GS_STATE_ALL, state->zero);
     if (state->device_total == 0 || state->device_total > LOCKD_BYTES_MAX)
         return gs_err_set(err, -EBADMSG, "state: a device of %llu bytes",
                           (unsigned long long)state->device_total);
@@ -89,14 +92,24 @@ static int check_hello(struct gs_wire_hello *hello, struct gs_err *err)
     CLEAN(hello->name);
     CLEAN(hello->version);
     CLEAN(hello->group);
-    if (hello->pid < 0)
-        return gs_err_set(err, -EBADMSG, "hello: process %d", hello->pid);
+    if (hello->pid < 0 || hello->reserved != 0)
+        return gs_err_set(err, -EBADMSG, "hello: process %d, and %u where 0 must be",
+                          hello->pid, hello->reserved);
     if (hello->weight > GS_WEIGHT_MAX)
         return gs_err_set(err, -EBADMSG, "hello: weight %u, at most %d", hello->weight,
                           GS_WEIGHT_MAX);
     if (hello->priority < -GS_PRIORITY_MAX || hello->priority > GS_PRIORITY_MAX)
         return gs_err_set(err, -EBADMSG, "hello: priority %d, must be %d to %d",
                           hello->priority, -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
+    return 0;
+}
+
+static int check_note(struct gs_wire_note *note, struct gs_err *err)
+{
+    CLEAN(note->name);
+    CLEAN(note->text);
+    if (note->pid < 0 || note->kind < GS_NOTE_UNROUTED || note->kind > GS_NOTE_OTHER)
+        return gs_err_set(err, -EBADMSG, "note: process %d, kind %u", note->pid, note->kind);
     return 0;
 }
 
@@ -117,9 +130,7 @@ static int check_body(union lockd_message *message, struct gs_err *err)
     case GS_WIRE_STATE:
         return check_state(&message->state, err);
     case GS_WIRE_NOTE:
-        CLEAN(message->note.name);
-        CLEAN(message->note.text);
-        return 0;
+        return check_note(&message->note, err);
     case GS_WIRE_CONTROL:
         return check_control(&message->control, err);
     case GS_WIRE_DAEMON:
@@ -172,5 +183,8 @@ int lockd_wire_check(union lockd_message *message, size_t size, struct gs_err *e
     if (header->length != size || lockd_wire_size(header->type) != size)
         return gs_err_set(err, -EBADMSG, "message type %u: %zu bytes, says %u, must be %zu",
                           header->type, size, header->length, lockd_wire_size(header->type));
+    if (header->zero != 0)
+        return gs_err_set(err, -EBADMSG, "message type %u: %u at the header's end, must be 0",
+                          header->type, header->zero);
     return check_body(message, err);
 }

@@ -102,7 +102,8 @@ static void apply(const struct gs_wire_target *target, struct gs_descriptors *wi
     }
 }
 
-static void lost(uint64_t now)
+/* refused: it said so. */
+static void lost(uint64_t now, bool refused)
 {
     struct gs_device *device;
 
@@ -111,12 +112,14 @@ static void lost(uint64_t now)
     self.fd = -1;
     self.lost_at = now;
     self.next_try = now;
-    if (!self.heard) { /* it refuses us: another release, or too many programs */
+    if (!self.heard) { /* another release, too many programs; or somebody kills each of them */
         self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 200 * MS);
         if (self.refused_since == 0)
             self.refused_since = now;
         else if (now - self.refused_since > GS_ALONE_AFTER_NS && !gs_client_is_alone())
-            gs_session_give_up("gpushare-lockd refuses it");
+            gs_session_give_up(refused ? "gpushare-lockd refuses it"
+                                       : "gpushare-lockd ends before it answers, again and "
+                                         "again; run it by hand to see why");
     }
     atomic_store_explicit(&self.new_until, UINT64_MAX, memory_order_relaxed);
     gs_gift_lost();
@@ -144,7 +147,7 @@ static void receive(uint64_t now)
         gs_gift_received();
     } while (got > 0);
     if (got < 0)
-        lost(now);
+        lost(now, got == -ECONNREFUSED);
 }
 
 /* The kernel takes connections for a daemon that is stopped or hangs. */
@@ -241,7 +244,7 @@ void gs_session_failed(uint64_t now)
 {
     receive(now); /* why it was ended was said before */
     if (self.fd >= 0)
-        lost(now);
+        lost(now, false);
 }
 
 void gs_session_send_note(void)

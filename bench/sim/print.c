@@ -60,14 +60,24 @@ static void row_print(FILE *file, const char *name, const struct sim_class *clas
             row->wait_most_s, row->turns, row->out_gb, row->in_gb);
 }
 
+/* Of hours, or of the minutes that a recording has. */
+static const char *span(double seconds, char *buffer, size_t size)
+{
+    if (seconds < 600)
+        snprintf(buffer, size, "%.2f s", seconds);
+    else
+        snprintf(buffer, size, "%.2f h", seconds / 3600);
+    return buffer;
+}
+
 static void totals_print(FILE *file, const struct sim_totals *totals)
 {
-    char resident[32];
+    char resident[32], work[32], all[32];
 
     fprintf(file,
-            "throughput    %.4f of serial; %.2f h of GPU work in %.2f h, somebody ran %.2f %%"
-            " of it\n",
-            totals->throughput, totals->gpu_hours, totals->seconds / 3600, totals->busy * 100);
+            "throughput    %.4f of serial; %s of GPU work in %s, somebody ran %.2f %% of it\n",
+            totals->throughput, span(totals->gpu_hours * 3600, work, sizeof work),
+            span(totals->seconds, all, sizeof all), totals->busy * 100);
     fprintf(file, "switches      %.3f s each, %.2f %% of the time; quantum %.2f s\n",
             totals->switch_seconds, totals->switch_cost * 100, totals->quantum_seconds);
     if (!isnan(totals->jain))
@@ -92,10 +102,11 @@ void sim_print(FILE *file, struct sim_world *world, const struct sim_totals *tot
 {
     const struct sim_scenario *scenario = world->scenario;
     uint32_t at = 0;
+    char all[32];
 
-    fprintf(file, "%s: %s, seed %llu, %.2f h simulated in %.2f s (%llu events)\n",
-            scenario->path, way_names[scenario->way], (unsigned long long)scenario->seed,
-            (double)world->clock.now_ns / 3600e9, real_seconds,
+    fprintf(file, "%s: %s, seed %llu, %s simulated in %.2f s (%llu events)\n", scenario->path,
+            way_names[scenario->way], (unsigned long long)scenario->seed,
+            span((double)world->clock.now_ns / 1e9, all, sizeof all), real_seconds,
             (unsigned long long)totals->events);
     fprintf(file, "%-14s %6s %10s %6s %11s %11s %11s %9s %8s %10s %10s\n", "program", "copies",
             "memory", "weight", "GPU s", "CPU s", "waited s", "longest", "turns", "GB out",

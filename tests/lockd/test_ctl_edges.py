@@ -11,6 +11,7 @@ import pty
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -18,9 +19,10 @@ import termios
 import time
 import unittest
 
-from fake import GIB, HELLO, PATIENCE, RUNNING, WANT, Daemon, Program, message, settle_all
+from fake import END, GIB, HELLO, MIB, PATIENCE, RUNNING, WANT, Daemon, Program, message, settle_all, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+TRACE = 23
 ODD = b"bad\x9b31m\xff\"\\\n\xe3\x83"  # CSI for an 8-bit terminal, no UTF-8, quotes, a line's end, half a character
 
 
@@ -103,6 +105,40 @@ class EdgesTest(unittest.TestCase):
         self.assertEqual(result.returncode, 3)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "precious")
+
+    def test_trace_that_is_refused_leaves_an_older_file_alone(self):
+        path = os.path.join(self.daemon.folder, "old.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("precious")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:  # a daemon that has no place for listeners
+            server.bind(os.path.join(self.daemon.folder, "full"))
+            server.listen()
+            trace = subprocess.Popen([CTL, "--socket", server.getsockname(), "trace", "-o", path], stderr=subprocess.PIPE)
+            caller, _ = server.accept()
+            caller.send(message(END, struct.pack("<iI192s", -16, 0, b"others listen already")))
+            self.assertIn(b"others listen already", trace.communicate(timeout=60)[1])
+            caller.close()
+        self.assertEqual(trace.returncode, 1)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "precious")
+
+    def test_listener_that_does_not_read_loses_its_place(self):
+        listeners = []
+        for _ in range(16):
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.addCleanup(listener.close)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            listener.connect(self.daemon.path)
+            listener.send(message(TRACE, struct.pack("<Q", 10**9)))
+            listeners.append(listener)
+        for step in range(600):  # more than their sockets hold
+            self.programs[0].say(moved_out=step * MIB)
+        self.ctl("trace", "--seconds", "0.1", code=1)
+
+        def listens():
+            return subprocess.run([CTL, "--socket", self.daemon.path, "trace", "--seconds", "0.1"], capture_output=True,
+                                  timeout=60).returncode == 0
+        wait_for(listens, PATIENCE, "a place among those that do not read")
 
     def top(self, rows, columns, term="xterm", **options):
         main, other = pty.openpty()

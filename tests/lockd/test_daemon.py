@@ -115,6 +115,8 @@ class DaemonTest(unittest.TestCase):
             valid.replace(b"GPSH", b"XXXX"),
             state(total=0), state(total=1 << 60), state(demand=1 << 63), state(resident=1 << 63),
             state(free=1 << 62), hello(), note(1, "x") + b"y", header(17, 32) + b"\xff" * 16,
+            valid[:12] + b"\1" + valid[13:], valid[:148] + b"\1" + valid[149:],  # what must be 0
+            state(flags=64), note(0, "x"), note(4, "x"), note(3, "x", pid=-1),
         ]
         for data in wrong:
             program = self.program("bad")

@@ -74,9 +74,36 @@ static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)
     assert_true(device_of(h)->external == 0);
 }
 
+/* 0 runs, has most of the device and nothing to do; nobody is in the queue, since what 1 is
+ * short of is no demand (a graph's own memory). */
+static void lock_short_beside_one_idle_holder_it_makes_room(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 8 * GIB);
+    say(h, 1, W, 0, 0);
+    h->client[1].state.short_bytes = 5 * GIB;
+    say(h, 1, W | GS_STATE_RUNNING | GS_STATE_SHORT, 0, 0);
+    later(h, 100 * MS);
+    assert_true(has_waiters(h, 0)); /* or it would not say that it is idle */
+    say(h, 0, GS_STATE_RUNNING, 8 * GIB, 8 * GIB);
+    later(h, 100 * MS);
+    assert_false(has_run(h, 0));
+    say(h, 0, 0, 8 * GIB, 8 * GIB);
+    later(h, 100 * MS);
+    assert_true(h->client[0].target.budget <= 5 * GIB);
+    say(h, 0, W, 8 * GIB, 5 * GIB); /* and has its turn when it has something to do */
+    later(h, 30000 * MS);
+    obeys(h, 0);
+    obeys(h, 0);
+    later(h, 1000 * MS);
+    assert_true(has_run(h, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        scenario(lock_short_beside_one_idle_holder_it_makes_room),
         scenario(lock_short_alone_is_external_use),
         scenario(lock_short_while_others_move_is_less_external_use),
         scenario(lock_short_on_an_unmeasured_device_is_no_external_use),

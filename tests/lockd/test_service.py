@@ -59,6 +59,15 @@ class ServiceTest(unittest.TestCase):
         self.assertIn(b"lines were lost", os.read(ours, 1 << 20))
         os.close(ours)
 
+    def test_terminal_that_nobody_reads_holds_up_nobody(self):
+        main, other = os.openpty()
+        self.addCleanup(os.close, main)
+        self.start(stderr=other)
+        self.addCleanup(os.close, other)
+        self.fill_the_log()
+        self.assert_serves()
+        self.assertTrue(os.get_blocking(other), "what others have of the terminal has changed")
+
     def test_log_whose_reader_has_gone_ends_nothing(self):
         ours, its = os.pipe()
         self.start(stderr=its)
@@ -67,10 +76,50 @@ class ServiceTest(unittest.TestCase):
         self.fill_the_log()
         self.assert_serves()
 
-    def activated(self):
+    def test_log_is_the_journals_only_where_stderr_is(self):
+        """A terminal that a user's service opened has JOURNAL_STREAM too; its lines have no level in front."""
+        for described in ("1:2", None):
+            ours, its = os.pipe()
+            pipe = os.fstat(its)
+            stream = described or f"{pipe.st_dev}:{pipe.st_ino}"
+            process = self.start(stderr=its, env={**os.environ, "JOURNAL_STREAM": stream})
+            os.close(its)
+            process.terminate()
+            self.assertEqual(process.wait(PATIENCE), 0)
+            said = os.read(ours, 4096)
+            os.close(ours)
+            self.assertEqual(said.startswith(b"<6>"), described is None, said)
+
+    def test_daemon_that_a_program_starts_says_nothing_to_that_programs_service(self):
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(notify.close)
+        notify.bind(os.path.join(self.folder, "notify"))
+        environment = {**os.environ, "NOTIFY_SOCKET": notify.getsockname(), "WATCHDOG_USEC": "100000"}
+        subprocess.run([LOCKD, "--socket", self.path, "--detach", "--idle-exit", "0"], env=environment, check=True, timeout=20)
+        self.assert_serves()
+        wait_for(lambda: not os.path.exists(self.path), PATIENCE, "it to leave")
+        notify.setblocking(False)
+        self.assertRaises(BlockingIOError, notify.recv, 100)
+
+    @unittest.skipUnless(os.getuid() == 0, "needs root to become another user")
+    def test_group_of_the_socket_unit_may_connect(self):
+        """Whatever folder systemd made for it."""
+        os.chmod(self.folder, 0o755)
+        self.activated(group=64999)
+        for group, code in ((64999, 0), (64998, 1)):
+            os.chmod(self.path, 0o666)  # the file's mode would let everybody in; the daemon does not
+            status = subprocess.run([CTL, "--socket", self.path, "status"], capture_output=True, text=True, timeout=20,
+                                    user=65533, group=group, extra_groups=[])
+            self.assertEqual(status.returncode, code, status.stderr)
+        self.assertIn("must be in group 64999", status.stderr)
+
+    def activated(self, group=None):
         """A daemon with a socket of systemd's, as it has no lock file."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(self.path)
+        if group is not None:
+            os.chown(self.path, 0, group)
+            os.chmod(self.path, 0o660)
         listener.listen()
         pid = os.fork()
         if pid == 0:

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "runtime/client.h"
@@ -33,7 +34,8 @@ struct gs_runtime gs_runtime;
 static struct gs_device card;
 static uint64_t clock_ns;
 static uint32_t seq;
-static bool ended;     /* the daemon's end is closed */
+static int ended;      /* the daemon's end is closed: -errno */
+static char said[256]; /* by the last gs_say_once() */
 static bool expecting; /* gifts */
 static struct gs_wire_target words;
 static unsigned closed, received; /* descriptors */
@@ -45,7 +47,7 @@ static int word_count; /* of the daemon that have not been heard: 0 or 1 */
 int gs_connect(bool start)
 {
     (void)start;
-    ended = false;
+    ended = 0;
     return dup(STDERR_FILENO); /* to be closed */
 }
 
@@ -66,8 +68,8 @@ int gs_connect_receive(int fd, struct gs_wire_target *target, unsigned most,
     assert_true(expecting);
     assert_int_equal(most, 16);
     with->count = 0;
-    if (ended)
-        return -ECONNRESET;
+    if (ended != 0)
+        return ended;
     if (word_count == 0)
         return 0;
     word_count--;
@@ -152,10 +154,14 @@ void gs_log(const char *format, ...)
     (void)format;
 }
 
-void gs_say_once(bool *said, const char *format, ...)
+void gs_say_once(bool *once, const char *format, ...)
 {
-    (void)said;
-    (void)format;
+    va_list ap;
+
+    (void)once;
+    va_start(ap, format);
+    vsnprintf(said, sizeof said, format, ap);
+    va_end(ap);
 }
 
 /* --- the tests --- */
@@ -191,7 +197,7 @@ static uint64_t capacity(void)
 
 static void comes_back(void)
 {
-    ended = true;
+    ended = -ECONNRESET;
     later(1);
     assert_int_equal(gs_session_fd(), -1);
     later(S / 10);
@@ -241,7 +247,7 @@ static void gs_session_turn_without_daemon_all_is_there(void **state)
 {
     (void)state;
     begins(100 * MIB);
-    ended = true;
+    ended = -ECONNRESET;
     later(1);
     gs_session_give_up("a test");
     later(S);
@@ -249,6 +255,30 @@ static void gs_session_turn_without_daemon_all_is_there(void **state)
     hears(90 * MIB);
     later(5 * S);
     assert_int_equal(capacity(), 90 * MIB);
+}
+
+/* Who ends every connection before a target came: one that refuses says so, another is killed.
+ */
+static void assert_gives_up(int end, const char *why)
+{
+    gs_session_after_fork();
+    card = (struct gs_device){.total = 200 * MIB};
+    clock_ns += 100 * S;
+    said[0] = '\0';
+    for (int i = 0; i < 100 && said[0] == '\0'; i++) {
+        later(S / 5); /* it connects */
+        ended = end;
+        later(1);
+    }
+    assert_non_null(strstr(said, why));
+    assert_true(gs_client_is_alone());
+}
+
+static void gs_session_turn_never_answered_says_why(void **state)
+{
+    (void)state;
+    assert_gives_up(-ECONNREFUSED, "gpushare-lockd refuses it");
+    assert_gives_up(-ECONNRESET, "gpushare-lockd ends before it answers");
 }
 
 /* What comes with a target is there before its budget counts; what is for nobody is closed. */
@@ -273,7 +303,7 @@ static void gs_session_turn_gifts_come_before_their_budget(void **state)
     later(1);
     assert_int_equal(received, 3);
     assert_int_equal(closed, 3);
-    ended = true;
+    ended = -ECONNRESET;
     later(1);
     assert_int_equal(received, 0); /* a new daemon does not know of them */
 }
@@ -285,6 +315,7 @@ int main(void)
         cmocka_unit_test(gs_session_turn_new_daemon_less_counts_a_little_later),
         cmocka_unit_test(gs_session_turn_new_daemon_more_counts_at_once),
         cmocka_unit_test(gs_session_turn_without_daemon_all_is_there),
+        cmocka_unit_test(gs_session_turn_never_answered_says_why),
         cmocka_unit_test(gs_session_turn_gifts_come_before_their_budget),
     };
 
