@@ -105,6 +105,17 @@ static CUresult lock_process(int pid, const CUcheckpointLockArgs *args)
     return CUDA_SUCCESS;
 }
 
+/* Memory of several processes is none that can be set aside (before driver 610). */
+static bool shares(int pid)
+{
+    const struct sim_client *entry;
+    uint32_t shared = 0;
+
+    for (unsigned device = 0; (entry = next_entry(pid, &device)) != NULL; device++)
+        shared |= __atomic_load_n(&entry->shared, __ATOMIC_SEQ_CST);
+    return shared != 0;
+}
+
 static CUresult set_aside(int pid, const CUcheckpointCheckpointArgs *args)
 {
     unsigned state;
@@ -114,6 +125,8 @@ static CUresult set_aside(int pid, const CUcheckpointCheckpointArgs *args)
         return CUDA_ERROR_INVALID_VALUE;
     if (result || state != CU_PROCESS_STATE_LOCKED)
         return result ? result : CUDA_ERROR_ILLEGAL_STATE;
+    if (shares(pid))
+        return CUDA_ERROR_NOT_SUPPORTED;
     for (unsigned device = 0; next_entry(pid, &device); device++) {
         struct sim_card *card = sim.device[device].card;
         struct sim_client *entry;

@@ -45,6 +45,8 @@ struct sim_client {
     uint64_t start;   /* start time of the process in clock ticks, /proc/<pid>/stat field 22 */
     uint64_t used;    /* bytes */
     uint64_t peak;
+    uint32_t shared; /* pieces of memory that can be shared, made or imported; atomic */
+    uint32_t zero;
     char name[32];
 };
 

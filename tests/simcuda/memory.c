@@ -142,6 +142,13 @@ static CUresult take_range(struct sim_physical *physical)
     return CUDA_SUCCESS;
 }
 
+static void count_shared(unsigned number, uint32_t more)
+{
+    const struct sim_device *device = &sim.device[number];
+
+    __atomic_add_fetch(&device->card->client[device->client].shared, more, __ATOMIC_SEQ_CST);
+}
+
 /* A file of its own. */
 static CUresult take_shared(struct sim_physical *physical)
 {
@@ -151,6 +158,8 @@ static CUresult take_shared(struct sim_physical *physical)
 
     if (rc && rc != -ENOMEM)
         sim_log("memory that can be shared, %zu bytes: %s", physical->size, strerror(-rc));
+    if (!rc)
+        count_shared(physical->device, 1);
     return rc ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -160,6 +169,7 @@ static void shared_put(struct sim_physical *physical)
     if (physical->imported)
         munmap(physical->imported, SIM_PAGE);
     sim_shared_put(sim.device[physical->device].card, physical->shared, !physical->imported);
+    count_shared(physical->device, -1u);
 }
 
 static void physical_free(struct sim_physical *physical)
@@ -244,6 +254,7 @@ CUresult sim_physical_import(int fd, struct sim_physical **out)
         .shared = number,
         .imported = page,
         .handles = 1};
+    count_shared(device, 1);
     *out = physical;
     return CUDA_SUCCESS;
 }

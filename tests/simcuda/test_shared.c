@@ -42,6 +42,9 @@ static void counted_while_an_importer_has_it(void)
     kit_turn_wait(&share_ready);
     CHECK(share_all_bytes(address, SHARE_SIZE, 0x33)); /* it is the same memory */
     CHECK(share_memory_left() == before - SHARE_SIZE); /* and counted once */
+    OK(cuCheckpointProcessLock(other, NULL));
+    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuCheckpointProcessCheckpoint(other, NULL));
+    OK(cuCheckpointProcessUnlock(other, NULL));
     OK(cuMemUnmap(address, SHARE_SIZE));
     OK(cuMemRelease(handle));
     CHECK(share_memory_left() == before - SHARE_SIZE);
