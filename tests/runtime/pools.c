@@ -280,6 +280,8 @@ static void case_most(void)
     pool = pool_new(16 * MIB);
     stream = stream_new();
     OK(cuMemAllocFromPoolAsync(&a, 10 * MIB, pool, stream));
+    OK(cuMemsetD8Async(a, 1, 10 * MIB,
+                       stream)); /* what was never used may have no memory yet */
     GIVES(cuMemAllocFromPoolAsync(&b, 10 * MIB, pool, stream), CUDA_ERROR_OUT_OF_MEMORY);
     OK(cuMemFreeAsync(a, stream));
     OK(cuMemAllocFromPoolAsync(&b, 10 * MIB, pool, stream));
