@@ -237,6 +237,22 @@ CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocat
     return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* inside the gate */
+static CUresult pin(struct gs_range *range, CUmemGenericAllocationHandle *real)
+{
+    const CUresult result = give_memory(range);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_range_pin(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    *real = range->chunks[0].handle;
+    gs_log("%llu bytes of the program's own are shared: pinned",
+           (unsigned long long)range->reserved);
+    return result;
+}
+
 CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocationHandle *real,
                         bool *ours)
 {
@@ -254,20 +270,10 @@ CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocat
         pass = gs_gate_enter(); /* what is needed is in place inside */
         if (pass == GS_PASS_REFUSED)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        result = give_memory(range);
-        if (result != CUDA_ERROR_OUT_OF_MEMORY || pass == GS_PASS_NESTED)
-            break;
+        result = pin(range, real);
         gs_gate_leave(pass);
-    } while (gs_room_make(range->device, attempt++));
-    if (result == CUDA_SUCCESS) {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_range_pin(range);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-        *real = range->chunks[0].handle;
-        gs_log("%llu bytes of the program's own are shared: pinned",
-               (unsigned long long)range->reserved);
-    }
-    gs_gate_leave(pass);
+    } while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&
+             gs_room_make(range->device, attempt++));
     gs_client_wake();
     return result;
 }

@@ -6,6 +6,7 @@
  *   alloc MIB      a block of random bytes
  *   zero MIB       a block of zeros
  *   export MIB     as alloc, in one piece of the program's own that may be exported
+ *   share MIB      memory of the program's own that never gets an address is exported
  *   unmap I        block I, an exported one, has no address until ...
  *   map I          ... it has it again
  *   unreserve I    block I's address space is freed, as if the program had reserved it
@@ -95,6 +96,22 @@ static CUresult map_exportable(struct block *block)
     if (result == CUDA_SUCCESS)
         result = cuMemCreate(&block->handle, block->bytes, &prop, 0);
     return result == CUDA_SUCCESS ? map_own(block) : result;
+}
+
+static CUresult share(size_t mib)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes =
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    CUresult result = cuMemCreate(&handle, mib * MIB, &prop, 0);
+    int fd;
+
+    return result == CUDA_SUCCESS
+               ? cuMemExportToShareableHandle(&fd, handle,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
+               : result;
 }
 
 static CUresult allocate(size_t mib, bool zero, bool own)
@@ -354,6 +371,8 @@ static bool obey(const char *line, CUresult *result)
         *result = allocate(i, true, false);
     else if (strcmp(word, "export") == 0 && words == 2)
         *result = allocate(i, false, true);
+    else if (strcmp(word, "share") == 0 && words == 2)
+        *result = share(i);
     else if (strcmp(word, "unmap") == 0 && words == 2 && i < BLOCKS)
         *result = unmap_own(&blocks[i]);
     else if (strcmp(word, "map") == 0 && words == 2 && i < BLOCKS)

@@ -104,6 +104,20 @@ def without_address(build):
         other.end()
 
 
+def no_room_to_share(build):
+    """What cannot be exported for want of memory is said, and the program gives way to others as before."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        told = Told(card, SIMCUDA_FAIL="cuMemCreate:3:2,cuMemCreate:4:2")
+        check(told.say("alloc 70") == "ok", "70 MiB, in two pieces")
+        answer = told.say("share 2")
+        check(answer == "error 2", f"there is no memory for it: {answer}")
+        other = Told(card)
+        told.make_room(other)
+        check(told.say("check") == "ok", "every byte")
+        told.end()
+        other.end()
+
+
 def address_stays(build):
     """The address of what has left the card is not the program's to free, though the driver sees nothing mapped there."""
     with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
@@ -235,6 +249,7 @@ def main():
     kernel_fails(build)
     in_one_piece(build)
     without_address(build)
+    no_room_to_share(build)
     address_stays(build)
     lost_device(build)
     large_graph(build)
