@@ -130,12 +130,32 @@ static void connection_closed(struct lockd_server *server, struct lockd_user *us
     lockd_user_put(user);
 }
 
+/* Nothing came that was not read, and nothing can come (it was shut down). Every packet, an
+ * empty one as well, would have its sender's credentials with it; the end has none. */
+static bool is_empty(int fd)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr align;
+    } control;
+    char byte;
+    struct iovec part = {&byte, 1};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    const int yes = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0 &&
+           recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT) == 0 && header.msg_controllen == 0;
+}
+
 void lockd_close_connection(struct lockd_server *server, struct lockd_user *user, int fd,
                             bool descriptors)
 {
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* nothing of it may come up again */
     shutdown(fd, SHUT_RDWR);
-    if ((descriptors || !server->guarded) && add(server, user, &fd, 1, true))
+    if ((descriptors || !server->guarded) && !is_empty(fd) && add(server, user, &fd, 1, true))
         return;
     close(fd);
     connection_closed(server, user);
