@@ -2,8 +2,8 @@
  *
  * closer.c: threads that close (closer.h). Each closes what it was handed and ends; it touches
  * nothing else, and the daemon's own thread takes it off the list when it has. Of one user's at
- * most RUNNING_MOST are at it at once, the others wait; with WAITING_MOST of them he is not
- * read.
+ * most RUNNING_MOST are at it at once, the others wait; with PACKETS_MOST that came in packets
+ * he is not read (of connections he has no more than max-connections).
  *
  * Invariant: a user, and a connection in the counts, stay for as long as something of theirs is
  * being closed.
@@ -21,8 +21,9 @@
 #include <unistd.h>
 
 #define RUNNING_MOST 8
-#define WAITING_MOST 64
+#define PACKETS_MOST 64
 #define LOOK_NS      20000000u
+#define SOON_NS      1000000u /* while some wait for others to end */
 #define STACK_BYTES  (256u << 10)
 #define DEINIT_LOOKS 1000 /* of a millisecond */
 
@@ -102,6 +103,7 @@ static bool add(struct lockd_server *server, struct lockd_user *user, const int 
     closer->connection = connection;
     memcpy(closer->fd, fd, count * sizeof *fd);
     lockd_list_append(&server->closers, &closer->link);
+    user->closers_of_packets += !connection;
     if (user->closers++ < RUNNING_MOST)
         start(closer);
     return true;
@@ -109,7 +111,7 @@ static bool add(struct lockd_server *server, struct lockd_user *user, const int 
 
 bool lockd_closer_is_full(const struct lockd_user *user)
 {
-    return user->closers >= WAITING_MOST;
+    return user->closers_of_packets >= PACKETS_MOST;
 }
 
 void lockd_close_descriptors(struct lockd_server *server, struct lockd_user *user,
@@ -128,12 +130,32 @@ static void connection_closed(struct lockd_server *server, struct lockd_user *us
     lockd_user_put(user);
 }
 
+/* Nothing came that was not read, and nothing can come (it was shut down). Every packet, an
+ * empty one as well, would have its sender's credentials with it; the end has none. */
+static bool is_empty(int fd)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr align;
+    } control;
+    char byte;
+    struct iovec part = {&byte, 1};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    const int yes = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0 &&
+           recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT) == 0 && header.msg_controllen == 0;
+}
+
 void lockd_close_connection(struct lockd_server *server, struct lockd_user *user, int fd,
                             bool descriptors)
 {
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* nothing of it may come up again */
     shutdown(fd, SHUT_RDWR);
-    if ((descriptors || !server->guarded) && add(server, user, &fd, 1, true))
+    if ((descriptors || !server->guarded) && !is_empty(fd) && add(server, user, &fd, 1, true))
         return;
     close(fd);
     connection_closed(server, user);
@@ -148,6 +170,7 @@ static void end(struct lockd_server *server, struct closer *closer)
     lockd_list_remove(&closer->link);
     user->closers_running--;
     user->closers--;
+    user->closers_of_packets -= !connection;
     free(closer);
     if (connection) {
         connection_closed(server, user);
@@ -159,8 +182,8 @@ static void end(struct lockd_server *server, struct closer *closer)
 
 uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
 {
-    if (lockd_list_empty(&server->closers))
-        return LOCKD_NEVER;
+    bool waits = false;
+
     lockd_list_each (at, &server->closers) {
         struct closer *closer = closer_of(at);
 
@@ -169,7 +192,9 @@ uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
         else if (!closer->running && closer->user->closers_running < RUNNING_MOST)
             start(closer);
     }
-    return now + LOOK_NS;
+    lockd_list_each (left, &server->closers)
+        waits = waits || !closer_of(left)->running;
+    return lockd_list_empty(&server->closers) ? LOCKD_NEVER : now + (waits ? SOON_NS : LOOK_NS);
 }
 
 void lockd_closer_deinit(struct lockd_server *server)

@@ -317,7 +317,7 @@ class SlowToCloseTest(unittest.TestCase):
             daemon.process.send_signal(signal.SIGSTOP)  # it is the last one to have it
             if body is None:
                 caller.socket.send(b"garbage")
-            sent += traps[-1].go_with(caller.socket, body or b"never read")
+            sent += traps[-1].go_with(caller.socket, body or b"")
             caller.close()
             daemon.process.send_signal(signal.SIGCONT)
         for trap in traps:
