@@ -295,7 +295,7 @@ static void limit_numbers(size_t most)
 }
 
 #define FIRST_NUMBER 64
-#define LAST_NUMBER  1023
+#define LAST_NUMBER  4095
 
 static ino_t stolen[LAST_NUMBER + 1]; /* 0: none there */
 
