@@ -25,13 +25,13 @@ def held(card, pid):
 
 
 class Two:
-    """Two programs of 124 MiB each on a card of 160."""
+    """Two programs of 104 MiB each on a card of 144."""
 
     def __init__(self, card):
         self.stats = [os.path.join(card.folder, name) for name in ("a", "b")]
         self.both = [Told(card, GPUSHARE_STATS=name) for name in self.stats]
         for told in self.both:
-            check(told.say("alloc 100") == "ok" and told.say("zero 4") == "ok" and told.say("alloc 20") == "ok", "three pieces")
+            check(all(told.say(command) == "ok" for command in ["alloc 20"] * 5 + ["zero 4"]), "six pieces")
 
     def turns(self, count, text):
         for _ in range(count):
@@ -51,11 +51,14 @@ class Two:
 
 def to_and_fro(build):
     """What does not fit the other's needs is released; nothing is left open."""
-    with Card(build, memory="160MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+    with Card(build, memory="144MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
         two = Two(card)
         two.turns(4, "to and fro")
         last = two.both[1]
-        check(0 < len(held(card, last.child.pid)) <= 4, f"{len(held(card, last.child.pid))} descriptors of memory in use")
+        for _ in range(10):  # on a busy machine the other may have taken too long to leave
+            if not held(card, last.child.pid):
+                two.turns(1, "to and fro")
+        check(0 < len(held(card, last.child.pid)) <= 6, f"{len(held(card, last.child.pid))} descriptors of memory in use")
         check(last.say("child") == "ok", "a child")
         with open(f"/proc/{last.child.pid}/task/{last.child.pid}/children", encoding="ascii") as file:
             child = int(file.read())
@@ -63,7 +66,7 @@ def to_and_fro(build):
         while held(card, child) and time.monotonic() < end:
             time.sleep(0.01)
         check(held(card, child) == [], "a child has none")
-        check(last.say("free 0") == "ok" and last.say("free 2") == "ok", "free")
+        check(all(last.say(f"free {i}") == "ok" for i in range(6)), "free")
         last.until(lambda entry: entry["resident"] == entry["demand"])
         check(held(card, last.child.pid) == [], "no descriptor of freed memory")
         given, taken, moved = two.end()
@@ -72,7 +75,7 @@ def to_and_fro(build):
 
 def reloaded(build):
     """The setting goes off and on again while programs run."""
-    with Card(build, memory="160MiB", daemon=False, **Told.SMALL_CONTEXTS) as card:
+    with Card(build, memory="144MiB", daemon=False, **Told.SMALL_CONTEXTS) as card:
         config = os.path.join(card.folder, "lockd.conf")
 
         def setting(word):
@@ -98,7 +101,7 @@ def reloaded(build):
 
 def numbers_taken(build):
     """A program closes numbers that are not its own and opens files there: they stay as they are."""
-    with Card(build, memory="160MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+    with Card(build, memory="144MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
         two = Two(card)
         for _ in range(2):
             two.turns(1, "before")
@@ -111,7 +114,7 @@ def numbers_taken(build):
 def few_numbers(build):
     """With no descriptors to spare all goes on as without the setting."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Card(build, memory="160MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+    with Card(build, memory="144MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, most[1]))
         two = Two(card)
         resource.setrlimit(resource.RLIMIT_NOFILE, most)

@@ -244,6 +244,8 @@ static bool compare(const struct block *block, CUresult *result)
 
     for (size_t from = 0; from < block->bytes && *result == CUDA_SUCCESS; from += sizeof copy) {
         *result = cuMemcpyDtoH(copy, block->device + from, sizeof copy);
+        if (memcmp(copy, block->shadow + from, sizeof copy) == 0)
+            continue;
         for (size_t i = 0; i < sizeof copy && *result == CUDA_SUCCESS; i++)
             if (copy[i] != block->shadow[from + i]) {
                 printf("wrong %td %zu\n", block - blocks, from + i);
@@ -310,7 +312,7 @@ static void limit_numbers(size_t most)
 }
 
 #define FIRST_NUMBER 64
-#define LAST_NUMBER  1023
+#define LAST_NUMBER  4095
 
 static ino_t stolen[LAST_NUMBER + 1]; /* 0: none there */
 
