@@ -113,11 +113,14 @@ def solo_batch(bench, memory, steps, seconds):
     return statistics.median(after - before for before, after in zip(ends, ends[1:]))
 
 
-def settle(bench, how, programs, seconds):
-    """Short turns until what a switch costs has been measured without what only the first ones cost."""
+def settle(bench, how, programs, seconds, hold):
+    """Short turns until what a switch costs has been measured without what only the first ones cost. hold: the quantum stays
+    what it is then: a window of whole turns begins and ends in the middle of rounds, which must not be of different length."""
     bench.ctl("set", "quantum", "20")
     together(programs, f"work {time.monotonic_ns() + int(seconds * 1e9)}")
     bench.ctl("set", "quantum", how.quantum)
+    if hold:
+        bench.ctl("set", "quantum", str(round(bench.device()["quantum_ns"] / 1e6)))
 
 
 def run_cell(bench, how, name, seconds):
@@ -128,7 +131,7 @@ def run_cell(bench, how, name, seconds):
     steps, _ = bench.calibrated(memory, how.kernel_ms)
     batch = solo_batch(bench, memory, steps, min(2, seconds))
     programs = bench.loads(memory, limit_bytes, BATCH, steps, [{"GPUSHARE_WEIGHT": str(weight)} for weight in weights])
-    settle(bench, how, programs, seconds / 8)
+    settle(bench, how, programs, seconds / 8, len(set(weights)) > 1)
     recording = os.path.join(bench.folder, "trace.json")
     trace = subprocess.Popen([bench.path("lockd", "gpusharectl"), "--socket", bench.socket, "trace", "--seconds", str(seconds), "-o", recording],
                              env=bench.tools, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define LISTENERS_MAX     16
-#define LISTENERS_OF_USER 4 /* so that nobody keeps the others from listening */
+#define LISTENERS_OF_USER 4           /* so that nobody keeps the others from listening */
 #define UNREAD_NS         5000000000u /* then one whose time is over and that does not read goes */
 
 struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid)

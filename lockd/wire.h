@@ -72,12 +72,12 @@ struct gs_wire_header {
 
 struct gs_wire_hello {
     struct gs_wire_header header;
-    int32_t pid;      /* as the program sees itself; the daemon trusts SO_PEERCRED first */
-    uint32_t weight;  /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
-    int32_t priority; /* with the policy `priority`; higher goes first, 0 is ordinary */
+    int32_t pid;       /* as the program sees itself; the daemon trusts SO_PEERCRED first */
+    uint32_t weight;   /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
+    int32_t priority;  /* with the policy `priority`; higher goes first, 0 is ordinary */
     uint32_t reserved; /* 0 */
-    char name[32];    /* program_invocation_short_name */
-    char version[16]; /* of the runtime library */
+    char name[32];     /* program_invocation_short_name */
+    char version[16];  /* of the runtime library */
     char group[32]; /* gang: programs of one user that name the same one get their turns on all
                        their devices together; "": none */
 };
