@@ -139,7 +139,7 @@ static void burst_ended(struct lockd_party *party)
 
     if (party->burst != 0 && usual == LOCKD_NEVER) {
         party->burst_usual = burst;
-        party->burst_off = burst / 3;
+        party->burst_off = burst * 3 / 10;
     } else if (party->burst != 0) {
         party->burst_usual = usual - usual / 4 + burst / 4;
         party->burst_off +=

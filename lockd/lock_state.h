@@ -161,7 +161,7 @@ struct lockd_party {
     uint64_t burst;       /* ns it ran since it last had nothing to do */
     uint64_t burst_usual; /* ... how long that usually is; LOCKD_NEVER: not known */
     uint64_t burst_off;   /* ... and how far from that; of the first one, nothing else being
-                             known, a third of it */
+                             known, three tenths */
     uint64_t virtual_ns;  /* policy_fair.c */
     uint64_t round;       /* policy_fair.c: of the turn that it waits for or has */
 

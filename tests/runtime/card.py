@@ -184,9 +184,10 @@ class Told:
                 break
         raise RuntimeError(f"it does not wait for the whole card: {answer}, {self.entry()}")
 
-    def make_room(self, other, timeout=60):
-        """The other program takes the whole card and gives it back, so that all memory of this one goes to the host."""
-        self.until(lambda entry: entry["resident"] == entry["demand"] != 0, timeout)  # what it has is known
+    def make_room(self, other, timeout=60, absent=0):
+        """The other program takes the whole card and gives it back, so that all memory of this one goes to the host. absent: bytes
+        of its own that never had memory."""
+        self.until(lambda entry: entry["resident"] + absent == entry["demand"] != 0, timeout)  # what it has is known
         answer = other.say(f"zero {self.card.capacity() >> 20}", timeout)
         end = time.monotonic() + 20
         while answer == "error 2" and time.monotonic() < end:  # it has not heard of that capacity yet

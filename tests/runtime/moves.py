@@ -112,7 +112,7 @@ def no_room_to_share(build):
         answer = told.say("share 2")
         check(answer == "error 2", f"there is no memory for it: {answer}")
         other = Told(card)
-        told.make_room(other)
+        told.make_room(other, absent=2 * MIB)
         check(told.say("check") == "ok", "every byte")
         told.end()
         other.end()

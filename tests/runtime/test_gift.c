@@ -484,9 +484,9 @@ static void those_of_memory_have_high_numbers(void **state)
     limit(800);
     assert_int_equal(come(1, 10 * CHUNK), 1);
     assert_int_not_equal(fcntl(700, F_GETFD), -1);
-    if (limit_before.rlim_max < 4 * FD_SETSIZE)
+    if (limit_before.rlim_max < 4ul * FD_SETSIZE)
         return;
-    limit(4 * FD_SETSIZE);
+    limit(4ul * FD_SETSIZE);
     assert_int_equal(come(1, 10 * CHUNK), 1);
     assert_int_not_equal(fcntl(FD_SETSIZE, F_GETFD), -1);
 }
