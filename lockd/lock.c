@@ -137,7 +137,9 @@ static void burst_ended(struct lockd_party *party)
     const uint64_t burst = lockd_less(party->burst, lockd_device_idle(party->device)),
                    usual = party->burst_usual;
 
-    if (party->burst != 0 && usual == LOCKD_NEVER) {
+    if (party->burst != 0 && !party->came_up) {
+        party->came_up = true;
+    } else if (party->burst != 0 && usual == LOCKD_NEVER) {
         party->burst_usual = burst;
         party->burst_off = burst * 3 / 10;
     } else if (party->burst != 0) {

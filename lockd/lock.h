@@ -27,7 +27,7 @@ struct lockd_client;
 
 struct lockd_settings {
     uint64_t quantum_ns; /* length of a turn; LOCKD_AUTO: from the measured cost of a switch */
-    uint64_t idle_ns;    /* what a holder may idle while others wait; LOCKD_AUTO: the cost of a
+    uint64_t idle_ns;    /* what a holder may idle; LOCKD_AUTO: the cost of a
                             switch */
     uint64_t reserve; /* bytes of each device that nobody gets; LOCKD_AUTO: 1/64 of it, 2 MiB to
                          1 GiB */

@@ -56,6 +56,13 @@ static uint32_t flags_for(const struct lockd_member *member)
            (member->party->gang->paused != 0 ? GS_TARGET_PAUSED : 0);
 }
 
+/* What a holder may idle before it says so: its turn ends by it while others wait, and its
+ * bursts are known by it also while nobody does. 0: no turns are taken. */
+static uint64_t idle_for(const struct lockd_device *device, bool waiters)
+{
+    return device->leases || waiters ? lockd_device_idle(device) : 0;
+}
+
 static bool news(const struct lockd_member *member, uint32_t flags, uint64_t idle)
 {
     return flags != member->sent_flags || member->budget != member->sent_budget ||
@@ -70,7 +77,7 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     struct lockd_device *device = member->device;
     const bool first = member->seq == member->first_seq;
     const uint32_t flags = flags_for(member);
-    const uint64_t idle = (flags & GS_TARGET_WAITERS) != 0 ? lockd_device_idle(device) : 0;
+    const uint64_t idle = idle_for(device, (flags & GS_TARGET_WAITERS) != 0);
     const bool again =
         member->asked || (lockd_member_stuck(member, now) && member->echoed == member->seq &&
                           now - member->sent_at >= ASK_AGAIN);
@@ -140,7 +147,7 @@ static uint64_t time_to_tell(const struct lockd_device *device, uint64_t idle, u
 
 void lockd_send_broadcast(struct lockd_device *device, uint64_t now)
 {
-    const uint64_t idle = device->waiters ? lockd_device_idle(device) : device->told_idle;
+    const uint64_t idle = idle_for(device, device->waiters || device->told_waiters);
     const uint64_t most = lockd_device_most(device);
     const uint64_t shortfall = lockd_device_shortfall(device);
     const uint64_t at = time_to_tell(device, idle, most, shortfall, now);

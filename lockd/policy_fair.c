@@ -20,8 +20,9 @@
  *
  * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in
  * it: else two programs that compute on the GPU and the CPU by turns would do both in step. It
- * is charged like any other time. The history is one of bursts that are all about as long: of
- * one that computes all the time and rested now and then nothing is known.
+ * is charged like any other time. The history is one of bursts that are all about as long,
+ * without the first (its contexts, its memory): of one that computes all the time and rested
+ * now and then nothing is known.
  *
  * A gang that has its place on the first of its devices and is due on the next one goes first
  * there too, and ends the turn of what runs on that device alone: else the first device would

@@ -159,8 +159,8 @@ struct gs_wire_target {
         budget; /* bytes it may hold on the device; >= demand with RUN, plus what is spare */
     uint64_t capacity; /* the most that any one program can ever get here: cuMemGetInfo's and
                           out-of-memory's truth */
-    uint64_t idle_ns; /* with WAITERS: report WANT off after this long without a gated call or a
-                         waiting sync; 0 never */
+    uint64_t idle_ns; /* report WANT off after this long without a gated call or a waiting sync,
+                         also while nobody waits; 0: never. Not 0 with WAITERS */
     uint64_t host_budget; /* bytes of host memory that the process may have for what moves, all
                              devices together; UINT64_MAX: no limit. Below host_used: drop
                              copies of what is on a device as well */

@@ -29,6 +29,7 @@
 #include "runtime/swap.h"
 
 #define MS             1000000ull
+#define IDLE_LOOK      (1000 * MS) /* four times what work may go unseen after a long rest */
 #define SHORT_STEP_MIN (2ull << 20)
 #define SHORT_STEP_MAX (512ull << 20)
 
@@ -77,8 +78,7 @@ static bool somebody_waits(void)
     return waits;
 }
 
-/* How long it may idle while others wait: where they wait for what costs least. 0: nobody
- * waits. */
+/* How long it may idle before it says so: where a turn costs least. 0: no turns are taken. */
 static uint64_t idle_limit(void)
 {
     struct gs_device *device;
@@ -87,7 +87,7 @@ static uint64_t idle_limit(void)
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const uint64_t ns = atomic_load_explicit(&device->idle_ns, memory_order_relaxed);
 
-        if ((gs_device_flags(device) & GS_TARGET_WAITERS) != 0 && ns != 0)
+        if (ns != 0)
             least = least == 0 ? ns : smaller(least, ns);
     }
     return least;
@@ -156,11 +156,12 @@ static uint64_t stop(uint64_t now)
 
 /* --- idleness --- */
 
-/* While others wait: idle after idle_ns without a gated call or a waiting sync. Returns ns
- * until the next look. */
+/* Idle after idle_ns without a gated call or a waiting sync. Returns ns until the next look:
+ * what has been idle for long is looked at less often. */
 static uint64_t watch_idleness(uint64_t now)
 {
     const uint64_t idle_ns = idle_limit();
+    uint64_t idle_for;
     bool busy;
     const uint64_t activity = gs_gate_activity(&busy);
 
@@ -170,11 +171,12 @@ static uint64_t watch_idleness(uint64_t now)
         self.active_at = now;
     }
     if (self.stopped || idle_ns == 0) {
-        self.idle = false; /* but how long it has been is known when somebody comes */
+        self.idle = false;
         return UINT64_MAX;
     }
-    self.idle = now - self.active_at >= idle_ns;
-    return idle_ns / 4 + 1;
+    idle_for = now - self.active_at;
+    self.idle = idle_for >= idle_ns;
+    return (self.idle ? smaller(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
 }
 
 /* --- a round --- */

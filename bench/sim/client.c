@@ -220,13 +220,12 @@ static void idle_now(void *owner)
     report(program);
 }
 
-/* While others wait: idle after idle_ns without work. */
+/* Where turns are taken: idle after idle_ns without work. */
 static void watch_idleness(struct sim_program *program)
 {
     struct sim_clock *clock = &program->world->clock;
-    const bool waiters = (program->flags & GS_TARGET_WAITERS) != 0;
 
-    if (!waiters || !program->running || program->idle_ns == 0 || has_work(program)) {
+    if (!program->running || program->idle_ns == 0 || has_work(program)) {
         program->idle = false;
         program->active_at = now_of(program);
         sim_clock_cancel(clock, &program->idle_timer);

@@ -122,7 +122,7 @@ static void step_running(struct model *model, struct model_program *program, uin
             step_later(model, program, device, 1000);
         }
         report(model, program, device);
-    } else if (!side->work && side->want && (side->flags & GS_TARGET_WAITERS) != 0) {
+    } else if (!side->work && side->want && side->idle_ns != 0) {
         if (model->now >= side->idle_since + side->idle_ns) {
             side->want = false; /* the gate may stay open until it is told */
             side->running = model_random(model, 2) == 0;

@@ -203,8 +203,18 @@ static void policy_fair_one_burst_makes_no_turn_longer(void **state)
     struct harness *h = *state;
     const uint64_t quantum = fixed_quantum(h);
 
-    bursts(h, 0, 1, quantum * 3 / 2);
+    bursts(h, 0, 2, quantum * 3 / 2); /* that of coming up, and one */
     assert_in_range(turn_beside_another(h), quantum / 4, quantum * 6 / 5);
+}
+
+static void policy_fair_coming_up_is_no_burst_like_the_others(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+
+    bursts(h, 0, 1, quantum * 12);
+    bursts(h, 0, 2, quantum * 3 / 2);
+    assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
 }
 
 static void policy_fair_bursts_of_any_length_make_no_turn_longer(void **state)
@@ -315,6 +325,7 @@ int main(void)
         scenario(policy_fair_short_burst_goes_before_the_end_of_a_long_turn),
         scenario(policy_fair_turn_is_as_long_as_bursts_that_are_known),
         scenario(policy_fair_one_burst_makes_no_turn_longer),
+        scenario(policy_fair_coming_up_is_no_burst_like_the_others),
         scenario(policy_fair_bursts_of_any_length_make_no_turn_longer),
         scenario(policy_fair_idle_program_saves_up_one_turn_at_most),
         scenario(policy_priority_higher_goes_first_and_at_once),

@@ -43,6 +43,24 @@ static void lock_does_not_fit_newcomer_waits(void **state)
     assert_int_equal(condition_of(h, 1), LOCKD_WAITS);
 }
 
+/* Bursts are known by it, also of one beside whom the others rest. */
+static void lock_where_turns_are_taken_idleness_is_said_while_nobody_waits(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 7 * GIB);
+    assert_true(h->client[0].target.idle_ns == 0);
+    say(h, 1, 0, 7 * GIB, 0);
+    later(h, 1000 * MS);
+    assert_true(h->client[0].target.idle_ns == lockd_device_idle(device_of(h)));
+    assert_false(has_waiters(h, 0));
+    say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
+    assert_true(has_run(h, 0)); /* nobody wants its place */
+    say(h, 1, 0, 2 * GIB, 0);
+    later(h, 1000 * MS);
+    assert_true(h->client[0].target.idle_ns == 0);
+}
+
 static void lock_quantum_over_next_one_runs(void **state)
 {
     struct harness *h = *state;
@@ -310,6 +328,7 @@ int main(void)
         scenario(lock_all_fit_all_run),
         scenario(lock_small_growth_needs_no_message),
         scenario(lock_does_not_fit_newcomer_waits),
+        scenario(lock_where_turns_are_taken_idleness_is_said_while_nobody_waits),
         scenario(lock_quantum_over_next_one_runs),
         scenario(lock_victim_shrinks_next_gets_credits),
         scenario(lock_nobody_waits_no_revocation),
