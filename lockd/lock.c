@@ -134,7 +134,7 @@ static void member_free(struct lockd_member *member, uint64_t now)
 /* It has nothing to do any more: how long did it have something? */
 static void burst_ended(struct lockd_party *party)
 {
-    const uint64_t burst = lockd_less(party->burst, lockd_device_idle(party->device)),
+    const uint64_t burst = lockd_less(party->burst, lockd_party_idle(party)),
                    usual = party->burst_usual;
 
     if (party->burst != 0 && !party->came_up) {

@@ -129,6 +129,24 @@ uint64_t lockd_device_idle(const struct lockd_device *device)
     return lockd_clamp(lockd_device_switch(device), IDLE_MIN, IDLE_MAX);
 }
 
+bool lockd_party_is_steady(const struct lockd_party *party)
+{
+    return party->burst_usual != LOCKD_NEVER &&
+           party->burst_off <= party->burst_usual / BURST_SPARE;
+}
+
+/* One whose bursts are steady, and worth a turn, has ended one when it pauses. */
+uint64_t lockd_party_idle(const struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+    const uint64_t idle = lockd_device_idle(device);
+
+    if (device->lock->settings.idle_ns != LOCKD_AUTO || !lockd_party_is_steady(party) ||
+        party->burst_usual < lockd_device_quantum(device) / 2)
+        return idle;
+    return lockd_max(idle / 4, IDLE_MIN);
+}
+
 /* Room for the contexts of programs yet to come. With GPUSHARE_DEVICE_LIMIT nobody measures the
  * card, and the limit is meant to be used up. */
 uint64_t lockd_device_reserve(const struct lockd_device *device)

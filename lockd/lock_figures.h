@@ -19,6 +19,7 @@
 #define SWITCH_RATE      50000000000ull  /* bytes a second, until one was measured */
 #define SWITCH_UNSEEN    (3 * NS_PER_MS) /* ... that turns do not show: tails, starts */
 #define IDLE_MIN         (5 * NS_PER_MS)
+#define BURST_SPARE      4 /* a burst may be longer than usual by one part in so many */
 #define IDLE_MAX         (500 * NS_PER_MS)
 #define GRACE            (10000 * NS_PER_MS) /* a turn without progress, a stop without an answer */
 #define GRACE_SHORT      (1000 * NS_PER_MS) /* ... that the driver has no memory for */

@@ -18,6 +18,8 @@ int lockd_device_get(struct lockd_lock *lock, const uint8_t *uuid, uint32_t user
                      struct lockd_device **found);
 /* Frees it if nobody is on it any more. */
 void lockd_device_free_unused(struct lockd_device *device);
+bool lockd_party_is_steady(const struct lockd_party *party); /* its bursts are about as long */
+uint64_t lockd_party_idle(const struct lockd_party *party);  /* what it may idle */
 uint64_t lockd_device_quantum(const struct lockd_device *device);
 uint64_t lockd_device_quantum_by(const struct lockd_device *device,
                                  const struct lockd_settings *settings);

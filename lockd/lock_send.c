@@ -58,9 +58,9 @@ static uint32_t flags_for(const struct lockd_member *member)
 
 /* What a holder may idle before it says so: its turn ends by it while others wait, and its
  * bursts are known by it also while nobody does. 0: no turns are taken. */
-static uint64_t idle_for(const struct lockd_device *device, bool waiters)
+static uint64_t idle_for(const struct lockd_member *member, bool waiters)
 {
-    return device->leases || waiters ? lockd_device_idle(device) : 0;
+    return member->device->leases || waiters ? lockd_party_idle(member->party) : 0;
 }
 
 static bool news(const struct lockd_member *member, uint32_t flags, uint64_t idle)
@@ -77,7 +77,7 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     struct lockd_device *device = member->device;
     const bool first = member->seq == member->first_seq;
     const uint32_t flags = flags_for(member);
-    const uint64_t idle = idle_for(device, (flags & GS_TARGET_WAITERS) != 0);
+    const uint64_t idle = idle_for(member, (flags & GS_TARGET_WAITERS) != 0);
     const bool again =
         member->asked || (lockd_member_stuck(member, now) && member->echoed == member->seq &&
                           now - member->sent_at >= ASK_AGAIN);
@@ -147,7 +147,7 @@ static uint64_t time_to_tell(const struct lockd_device *device, uint64_t idle, u
 
 void lockd_send_broadcast(struct lockd_device *device, uint64_t now)
 {
-    const uint64_t idle = idle_for(device, device->waiters || device->told_waiters);
+    const uint64_t idle = device->leases || device->waiters ? lockd_device_idle(device) : 0;
     const uint64_t most = lockd_device_most(device);
     const uint64_t shortfall = lockd_device_shortfall(device);
     const uint64_t at = time_to_tell(device, idle, most, shortfall, now);

@@ -37,7 +37,6 @@
 #define TURN_LONGEST                                                                           \
     4 /* quanta; the rest of it follows when the others of the round had theirs */
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
-#define BURST_SPARE   4 /* a burst may be longer than usual by one part in so many */
 #define INTERACTIVE   2 /* a burst of at most this part of a quantum */
 #define SAVED         4 /* turns; all the others together wait for no more of it */
 #define WORTH         2 /* a turn of at least this part of a quantum */
@@ -168,7 +167,7 @@ static uint64_t rest_of_burst(const struct lockd_party *party)
     const uint64_t left = lockd_less(party->burst_usual, party->burst);
     const uint64_t rest = left + left / BURST_SPARE;
 
-    if (party->burst_usual > most || party->burst_off > party->burst_usual / BURST_SPARE)
+    if (party->burst_usual > most || !lockd_party_is_steady(party))
         return 0;
     return rest <= most ? rest : 0;
 }

@@ -198,6 +198,37 @@ static void policy_fair_turn_is_as_long_as_bursts_that_are_known(void **state)
     assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
 }
 
+/* What program 0 may idle while 1 waits and a switch costs 100 ms. */
+static uint64_t may_idle(struct harness *h)
+{
+    runs(h, 0, 7 * GIB);
+    device_of(h)->switch_ns = 100 * MS;
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 1, 0, 7 * GIB, 0);
+    return h->client[0].target.idle_ns;
+}
+
+/* What has been at work for as long as ever and pauses then has done its work; what is not
+ * known may go on in a moment. */
+static void policy_fair_end_of_a_burst_that_is_known_is_believed_soon(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+
+    settings.idle_ns = LOCKD_AUTO;
+    lockd_lock_set(h->lock, &settings, h->now);
+    harness_take(h);
+    bursts(h, 0, 1, quantum);
+    assert_int_equal(may_idle(h), 100 * MS);
+    say(h, 0, 0, 7 * GIB, 7 * GIB);
+    bursts(h, 0, 5, quantum);
+    assert_int_equal(may_idle(h), 25 * MS);
+    say(h, 0, 0, 7 * GIB, 7 * GIB);
+    bursts(h, 0, 20, quantum / 8); /* short ones: turns are not made by them */
+    assert_int_equal(may_idle(h), 100 * MS);
+}
+
 static void policy_fair_one_burst_makes_no_turn_longer(void **state)
 {
     struct harness *h = *state;
@@ -324,6 +355,7 @@ int main(void)
         scenario(policy_fair_time_by_weight),
         scenario(policy_fair_short_burst_goes_before_the_end_of_a_long_turn),
         scenario(policy_fair_turn_is_as_long_as_bursts_that_are_known),
+        scenario(policy_fair_end_of_a_burst_that_is_known_is_believed_soon),
         scenario(policy_fair_one_burst_makes_no_turn_longer),
         scenario(policy_fair_coming_up_is_no_burst_like_the_others),
         scenario(policy_fair_bursts_of_any_length_make_no_turn_longer),
