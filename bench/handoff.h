@@ -69,6 +69,11 @@ struct spec { /* one case */
     const char *hand_over; /* the daemon's setting */
 };
 
+struct hand_off {
+    uint64_t at; /* when the last work before it was done, ns */
+    double seconds;
+};
+
 struct result {
     struct spec spec;
     double overflow;            /* bytes that each switch must move, each way */
@@ -77,6 +82,7 @@ struct result {
     double in_freed_s;          /* in, while the other's memory is being freed */
     double moved_out;           /* bytes a turn */
     unsigned switches, wrong;   /* hand-offs; blocks that were not what had been written */
+    struct hand_off *hand_offs; /* in the order in which they were; until the end */
 };
 
 struct stage { /* the one object of the parent */

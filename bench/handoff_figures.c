@@ -17,16 +17,23 @@
 #define UNCHANGED_PART 0.6   /* of the time when all is changed, at most: nine of ten are not */
 #define MOVED_PART     1.02  /* of the overflow, at most */
 
-static int compare(const void *a, const void *b)
+static int by_length(const void *a, const void *b)
 {
-    const double x = *(const double *)a, y = *(const double *)b;
+    const struct hand_off *x = a, *y = b;
 
-    return (x > y) - (x < y);
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct hand_off *x = a, *y = b;
+
+    return (x->at > y->at) - (x->at < y->at);
 }
 
 /* From the last work of `from` to the first of `to`: for each gap of `to`, the gap of `from`
  * that begins within it and ends later. */
-static unsigned hand_offs(const struct side *from, const struct side *to, double *seconds)
+static unsigned hand_offs(const struct side *from, const struct side *to, struct hand_off *all)
 {
     unsigned count = 0;
 
@@ -36,24 +43,29 @@ static unsigned hand_offs(const struct side *from, const struct side *to, double
 
             if (a->from > b->from && a->from < b->to && a->to > b->to &&
                 b->to - b->from > stage.board->turn_gap)
-                seconds[count++] = (double)(b->to - a->from) / 1e9;
+                all[count++] = (struct hand_off){a->from, (double)(b->to - a->from) / 1e9};
         }
     return count;
 }
 
 void judge(struct result *result)
 {
-    static double all[2 * MAX_GAPS];
+    struct hand_off *all = calloc(2 * MAX_GAPS, sizeof *all);
     const struct side *side = stage.board->side;
-    unsigned count = hand_offs(&side[0], &side[1], all);
+    unsigned count;
 
+    if (all == NULL)
+        fail("out of memory");
+    count = hand_offs(&side[0], &side[1], all);
     count += hand_offs(&side[1], &side[0], all + count);
     result->switches = count;
     if (count == 0)
         fail("no hand-off has happened");
-    qsort(all, count, sizeof all[0], compare);
-    result->median_s = all[count / 2];
-    result->slowest_s = all[count - 1];
+    qsort(all, count, sizeof all[0], by_length);
+    result->median_s = all[count / 2].seconds;
+    result->slowest_s = all[count - 1].seconds;
+    qsort(all, count, sizeof all[0], by_time);
+    result->hand_offs = all;
 }
 
 void print(const struct result *result)
@@ -157,7 +169,10 @@ static void raw(FILE *file, const struct result *result)
     if (spec->one_way)
         fprintf(file, "\"out_s\": %.6f, \"in_s\": %.6f, \"in_freed_s\": %.6f, ", result->out_s,
                 result->in_s, result->in_freed_s);
-    fprintf(file, "\"moved_out_a_turn\": %.0f, \"wrong_blocks\": %u}", result->moved_out,
+    fputs("\"hand_offs_s\": [", file);
+    for (unsigned i = 0; i < result->switches; i++)
+        fprintf(file, "%s%.4f", i == 0 ? "" : ", ", result->hand_offs[i].seconds);
+    fprintf(file, "], \"moved_out_a_turn\": %.0f, \"wrong_blocks\": %u}", result->moved_out,
             result->wrong);
 }
 

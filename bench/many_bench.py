@@ -7,14 +7,17 @@ Copies of bench/load share a card of --limit-mib (GPUSHARE_DEVICE_LIMIT). The da
 20 ms instead of 200: a small card makes short switches and with them short turns (20 times a switch), so that half a minute has
 enough rounds to tell whether they are fair. Of each cell:
 
-  throughput    batches that all of them finished, times what a batch takes an unpatched program alone, over the time
-  Jain          of the batches that each finished, per weight, over whole rounds: from the beginning of one program's third turn to that of
-                its last one (in the first two the lock makes up for what was before: programs that idled, another quantum)
-  weights       the largest deviation of a program's part of them from its due (in the cell with weights)
+  throughput    batches that all of them finished, times what a batch takes an unpatched program alone, over the time. Alone: the mean of
+                some programs, before and after, since a batch takes each of them another time (where its memory lies), and one
+                in ten takes a tenth longer
+  Jain          of the time that each had the card, per weight, over whole rounds: from the beginning of one program's fourth turn to that
+                of its last one (in the first ones the lock makes up for what was before: programs that idled, another quantum)
+  weights       the largest deviation of a program's part of that time from its due (in the cell with weights)
   longest wait  between two batches of a program, over (N - 1)(quantum + switch), with the daemon's largest figures for these
   lost          in a turn, from its first batch's beginning to its last one's end: more than these batches take alone (median)
 
-All by the programs' own clocks; "daemon" in the JSON is the same from `gpusharectl trace` (time that it saw each compute).
+A program has the card from the beginning of a turn's first batch to the end of its last one, by its own clock. The JSON has the same by
+the batches that it finished ("by_batches") and from `gpusharectl trace` ("daemon": time that it saw each compute).
 """
 import json
 import os
@@ -32,13 +35,14 @@ CELLS = {  # programs, times the card, weights in turn, the card over --limit-mi
 QUICK = ("8 at 8x", "32 at 8x", "8 at 4x, weights 1:2")
 THROUGHPUT, JAIN, WEIGHTS, WAIT = 0.95, 0.999, 0.01, 1.05
 POLL_S = 0.5
-SKIPPED = 2  # turns
+SKIPPED = 3  # turns
+ALONE, ALONE_S = 3, 1  # programs, one after the other, before and again after
 
 
 class Turns:
-    """When a program ran: spans (from, to), and marks: (time, amount) of work."""
+    """When a program ran: spans (from, to), and marks: the times at which batches were done."""
 
-    def __init__(self, spans, marks):
+    def __init__(self, spans, marks=()):
         self.spans, self.marks = spans, marks
 
     @classmethod
@@ -50,10 +54,15 @@ class Turns:
                 spans[-1][1] = at
             else:
                 spans.append([at - batch_ns, at])
-        return cls(spans, [(at, 1) for at in ends])
+        return cls(spans, ends)
 
     def done(self, window):
-        return sum(amount for at, amount in self.marks if window[0] <= at < window[1])
+        """Batches."""
+        return sum(window[0] <= at < window[1] for at in self.marks)
+
+    def had(self, window):
+        """ns."""
+        return sum(max(0, min(to, window[1]) - max(since, window[0])) for since, to in self.spans)
 
     def longest_wait(self):
         return max((after[0] - before[1] for before, after in zip(self.spans, self.spans[1:])), default=0)
@@ -67,14 +76,13 @@ def whole_rounds(turns):
     return first.spans[SKIPPED][0], first.spans[-1][0], len(first.spans) - 1 - SKIPPED
 
 
-def shares(turns, weights, window):
-    """(Jain's index, the largest deviation from the due)"""
-    done = [each.done(window) for each in turns]
+def shares(done, weights):
+    """(Jain's index, the largest deviation from the due) of what each got."""
     per_weight = [work / weight for work, weight in zip(done, weights)]
     squares = sum(each * each for each in per_weight)
     if squares == 0:
         raise Failed("no work was done in whole rounds")
-    jain = sum(per_weight) ** 2 / (len(turns) * squares)
+    jain = sum(per_weight) ** 2 / (len(done) * squares)
     return jain, max(abs(work / sum(done) * sum(weights) / weight - 1) for work, weight in zip(done, weights))
 
 
@@ -88,7 +96,7 @@ def traced(path, pids):
         if event.get("ph") == "X" and event["name"] == "compute" and event["pid"] in spans:
             begin = event["ts"] * 1e3
             spans[event["pid"]].append([begin, begin + event["dur"] * 1e3])
-    return [Turns(each, [(begin, finish - begin) for begin, finish in each]) for each in spans.values()]
+    return [Turns(each) for each in spans.values()]
 
 
 def watch(bench, until):
@@ -102,15 +110,18 @@ def watch(bench, until):
     return quantum, switch, bench.device()["switches"] - before
 
 
-def solo_batch(bench, memory, steps, seconds):
-    """ns of a batch of an unpatched program alone."""
-    programs = bench.loads(memory, None, BATCH, steps)
-    ends = programs[0].say(f"work {time.monotonic_ns() + int(seconds * 1e9)}")["ends"]
-    end(programs)
-    if len(ends) < 6:
-        raise Failed(f"an unpatched program alone finished {len(ends)} batches in {seconds} s: too few to compare with")
-    ends = ends[len(ends) // 3:]  # a card that was idle is slow at first
-    return statistics.median(after - before for before, after in zip(ends, ends[1:]))
+def alone(bench, memory, steps, seconds):
+    """ns that batches of unpatched programs take, each alone: a mean each."""
+    means = []
+    for _ in range(ALONE):
+        programs = bench.loads(memory, None, BATCH, steps)
+        ends = programs[0].say(f"work {time.monotonic_ns() + int(seconds * 1e9)}")["ends"]
+        end(programs)
+        if len(ends) < 6:
+            raise Failed(f"an unpatched program alone finished {len(ends)} batches in {seconds} s: too few to compare with")
+        ends = ends[len(ends) // 3:]  # a card that was idle is slow at first
+        means.append((ends[-1] - ends[0]) / (len(ends) - 1))
+    return means
 
 
 def settle(bench, how, programs, seconds, hold):
@@ -129,7 +140,7 @@ def run_cell(bench, how, name, seconds):
     limit_bytes = how.limit_mib * MIB * larger
     memory = limit_bytes * times / count
     steps, _ = bench.calibrated(memory, how.kernel_ms)
-    batch = solo_batch(bench, memory, steps, min(2, seconds))
+    solo = alone(bench, memory, steps, min(ALONE_S, seconds))
     programs = bench.loads(memory, limit_bytes, BATCH, steps, [{"GPUSHARE_WEIGHT": str(weight)} for weight in weights])
     settle(bench, how, programs, seconds / 8, len(set(weights)) > 1)
     recording = os.path.join(bench.folder, "trace.json")
@@ -144,9 +155,12 @@ def run_cell(bench, how, name, seconds):
         raise Failed("gpusharectl trace failed")
     daemon = traced(recording, [program.pid for program in programs])
     end(programs)
+    solo += alone(bench, memory, steps, min(ALONE_S, seconds))
+    batch = statistics.mean(solo)
     limit = began + seconds * 1e9
     turns = [Turns.of_ends([at for at in each if at < limit], batch, quantum / 2) for each in ends]
-    figures = {"limit_mib": limit_bytes / MIB, "quantum_s": quantum / 1e9, "switch_s": switch / 1e9, "switches": switches, "solo_batch_s": batch / 1e9}
+    figures = {"limit_mib": limit_bytes / MIB, "quantum_s": quantum / 1e9, "switch_s": switch / 1e9, "switches": switches,
+               "solo_batch_s": batch / 1e9, "solo_batches_s": [each / 1e9 for each in solo]}
     return judge(name, turns, daemon, weights, batch, (count - 1) * (quantum + switch), figures)
 
 
@@ -158,13 +172,14 @@ def judge(name, turns, daemon, weights, batch, wait_bound, figures):
     figures["batches"] = [each.done(window) for each in turns]
     figures["turns_ms"] = [[round((to - since) / 1e6, 1) for since, to in each.spans] for each in turns]
     figures["lost_in_a_turn_ns"] = statistics.median(
-        to - since - batch * len([at for at, _ in each.marks if since <= at <= to]) for each in turns for since, to in each.spans[1:-1])
+        to - since - batch * len([at for at in each.marks if since <= at <= to]) for each in turns for since, to in each.spans[1:-1])
     throughput = sum(figures["batches"]) * batch / (window[1] - window[0])
-    jain, off = shares(turns, weights, window)
+    jain, off = shares([each.had(window) for each in turns], weights)
+    figures["by_batches"] = dict(zip(("jain", "weights_off"), shares(figures["batches"], weights)))
     wait = max(each.longest_wait() for each in turns) / wait_bound
     seen = whole_rounds(daemon)
     if seen is not None:
-        jain_seen, off_seen = shares(daemon, weights, seen)
+        jain_seen, off_seen = shares([each.had(seen) for each in daemon], weights)
         figures["daemon"] = {"jain": jain_seen, "weights_off": off_seen, "rounds": seen[2],
                              "longest_wait": max(each.longest_wait() for each in daemon) / wait_bound}
     rows = [row(f"{name}: throughput", throughput, "of serial", THROUGHPUT, "at least", throughput >= THROUGHPUT, **figures)]
@@ -181,14 +196,14 @@ def body():
         ("--limit-mib", {"type": float, "default": 256, "help": "what the card is made to hold (default 256)"}),
         ("--kernel-ms", {"type": float, "default": 0.5}),
         ("--quantum", {"default": "auto", "metavar": "MS"}),
-        ("--seconds", {"type": float, "default": 24, "help": "of a cell; half as much again where the card is larger (default 24)"}),
+        ("--seconds", {"type": float, "default": 24, "help": "of a cell; half as much again where the card is larger, twice with 32 programs (default 24)"}),
         ("--cell", {"action": "append", "choices": list(CELLS), "help": "only this one (several times)"}),
         ("--quick", {"action": "store_true", "help": "only " + " and ".join(QUICK)})))
     rows = []
     with Bench(how.build, ("--exclusive", "yes", "--quantum-min", "20")) as bench:
         card = bench.facts()[0]
         for name in how.cell or (QUICK if how.quick else CELLS):
-            cell = run_cell(bench, how, name, how.seconds * (1.5 if CELLS[name][3] > 1 else 1))
+            cell = run_cell(bench, how, name, how.seconds * (2 if CELLS[name][0] > 8 else 1.5 if CELLS[name][3] > 1 else 1))
             for each in cell:
                 print(f"{each['name']:36}{each['value']:9.4f}  {each['against']} {each['ceiling']:g}{'' if each['met'] else ' MISSED'}")
             said = cell[0]

@@ -37,22 +37,28 @@ class Many(unittest.TestCase):
         self.assertEqual(len(second.spans), 3)
         self.assertEqual(first.longest_wait(), 7 * MS)
 
-    def test_rounds_are_whole_and_the_first_two_are_left_out(self):
-        turns = in_turn([10, 5], 5)
+    def test_rounds_are_whole_and_the_first_three_are_left_out(self):
+        turns = in_turn([10, 5], 6)
         since, to, rounds = many_bench.whole_rounds(turns)
         self.assertEqual(rounds, 2)
         self.assertEqual([each.done((since, to)) for each in turns], [20, 10])
-        self.assertIsNone(many_bench.whole_rounds(in_turn([10, 5], 3)))
+        self.assertEqual([each.had((since, to)) for each in turns], [20 * MS, 10 * MS])
+        self.assertIsNone(many_bench.whole_rounds(in_turn([10, 5], 4)))
 
     def test_shares_are_by_weight(self):
-        turns = in_turn([10, 20], 5)
-        window = many_bench.whole_rounds(turns)[:2]
-        jain, off = many_bench.shares(turns, [100, 200], window)
+        jain, off = many_bench.shares([20, 40], [100, 200])
         self.assertAlmostEqual(jain, 1)
         self.assertAlmostEqual(off, 0)
-        jain, off = many_bench.shares(turns, [100, 100], window)
+        jain, off = many_bench.shares([20, 40], [100, 100])
         self.assertAlmostEqual(jain, 30 ** 2 / (2 * (10 ** 2 + 20 ** 2)))
         self.assertAlmostEqual(off, 1 / 3)
+
+    def test_what_is_weighed_is_time_and_not_batches(self):
+        turns = in_turn([10, 10], 6)
+        turns[0].marks = turns[0].marks[::2]  # where its memory lies, a batch takes twice as long
+        rows = many_bench.judge("x", turns, turns, [100] * 2, MS, 11 * MS, {})
+        self.assertAlmostEqual(rows[1]["value"], 1)
+        self.assertAlmostEqual(rows[0]["by_batches"]["weights_off"], 1 / 3)
 
     def test_throughput_and_wait_are_judged(self):
         turns = in_turn([10, 10, 10], 5)
