@@ -131,11 +131,11 @@ static void member_free(struct lockd_member *member, uint64_t now)
     free(member);
 }
 
-/* It has nothing to do any more: how long did it have something? */
-static void burst_ended(struct lockd_party *party)
+/* It has had nothing to do for some time; how long did it have something? idle: ns of that it
+ * had the device without work. */
+static void burst_over(struct lockd_party *party, uint64_t idle)
 {
-    const uint64_t burst = lockd_less(party->burst, lockd_party_idle(party)),
-                   usual = party->burst_usual;
+    const uint64_t burst = lockd_less(party->burst, idle), usual = party->burst_usual;
 
     if (party->burst != 0 && !party->came_up) {
         party->came_up = true;
@@ -151,7 +151,23 @@ static void burst_ended(struct lockd_party *party)
     party->rested = true;
 }
 
-static void take_want(struct lockd_member *member, bool wants)
+/* It says that it has nothing to do. One that runs has idled for as long as it may; one that
+ * has just stopped may be between two calls: whether it has anything to do shows later. */
+static void burst_ended(struct lockd_party *party, bool runs, uint64_t now)
+{
+    party->quiet_at = runs ? LOCKD_NEVER : now;
+    if (runs)
+        burst_over(party, lockd_party_idle(party));
+}
+
+static void burst_begun(struct lockd_party *party, uint64_t now)
+{
+    if (party->quiet_at != LOCKD_NEVER && now - party->quiet_at >= lockd_party_idle(party))
+        burst_over(party, 0);
+    party->quiet_at = LOCKD_NEVER;
+}
+
+static void take_want(struct lockd_member *member, bool wants, bool runs, uint64_t now)
 {
     struct lockd_gang *gang = member->party->gang;
     const bool before = (member->flags & GS_STATE_WANT) != 0;
@@ -163,9 +179,13 @@ static void take_want(struct lockd_member *member, bool wants)
         member->party->measured = false; /* what comes is no switch: nobody is in a hurry */
     if (gang->wanting <= (uint32_t)wants)
         lockd_gang_settle(gang);
-    if (gang->wanting == 0) {
-        lockd_list_each (at, &gang->parties)
-            burst_ended(lockd_party_of(at, of_gang));
+    if (gang->wanting > (uint32_t)wants)
+        return;
+    lockd_list_each (at, &gang->parties) {
+        if (wants)
+            burst_begun(lockd_party_of(at, of_gang), now);
+        else
+            burst_ended(lockd_party_of(at, of_gang), runs, now);
     }
 }
 
@@ -224,7 +244,8 @@ static void member_report(struct lockd_member *member, const struct gs_wire_stat
     const bool hopeless = lockd_party_hopeless(member->party);
 
     lockd_books_time(member, now);
-    take_want(member, (state->flags & GS_STATE_WANT) != 0);
+    take_want(member, (state->flags & GS_STATE_WANT) != 0,
+              (state->flags & GS_STATE_RUNNING) != 0, now);
     take_running(member, (state->flags & GS_STATE_RUNNING) != 0, now);
     take_figures(member, state, now);
     lockd_books_member(member, now);

@@ -144,7 +144,7 @@ static struct lockd_party *party_new(struct lockd_gang *gang, struct lockd_devic
     lockd_list_init(&party->members);
     lockd_list_init(&party->settle);
     lockd_list_init(&party->holder);
-    party->burst_usual = LOCKD_NEVER;
+    party->burst_usual = party->quiet_at = LOCKD_NEVER;
     party->weight = gang->weight;
     device->weights += party->weight;
     insert_sorted(gang, party);

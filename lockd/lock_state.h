@@ -159,6 +159,7 @@ struct lockd_party {
     uint64_t level_then;      /* ... and the device's level at that time */
     bool rested;          /* it has had nothing to do since then, which is not counted yet */
     bool came_up;         /* its first burst is over, which is like none after it */
+    uint64_t quiet_at;    /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
     uint64_t burst;       /* ns it ran since it last had nothing to do */
     uint64_t burst_usual; /* ... how long that usually is; LOCKD_NEVER: not known */
     uint64_t burst_off;   /* ... and how far from that; of the first one, nothing else being

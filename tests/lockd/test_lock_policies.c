@@ -248,6 +248,29 @@ static void policy_fair_coming_up_is_no_burst_like_the_others(void **state)
     assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
 }
 
+/* What is stopped between two calls says for a moment that it has nothing to do. */
+static void policy_fair_pause_while_it_is_stopped_ends_no_burst(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+
+    settings.idle_ns = 20 * MS;
+    lockd_lock_set(h->lock, &settings, h->now);
+    harness_take(h);
+    for (int i = 0; i < 6; i++) {
+        for (int part = 0; part < 3; part++) {
+            say(h, 0, 0, 7 * GIB, 7 * GIB);
+            later(h, 5 * MS);
+            runs(h, 0, 7 * GIB);
+            later(h, quantum / 2);
+        }
+        say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
+        later(h, 60000 * MS);
+    }
+    assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
+}
+
 static void policy_fair_bursts_of_any_length_make_no_turn_longer(void **state)
 {
     struct harness *h = *state;
@@ -358,6 +381,7 @@ int main(void)
         scenario(policy_fair_end_of_a_burst_that_is_known_is_believed_soon),
         scenario(policy_fair_one_burst_makes_no_turn_longer),
         scenario(policy_fair_coming_up_is_no_burst_like_the_others),
+        scenario(policy_fair_pause_while_it_is_stopped_ends_no_burst),
         scenario(policy_fair_bursts_of_any_length_make_no_turn_longer),
         scenario(policy_fair_idle_program_saves_up_one_turn_at_most),
         scenario(policy_priority_higher_goes_first_and_at_once),
