@@ -17,6 +17,7 @@
 #include "runtime/host.h"
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
+#include "runtime/session.h"
 #include "runtime/swap.h"
 
 #define MS           1000000ull
@@ -123,7 +124,7 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now)
 {
     uint64_t lacking;
 
-    switch (gs_swap_in(device, room, &lacking)) {
+    switch (gs_swap_in(device, room, gs_session_fd(), &lacking)) {
     case GS_SWAP_MOVED:
         device->short_since = 0;
         return true;

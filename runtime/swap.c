@@ -11,6 +11,9 @@
  */
 #include "runtime/swap.h"
 
+#include <poll.h>
+#include <time.h>
+
 #include "runtime/backend.h"
 #include "runtime/driver.h"
 #include "runtime/gift.h"
@@ -22,6 +25,9 @@
 #define DROPPED     64u            /* host copies given back at a time */
 #define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */
 #define QUEUE_BYTES (192ull << 20) /* of these, copies queued */
+
+#define NEWS_PAUSE_NS 50000
+#define NEWS_MOST     64 /* looks at news while one chunk comes in */
 
 /* --- failing --- */
 
@@ -234,6 +240,34 @@ static CUresult retire_in(struct gs_mover *mover)
     return CUDA_SUCCESS;
 }
 
+static bool is_hungry(const struct gs_mover *mover)
+{
+    bool more;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    more = mover->device->missing > mover->bytes;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return more && mover->bytes < QUEUE_BYTES && mover->count < GS_MOVER_RING;
+}
+
+/* The oldest copy has ended. False: there is news meanwhile, perhaps of more room; the bus must
+ * not wait for what can be mapped now. */
+static bool await_in(struct gs_mover *mover, int news)
+{
+    const struct gs_job *job = gs_mover_job(mover, 0);
+    const struct timespec pause = {0, NEWS_PAUSE_NS};
+    struct pollfd polled = {news, POLLIN, 0};
+
+    if (!is_hungry(mover) || mover->heard == NEWS_MOST)
+        return true;
+    while (gs_driver.cuEventQuery(job->done) == CUDA_ERROR_NOT_READY)
+        if (ppoll(&polled, 1, &pause, NULL) > 0) {
+            mover->heard++;
+            return false;
+        }
+    return true;
+}
+
 /* --- settling --- */
 
 /* Out: what has been queued is retired, the rest goes back to where it is. */
@@ -324,7 +358,8 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
     return result == CUDA_SUCCESS ? GS_SWAP_NOTHING : GS_SWAP_SHORT;
 }
 
-enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t *lacking)
+enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news,
+                               uint64_t *lacking)
 {
     struct gs_mover *mover = enter_for(device, false);
     CUresult result = CUDA_SUCCESS;
@@ -342,7 +377,7 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t
         *lacking = result != CUDA_SUCCESS ? bytes : 0;
     }
     moved = mover->count != 0;
-    if (moved)
+    if (moved && await_in(mover, *lacking == 0 ? news : -1))
         moved = retire_in(mover) == CUDA_SUCCESS;
     gs_mover_leave();
     if (*lacking != 0 && !moved)

@@ -27,8 +27,10 @@ enum gs_swap_result {
 enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess);
 
 /* Gets on with moving in, at most room bytes. The gate is closed (work may still run).
- * *lacking: bytes that the driver could not give, with GS_SWAP_SHORT. */
-enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, uint64_t *lacking);
+ * news: a descriptor that becomes readable when room may have changed, or -1; it comes back then
+ * before a chunk has moved. *lacking: bytes that the driver could not give, with GS_SWAP_SHORT. */
+enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news,
+                               uint64_t *lacking);
 
 /* Waits for what is under way, on all devices, and settles where it is; what has been chosen
  * and not begun stays where it was. Before the gate opens, a context ends, or a range that is

@@ -166,6 +166,7 @@ void gs_mover_drop_first(struct gs_mover *mover)
 {
     const struct gs_job *job = gs_mover_job(mover, 0);
 
+    mover->heard = 0;
     mover->bytes -= job->bytes;
     if (job->stage == GS_JOB_COPYING) {
         mover->queued--;

@@ -18,6 +18,7 @@ struct gs_mover {
     CUstream copies, hashes; /* hashing must not wait for copies */
     unsigned first, count, queued;
     uint64_t bytes, queued_bytes;
+    unsigned heard; /* looks at news since the oldest job is the oldest */
     bool out;
     uint64_t (*results)[GS_HASH_MOST][2];
     CUdeviceptr results_there;
