@@ -140,7 +140,7 @@ static CUresult release(CUmemGenericAllocationHandle handle)
     struct sim_physical *physical = physical_of(handle);
 
     if (!physical)
-        return CUDA_ERROR_INVALID_VALUE;
+        return sim_multicast_release(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     physical->handles--;
     sim_physical_put(physical);
     return CUDA_SUCCESS;
@@ -151,16 +151,18 @@ static CUresult map(CUdeviceptr start, size_t size, size_t offset,
 {
     struct sim_physical *physical = physical_of(handle);
 
-    if (!range_valid(start, size) || flags || !physical)
+    if (!range_valid(start, size) || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!page_multiple(offset) || offset > physical->size || size > physical->size - offset)
+    if (physical &&
+        (!page_multiple(offset) || offset > physical->size || size > physical->size - offset))
         return CUDA_ERROR_NOT_SUPPORTED; /* as a real driver (580) says */
     const struct sim_range *reservation = sim_ranges_find(&sim_reservations, start);
     if (!reservation || size > reservation->start + reservation->size - start)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_ranges_overlap(&sim_mappings, start, size))
         return CUDA_ERROR_INVALID_VALUE;
-    return sim_map(start, size, physical, offset, NULL);
+    return physical ? sim_map(start, size, physical, offset, NULL)
+                    : sim_multicast_map(start, size, offset, handle);
 }
 
 /* Index of the first mapping if the range is made of whole mappings without a gap, else -1. */
