@@ -13,6 +13,7 @@
 #include "runtime/hooks.h"
 #include "runtime/pace.h"
 #include "runtime/room.h"
+#include "runtime/virtual.h"
 
 #define LIKELY_FINE(pass, result)                                                              \
     __builtin_expect(((pass) == GS_PASS_FREE) & ((result) != CUDA_ERROR_OUT_OF_MEMORY), 1)
@@ -59,7 +60,10 @@
 #define REFUSED_WORK(...)    false
 #define REFUSED_EVENT(...)   false
 #define REFUSED_QUERY(...)   false
-#define REFUSED_ALLOC(...)   false
+#define REFUSED_ALLOC(...)   HANDLES_PICK(__VA_ARGS__, 0)
+/* cuMemMapArrayAsync: only tile pools, which are the driver's own, can be behind arrays */
+#define HANDLES_PICK(a, b, ...)                                                                \
+    gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
 
 static void bound(CUstream stream, unsigned call)
 {

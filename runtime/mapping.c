@@ -120,12 +120,14 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
             range->own->access_count = 0;
             range->own->mapped = true;
         }
+        if (result == CUDA_SUCCESS)
+            range->own->aliases++; /* held until it is mapped */
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (result != CUDA_SUCCESS)
         return result;
     if (direct)
-        return gs_direct_map_ours(address, bytes, offset, handle, range);
+        return gs_direct_map_ours(address, bytes, offset, range);
     result = map_resident(range);
     if (result != CUDA_SUCCESS) {
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -133,6 +135,7 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
         range->own->mapped = false;
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
+    gs_virtual_drop(range);
     return result;
 }
 

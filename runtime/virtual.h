@@ -32,7 +32,7 @@ struct gs_virtual {
     struct gs_range *range;
     CUmemAllocationProp prop;
     unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */
-    unsigned aliases;    /* mappings of it beside that one (direct.h) */
+    unsigned aliases;    /* mappings of it beside that one (direct.h), and who holds it */
     bool mapped;
     bool accessible; /* it has been: the program can reach it, so it is needed */
     unsigned access_count;
@@ -61,10 +61,20 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
 CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *location,
                                unsigned long long *flags, bool *ours);
 
-/* Pins what the handle stands for and gives the driver's own handle of it. Waits for the lease
+/* What the handle stands for, or what is mapped at the address: offset and the bytes left are
+ * in it. It stays until it is dropped. NULL: none; *ours then says whether a handle, or memory,
+ * of ours is meant nevertheless. */
+struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours);
+struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
+                                    bool *ours);
+void gs_virtual_drop(struct gs_range *range);
+
+/* Pins what is held: all its chunks have the driver's own handles for good. Waits for the lease
  * like a submission. */
-CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocationHandle *real,
-                        bool *ours);
+CUresult gs_virtual_pin(struct gs_range *range);
+
+/* True if one of so many mappings is to be of a handle of ours. Any thread. */
+bool gs_virtual_is_behind(const CUarrayMapInfo *mappings, unsigned count);
 
 /* Address space that the program has reserved. */
 void gs_reserved_add(CUdeviceptr address, uint64_t bytes);

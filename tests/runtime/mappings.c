@@ -348,6 +348,24 @@ static void refuse_as_multicast(handle_type memory)
     GIVES(cuMulticastBindAddr(memory, 0, 0, GRANULE, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Arrays want a tile pool, and a handle of ours is none of the driver's. */
+static void case_tiles(void)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                .allocFlags = {.usage = CU_MEM_CREATE_USAGE_TILE_POOL}};
+    CUarrayMapInfo info[2] = {{.memOperationType = CU_MEM_OPERATION_TYPE_MAP},
+                              {.memOperationType = CU_MEM_OPERATION_TYPE_MAP}};
+    handle_type pool;
+
+    begin();
+    OK(cuMemCreate(&pool, GRANULE, &prop, 0));
+    info[0].memHandle.memHandle = info[1].memHandle.memHandle = pool;
+    GIVES(cuMemMapArrayAsync(info, 2, NULL), CUDA_ERROR_NOT_SUPPORTED); /* nothing simulated */
+    info[1].memHandle.memHandle = create(GRANULE, false);
+    GIVES(cuMemMapArrayAsync(info, 2, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
 /* memory of more than a chunk, bound by handle as a whole and in part, and unbound as bound */
 static void case_multicast(void)
 {
@@ -394,8 +412,9 @@ static void case_multicast_address(void)
     address = reserve(total);
     OK(cuMemMap(address, total, 0, memory, 0));
     OK(cuMulticastBindAddr(object, 0, address + 30 * GRANULE, 36 * GRANULE, 0));
-    GIVES(cuMulticastBindAddr(object, 36 * GRANULE, address + 40 * GRANULE, 34 * GRANULE + 1, 0),
-          CUDA_ERROR_INVALID_VALUE);
+    GIVES(
+        cuMulticastBindAddr(object, 36 * GRANULE, address + 40 * GRANULE, 34 * GRANULE + 1, 0),
+        CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMulticastBindAddr(object, 0, address + 60 * GRANULE, 11 * GRANULE, 0),
           CUDA_ERROR_INVALID_VALUE);
     expect_bound(object, memory, total, 30 * GRANULE, 36 * GRANULE);
@@ -423,6 +442,7 @@ int main(int argc, char **argv)
                                               {"strangers", case_strangers},
                                               {"freed", case_freed},
                                               {"attributes", case_attributes},
+                                              {"tiles", case_tiles},
                                               {"multicast", case_multicast},
                                               {"multicast_address", case_multicast_address},
                                               {NULL, NULL}};

@@ -298,6 +298,20 @@ static CUresult import_handle(CUmemGenericAllocationHandle *out, const void *os_
     return result ? result : handle_out(out, physical);
 }
 
+/* There are no arrays; what can be behind one is known. */
+static CUresult map_arrays(const CUarrayMapInfo *mappings, unsigned count)
+{
+    if (!mappings || !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        const struct sim_physical *physical = physical_of(mappings[i].memHandle.memHandle);
+        if (mappings[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP &&
+            (!physical || physical->prop.allocFlags.usage != CU_MEM_CREATE_USAGE_TILE_POOL))
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 SIM_API(cuMemGetAllocationGranularity,
         (size_t * out, const CUmemAllocationProp *prop,
          CUmemAllocationGranularity_flags option),
@@ -336,3 +350,6 @@ SIM_API(cuMemExportToShareableHandle,
 SIM_API(cuMemImportFromShareableHandle,
         (CUmemGenericAllocationHandle * out, void *os_handle, CUmemAllocationHandleType type),
         SIM_CTX, import_handle(out, os_handle, type))
+SIM_STREAM_API(cuMemMapArrayAsync, _ptsz,
+               (CUarrayMapInfo * mappings, unsigned int count, CUstream stream), SIM_CTX,
+               ((void)stream, map_arrays(mappings, count)))
