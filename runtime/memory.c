@@ -229,13 +229,15 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
     CUcontext context = NULL;
     CUresult result;
 
+    result = gs_driver.cuCtxGetCurrent(&context);
+    if (result == CUDA_SUCCESS)
+        result = gs_context_check(context);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (request->bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (request->bytes > request->device->total) /* also bounds the bookkeeping */
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gs_driver.cuCtxGetCurrent(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
     context = gs_context_home(context);
     if (small) {
         *address = take_piece(request, context);

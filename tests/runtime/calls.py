@@ -163,8 +163,9 @@ def main():
     run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB")
     run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB")
     run_case(build, "wait", daemon=False)
-    for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams"):
+    for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams", "fault"):
         run_case(build, case, program="lives")
+    run_case(build, "fault", program="lives", GPUSHARE_DISABLE="1")
     for more in ({"GPUSHARE_MEMORY": "managed"}, {"SIMCUDA_VMM": "0"}):  # the other backend says the same
         for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "fork", "green"):
             run_case(build, case, **more)
