@@ -25,8 +25,10 @@
  *   children       those end
  *   shut N         closes every number from N on
  *   numbers N      so many descriptors may it open from now on
- *   steal          closes every number from 64 on that is open, and opens a file of its own
- * there kept           those files are where they were opened, all of them; else error 999
+ *   steal          closes every number that is not the simulated driver's and opens files and
+ *                sockets of its own there
+ *   kept         those are where they were opened, all of them, and nobody has written or read
+ *                there; else error 999
  *   limit MIB      so much private memory may the process have from now on beyond what it has
  *   disk MIB       so long may its files become; 0: as long as it likes
  *
@@ -38,11 +40,11 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/runtime/check.h"
+#include "tests/runtime/numbers.h"
 #include "tests/runtime/random.h"
 
 #define BLOCKS   64
@@ -302,46 +304,6 @@ static void end_children(void)
     }
 }
 
-static void limit_numbers(size_t most)
-{
-    struct rlimit numbers;
-
-    CHECK(getrlimit(RLIMIT_NOFILE, &numbers) == 0);
-    numbers.rlim_cur = most;
-    CHECK(setrlimit(RLIMIT_NOFILE, &numbers) == 0);
-}
-
-#define FIRST_NUMBER 64
-#define LAST_NUMBER  4095
-
-static ino_t stolen[LAST_NUMBER + 1]; /* 0: none there */
-
-static void steal(void)
-{
-    struct stat file;
-
-    for (int fd = FIRST_NUMBER; fd <= LAST_NUMBER; fd++) {
-        int new;
-
-        if (stolen[fd] != 0 || close(fd) != 0)
-            continue;
-        new = memfd_create("the program's own", 0);
-        CHECK(new >= 0 && (new == fd || (dup2(new, fd) == fd && close(new) == 0)));
-        CHECK(fstat(fd, &file) == 0);
-        stolen[fd] = file.st_ino;
-    }
-}
-
-static CUresult still_stolen(void)
-{
-    struct stat file;
-
-    for (int fd = FIRST_NUMBER; fd <= LAST_NUMBER; fd++)
-        if (stolen[fd] != 0 && (fstat(fd, &file) != 0 || file.st_ino != stolen[fd]))
-            return CUDA_ERROR_UNKNOWN;
-    return CUDA_SUCCESS;
-}
-
 /* "WORD [N [N [N]]]": how many there are */
 static int parse(const char *line, char *word, size_t size, size_t number[3])
 {
@@ -410,9 +372,9 @@ static bool obey(const char *line, CUresult *result)
     else if (strcmp(word, "numbers") == 0 && words == 2)
         limit_numbers(i);
     else if (strcmp(word, "steal") == 0)
-        steal();
+        steal_numbers();
     else if (strcmp(word, "kept") == 0)
-        *result = still_stolen();
+        *result = numbers_are_kept() ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     else if (strcmp(word, "limit") == 0 && words == 2)
         limit(i);
     else if (strcmp(word, "disk") == 0 && words == 2)
