@@ -248,6 +248,16 @@ bool gs_client_attach_device(struct gs_device *device)
     return gs_context_for(device) != NULL;
 }
 
+static bool has_context(void)
+{
+    const struct gs_device *device;
+    bool has = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL && !has; i++)
+        has = gs_context_for(device) != NULL;
+    return has;
+}
+
 bool gs_client_wish(void)
 {
     struct gs_device *device;
@@ -255,9 +265,10 @@ bool gs_client_wish(void)
     if (!gs_driver_load() || gs_runtime.config.disabled)
         return false;
     device = gs_device_current();
-    if (device == NULL)
+    if (device != NULL)
+        gs_client_attach_current(device);
+    else if (!has_context()) /* without a current one, calls on memory work all the same */
         return false;
-    gs_client_attach_current(device);
     if (!atomic_load_explicit(&client.started, memory_order_acquire))
         start();
     gs_client_wake();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * numbers.c: owns what the program moves has opened under numbers that were not its own.
- * Invariant: what it closes is not the simulated driver's. One thread.
+ * numbers.c: owns what the program moves has opened under numbers that were not its own; and
+ * its limits. Invariant: what it closes is not the simulated driver's. One thread.
  */
 #include "tests/runtime/numbers.h"
 
@@ -14,6 +14,30 @@
 #include <unistd.h>
 
 #include "tests/runtime/check.h"
+
+void limit_files(size_t mib)
+{
+    struct rlimit most;
+
+    CHECK(getrlimit(RLIMIT_FSIZE, &most) == 0);
+    most.rlim_cur = mib != 0 ? mib * MIB : most.rlim_max;
+    CHECK(setrlimit(RLIMIT_FSIZE, &most) == 0);
+}
+
+void limit_memory(size_t mib)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    unsigned long long held = 0;
+    char line[256];
+
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "VmData:", 7) == 0)
+            held = strtoull(line + 7, NULL, 10) * 1024;
+    fclose(file);
+    CHECK(held != 0);
+    CHECK(setrlimit(RLIMIT_DATA, &(struct rlimit){held + mib * MIB, held + mib * MIB}) == 0);
+}
 
 void limit_numbers(size_t most)
 {

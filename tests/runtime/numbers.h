@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * numbers.h: descriptors of others, as a program may treat them that closes what it finds.
+ * numbers.h: limits of a program, and descriptors of others, as one may treat them that closes
+ * what it finds.
  */
 #ifndef GS_TESTS_RUNTIME_NUMBERS_H
 #define GS_TESTS_RUNTIME_NUMBERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+/* MiB: of private memory beyond what it has; of each file, 0: as long as it likes */
+void limit_memory(size_t mib);
+void limit_files(size_t mib);
 
 /* So many may be open from now on. */
 void limit_numbers(size_t most);
