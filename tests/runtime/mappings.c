@@ -42,6 +42,21 @@ static void *pointer(CUdeviceptr address)
     return (void *)address; /* NOLINT(performance-no-int-to-ptr): it is one */
 }
 
+/* The mapping that an address is in, and the reservation. */
+static void expect_extent(CUdeviceptr address, CUdeviceptr mapped, size_t bytes,
+                          CUdeviceptr reserved, size_t all)
+{
+    CUdeviceptr base = 0;
+    size_t size = 0;
+
+    OK(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, address));
+    OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, address));
+    CHECK(base == mapped && size == bytes);
+    OK(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address));
+    OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
+    CHECK(base == reserved && size == all);
+}
+
 /* the same memory twice, side by side, opened and unmapped as one: what wraps around needs no
  * second copy */
 static void ring(size_t bytes)
@@ -49,6 +64,8 @@ static void ring(size_t bytes)
     const CUdeviceptr address = reserve(2 * bytes);
     const handle_type handle = create(bytes, false);
     handle_type again = 0;
+    CUdeviceptr base;
+    size_t size;
 
     OK(cuMemMap(address, bytes, 0, handle, 0));
     OK(cuMemMap(address + bytes, bytes, 0, handle, 0));
@@ -62,6 +79,12 @@ static void ring(size_t bytes)
     OK(cuMemRetainAllocationHandle(&again, pointer(address + bytes + 5)));
     CHECK(again == handle);
     OK(cuMemRelease(again));
+    OK(cuMemGetAddressRange(&base, &size, address + 2 * bytes - 1));
+    CHECK(base == address + bytes && size == bytes);
+    OK(cuMemGetAddressRange(&base, &size, address + bytes - 1));
+    CHECK(base == address && size == bytes);
+    expect_extent(address + bytes - 1, address, bytes, address, 2 * bytes);
+    expect_extent(address + bytes, address + bytes, bytes, address, 2 * bytes);
     GIVES(cuMemMap(address, bytes, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemMap(address + bytes, bytes, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemUnmap(address, 2 * bytes - GRANULE), CUDA_ERROR_INVALID_VALUE);
