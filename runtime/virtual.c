@@ -10,8 +10,10 @@
  */
 #include "runtime/virtual.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/client.h"
 #include "runtime/direct.h"
@@ -25,6 +27,8 @@
 
 #define FIRST_HANDLE                                                                           \
     0x6773000000000000ull /* nowhere near the driver's own, which are pointers */
+
+#define PAUSE_NS 50000 /* while another thread works on a range */
 
 static struct gs_tree handles;
 static uint64_t next_handle = FIRST_HANDLE;
@@ -64,6 +68,34 @@ struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop)
         return NULL;
     device = gs_device_get(prop->location.id);
     return device != NULL && device->movable ? device : NULL;
+}
+
+static bool try_begin(struct gs_range *range)
+{
+    bool begun;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    begun = !range->own->worked_on;
+    range->own->worked_on = true;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return begun;
+}
+
+void gs_virtual_begin(struct gs_range *range)
+{
+    const struct timespec pause = {0, PAUSE_NS};
+    const int saved = errno;
+
+    while (!try_begin(range))
+        nanosleep(&pause, NULL);
+    errno = saved;
+}
+
+void gs_virtual_end(struct gs_range *range)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->own->worked_on = false;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 /* Physical memory for chunks that never had any. Nobody else works on the range. */
@@ -301,15 +333,18 @@ void gs_virtual_drop(struct gs_range *range)
 /* inside the gate */
 static CUresult pin(struct gs_range *range)
 {
-    const CUresult result = give_memory(range);
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_range_pin(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_log("%llu bytes of the program's own are shared: pinned",
-           (unsigned long long)range->reserved);
+    gs_virtual_begin(range);
+    result = give_memory(range);
+    if (result == CUDA_SUCCESS) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_range_pin(range);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_log("%llu bytes of the program's own are shared: pinned",
+               (unsigned long long)range->reserved);
+    }
+    gs_virtual_end(range);
     return result;
 }
 

@@ -33,6 +33,7 @@ struct gs_virtual {
     CUmemAllocationProp prop;
     unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */
     unsigned aliases;    /* mappings of it beside that one (direct.h), and who holds it */
+    bool worked_on;      /* gs_virtual_begin() */
     bool mapped;
     bool accessible; /* it has been: the program can reach it, so it is needed */
     unsigned access_count;
@@ -85,7 +86,14 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
 
 void gs_reserved_after_fork(void);
 
-/* Between virtual.c and mapping.c, under gs_memory_lock. */
+/* Between virtual.c and mapping.c. */
+
+/* Between the two the calling thread alone gives the range memory and maps it. It does not wait
+ * at the gate meanwhile: who waits here may be inside. */
+void gs_virtual_begin(struct gs_range *range);
+void gs_virtual_end(struct gs_range *range);
+
+/* The following under gs_memory_lock. */
 
 /* Also a handle that is no more: the driver would take it for a pointer of its own. */
 bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle);

@@ -163,7 +163,7 @@ def main():
     run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB")
     run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB")
     run_case(build, "wait", daemon=False)
-    for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams", "fault"):
+    for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams", "fault", "share_at_once"):
         run_case(build, case, program="lives")
     run_case(build, "fault", program="lives", GPUSHARE_DISABLE="1")
     for more in ({"GPUSHARE_MEMORY": "managed"}, {"SIMCUDA_VMM": "0"}):  # the other backend says the same

@@ -12,6 +12,7 @@
 #include "tests/runtime/check.h"
 
 #define STREAMS 3000
+#define ROUNDS  100
 
 __attribute__((visibility("default")))
 const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
@@ -274,6 +275,48 @@ static void case_fault(void)
     OK(cuMemsetD8(address, 1, 10));
 }
 
+#define SHARERS 4
+
+static pthread_barrier_t together;
+static CUmemGenericAllocationHandle shared;
+
+static void *share_it(void *fd)
+{
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&together);
+        OK(cuMemExportToShareableHandle(fd, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                        0));
+        pthread_barrier_wait(&together);
+    }
+    return NULL;
+}
+
+/* Several threads export the same memory, which none of them had before: it gets memory once.
+ * What would be lost each time is more than the card has. */
+static void case_share_at_once(void)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes =
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    pthread_t threads[SHARERS];
+    int fd[SHARERS];
+
+    CHECK(pthread_barrier_init(&together, NULL, SHARERS + 1) == 0);
+    for (unsigned i = 0; i < SHARERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, share_it, &fd[i]) == 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        OK(cuMemCreate(&shared, 8 * MIB, &prop, 0));
+        pthread_barrier_wait(&together);
+        pthread_barrier_wait(&together);
+        for (unsigned k = 0; k < SHARERS; k++)
+            CHECK(close(fd[k]) == 0);
+        OK(cuMemRelease(shared));
+    }
+    for (unsigned i = 0; i < SHARERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"capture_beside", case_capture_beside},
@@ -283,6 +326,7 @@ int main(int argc, char **argv)
                                               {"two_contexts", case_two_contexts},
                                               {"many_streams", case_many_streams},
                                               {"fault", case_fault},
+                                              {"share_at_once", case_share_at_once},
                                               {NULL, NULL}};
 
     alarm(50);
