@@ -13,9 +13,10 @@
 #include "runtime/hooks.h"
 #include "runtime/pace.h"
 #include "runtime/room.h"
+#include "runtime/virtual.h"
 
 #define LIKELY_FINE(pass, result)                                                              \
-    __builtin_expect(((pass) == GS_PASS_FREE) & ((result) != CUDA_ERROR_OUT_OF_MEMORY), 1)
+    __builtin_expect(((pass) == GS_PASS_FREE) & ((result) == CUDA_SUCCESS), 1)
 
 /* stream column of the table: what is known of the call (enum gs_gate_call) */
 #define GS_NO_STREAM                  NULL, 0
@@ -59,7 +60,10 @@
 #define REFUSED_WORK(...)    false
 #define REFUSED_EVENT(...)   false
 #define REFUSED_QUERY(...)   false
-#define REFUSED_ALLOC(...)   false
+#define REFUSED_ALLOC(...)   HANDLES_PICK(__VA_ARGS__, 0)
+/* cuMemMapArrayAsync: only tile pools, which are the driver's own, can be behind arrays */
+#define HANDLES_PICK(a, b, ...)                                                                \
+    gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
 
 static void bound(CUstream stream, unsigned call)
 {
@@ -95,6 +99,8 @@ static void bound(CUstream stream, unsigned call)
         if (result == CUDA_SUCCESS && pass == GS_PASS_WATCHED)                                 \
             BOUND(stream);                                                                     \
         gs_gate_leave(pass);                                                                   \
+        if (result != CUDA_SUCCESS)                                                            \
+            gs_context_failed(NULL, result);                                                   \
         return result;                                                                         \
     }
 
@@ -108,6 +114,8 @@ static void bound(CUstream stream, unsigned call)
         gs_gate_sync_begin();                                                                  \
         result = gs_driver.symbol args;                                                        \
         gs_gate_sync_end();                                                                    \
+        if (result != CUDA_SUCCESS)                                                            \
+            gs_context_failed(NULL, result);                                                   \
         return result;                                                                         \
     }
 
@@ -122,6 +130,8 @@ static void bound(CUstream stream, unsigned call)
         do                                                                                     \
             result = gs_driver.symbol args;                                                    \
         while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));           \
+        if (result != CUDA_SUCCESS)                                                            \
+            gs_context_failed(NULL, result);                                                   \
         return result;                                                                         \
     }
 

@@ -10,11 +10,11 @@
 #include "runtime/client.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +23,7 @@
 #include "runtime/driver.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
+#include "runtime/own_fd.h"
 #include "runtime/runtime.h"
 #include "runtime/session.h"
 #include "runtime/stats.h"
@@ -33,14 +34,15 @@
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    _Atomic(bool) started;   /* release, after wake_fd is there */
+    _Atomic(bool) started;   /* release, after the pipe is there */
     _Atomic(bool) woken;     /* a wake-up is under way: one write is enough */
     _Atomic(bool) soon;      /* somebody wants a look */
     _Atomic(bool) attentive; /* … and the thread will look within SOON_NS without being woken */
-    int wake_fd;
+    struct gs_own_fd wake[2]; /* a pipe: each is a file of its own, as eventfds are not */
     unsigned park_requests;
     bool parked;
-} client = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_fd = -1}; /* changed: start() */
+} client = {.lock = PTHREAD_MUTEX_INITIALIZER,
+            .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start() */
 
 bool gs_client_ready(void)
 {
@@ -50,13 +52,12 @@ bool gs_client_ready(void)
 
 void gs_client_wake(void)
 {
-    const uint64_t one = 1;
     const int saved = errno;
 
     if (!atomic_load_explicit(&client.started, memory_order_acquire) ||
         atomic_exchange_explicit(&client.woken, true, memory_order_acq_rel))
         return;
-    if (write(client.wake_fd, &one, sizeof one) < 0)
+    if (write(gs_own_fd(&client.wake[1]), "", 1) < 0)
         atomic_store_explicit(&client.woken, false, memory_order_relaxed);
     errno = saved;
 }
@@ -100,17 +101,38 @@ static void rest_if_parked(void)
     gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
 
+/* The pipe, anew where the program has closed it. */
+static bool make_wake(void)
+{
+    int ends[2];
+
+    if (gs_own_fd(&client.wake[0]) >= 0 && gs_own_fd(&client.wake[1]) >= 0)
+        return true;
+    gs_own_fd_close(&client.wake[0]);
+    gs_own_fd_close(&client.wake[1]);
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return false;
+    gs_own_fd_set(&client.wake[0], ends[0]);
+    gs_own_fd_set(&client.wake[1], ends[1]);
+    atomic_exchange_explicit(&client.woken, false, memory_order_acq_rel); /* as in rest() */
+    return true;
+}
+
 /* sleeps until the daemon or the process has something to say, at most timeout_ns */
 static void rest(int daemon_fd, uint64_t timeout_ns)
 {
-    struct pollfd polled[2] = {{client.wake_fd, POLLIN, 0}, {daemon_fd, POLLIN, 0}};
-    const struct timespec timeout = {(time_t)(timeout_ns / 1000000000u),
-                                     (long)(timeout_ns % 1000000000u)};
-    uint64_t count;
+    const int wake_fd = gs_own_fd(&client.wake[0]);
+    struct pollfd polled[2] = {{wake_fd, POLLIN, 0}, {daemon_fd, POLLIN, 0}};
+    struct timespec timeout;
+    char bytes[16];
 
+    if (wake_fd < 0 && timeout_ns > SOON_NS)
+        timeout_ns = SOON_NS; /* nobody can wake it */
+    timeout =
+        (struct timespec){(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
     ppoll(polled, 2, &timeout, NULL); /* a negative descriptor is ignored */
     if ((polled[0].revents & POLLIN) == 0 ||
-        (read(client.wake_fd, &count, sizeof count) < 0 && errno == EINTR))
+        (read(gs_own_fd(&client.wake[0]), bytes, sizeof bytes) < 0 && errno == EINTR))
         return;
     /* After the read: a wake-up in between would be read with this one, and `woken` stay set
      * with nothing written, for ever. Acquire: what such a one was for is seen in the next
@@ -129,6 +151,7 @@ static void *client_main(void *unused)
         uint64_t timeout;
 
         rest_if_parked();
+        make_wake(); /* before the round that sees what nobody could wake it for */
         timeout = attend(gs_converge());
         if (timeout > 0)
             rest(gs_converge_fd(), timeout);
@@ -154,14 +177,12 @@ static void start(void)
 
     gs_lock(&client.lock, GS_LOCK_CLIENT);
     if (!atomic_load_explicit(&client.started, memory_order_relaxed)) {
-        client.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         gs_condition_init(&client.changed);
         pthread_attr_init(&attributes);
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        if (client.wake_fd >= 0 &&
-            pthread_create(&thread, &attributes, client_main, NULL) == 0) {
+        if (make_wake() && pthread_create(&thread, &attributes, client_main, NULL) == 0) {
             pthread_setname_np(thread, "gpushare");
             atexit(at_exit);
             atomic_store_explicit(&client.started, true, memory_order_release);
@@ -227,6 +248,16 @@ bool gs_client_attach_device(struct gs_device *device)
     return gs_context_for(device) != NULL;
 }
 
+static bool has_context(void)
+{
+    const struct gs_device *device;
+    bool has = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL && !has; i++)
+        has = gs_context_for(device) != NULL;
+    return has;
+}
+
 bool gs_client_wish(void)
 {
     struct gs_device *device;
@@ -234,9 +265,10 @@ bool gs_client_wish(void)
     if (!gs_driver_load() || gs_runtime.config.disabled)
         return false;
     device = gs_device_current();
-    if (device == NULL)
+    if (device != NULL)
+        gs_client_attach_current(device);
+    else if (!has_context()) /* without a current one, calls on memory work all the same */
         return false;
-    gs_client_attach_current(device);
     if (!atomic_load_explicit(&client.started, memory_order_acquire))
         start();
     gs_client_wake();
@@ -279,9 +311,8 @@ void gs_client_unpark(void)
 void gs_client_after_fork(void)
 {
     pthread_mutex_init(&client.lock, NULL);
-    if (client.wake_fd >= 0)
-        close(client.wake_fd);
-    client.wake_fd = -1;
+    gs_own_fd_close(&client.wake[0]);
+    gs_own_fd_close(&client.wake[1]);
     known = NULL;
     client.park_requests = 0;
     client.parked = false;

@@ -36,8 +36,8 @@ void gs_client_attach_current(struct gs_device *device);
  * process has a context there, so that its memory can be moved. */
 bool gs_client_attach_device(struct gs_device *device);
 
-/* A thread is about to wait at the gate. False: there is no context, so there is nothing to
- * wait for. */
+/* A thread is about to wait at the gate. False: the process has no context, so there is nothing
+ * to wait for. */
 bool gs_client_wish(void);
 
 /* Something changed that the client thread should look at. Any thread; never blocks. */

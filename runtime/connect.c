@@ -43,21 +43,22 @@ union gs_connect_message {
     struct gs_wire_end end;
 };
 
-static int open_socket(const char *path)
+static int open_socket(const char *path, struct gs_own_fd *connection)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
         return -errno;
+    gs_own_fd_set(connection, fd);
     memcpy(address.sun_path, path, strlen(path) + 1);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+    if (connect(gs_own_fd(connection), (struct sockaddr *)&address, sizeof address) != 0) {
         const int error = errno;
 
-        close(fd);
+        gs_own_fd_close(connection);
         return -error;
     }
-    return fd;
+    return 0;
 }
 
 /* where gpushare-lockd may be: named, beside this library (installed or build tree), or where
@@ -181,7 +182,7 @@ static int32_t number(const char *name, long low, long high)
     return 0;
 }
 
-static int hello(int fd)
+static int hello(const struct gs_own_fd *connection)
 {
     const char *group = secure_getenv("GPUSHARE_GROUP");
     struct gs_wire_hello message = {.pid = (int32_t)getpid()};
@@ -192,42 +193,40 @@ static int hello(int fd)
     snprintf(message.group, sizeof message.group, "%s", group != NULL ? group : "");
     message.weight = (uint32_t)number("GPUSHARE_WEIGHT", 1, GS_WEIGHT_MAX);
     message.priority = number("GPUSHARE_PRIORITY", -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
-    return gs_connect_send(fd, &message, sizeof message, NULL);
+    return gs_connect_send(gs_own_fd(connection), &message, sizeof message, NULL);
 }
 
-int gs_connect(bool start)
+int gs_connect(bool start, struct gs_own_fd *connection)
 {
     const struct timespec pause = {0, PAUSE_NS};
     char path[128];
-    int fd, error = gs_socket_path(path, sizeof path);
+    int reached, error = gs_socket_path(path, sizeof path);
 
     if (error == 0)
         error = gs_socket_folder(path);
     if (error != 0)
         return error;
-    fd = open_socket(path);
-    for (int i = 0; i < TRIES && fd < 0 && start; i++) {
+    reached = open_socket(path, connection);
+    for (int i = 0; i < TRIES && reached < 0 && start; i++) {
         if (i % TRIES_PER_START == 0)
             error = start_daemon(path);
         if (error != 0)
             break;
         nanosleep(&pause, NULL);
-        fd = open_socket(path);
+        reached = open_socket(path, connection);
     }
-    if (fd < 0) {
+    if (reached < 0) {
         if (error != 0)
-            fd = error;
+            reached = error;
         else if (start)
-            fd = -EAGAIN; /* there are daemons, but each had left when we came */
-        gs_log("no daemon at %s: %s", path, strerror(-fd));
-        return fd;
+            reached = -EAGAIN; /* there are daemons, but each had left when we came */
+        gs_log("no daemon at %s: %s", path, strerror(-reached));
+        return reached;
     }
-    error = hello(fd);
-    if (error != 0) {
-        close(fd);
-        return error;
-    }
-    return fd;
+    error = hello(connection);
+    if (error != 0)
+        gs_own_fd_close(connection);
+    return error;
 }
 
 int gs_connect_send(int fd, const void *message, uint32_t length,
@@ -294,16 +293,13 @@ void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text)
 
 void gs_connect_last_word(uint32_t kind, const char *text)
 {
+    struct gs_own_fd connection = GS_NO_FD;
     struct gs_wire_note note;
     char path[128];
-    int fd;
 
-    if (gs_socket_path(path, sizeof path) != 0)
-        return;
-    fd = open_socket(path);
-    if (fd < 0)
+    if (gs_socket_path(path, sizeof path) != 0 || open_socket(path, &connection) < 0)
         return;
     gs_connect_note(&note, kind, text);
-    gs_connect_send(fd, &note, sizeof note, NULL);
-    close(fd);
+    gs_connect_send(gs_own_fd(&connection), &note, sizeof note, NULL);
+    gs_own_fd_close(&connection);
 }

@@ -161,6 +161,7 @@ static bool add(CUcontext handle, CUcontext home, struct gs_device *device)
         slot->hash = NULL;
         slot->kernel_attempts = 0;
         atomic_store_explicit(&slot->broken, false, memory_order_relaxed);
+        atomic_store_explicit(&slot->suspect, false, memory_order_relaxed);
         atomic_store_explicit(&slot->handle, handle, memory_order_release);
     }
     gs_unlock(&lock, GS_LOCK_DEVICES);
@@ -178,15 +179,79 @@ bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *de
     return add(handle, home, device);
 }
 
-const struct gs_context *gs_context_find(CUcontext handle)
+static struct gs_context *find_context(CUcontext handle)
 {
-    const struct gs_context *context;
+    struct gs_context *context;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
         if (handle != NULL &&
             atomic_load_explicit(&context->handle, memory_order_acquire) == handle)
             return context;
     return NULL;
+}
+
+const struct gs_context *gs_context_find(CUcontext handle)
+{
+    return find_context(handle);
+}
+
+_Atomic(bool) gs_any_suspect;
+
+/* Results after which cuda.h wants the process ended, and those that say that something of the
+ * device has gone. A wrong one among them costs a question. */
+static bool may_be_final(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+    case CUDA_ERROR_UNKNOWN:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void gs_context_failed(CUcontext handle, CUresult result)
+{
+    struct gs_context *context;
+
+    if (!may_be_final(result) ||
+        (handle == NULL && gs_driver.cuCtxGetCurrent(&handle) != CUDA_SUCCESS))
+        return;
+    context = find_context(handle);
+    if (context == NULL)
+        return;
+    atomic_store_explicit(&context->suspect, true, memory_order_relaxed);
+    atomic_store_explicit(&gs_any_suspect, true, memory_order_relaxed);
+}
+
+CUresult gs_context_ask(CUcontext handle)
+{
+    struct gs_context *context = find_context(handle);
+    CUdeviceptr probe;
+    CUresult result;
+
+    if (context == NULL || !atomic_load_explicit(&context->suspect, memory_order_relaxed))
+        return CUDA_SUCCESS;
+    result = gs_driver.cuMemAlloc_v2(&probe, 1);
+    if (result == CUDA_SUCCESS) {
+        gs_driver.cuMemFree_v2(probe);
+        atomic_store_explicit(&context->suspect, false, memory_order_relaxed);
+    }
+    return may_be_final(result) ? result : CUDA_SUCCESS;
 }
 
 CUcontext gs_context_home(CUcontext handle)
@@ -259,5 +324,6 @@ void gs_devices_after_fork(void)
     for (unsigned i = 1; i < MAX_BLOCKS; i++) /* as with ranges: left to the parent */
         atomic_store_explicit(&blocks[i], NULL, memory_order_relaxed);
     memset(devices, 0, sizeof devices);
+    atomic_store(&gs_any_suspect, false);
     atomic_store(&device_count, 0);
 }

@@ -83,7 +83,8 @@ struct gs_context {
     struct gs_mover *mover; /* swap.c: streams and what is under way; client thread only */
     CUfunction hash;        /* kernels.c; NULL: not loaded */
     unsigned kernel_attempts;
-    _Atomic(bool) broken; /* it has failed for good; client thread writes, relaxed */
+    _Atomic(bool) broken;  /* it has failed for good; client thread writes, relaxed */
+    _Atomic(bool) suspect; /* it may have: what a context does not get over was said; relaxed */
 };
 
 /* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
@@ -133,6 +134,25 @@ CUresult gs_context_push(CUcontext handle);
 /* Changes whenever a context ends: what belongs to a context is told by its handle only
  * together with this. Any thread. */
 uint32_t gs_contexts_generation(void);
+
+/* A call in that context (NULL: the current one) has failed so: if that is what a context never
+ * gets over, gs_context_check() asks from now on. Any thread. */
+void gs_context_failed(CUcontext handle, CUresult result);
+
+/* What the driver's own cuMemAlloc says in the current context, which is that, if it has failed
+ * for good; else CUDA_SUCCESS. Any thread. */
+CUresult gs_context_ask(CUcontext handle);
+
+extern _Atomic(bool) gs_any_suspect; /* relaxed: a context that was suspected is asked */
+
+/* The driver allocates nothing in a context that has failed for good; what we make memory of
+ * needs no context, and would be given out there. */
+static inline CUresult gs_context_check(CUcontext handle)
+{
+    return __builtin_expect(atomic_load_explicit(&gs_any_suspect, memory_order_relaxed), 0)
+               ? gs_context_ask(handle)
+               : CUDA_SUCCESS;
+}
 
 /* Iterates over the contexts; NULL behind the last slot; slots with a NULL handle are free. For
  * the client thread, and for others only for reading handles. */

@@ -71,21 +71,6 @@ CUresult gs_direct_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     return result;
 }
 
-/* The end of one that was, or was to be, a mapping of the range. */
-static void drop_alias(struct gs_range *range)
-{
-    bool last;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->own->aliases--;
-    last = gs_virtual_ends(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (!last)
-        return;
-    gs_range_dispose(range);
-    gs_client_wake();
-}
-
 /* What lies of the chunks between these, chunk by chunk; all or nothing. */
 static CUresult map_chunks(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                            const struct gs_range *range)
@@ -109,28 +94,20 @@ static CUresult map_chunks(CUdeviceptr address, uint64_t bytes, uint64_t offset,
 }
 
 CUresult gs_direct_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                            CUmemGenericAllocationHandle handle, struct gs_range *range)
+                            struct gs_range *range)
 {
     struct gs_direct *direct = direct_new(address, bytes, range);
-    CUmemGenericAllocationHandle real;
-    CUresult result;
-    bool ours;
+    CUresult result = direct != NULL ? gs_virtual_pin(range) : CUDA_ERROR_OUT_OF_MEMORY;
 
-    if (direct == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gs_virtual_pin(handle, &real, &ours);
-    if (result == CUDA_SUCCESS) {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        range->own->aliases++;
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (result == CUDA_SUCCESS)
         result = map_chunks(address, bytes, offset, range);
-        if (result == CUDA_SUCCESS) {
-            add(direct);
-            return result;
-        }
-        drop_alias(range);
+    if (result == CUDA_SUCCESS) {
+        direct->offset = offset;
+        add(direct);
+        return result;
     }
     free(direct);
+    gs_virtual_drop(range);
     return result;
 }
 
@@ -161,7 +138,7 @@ CUresult gs_direct_unmap(CUdeviceptr address, uint64_t bytes)
         direct = (struct gs_direct *)gs_tree_remove(&tree, found.base);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         if (direct != NULL && direct->of != NULL)
-            drop_alias(direct->of);
+            gs_virtual_drop(direct->of);
         free(direct);
     }
     return result;

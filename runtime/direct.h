@@ -18,6 +18,7 @@
 struct gs_direct {
     struct gs_tree_node node;
     struct gs_range *of; /* which stays as long; NULL: of the driver's own handle */
+    uint64_t offset;     /* in it */
 };
 
 /* Of the driver's own handle: refused where a mapping of ours is, which the driver need not
@@ -25,10 +26,11 @@ struct gs_direct {
 CUresult gs_direct_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                        CUmemGenericAllocationHandle handle, unsigned long long flags);
 
-/* bytes from offset on of what the handle of ours stands for. The program may do that, and has
- * nothing else there. Any thread. */
+/* bytes from offset on of a range of the program's own, which is held (gs_virtual_hold) and is
+ * the mapping's from now on, or is dropped. The program may do that, and has nothing else
+ * there. Any thread. */
 CUresult gs_direct_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                            CUmemGenericAllocationHandle handle, struct gs_range *range);
+                            struct gs_range *range);
 
 /* Those between these addresses, which hold whole mappings only, are unmapped; the rest is left
  * alone. Any thread. */

@@ -41,6 +41,7 @@ static void synchronize(CUcontext handle)
         if (result == CUDA_SUCCESS)
             return;
     }
+    gs_context_failed(handle, result);
     gs_log("draining context %p: CUresult %d", (void *)handle, result);
 }
 

@@ -47,6 +47,8 @@ CUresult gs_memory_synchronize(CUcontext context)
             break;
     }
     gs_capture_release();
+    if (result != CUDA_SUCCESS)
+        gs_context_failed(context, result);
     return result;
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/driver.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
+#include "runtime/own_fd.h"
 #include "runtime/runtime.h"
 #include "runtime/vmm.h"
 
@@ -27,7 +28,6 @@
 #define LOST      (-1)
 #define SHARE     8    /* of the descriptors that the process may open: one in so many */
 #define LEAST     64   /* who may open no more than these has all of them */
-#define FROM      1024 /* numbers below are left to the program: select() knows no others */
 #define HAND_MOST 512u /* pieces */
 #define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
 
@@ -80,18 +80,13 @@ static void empty(unsigned i)
     atomic_store_explicit(&place->fd, 0, memory_order_release);
 }
 
-/* *from: the descriptors of that many have this number at least. */
-static unsigned most_places(int *from)
+static unsigned most_places(void)
 {
     struct rlimit limit;
-    unsigned most;
 
-    *from = FROM;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= LEAST)
         return 0;
-    most = limit.rlim_cur / SHARE < PLACES ? (unsigned)(limit.rlim_cur / SHARE) : PLACES;
-    *from = limit.rlim_cur - most < FROM ? (int)(limit.rlim_cur - most) : FROM;
-    return most;
+    return limit.rlim_cur / SHARE < PLACES ? (unsigned)(limit.rlim_cur / SHARE) : PLACES;
 }
 
 /* On a card all descriptors of memory are of one file. A number that is given to us again was
@@ -109,15 +104,15 @@ static void lose(int fd)
 /* Takes the descriptor over, under a higher number. False: it is closed. */
 static bool fill(int fd, uint16_t *index)
 {
-    int kept = -1, from;
-    const unsigned most = most_places(&from);
+    const unsigned most = most_places();
+    int kept = -1;
     unsigned i = 0;
     struct stat what;
 
     while (i < most && atomic_load_explicit(&places[i].fd, memory_order_acquire) != 0)
         i++;
     if (i < most && fstat(fd, &what) == 0)
-        kept = fcntl(fd, F_DUPFD_CLOEXEC, from);
+        kept = fcntl(fd, F_DUPFD_CLOEXEC, gs_own_fd_floor());
     close(fd);
     if (kept < 0)
         return false;
@@ -185,8 +180,7 @@ void gs_gift_in_child(void)
 
 unsigned gs_gift_expect(void)
 {
-    int from;
-    const unsigned places_most = most_places(&from), hand = HAND_MOST - self.hand_count,
+    const unsigned places_most = most_places(), hand = HAND_MOST - self.hand_count,
                    most = hand < GS_PACKET_FDS ? hand : GS_PACKET_FDS;
     unsigned found = 0;
 

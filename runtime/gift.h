@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gift.h: device memory that goes to another program, or comes from one, without being released
- * between (lockd/gift.h). On its way it is a descriptor; one that came is
- * kept for as long as its memory is used, since a driver makes descriptors of its own memory
- * only.
+ * between (lockd/gift.h). On its way it is a descriptor; one that came is kept for as long as
+ * its memory is used, since a driver makes descriptors of its own memory only.
  *
  * A gift in hand counts as resident: it is part of what the budget has risen by. Client thread,
  * unless marked.

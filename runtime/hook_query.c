@@ -113,9 +113,12 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     const size_t bytes = allocation->bytes;
 
     *answered = true;
-    if (allocation->own && attribute != CU_POINTER_ATTRIBUTE_RANGE_START_ADDR &&
-        attribute != CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
-        *answered = false; /* the driver knows this kind; only the chunks are ours */
+    if (allocation->own) { /* the driver knows this kind; only the chunks are ours */
+        if (attribute == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR)
+            return put(data, &allocation->base, sizeof allocation->base);
+        if (attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
+            return put(data, &bytes, sizeof bytes);
+        *answered = false;
         return CUDA_SUCCESS;
     }
     switch ((int)attribute) {

@@ -127,32 +127,23 @@ CUresult __wrap_cuMemExportToShareableHandle(void *shareableHandle,
                                              CUmemAllocationHandleType handleType,
                                              unsigned long long flags)
 {
-    CUmemGenericAllocationHandle real = handle;
+    struct gs_range *range;
     CUresult result;
     bool ours;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_virtual_pin(handle, &real, &ours);
-    if (ours && result != CUDA_SUCCESS)
-        return result;
-    return gs_driver.cuMemExportToShareableHandle(shareableHandle, real, handleType, flags);
-}
-
-CUresult __wrap_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                                   CUmemGenericAllocationHandle memHandle, size_t memOffset,
-                                   size_t size, unsigned long long flags)
-{
-    CUmemGenericAllocationHandle real = memHandle;
-    CUresult result;
-    bool ours;
-
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_virtual_pin(memHandle, &real, &ours);
-    if (ours && result != CUDA_SUCCESS)
-        return result;
-    return gs_driver.cuMulticastBindMem(mcHandle, mcOffset, real, memOffset, size, flags);
+    range = gs_virtual_hold(handle, &ours);
+    if (range == NULL)
+        return ours ? CUDA_ERROR_INVALID_VALUE
+                    : gs_driver.cuMemExportToShareableHandle(shareableHandle, handle,
+                                                             handleType, flags);
+    result = gs_virtual_pin(range);
+    if (result == CUDA_SUCCESS) /* what can be exported is one chunk */
+        result = gs_driver.cuMemExportToShareableHandle(
+            shareableHandle, range->chunks[0].handle, handleType, flags);
+    gs_virtual_drop(range);
+    return result;
 }
 
 /* Memory that other hardware will reach by itself, by address: it stays where it is from now
@@ -174,21 +165,6 @@ static void pin_range(CUdeviceptr from, size_t bytes)
         }
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
-}
-
-CUresult __wrap_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                                    CUdeviceptr memptr, size_t size, unsigned long long flags)
-{
-    const unsigned pass = gs_gate_enter();
-    CUresult result;
-
-    if (pass == GS_PASS_REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gs_driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-    if (result == CUDA_SUCCESS)
-        pin_range(memptr, size);
-    gs_gate_leave(pass);
-    return result;
 }
 
 CUresult __wrap_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,

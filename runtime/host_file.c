@@ -22,6 +22,7 @@
 #include "runtime/host_memory.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
+#include "runtime/own_fd.h"
 
 struct extent {
     struct extent *next;
@@ -31,7 +32,7 @@ struct extent {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct extent *free_extents;
 static uint64_t length;
-static int file = -1;
+static struct gs_own_fd file = GS_NO_FD;
 static char *buffer; /* GS_HOST_FILE_PIECE bytes; there whenever the file is */
 static bool asked;   /* for the folder */
 
@@ -73,6 +74,7 @@ void gs_host_file_begin(void)
 {
     const char *folder;
     static bool said;
+    int fd;
 
     if (asked)
         return;
@@ -80,8 +82,8 @@ void gs_host_file_begin(void)
     folder = secure_getenv("GPUSHARE_SPILL");
     if (folder == NULL || folder[0] == '\0')
         return;
-    file = open_in(folder);
-    if (file < 0) {
+    fd = open_in(folder);
+    if (fd < 0) {
         gs_say_once(&said,
                     "GPUSHARE_SPILL=%s: %s; name a folder that can be written to (memory that "
                     "has no room in host memory stays on the GPU)",
@@ -89,14 +91,15 @@ void gs_host_file_begin(void)
         return;
     }
     buffer = gs_host_map(GS_HOST_FILE_PIECE, -1); /* now: later there may be no memory for it */
-    if (buffer != NULL)
+    if (buffer != NULL) {
+        gs_own_fd_set(&file, fd);
         return;
+    }
     gs_say_once(&said,
                 "GPUSHARE_SPILL=%s is not used: there is no memory for its buffer of %llu "
                 "bytes; start the program with more",
                 folder, (unsigned long long)GS_HOST_FILE_PIECE);
-    close(file);
-    file = -1;
+    close(fd);
 }
 
 char *gs_host_file_buffer(void)
@@ -129,7 +132,8 @@ static int extend(uint64_t bytes, uint64_t *offset)
 {
     int error = 0;
 
-    while (fallocate(file, 0, (off_t)length, (off_t)bytes) != 0 && (error = errno) == EINTR)
+    while (fallocate(gs_own_fd(&file), 0, (off_t)length, (off_t)bytes) != 0 &&
+           (error = errno) == EINTR)
         error = 0;
     if (error == EOPNOTSUPP) /* grown by writing, then; a disk that is full is found by that */
         error = 0;
@@ -145,7 +149,7 @@ bool gs_host_file_get(uint64_t bytes, uint64_t *offset)
     static bool said;
     int error = 0;
 
-    if (file < 0)
+    if (gs_own_fd(&file) < 0)
         return false;
     gs_lock(&lock, GS_LOCK_HOST);
     if (!reuse(bytes, offset))
@@ -168,7 +172,7 @@ static void shorten(void)
         at = &(*at)->next;
     extent = *at;
     if (extent == NULL || extent->offset + extent->bytes != length ||
-        ftruncate(file, (off_t)extent->offset) != 0)
+        ftruncate(gs_own_fd(&file), (off_t)extent->offset) != 0)
         return;
     length = extent->offset;
     *at = NULL;
@@ -206,8 +210,8 @@ void gs_host_file_put(uint64_t offset, uint64_t bytes)
 int gs_host_file_write(uint64_t offset, const void *memory, uint64_t bytes)
 {
     for (uint64_t done = 0; done < bytes;) {
-        const ssize_t wrote =
-            pwrite(file, (const char *)memory + done, bytes - done, (off_t)(offset + done));
+        const ssize_t wrote = pwrite(gs_own_fd(&file), (const char *)memory + done,
+                                     bytes - done, (off_t)(offset + done));
 
         if (wrote < 0 && errno == EINTR)
             continue;
@@ -221,8 +225,8 @@ int gs_host_file_write(uint64_t offset, const void *memory, uint64_t bytes)
 int gs_host_file_read(uint64_t offset, void *memory, uint64_t bytes)
 {
     for (uint64_t done = 0; done < bytes;) {
-        const ssize_t got =
-            pread(file, (char *)memory + done, bytes - done, (off_t)(offset + done));
+        const ssize_t got = pread(gs_own_fd(&file), (char *)memory + done, bytes - done,
+                                  (off_t)(offset + done));
 
         if (got < 0 && errno == EINTR)
             continue;
@@ -236,10 +240,8 @@ int gs_host_file_read(uint64_t offset, void *memory, uint64_t bytes)
 void gs_host_file_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
-    if (file >= 0)
-        close(file); /* the parent's contents */
-    file = -1;
-    buffer = NULL; /* not mapped here */
+    gs_own_fd_close(&file); /* the parent's contents */
+    buffer = NULL;          /* not mapped here */
     length = 0;
     free_extents = NULL;
     asked = false;

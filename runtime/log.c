@@ -17,7 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static int log_fd = -1;
+#include "runtime/own_fd.h"
+
+static struct gs_own_fd log_fd = GS_NO_FD;
 static bool quiet;
 
 void gs_log_init(void)
@@ -25,15 +27,18 @@ void gs_log_init(void)
     const char *path = secure_getenv("GPUSHARE_LOG");
     const char *silent = getenv("GPUSHARE_QUIET");
     static bool said;
+    int fd;
 
     quiet = silent != NULL && strcmp(silent, "1") == 0;
     if (path == NULL || *path == '\0')
         return;
     if (strcmp(path, "stderr") == 0)
-        log_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+        fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
     else
-        log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (log_fd < 0)
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd >= 0)
+        gs_own_fd_set(&log_fd, fd);
+    else
         gs_say_once(&said, "GPUSHARE_LOG=%s cannot be written (%s): name a file, or stderr",
                     path, strerror(errno));
 }
@@ -56,18 +61,18 @@ static void write_line(int fd, const char *prefix, const char *format, va_list a
 
 void gs_log(const char *format, ...)
 {
-    const int saved = errno;
+    const int saved = errno, fd = gs_own_fd(&log_fd);
     struct timespec now;
     char prefix[64];
     va_list ap;
 
-    if (log_fd < 0)
+    if (fd < 0)
         return;
     clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(prefix, sizeof prefix, "%lld.%06ld gpushare[%d] ", (long long)now.tv_sec,
              now.tv_nsec / 1000, (int)getpid());
     va_start(ap, format);
-    write_line(log_fd, prefix, format, ap);
+    write_line(fd, prefix, format, ap);
     va_end(ap);
     errno = saved;
 }

@@ -98,41 +98,50 @@ static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
            !gs_direct_overlaps(address, bytes);
 }
 
+/* under the lock; direct: as a mapping of the driver's own */
+static CUresult note_mapping(struct gs_range *range, CUdeviceptr address, uint64_t bytes,
+                             uint64_t offset, bool *direct)
+{
+    *direct = range->own->mapped || offset != 0 || bytes != range->reserved;
+    if (offset % range->device->granule != 0 || offset > range->reserved ||
+        bytes > range->reserved - offset)
+        return CUDA_ERROR_NOT_SUPPORTED; /* as the driver (580) says */
+    if (!may_map(address, bytes, range->device->granule))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!*direct) {
+        gs_range_set_address(range, address, bytes);
+        range->own->access_count = 0;
+        range->own->mapped = true;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                         CUmemGenericAllocationHandle handle, bool *ours)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    struct gs_range *range;
-    bool direct = false;
+    struct gs_range *range = gs_virtual_hold(handle, ours);
+    CUresult result;
+    bool direct;
 
+    if (range == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    gs_virtual_begin(range);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = gs_virtual_usable(handle);
-    *ours = gs_virtual_is_ours(handle);
-    if (range != NULL) {
-        direct = range->own->mapped || offset != 0 || bytes != range->reserved;
-        if (offset % range->device->granule != 0 || offset > range->reserved ||
-            bytes > range->reserved - offset)
-            result = CUDA_ERROR_NOT_SUPPORTED; /* as the driver (580) says */
-        else if (may_map(address, bytes, range->device->granule))
-            result = CUDA_SUCCESS;
-        if (result == CUDA_SUCCESS && !direct) {
-            gs_range_set_address(range, address, bytes);
-            range->own->access_count = 0;
-            range->own->mapped = true;
+    result = note_mapping(range, address, bytes, offset, &direct);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (result == CUDA_SUCCESS && !direct) {
+        result = map_resident(range);
+        if (result != CUDA_SUCCESS) {
+            gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+            gs_range_clear_address(range);
+            range->own->mapped = false;
+            gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         }
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (direct)
-        return gs_direct_map_ours(address, bytes, offset, handle, range);
-    result = map_resident(range);
-    if (result != CUDA_SUCCESS) {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_range_clear_address(range);
-        range->own->mapped = false;
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    }
+    gs_virtual_end(range);
+    if (result == CUDA_SUCCESS && direct)
+        return gs_direct_map_ours(address, bytes, offset, range);
+    gs_virtual_drop(range);
     return result;
 }
 
@@ -272,7 +281,8 @@ static CUresult note_access(struct gs_virtual *own, const CUmemAccessDesc *acces
     return CUDA_SUCCESS;
 }
 
-/* The first access makes it needed: its memory comes now, or is missing and the gate shuts. */
+/* The first access makes it needed (between gs_virtual_begin and _end): its memory comes now,
+ * or is missing and the gate shuts. */
 static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *access, size_t count)
 {
     CUresult result;
@@ -355,12 +365,16 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
     for (; range != NULL && result == CUDA_SUCCESS; range = first_of_ours(address, end)) {
         bool needed;
 
+        gs_virtual_begin(range);
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         needed = gs_range_is_needed(range);
         address = range->node.base + range->reserved;
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-        result =
-            needed ? change_access(range, access, count) : make_needed(range, access, count);
+        if (!needed)
+            result = make_needed(range, access, count);
+        gs_virtual_end(range);
+        if (needed)
+            result = change_access(range, access, count);
     }
     return result;
 }

@@ -13,6 +13,7 @@
 #include "runtime/backend.h"
 #include "runtime/capture.h"
 #include "runtime/client.h"
+#include "runtime/direct.h"
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/idle.h"
@@ -229,13 +230,15 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
     CUcontext context = NULL;
     CUresult result;
 
+    result = gs_driver.cuCtxGetCurrent(&context);
+    if (result == CUDA_SUCCESS)
+        result = gs_context_check(context);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (request->bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (request->bytes > request->device->total) /* also bounds the bookkeeping */
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gs_driver.cuCtxGetCurrent(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
     context = gs_context_home(context);
     if (small) {
         *address = take_piece(request, context);
@@ -252,11 +255,20 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
 {
     enum gs_memory_found found = GS_MEMORY_FOREIGN;
+    const struct gs_direct *direct;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    direct = gs_direct_at(address);
     range = gs_range_at(address);
-    if (range != NULL) {
+    if (direct != NULL && direct->of != NULL) {
+        found = GS_MEMORY_LIVE;
+        *allocation = (struct gs_allocation){.base = direct->node.base,
+                                             .bytes = direct->node.size,
+                                             .device = direct->of->device,
+                                             .id = direct->of->id,
+                                             .own = true};
+    } else if (range != NULL) {
         found = GS_MEMORY_LIVE;
         *allocation =
             (struct gs_allocation){.base = range->node.base,

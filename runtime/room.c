@@ -12,8 +12,8 @@
 #include "runtime/idle.h"
 #include "runtime/log.h"
 
-#define ATTEMPTS                                                                               \
-    50 /* 5 s: the daemon counts one request a second, each for a small part of the card */
+/* 5 s: the daemon counts one request a second, each for a small part of the card */
+#define ATTEMPTS 50
 #define A_SECOND 10 /* attempts */
 
 /* what this process holds and does not use */

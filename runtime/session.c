@@ -22,6 +22,7 @@
 #include "runtime/host.h"
 #include "runtime/log.h"
 #include "runtime/memory.h"
+#include "runtime/own_fd.h"
 #include "runtime/report.h"
 #include "runtime/runtime.h"
 
@@ -34,18 +35,23 @@ static struct {
                                     all programs yet; UINT64_MAX: there is none */
     char partial_text[160];      /* written once, before partial_pending */
 
-    int fd;            /* -1: not connected */
+    struct gs_own_fd connection;
     uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
                           yet */
     uint64_t next_try; /* ns */
     uint64_t refused_since; /* ns: connections end before a target came; 0: they do not */
     uint64_t connected_at;  /* ns */
     bool heard;             /* a target came on this connection */
-} self = {.fd = -1};
+} self = {.connection = GS_NO_FD};
 
 int gs_session_fd(void)
 {
-    return self.fd;
+    return gs_own_fd(&self.connection);
+}
+
+static bool is_connected(void)
+{
+    return atomic_load_explicit(&self.connection.fd, memory_order_relaxed) >= 0;
 }
 
 void gs_session_give_up(const char *why)
@@ -108,8 +114,7 @@ static void lost(uint64_t now, bool refused)
     struct gs_device *device;
 
     gs_log("the daemon is gone");
-    close(self.fd);
-    self.fd = -1;
+    gs_own_fd_close(&self.connection);
     self.lost_at = now;
     self.next_try = now;
     if (!self.heard) { /* another release, too many programs; or somebody kills each of them */
@@ -135,8 +140,11 @@ static void receive(uint64_t now)
 
     do {
         const unsigned most = gs_gift_expect();
+        const int fd = gs_session_fd();
 
-        got = self.fd >= 0 ? gs_connect_receive(self.fd, &target, most, &with) : 0;
+        got = fd >= 0          ? gs_connect_receive(fd, &target, most, &with)
+              : is_connected() ? -EBADF /* the program has closed it */
+                               : 0;
         if (got > 0) {
             self.heard = true;
             self.refused_since = 0;
@@ -153,7 +161,7 @@ static void receive(uint64_t now)
 /* The kernel takes connections for a daemon that is stopped or hangs. */
 static void wait_for_first_word(uint64_t now)
 {
-    if (self.fd >= 0 && !self.heard && !gs_client_is_alone() &&
+    if (is_connected() && !self.heard && !gs_client_is_alone() &&
         now - self.connected_at > GS_ALONE_AFTER_NS)
         gs_session_give_up("gpushare-lockd does not answer");
 }
@@ -180,15 +188,14 @@ static void claim_no_more(void)
 /* With no daemon, what we hold is kept; after a while the gate opens without one. */
 static void reconnect(uint64_t now)
 {
-    int fd;
+    int error;
 
-    if (self.fd >= 0 || now < self.next_try)
+    if (is_connected() || now < self.next_try)
         return;
     if (self.lost_at == 0)
         self.lost_at = now;
-    fd = gs_connect(!gs_client_is_alone());
-    if (fd >= 0) {
-        self.fd = fd;
+    error = gs_connect(!gs_client_is_alone(), &self.connection);
+    if (error == 0) {
         self.heard = false;
         if (!gs_client_is_alone())
             claim_no_more();
@@ -199,15 +206,15 @@ static void reconnect(uint64_t now)
         return;
     }
     self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
-    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || fd == -ENOENT ||
-                                  fd == -EPERM || fd == -EACCES || fd == -EINVAL)) {
+    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || error == -ENOENT ||
+                                  error == -EPERM || error == -EACCES || error == -EINVAL)) {
         char why[160];
 
         snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)",
-                 fd == -ECHILD   ? "it ended at once; run it by hand to see why"
-                 : fd == -ENOENT ? "the program was not found; see GPUSHARE_LOCKD"
-                 : fd == -EINVAL ? "GPUSHARE_SOCKET is no full path"
-                                 : strerror(-fd));
+                 error == -ECHILD   ? "it ended at once; run it by hand to see why"
+                 : error == -ENOENT ? "the program was not found; see GPUSHARE_LOCKD"
+                 : error == -EINVAL ? "GPUSHARE_SOCKET is no full path"
+                                    : strerror(-error));
         gs_session_give_up(why);
     }
 }
@@ -243,19 +250,19 @@ void gs_session_turn(uint64_t now)
 void gs_session_failed(uint64_t now)
 {
     receive(now); /* why it was ended was said before */
-    if (self.fd >= 0)
+    if (is_connected())
         lost(now, false);
 }
 
 void gs_session_send_note(void)
 {
+    const int fd = gs_session_fd();
     struct gs_wire_note note;
 
-    if (self.fd < 0 ||
-        !atomic_exchange_explicit(&self.partial_pending, false, memory_order_acq_rel))
+    if (fd < 0 || !atomic_exchange_explicit(&self.partial_pending, false, memory_order_acq_rel))
         return;
     gs_connect_note(&note, GS_NOTE_OTHER, self.partial_text);
-    gs_connect_send(self.fd, &note, sizeof note, NULL);
+    gs_connect_send(fd, &note, sizeof note, NULL);
 }
 
 /* --- what other threads say --- */
@@ -285,8 +292,7 @@ void gs_client_note_partial(const char *text)
 
 void gs_session_after_fork(void)
 {
-    if (self.fd >= 0)
-        close(self.fd);
+    gs_own_fd_close(&self.connection);
     memset(&self, 0, sizeof self);
-    self.fd = -1;
+    atomic_store(&self.connection.fd, -1);
 }

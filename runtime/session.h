@@ -16,7 +16,7 @@ void gs_session_turn(uint64_t now);
  * or that others hold so much, is not sure. Any thread. */
 bool gs_session_is_new(uint64_t now);
 
-/* The daemon's descriptor, or -1. */
+/* The daemon's descriptor; -1: none, or the program has closed it. */
 int gs_session_fd(void);
 
 /* Sending on it failed for good. */

@@ -10,8 +10,10 @@
  */
 #include "runtime/virtual.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "runtime/client.h"
 #include "runtime/direct.h"
@@ -25,6 +27,8 @@
 
 #define FIRST_HANDLE                                                                           \
     0x6773000000000000ull /* nowhere near the driver's own, which are pointers */
+
+#define PAUSE_NS 50000 /* while another thread works on a range */
 
 static struct gs_tree handles;
 static uint64_t next_handle = FIRST_HANDLE;
@@ -64,6 +68,34 @@ struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop)
         return NULL;
     device = gs_device_get(prop->location.id);
     return device != NULL && device->movable ? device : NULL;
+}
+
+static bool try_begin(struct gs_range *range)
+{
+    bool begun;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    begun = !range->own->worked_on;
+    range->own->worked_on = true;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return begun;
+}
+
+void gs_virtual_begin(struct gs_range *range)
+{
+    const struct timespec pause = {0, PAUSE_NS};
+    const int saved = errno;
+
+    while (!try_begin(range))
+        nanosleep(&pause, NULL);
+    errno = saved;
+}
+
+void gs_virtual_end(struct gs_range *range)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->own->worked_on = false;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 /* Physical memory for chunks that never had any. Nobody else works on the range. */
@@ -237,40 +269,95 @@ CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocat
     return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* inside the gate */
-static CUresult pin(struct gs_range *range, CUmemGenericAllocationHandle *real)
-{
-    const CUresult result = give_memory(range);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_range_pin(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    *real = range->chunks[0].handle;
-    gs_log("%llu bytes of the program's own are shared: pinned",
-           (unsigned long long)range->reserved);
-    return result;
-}
-
-CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocationHandle *real,
-                        bool *ours)
+struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours)
 {
     struct gs_range *range;
-    CUresult result;
-    unsigned attempt = 0, pass;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_virtual_usable(handle);
     *ours = gs_virtual_is_ours(handle);
+    if (range != NULL)
+        range->own->aliases++;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (range == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    return range;
+}
+
+struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
+                                    bool *ours)
+{
+    const struct gs_direct *direct;
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    direct = gs_direct_at(address);
+    range = direct != NULL ? direct->of : gs_range_at(address);
+    *ours = range != NULL || gs_range_was_at(address) != NULL;
+    if (range != NULL && range->own == NULL)
+        range = NULL;
+    if (range != NULL) {
+        const struct gs_tree_node *node = direct != NULL ? &direct->node : &range->node;
+
+        *offset = address - node->base + (direct != NULL ? direct->offset : 0);
+        *left = node->base + node->size - address;
+        range->own->aliases++;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range;
+}
+
+bool gs_virtual_is_behind(const CUarrayMapInfo *mappings, unsigned count)
+{
+    bool ours = false;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; mappings != NULL && i < count; i++)
+        ours |= gs_virtual_is_ours(mappings[i].memHandle.memHandle);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return ours;
+}
+
+void gs_virtual_drop(struct gs_range *range)
+{
+    bool last;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->own->aliases--;
+    last = gs_virtual_ends(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!last)
+        return;
+    gs_range_dispose(range);
+    gs_client_wake();
+}
+
+/* inside the gate */
+static CUresult pin(struct gs_range *range)
+{
+    CUresult result;
+
+    gs_virtual_begin(range);
+    result = give_memory(range);
+    if (result == CUDA_SUCCESS) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_range_pin(range);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_log("%llu bytes of the program's own are shared: pinned",
+               (unsigned long long)range->reserved);
+    }
+    gs_virtual_end(range);
+    return result;
+}
+
+CUresult gs_virtual_pin(struct gs_range *range)
+{
+    CUresult result;
+    unsigned attempt = 0, pass;
+
     do {
         pass = gs_gate_enter(); /* what is needed is in place inside */
         if (pass == GS_PASS_REFUSED)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        result = pin(range, real);
+        result = pin(range);
         gs_gate_leave(pass);
     } while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&
              gs_room_make(range->device, attempt++));

@@ -6,10 +6,9 @@
  * The program holds handles of ours; the driver's handles behind them come and go chunk by
  * chunk, at the addresses where the program mapped its handle. PyTorch's expandable segments
  * and XLA allocate in this way. What may be shared with others (exported, bound to a multicast
- * object, mapped twice or
- * in part) is pinned at that moment: in place for good, and no longer in the
- * accounts of what can be moved. Memory that is not plain device memory (host, tile pools)
- * stays the driver's from the start.
+ * object, mapped twice or in part) is pinned at that moment: in place for good, and no longer
+ * in the accounts of what can be moved. Memory that is not plain device memory (host, tile
+ * pools) stays the driver's from the start.
  *
  * Each function sets *ours to false, and does nothing, for handles and addresses that are not
  * ours.
@@ -33,7 +32,8 @@ struct gs_virtual {
     struct gs_range *range;
     CUmemAllocationProp prop;
     unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */
-    unsigned aliases;    /* mappings of it beside that one (direct.h) */
+    unsigned aliases;    /* mappings of it beside that one (direct.h), and who holds it */
+    bool worked_on;      /* gs_virtual_begin() */
     bool mapped;
     bool accessible; /* it has been: the program can reach it, so it is needed */
     unsigned access_count;
@@ -62,10 +62,20 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
 CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *location,
                                unsigned long long *flags, bool *ours);
 
-/* Pins what the handle stands for and gives the driver's own handle of it. Waits for the lease
+/* What the handle stands for, or what is mapped at the address: offset and the bytes left are
+ * in it. It stays until it is dropped. NULL: none; *ours then says whether a handle, or memory,
+ * of ours is meant nevertheless. */
+struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours);
+struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
+                                    bool *ours);
+void gs_virtual_drop(struct gs_range *range);
+
+/* Pins what is held: all its chunks have the driver's own handles for good. Waits for the lease
  * like a submission. */
-CUresult gs_virtual_pin(CUmemGenericAllocationHandle handle, CUmemGenericAllocationHandle *real,
-                        bool *ours);
+CUresult gs_virtual_pin(struct gs_range *range);
+
+/* True if one of so many mappings is to be of a handle of ours. Any thread. */
+bool gs_virtual_is_behind(const CUarrayMapInfo *mappings, unsigned count);
 
 /* Address space that the program has reserved. */
 void gs_reserved_add(CUdeviceptr address, uint64_t bytes);
@@ -76,7 +86,14 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
 
 void gs_reserved_after_fork(void);
 
-/* Between virtual.c and mapping.c, under gs_memory_lock. */
+/* Between virtual.c and mapping.c. */
+
+/* Between the two the calling thread alone gives the range memory and maps it. It does not wait
+ * at the gate meanwhile: who waits here may be inside. */
+void gs_virtual_begin(struct gs_range *range);
+void gs_virtual_end(struct gs_range *range);
+
+/* The following under gs_memory_lock. */
 
 /* Also a handle that is no more: the driver would take it for a pointer of its own. */
 bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle);

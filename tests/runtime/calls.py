@@ -59,6 +59,17 @@ def same_answers(build):
     check(len(said[0]) == len(said[1]), "not the same number of answers")
 
 
+def never_seen(build):
+    """A handle of ours does not get to a driver, which would take it for a pointer of its own."""
+    with Card(build, memory="128MiB") as card:
+        log = os.path.join(card.folder, "driver.log")
+        code, out, err = card.run([os.path.join(build, "tests", "runtime", "mappings"), "tiles"], SIMCUDA_LOG=log)
+        check(code == 0 and out + err == "", f"tiles: exit {code}: {out}{err}")
+        with open(log, encoding="utf-8") as file:
+            said = [line for line in file if "cuMemMapArrayAsync" in line]
+        check(len(said) == 1 and "NOT_SUPPORTED" in said[0], f"the driver was asked for arrays: {said}")
+
+
 def few_driver_calls(build):
     """A large allocation takes two calls for each of its chunks of 128 MiB, and a few."""
     with Card(build, memory="4GiB", daemon=False, SIMCUDA_POISON="0", GPUSHARE_QUIET="1",
@@ -152,8 +163,9 @@ def main():
     run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB")
     run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB")
     run_case(build, "wait", daemon=False)
-    for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams"):
+    for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams", "fault", "share_at_once"):
         run_case(build, case, program="lives")
+    run_case(build, "fault", program="lives", GPUSHARE_DISABLE="1")
     for more in ({"GPUSHARE_MEMORY": "managed"}, {"SIMCUDA_VMM": "0"}):  # the other backend says the same
         for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "fork", "green"):
             run_case(build, case, **more)
@@ -169,15 +181,17 @@ def main():
     run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
     for case in ("attributes", "current", "frees", "graph"):  # what the tests believe, against the driver's own
         run_case(build, case, program="pools", GPUSHARE_DISABLE="1")
-    for case in ("ring", "occupied", "mixed", "part", "strangers", "freed", "attributes"):
+    for case in ("ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "tiles", "multicast",
+                 "multicast_address"):
         for more in ({"GPUSHARE_DISABLE": "1"}, {}):
-            run_case(build, case, program="mappings", memory="256MiB", **more)
+            run_case(build, case, program="mappings", memory="512MiB", **more)
     run_case(build, "attributes", program="mappings", GPUSHARE_MEMORY="managed")
     if os.path.exists(os.path.join(build, "tests", "gpu", "driver_facts")) and not sanitized(build):
         same_answers(build)
     for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):
         err = run_case(build, "frees", silent=False, **{name: value})
         check(err.count(f"{name}={value}") == 1 and err.count("\n") == 1, f"{name}={value}: said {err!r}")
+    never_seen(build)
     few_driver_calls(build)
     absent_daemon(build)
     stopped_daemon(build)

@@ -99,15 +99,25 @@ def reloaded(build):
         check(given >= taken >= moved / 20, f"{moved / MIB:g} MiB came in, {taken / MIB:g} of {given / MIB:g} MiB were handed over")
 
 
+def processor_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return sum(int(ticks) for ticks in file.read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
+
+
 def numbers_taken(build):
-    """A program closes numbers that are not its own and opens files there: they stay as they are."""
+    """A program closes numbers that are not its own, the daemon's connection among them, and opens files and sockets there: they
+    stay as they are, and the programs share as before."""
     with Card(build, memory="144MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
         two = Two(card)
         for _ in range(2):
             two.turns(1, "before")
-            check(two.both[1].say("steal") == "ok", "every number from 64 on is its own now")
+            check(two.both[1].say("steal") == "ok", "every number is its own now")
             two.turns(1, "after")
             check(two.both[1].say("kept") == "ok", "and still is")
+        before = processor_seconds(two.both[1].child.pid)
+        time.sleep(1)
+        check(processor_seconds(two.both[1].child.pid) - before < 0.5, "a program that does nothing takes no processor time")
+        check(two.both[1].entry() is not None, "the daemon knows it")
         two.end()
 
 

@@ -12,6 +12,7 @@
 #include "tests/runtime/check.h"
 
 #define STREAMS 3000
+#define ROUNDS  100
 
 __attribute__((visibility("default")))
 const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
@@ -212,6 +213,110 @@ static void case_many_streams(void)
         OK(cuStreamDestroy(streams[i]));
 }
 
+static void CUDA_CB sleep_a_little(void *unused)
+{
+    (void)unused;
+    usleep(100000);
+}
+
+/* a set whose memory has gone when it runs */
+static void break_context(void)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAccessDesc opened = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+    CUstream stream;
+
+    OK(cuMemAddressReserve(&address, 2 * MIB, 0, 0, 0));
+    OK(cuMemCreate(&handle, 2 * MIB, &prop, 0));
+    OK(cuMemMap(address, 2 * MIB, 0, handle, 0));
+    OK(cuMemRelease(handle));
+    OK(cuMemSetAccess(address, 2 * MIB, &opened, 1));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchHostFunc(stream, sleep_a_little, NULL));
+    OK(cuMemsetD8Async(address, 1, 2 * MIB, stream));
+    OK(cuMemUnmap(address, 2 * MIB));
+    GIVES(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* A fault ends a context: all that needs one says so from then on, there and nowhere else. */
+static void case_fault(void)
+{
+    CUdeviceptr small, large, address;
+    size_t left, total, pitch;
+    CUcontext other, popped;
+
+    OK(cuMemAlloc(&small, 1000));
+    OK(cuMemAlloc(&large, 5 * MIB));
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuCtxSetCurrent(context));
+    break_context();
+    for (size_t bytes = 1000; bytes <= 10 * MIB; bytes *= 10) {
+        GIVES(cuMemAlloc(&address, bytes), CUDA_ERROR_ILLEGAL_ADDRESS);
+        GIVES(cuMemAllocAsync(&address, bytes, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
+    GIVES(cuMemAllocPitch(&address, &pitch, 1000, 1000, 4), CUDA_ERROR_ILLEGAL_ADDRESS);
+    GIVES(cuMemGetInfo(&left, &total), CUDA_ERROR_ILLEGAL_ADDRESS);
+    GIVES(cuMemFree(small), CUDA_ERROR_ILLEGAL_ADDRESS);
+    GIVES(cuMemFree(large), CUDA_ERROR_ILLEGAL_ADDRESS);
+    GIVES(cuMemAlloc(&address, 10), CUDA_ERROR_ILLEGAL_ADDRESS);
+    OK(cuCtxPushCurrent(other));
+    OK(cuMemAlloc(&address, 1000));
+    OK(cuMemsetD8(address, 1, 1000));
+    OK(cuMemFree(address));
+    OK(cuCtxPopCurrent(&popped));
+    GIVES(cuMemAlloc(&address, 10), CUDA_ERROR_ILLEGAL_ADDRESS);
+    OK(cuDevicePrimaryCtxReset(0));
+    begin();
+    OK(cuMemAlloc(&address, 10));
+    OK(cuMemsetD8(address, 1, 10));
+}
+
+#define SHARERS 4
+
+static pthread_barrier_t together;
+static CUmemGenericAllocationHandle shared;
+
+static void *share_it(void *fd)
+{
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&together);
+        OK(cuMemExportToShareableHandle(fd, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                        0));
+        pthread_barrier_wait(&together);
+    }
+    return NULL;
+}
+
+/* Several threads export the same memory, which none of them had before: it gets memory once.
+ * What would be lost each time is more than the card has. */
+static void case_share_at_once(void)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes =
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    pthread_t threads[SHARERS];
+    int fd[SHARERS];
+
+    CHECK(pthread_barrier_init(&together, NULL, SHARERS + 1) == 0);
+    for (unsigned i = 0; i < SHARERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, share_it, &fd[i]) == 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        OK(cuMemCreate(&shared, 8 * MIB, &prop, 0));
+        pthread_barrier_wait(&together);
+        pthread_barrier_wait(&together);
+        for (unsigned k = 0; k < SHARERS; k++)
+            CHECK(close(fd[k]) == 0);
+        OK(cuMemRelease(shared));
+    }
+    for (unsigned i = 0; i < SHARERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"capture_beside", case_capture_beside},
@@ -220,6 +325,8 @@ int main(int argc, char **argv)
                                               {"reset", case_reset},
                                               {"two_contexts", case_two_contexts},
                                               {"many_streams", case_many_streams},
+                                              {"fault", case_fault},
+                                              {"share_at_once", case_share_at_once},
                                               {NULL, NULL}};
 
     alarm(50);

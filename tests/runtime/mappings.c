@@ -42,6 +42,21 @@ static void *pointer(CUdeviceptr address)
     return (void *)address; /* NOLINT(performance-no-int-to-ptr): it is one */
 }
 
+/* The mapping that an address is in, and the reservation. */
+static void expect_extent(CUdeviceptr address, CUdeviceptr mapped, size_t bytes,
+                          CUdeviceptr reserved, size_t all)
+{
+    CUdeviceptr base = 0;
+    size_t size = 0;
+
+    OK(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, address));
+    OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, address));
+    CHECK(base == mapped && size == bytes);
+    OK(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address));
+    OK(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
+    CHECK(base == reserved && size == all);
+}
+
 /* the same memory twice, side by side, opened and unmapped as one: what wraps around needs no
  * second copy */
 static void ring(size_t bytes)
@@ -49,6 +64,8 @@ static void ring(size_t bytes)
     const CUdeviceptr address = reserve(2 * bytes);
     const handle_type handle = create(bytes, false);
     handle_type again = 0;
+    CUdeviceptr base;
+    size_t size;
 
     OK(cuMemMap(address, bytes, 0, handle, 0));
     OK(cuMemMap(address + bytes, bytes, 0, handle, 0));
@@ -62,6 +79,12 @@ static void ring(size_t bytes)
     OK(cuMemRetainAllocationHandle(&again, pointer(address + bytes + 5)));
     CHECK(again == handle);
     OK(cuMemRelease(again));
+    OK(cuMemGetAddressRange(&base, &size, address + 2 * bytes - 1));
+    CHECK(base == address + bytes && size == bytes);
+    OK(cuMemGetAddressRange(&base, &size, address + bytes - 1));
+    CHECK(base == address && size == bytes);
+    expect_extent(address + bytes - 1, address, bytes, address, 2 * bytes);
+    expect_extent(address + bytes, address + bytes, bytes, address, 2 * bytes);
     GIVES(cuMemMap(address, bytes, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemMap(address + bytes, bytes, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemUnmap(address, 2 * bytes - GRANULE), CUDA_ERROR_INVALID_VALUE);
@@ -306,6 +329,133 @@ static void case_attributes(void)
     }
 }
 
+static handle_type multicast(size_t bytes)
+{
+    const CUmulticastObjectProp prop = {.numDevices = 1, .size = bytes};
+    handle_type object = 0;
+
+    OK(cuMulticastCreate(&object, &prop));
+    OK(cuMulticastAddDevice(object, 0));
+    return object;
+}
+
+/* What is written through the object is in the memory: bytes from offset on. */
+static void expect_bound(handle_type object, handle_type memory, size_t total, size_t offset,
+                         size_t bytes)
+{
+    const CUdeviceptr through = reserve(bytes), here = reserve(total);
+
+    OK(cuMemMap(through, bytes, 0, object, 0));
+    OK(cuMemSetAccess(through, bytes, &opened, 1));
+    OK(cuMemMap(here, total, 0, memory, 0));
+    OK(cuMemSetAccess(here, total, &opened, 1));
+    OK(cuMemsetD8(here, 1, total));
+    for (size_t done = 0; done < bytes; done += GRANULE)
+        OK(cuMemsetD8(through + done, (unsigned char)(2 + done / GRANULE), GRANULE));
+    OK(cuCtxSynchronize());
+    expect_bytes(here, offset, 1);
+    for (size_t done = 0; done < bytes; done += GRANULE)
+        expect_bytes(here + offset + done, GRANULE, (unsigned char)(2 + done / GRANULE));
+    expect_bytes(here + offset + bytes, total - offset - bytes, 1);
+    OK(cuMemUnmap(through, bytes));
+    OK(cuMemAddressFree(through, bytes));
+    OK(cuMemUnmap(here, total));
+    OK(cuMemAddressFree(here, total));
+}
+
+static void refuse_as_multicast(handle_type memory)
+{
+    GIVES(cuMulticastAddDevice(memory, 0), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMulticastUnbind(memory, 0, 0, GRANULE), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMulticastBindMem(memory, 0, memory, 0, GRANULE, 0), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMulticastBindAddr(memory, 0, 0, GRANULE, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Arrays want a tile pool, and a handle of ours is none of the driver's. */
+static void case_tiles(void)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                .allocFlags = {.usage = CU_MEM_CREATE_USAGE_TILE_POOL}};
+    CUarrayMapInfo info[2] = {{.memOperationType = CU_MEM_OPERATION_TYPE_MAP},
+                              {.memOperationType = CU_MEM_OPERATION_TYPE_MAP}};
+    handle_type pool;
+
+    begin();
+    OK(cuMemCreate(&pool, GRANULE, &prop, 0));
+    info[0].memHandle.memHandle = info[1].memHandle.memHandle = pool;
+    GIVES(cuMemMapArrayAsync(info, 2, NULL), CUDA_ERROR_NOT_SUPPORTED); /* nothing simulated */
+    info[1].memHandle.memHandle = create(GRANULE, false);
+    GIVES(cuMemMapArrayAsync(info, 2, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* memory of more than a chunk, bound by handle as a whole and in part, and unbound as bound */
+static void case_multicast(void)
+{
+    const size_t total = 70 * GRANULE;
+    handle_type object, memory, other;
+
+    begin();
+    object = multicast(total);
+    memory = create(total, false);
+    other = create(GRANULE, false);
+    refuse_as_multicast(memory);
+    OK(cuMulticastBindMem(object, 0, memory, 0, total, 0));
+    GIVES(cuMulticastBindMem(object, 69 * GRANULE, other, 0, GRANULE, 0),
+          CUDA_ERROR_INVALID_VALUE);
+    expect_bound(object, memory, total, 0, total);
+    GIVES(cuMulticastUnbind(object, 0, 0, GRANULE), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMulticastUnbind(object, 0, 0, total));
+    GIVES(cuMulticastUnbind(object, 0, 0, total), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMulticastBindMem(object, 0, memory, GRANULE, total, 0), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMulticastBindMem(object, 0, memory, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMulticastBindMem(object, GRANULE, memory, 0, total, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMulticastBindMem(object, 0, memory, 30 * GRANULE, 36 * GRANULE, 0));
+    expect_bound(object, memory, total, 30 * GRANULE, 36 * GRANULE);
+    OK(cuMulticastUnbind(object, 0, 0, 36 * GRANULE));
+    OK(cuMulticastBindMem(object, 36 * GRANULE, other, 0, GRANULE, 0));
+    OK(cuMulticastBindMem(object, 0, memory, 30 * GRANULE, 36 * GRANULE, 0));
+    OK(cuMemRelease(object));
+    OK(cuMemRelease(memory));
+    OK(cuMemRelease(other));
+}
+
+/* by address: of the program's own memory in one mapping, in a second one and without access,
+ * and of a pool's */
+static void case_multicast_address(void)
+{
+    const size_t total = 70 * GRANULE;
+    handle_type object, memory;
+    CUdeviceptr address, again, pooled, plain;
+    CUstream stream;
+
+    begin();
+    object = multicast(total);
+    memory = create(total, false);
+    address = reserve(total);
+    OK(cuMemMap(address, total, 0, memory, 0));
+    OK(cuMulticastBindAddr(object, 0, address + 30 * GRANULE, 36 * GRANULE, 0));
+    GIVES(
+        cuMulticastBindAddr(object, 36 * GRANULE, address + 40 * GRANULE, 34 * GRANULE + 1, 0),
+        CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMulticastBindAddr(object, 0, address + 60 * GRANULE, 11 * GRANULE, 0),
+          CUDA_ERROR_INVALID_VALUE);
+    expect_bound(object, memory, total, 30 * GRANULE, 36 * GRANULE);
+    OK(cuMulticastUnbind(object, 0, 0, 36 * GRANULE));
+    again = reserve(40 * GRANULE);
+    OK(cuMemMap(again, 40 * GRANULE, 28 * GRANULE, memory, 0));
+    OK(cuMulticastBindAddr(object, 0, again + GRANULE, 36 * GRANULE, 0));
+    expect_bound(object, memory, total, 29 * GRANULE, 36 * GRANULE);
+    OK(cuMulticastUnbind(object, 0, 0, 36 * GRANULE));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAllocAsync(&pooled, total, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMulticastBindAddr(object, 0, pooled, total, 0));
+    OK(cuMulticastUnbind(object, 0, 0, total));
+    OK(cuMemAlloc(&plain, 2 * GRANULE));
+    GIVES(cuMulticastBindAddr(object, 0, plain, GRANULE, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"ring", case_ring},
@@ -315,6 +465,9 @@ int main(int argc, char **argv)
                                               {"strangers", case_strangers},
                                               {"freed", case_freed},
                                               {"attributes", case_attributes},
+                                              {"tiles", case_tiles},
+                                              {"multicast", case_multicast},
+                                              {"multicast_address", case_multicast_address},
                                               {NULL, NULL}};
 
     return run_case(argc, argv, cases);

@@ -9,6 +9,7 @@
  *   share MIB      memory of the program's own that never gets an address is exported
  *   unmap I        block I, an exported one, has no address until ...
  *   map I          ... it has it again
+ *   bare I         block I, an exported one, is exported by a thread without a context
  *   unreserve I    block I's address space is freed, as if the program had reserved it
  *   change I AT    one byte of block I, AT MiB from its start, becomes another one
  *   clear I AT N   N MiB of block I from there become zeros
@@ -25,24 +26,23 @@
  *   children       those end
  *   shut N         closes every number from N on
  *   numbers N      so many descriptors may it open from now on
- *   steal          closes every number from 64 on that is open, and opens a file of its own
- * there kept           those files are where they were opened, all of them; else error 999
+ *   steal          closes every number that is not the simulated driver's and opens files and
+ *                sockets of its own there
+ *   kept         those are where they were opened, all of them, and nobody has written or read
+ *                there; else error 999
  *   limit MIB      so much private memory may the process have from now on beyond what it has
  *   disk MIB       so long may its files become; 0: as long as it likes
  *
  * Each is answered with a line: "ok", "error N" (a CUresult), or "wrong BLOCK BYTE". Ends at
  * the end of the input with 0; 2 for a command it does not know. One thread.
  */
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/runtime/check.h"
+#include "tests/runtime/numbers.h"
 #include "tests/runtime/random.h"
 
 #define BLOCKS   64
@@ -96,6 +96,24 @@ static CUresult map_exportable(struct block *block)
     if (result == CUDA_SUCCESS)
         result = cuMemCreate(&block->handle, block->bytes, &prop, 0);
     return result == CUDA_SUCCESS ? map_own(block) : result;
+}
+
+/* needs no current context */
+static CUresult export_bare(const struct block *block)
+{
+    CUmemGenericAllocationHandle handle;
+    CUcontext current;
+    CUresult result;
+    int fd;
+
+    OK(cuCtxGetCurrent(&current));
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the address is one */
+    OK(cuMemRetainAllocationHandle(&handle, (void *)block->device));
+    OK(cuCtxSetCurrent(NULL));
+    result =
+        cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    OK(cuCtxSetCurrent(current));
+    return result;
 }
 
 static CUresult share(size_t mib)
@@ -255,30 +273,6 @@ static bool compare(const struct block *block, CUresult *result)
     return true;
 }
 
-static void limit_files(size_t mib)
-{
-    struct rlimit most;
-
-    CHECK(getrlimit(RLIMIT_FSIZE, &most) == 0);
-    most.rlim_cur = mib != 0 ? mib * MIB : most.rlim_max;
-    CHECK(setrlimit(RLIMIT_FSIZE, &most) == 0);
-}
-
-static void limit(size_t mib)
-{
-    FILE *file = fopen("/proc/self/status", "re");
-    unsigned long long held = 0;
-    char line[256];
-
-    CHECK(file != NULL);
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "VmData:", 7) == 0)
-            held = strtoull(line + 7, NULL, 10) * 1024;
-    fclose(file);
-    CHECK(held != 0);
-    CHECK(setrlimit(RLIMIT_DATA, &(struct rlimit){held + mib * MIB, held + mib * MIB}) == 0);
-}
-
 static void have_child(void)
 {
     const pid_t child = fork();
@@ -300,46 +294,6 @@ static void end_children(void)
         CHECK(kill(children[--child_count], SIGKILL) == 0);
         CHECK(waitpid(children[child_count], NULL, 0) == children[child_count]);
     }
-}
-
-static void limit_numbers(size_t most)
-{
-    struct rlimit numbers;
-
-    CHECK(getrlimit(RLIMIT_NOFILE, &numbers) == 0);
-    numbers.rlim_cur = most;
-    CHECK(setrlimit(RLIMIT_NOFILE, &numbers) == 0);
-}
-
-#define FIRST_NUMBER 64
-#define LAST_NUMBER  4095
-
-static ino_t stolen[LAST_NUMBER + 1]; /* 0: none there */
-
-static void steal(void)
-{
-    struct stat file;
-
-    for (int fd = FIRST_NUMBER; fd <= LAST_NUMBER; fd++) {
-        int new;
-
-        if (stolen[fd] != 0 || close(fd) != 0)
-            continue;
-        new = memfd_create("the program's own", 0);
-        CHECK(new >= 0 && (new == fd || (dup2(new, fd) == fd && close(new) == 0)));
-        CHECK(fstat(fd, &file) == 0);
-        stolen[fd] = file.st_ino;
-    }
-}
-
-static CUresult still_stolen(void)
-{
-    struct stat file;
-
-    for (int fd = FIRST_NUMBER; fd <= LAST_NUMBER; fd++)
-        if (stolen[fd] != 0 && (fstat(fd, &file) != 0 || file.st_ino != stolen[fd]))
-            return CUDA_ERROR_UNKNOWN;
-    return CUDA_SUCCESS;
 }
 
 /* "WORD [N [N [N]]]": how many there are */
@@ -379,6 +333,8 @@ static bool obey(const char *line, CUresult *result)
         *result = unmap_own(&blocks[i]);
     else if (strcmp(word, "map") == 0 && words == 2 && i < BLOCKS)
         *result = map_own(&blocks[i]);
+    else if (strcmp(word, "bare") == 0 && words == 2 && i < BLOCKS)
+        *result = export_bare(&blocks[i]);
     else if (strcmp(word, "unreserve") == 0 && words == 2 && i < BLOCKS)
         *result = cuMemAddressFree(blocks[i].device, blocks[i].bytes);
     else if (strcmp(word, "change") == 0 && words == 3 && i < BLOCKS)
@@ -410,11 +366,11 @@ static bool obey(const char *line, CUresult *result)
     else if (strcmp(word, "numbers") == 0 && words == 2)
         limit_numbers(i);
     else if (strcmp(word, "steal") == 0)
-        steal();
+        steal_numbers();
     else if (strcmp(word, "kept") == 0)
-        *result = still_stolen();
+        *result = numbers_are_kept() ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
     else if (strcmp(word, "limit") == 0 && words == 2)
-        limit(i);
+        limit_memory(i);
     else if (strcmp(word, "disk") == 0 && words == 2)
         limit_files(i);
     else if (strcmp(word, "check") == 0)

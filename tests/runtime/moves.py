@@ -131,6 +131,20 @@ def address_stays(build):
         other.end()
 
 
+def without_context(build):
+    """Calls on memory need no context; what has left the card comes back for them all the same."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        told, other = Told(card), Told(card)
+        check(told.say("export 20") == "ok", "20 MiB")
+        told.make_room(other)
+        answer = told.say("bare 0")
+        check(answer == "ok", f"exported by a thread without a context: {answer}")
+        entry = told.until(lambda entry: entry["pinned"] >= 20 * MIB, 20)
+        check(entry["pinned"] >= 20 * MIB and told.say("check") == "ok", "it stays from now on, every byte")
+        told.end()
+        other.end()
+
+
 def lost_device(build):
     """Of a device that is lost the program hears at once, and what the driver says; it does not wait for memory there."""
     lost = ",".join(f"{call}:0:214" for call in ("cuMemCreate", "cuMemMap", "cuCtxSynchronize", "cuMemcpyHtoD_v2"))
@@ -251,6 +265,7 @@ def main():
     without_address(build)
     no_room_to_share(build)
     address_stays(build)
+    without_context(build)
     lost_device(build)
     large_graph(build)
     many_contexts(build)

@@ -102,6 +102,11 @@ struct gs_device *gs_device_current(void)
     return &card;
 }
 
+struct gs_device *gs_device_at(unsigned i)
+{
+    return i == 0 ? &card : NULL;
+}
+
 bool gs_context_add(CUcontext handle, struct gs_device *device)
 {
     (void)handle;

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -112,21 +113,26 @@ static CUresult CUDAAPI unregister_memory(void *memory)
 
 /* --- the file, as the kernel sees it --- */
 
-static uint64_t file_bytes(void)
+static int file_number(void)
 {
-    struct stat status;
     char path[64], target[256];
 
-    for (int fd = 0; fd < 64; fd++) {
+    for (int fd = 0; fd < 2048; fd++) {
         ssize_t length;
 
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         length = readlink(path, target, sizeof target - 1);
-        if (length > 0 && strncmp(target, folder, strlen(folder)) == 0 &&
-            fstat(fd, &status) == 0)
-            return (uint64_t)status.st_size;
+        if (length > 0 && strncmp(target, folder, strlen(folder)) == 0)
+            return fd;
     }
-    return UINT64_MAX;
+    return -1;
+}
+
+static uint64_t file_bytes(void)
+{
+    struct stat status;
+
+    return fstat(file_number(), &status) == 0 ? (uint64_t)status.st_size : UINT64_MAX;
 }
 
 static void set_file_limit(rlim_t bytes)
@@ -234,6 +240,31 @@ static void pieces_of_the_file_keep_their_bytes_and_the_file_ends_with_them(void
     free(buffer);
 }
 
+/* The program closes the file's number and has a file of its own there: that one stays as it
+ * is, and what was in ours is not there rather than another's. */
+static void the_programs_file_under_the_number_of_ours_is_left_alone(void **state)
+{
+    static _Alignas(4096) char buffer[2 * MIB];
+    const int file = memfd_create("the program's own", 0), number = file_number();
+    uint64_t offset, other;
+
+    (void)state;
+    assert_true(gs_host_file_get(2 * MIB, &offset));
+    memset(buffer, 7, 2 * MIB);
+    assert_int_equal(gs_host_file_write(offset, buffer, 2 * MIB), 0);
+    assert_int_equal(ftruncate(file, 4 * MIB), 0);
+    assert_int_equal(dup2(file, number), number);
+    assert_true(gs_host_file_read(offset, buffer, 2 * MIB) < 0);
+    assert_true(gs_host_file_write(offset, buffer, 2 * MIB) < 0);
+    assert_false(gs_host_file_get(2 * MIB, &other));
+    gs_host_file_put(offset, 2 * MIB);
+    assert_int_equal(lseek(number, 0, SEEK_END), 4 * MIB);
+    assert_int_equal(pread(number, buffer, 2 * MIB, (off_t)offset), 2 * MIB);
+    assert_int_equal(buffer[0], 0);
+    assert_int_equal(close(number), 0);
+    close(file);
+}
+
 /* The budget rises just when there is no memory under the old one: nobody says so again. */
 static void host_prepare_goes_on_when_the_budget_rises_meanwhile(void **state)
 {
@@ -259,6 +290,7 @@ int main(void)
         cmocka_unit_test(host_get_goes_from_registered_to_plain_to_file_to_none),
         cmocka_unit_test(pieces_of_the_file_keep_their_bytes_and_the_file_ends_with_them),
         cmocka_unit_test(host_prepare_goes_on_when_the_budget_rises_meanwhile),
+        cmocka_unit_test(the_programs_file_under_the_number_of_ours_is_left_alone), /* last */
     };
     sigset_t all;
     int failed;

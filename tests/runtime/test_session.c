@@ -44,11 +44,12 @@ static int word_count; /* of the daemon that have not been heard: 0 or 1 */
 
 /* --- what session.c stands on --- */
 
-int gs_connect(bool start)
+int gs_connect(bool start, struct gs_own_fd *connection)
 {
     (void)start;
     ended = 0;
-    return dup(STDERR_FILENO); /* to be closed */
+    gs_own_fd_set(connection, dup(STDERR_FILENO)); /* to be closed */
+    return 0;
 }
 
 int gs_connect_send(int fd, const void *message, uint32_t length,

@@ -305,8 +305,8 @@ static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr addre
 
     if (!base && !size)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!range)
-        range = sim_ranges_find(&sim_reservations, address);
+    if (!range && sim_ranges_find(&sim_reservations, address))
+        range = sim_ranges_find(&sim_mappings, address);
     if (!range)
         return CUDA_ERROR_NOT_FOUND;
     if (base)

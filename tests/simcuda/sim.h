@@ -143,6 +143,7 @@ enum sim_kind {
     SIM_KIND_MODULE,
     SIM_KIND_FUNCTION, /* CUfunction and CUkernel: either may be passed for the other */
     SIM_KIND_PHYSICAL,
+    SIM_KIND_MULTICAST, /* as SIM_KIND_PHYSICAL, a CUmemGenericAllocationHandle */
     SIM_KIND_POOL,
     SIM_KIND_GRAPH,
     SIM_KIND_NODE,
@@ -264,6 +265,10 @@ void sim_physical_put(struct sim_physical *physical);
 CUresult sim_map(CUdeviceptr start, size_t size, struct sim_physical *physical, size_t offset,
                  struct sim_mapping **mapping);
 void sim_unmap(struct sim_mapping *mapping);
+/* Multicast objects (multicast.c) are released and mapped as memory is. False: it is none. */
+bool sim_multicast_release(CUmemGenericAllocationHandle handle);
+CUresult sim_multicast_map(CUdeviceptr start, size_t size, size_t offset,
+                           CUmemGenericAllocationHandle handle);
 CUresult sim_protect(struct sim_mapping *mapping, unsigned access);
 CUresult sim_block_new(unsigned device, size_t size, struct sim_block **block);
 void sim_block_free(struct sim_block *block);

@@ -140,7 +140,7 @@ static CUresult release(CUmemGenericAllocationHandle handle)
     struct sim_physical *physical = physical_of(handle);
 
     if (!physical)
-        return CUDA_ERROR_INVALID_VALUE;
+        return sim_multicast_release(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     physical->handles--;
     sim_physical_put(physical);
     return CUDA_SUCCESS;
@@ -151,16 +151,18 @@ static CUresult map(CUdeviceptr start, size_t size, size_t offset,
 {
     struct sim_physical *physical = physical_of(handle);
 
-    if (!range_valid(start, size) || flags || !physical)
+    if (!range_valid(start, size) || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!page_multiple(offset) || offset > physical->size || size > physical->size - offset)
+    if (physical &&
+        (!page_multiple(offset) || offset > physical->size || size > physical->size - offset))
         return CUDA_ERROR_NOT_SUPPORTED; /* as a real driver (580) says */
     const struct sim_range *reservation = sim_ranges_find(&sim_reservations, start);
     if (!reservation || size > reservation->start + reservation->size - start)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_ranges_overlap(&sim_mappings, start, size))
         return CUDA_ERROR_INVALID_VALUE;
-    return sim_map(start, size, physical, offset, NULL);
+    return physical ? sim_map(start, size, physical, offset, NULL)
+                    : sim_multicast_map(start, size, offset, handle);
 }
 
 /* Index of the first mapping if the range is made of whole mappings without a gap, else -1. */
@@ -296,6 +298,20 @@ static CUresult import_handle(CUmemGenericAllocationHandle *out, const void *os_
     return result ? result : handle_out(out, physical);
 }
 
+/* There are no arrays; what can be behind one is known. */
+static CUresult map_arrays(const CUarrayMapInfo *mappings, unsigned count)
+{
+    if (!mappings || !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        const struct sim_physical *physical = physical_of(mappings[i].memHandle.memHandle);
+        if (mappings[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP &&
+            (!physical || physical->prop.allocFlags.usage != CU_MEM_CREATE_USAGE_TILE_POOL))
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 SIM_API(cuMemGetAllocationGranularity,
         (size_t * out, const CUmemAllocationProp *prop,
          CUmemAllocationGranularity_flags option),
@@ -334,3 +350,6 @@ SIM_API(cuMemExportToShareableHandle,
 SIM_API(cuMemImportFromShareableHandle,
         (CUmemGenericAllocationHandle * out, void *os_handle, CUmemAllocationHandleType type),
         SIM_CTX, import_handle(out, os_handle, type))
+SIM_STREAM_API(cuMemMapArrayAsync, _ptsz,
+               (CUarrayMapInfo * mappings, unsigned int count, CUstream stream), SIM_CTX,
+               ((void)stream, map_arrays(mappings, count)))

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * own_fd.c: descriptors that may be taken away (own_fd.h). No state.
+ */
+#include "runtime/own_fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FROM     1024 /* numbers below are left to the program: select() knows no others */
+#define SHARE    8    /* of fewer numbers than that, the last one in so many are ours */
+#define STANDARD 3    /* a program may have closed its standard output */
+
+int gs_own_fd_floor(void)
+{
+    const int saved = errno;
+    struct rlimit limit;
+    int from = STANDARD;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        const rlim_t below = limit.rlim_cur - limit.rlim_cur / SHARE;
+
+        from = below < FROM ? (int)below : FROM;
+    }
+    errno = saved;
+    return from < STANDARD ? STANDARD : from;
+}
+
+void gs_own_fd_set(struct gs_own_fd *own, int fd)
+{
+    const int saved = errno, higher = fcntl(fd, F_DUPFD_CLOEXEC, gs_own_fd_floor());
+    struct stat what;
+
+    if (higher >= 0) {
+        close(fd);
+        fd = higher;
+    }
+    if (fstat(fd, &what) != 0) {
+        fd = -1; /* closed by somebody else already */
+    } else {
+        atomic_store_explicit(&own->device, what.st_dev, memory_order_relaxed);
+        atomic_store_explicit(&own->inode, what.st_ino, memory_order_relaxed);
+    }
+    /* release, pairs with gs_own_fd(): who sees a number with another one's file finds that
+     * they do not belong together, and uses neither */
+    atomic_store_explicit(&own->fd, fd, memory_order_release);
+    errno = saved;
+}
+
+int gs_own_fd(const struct gs_own_fd *own)
+{
+    const int saved = errno, fd = atomic_load_explicit(&own->fd, memory_order_acquire);
+    struct stat now;
+    bool ours;
+
+    if (fd < 0)
+        return -1;
+    ours = fstat(fd, &now) == 0 &&
+           now.st_dev == atomic_load_explicit(&own->device, memory_order_relaxed) &&
+           now.st_ino == atomic_load_explicit(&own->inode, memory_order_relaxed);
+    errno = saved;
+    return ours ? fd : -1;
+}
+
+void gs_own_fd_close(struct gs_own_fd *own)
+{
+    const int saved = errno, fd = gs_own_fd(own);
+
+    if (fd >= 0)
+        close(fd);
+    atomic_store_explicit(&own->fd, -1, memory_order_release);
+    errno = saved;
+}
