@@ -57,6 +57,7 @@ struct lockd_server {
     struct lockd_list users;
     struct lockd_list freezes; /* freeze.c */
     struct lockd_list closers; /* closer.c */
+    uint32_t closing;          /* descriptors from packets that are not closed yet */
     struct lockd_gifts gifts;
     uint64_t freeze_at; /* when it looks for stuck programs again */
     uint64_t next_id;
