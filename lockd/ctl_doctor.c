@@ -150,7 +150,7 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
     level = worst(doctor);
     ctl_answer_deinit(&doctor->answer);
     free(doctor);
-    return code != 0 || fflush(stdout) != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK;
+    return ctl_done(code != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK);
 }
 
 const struct ctl_command ctl_doctor = {"doctor", "[--json] [PID|FILE]",

@@ -37,7 +37,7 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     else if (ctl_json_print(ctl, &answer) != 0)
         exit_code = CTL_FAILED;
     ctl_answer_deinit(&answer);
-    return fflush(stdout) == 0 ? exit_code : CTL_FAILED;
+    return ctl_done(exit_code);
 }
 
 const struct ctl_command ctl_metrics = {"metrics", "[--json | --listen 127.0.0.1:PORT]",

@@ -56,7 +56,7 @@ enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
     else if (end.code == 0 && act->done != NULL)
         printf("%s %u %s\n", act->done, end.count, end.count == 1 ? "program" : "programs");
     if (end.code == 0)
-        return fflush(stdout) == 0 ? CTL_OK : CTL_FAILED;
+        return ctl_done(CTL_OK);
     fprintf(stderr, "gpusharectl: %s\n", end.text);
     return CTL_FAILED;
 }

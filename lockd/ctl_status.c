@@ -221,7 +221,7 @@ static enum ctl_exit show(struct ctl *ctl, bool json)
     else if (ctl_json_print(ctl, &answer) != 0)
         exit_code = CTL_FAILED;
     ctl_answer_deinit(&answer);
-    return fflush(stdout) == 0 ? exit_code : CTL_FAILED;
+    return ctl_done(exit_code);
 }
 
 static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)

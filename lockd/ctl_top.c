@@ -44,19 +44,11 @@ struct line {
     struct ctl_rate rate;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The next look. 0, or -errno with ctl->err; then the last one stays. */
 static int look(struct top *top)
 {
     struct ctl_answer answer;
-    const uint64_t now = now_ns();
+    const uint64_t now = ctl_now();
     int code;
 
     top->ctl->err = (struct gs_err){0};
@@ -331,15 +323,15 @@ static enum ctl_exit show(struct top *top, uint64_t interval_ns)
     }
     start_screen();
     top->ctl->patience_s = LOOK_S;
-    for (next = now_ns() + interval_ns; on;) {
-        const uint64_t now = now_ns();
+    for (next = ctl_now() + interval_ns; on;) {
+        const uint64_t now = ctl_now();
 
         draw(top);
         timeout(now >= next ? 0 : (int)((next - now) / 1000000) + 1);
         on = take_key(top, getch()) && !hung_up();
-        if (!on || now_ns() < next)
+        if (!on || ctl_now() < next)
             continue;
-        next = now_ns() + interval_ns;
+        next = ctl_now() + interval_ns;
         snprintf(top->message, sizeof top->message, "%.150s",
                  look(top) != 0 ? top->ctl->err.text : "");
     }
@@ -358,7 +350,7 @@ static enum ctl_exit print_json(struct top *top, uint64_t interval_ns, uint64_t 
         if (look(top) != 0)
             return ctl_fail(top->ctl);
         if (ctl_json_top(top->ctl, &top->now, &top->before, top->elapsed) != 0 ||
-            fflush(stdout) != 0)
+            ctl_done(CTL_OK) != CTL_OK)
             return CTL_FAILED;
     }
     return CTL_OK;
