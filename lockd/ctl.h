@@ -76,7 +76,9 @@ uint64_t ctl_now(void);
 enum ctl_exit ctl_fail(const struct ctl *ctl);
 /* All was printed: code, unless it could not be written. */
 enum ctl_exit ctl_done(enum ctl_exit code);
-enum ctl_exit ctl_usage(const struct ctl_command *command, const char *wrong);
+/* What is wrong with the words on the command line, and how they should be. */
+enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #define CTL_UUID_SIZE 41
 /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes it. */

@@ -7,6 +7,7 @@
 #include "common/fd.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,9 +207,14 @@ enum ctl_exit ctl_done(enum ctl_exit code)
     return code == CTL_OK ? CTL_FAILED : code;
 }
 
-enum ctl_exit ctl_usage(const struct ctl_command *command, const char *wrong)
+enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
 {
-    fprintf(stderr, "gpusharectl %s: %s\nusage: gpusharectl %s %s\n", command->name, wrong,
-            command->name, command->arguments);
+    va_list ap;
+
+    fprintf(stderr, "gpusharectl %s: ", command->name);
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fprintf(stderr, "\nusage: gpusharectl %s %s\n", command->name, command->arguments);
     return CTL_USAGE;
 }

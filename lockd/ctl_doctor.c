@@ -127,7 +127,7 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
         return CTL_FAILED;
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0 || index < argc - 1) {
         free(doctor);
-        return ctl_usage(&ctl_doctor,
+        return ctl_usage(&ctl_doctor, "%s",
                          ctl->err.code != 0 ? ctl->err.text : "one process id or file at most");
     }
     doctor->ctl = ctl;

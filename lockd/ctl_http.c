@@ -22,6 +22,7 @@
 #define REQUEST_MAX   4096
 #define PATIENCE_NS   5000000000u
 #define PAGE_FRESH_NS 1000000000u
+#define NO_ROOM_MS    50
 
 struct caller {
     int fd; /* -1: the place is free */
@@ -209,6 +210,8 @@ static void take_caller(struct http *http)
         caller->deadline = ctl_now() + PATIENCE_NS;
     } else if (fd >= 0) {
         close(fd);
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+        poll(NULL, 0, NO_ROOM_MS); /* no descriptor, no memory: he still waits there */
     }
 }
 
@@ -319,7 +322,8 @@ enum ctl_exit ctl_http_serve(struct ctl *ctl, const char *address)
 
     if (listener < 0 || http == NULL) {
         free(http);
-        return listener == -EINVAL ? ctl_usage(&ctl_metrics, ctl->err.text) : ctl_fail(ctl);
+        return listener == -EINVAL ? ctl_usage(&ctl_metrics, "%s", ctl->err.text)
+                                   : ctl_fail(ctl);
     }
     http->ctl = ctl;
     http->listener = listener;

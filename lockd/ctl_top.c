@@ -239,6 +239,8 @@ static void draw(struct top *top)
     char time[24];
 
     erase();
+    if (top->skip > 0 && top->skip >= top->row) /* there are fewer lines than there were */
+        top->skip = top->row > 0 ? top->row - 1 : 0;
     top->row = 0;
     put_line(top, 0, "gpushare-lockd %s (process %d), up %s, %u programs, policy %s",
              top->now.daemon.version, top->now.daemon.pid,
@@ -371,7 +373,7 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     int index = 1;
 
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_top, ctl->err.text);
+        return ctl_usage(&ctl_top, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_top, "it takes no argument but its options");
     if (interval_ns < 50000000u)

@@ -163,7 +163,7 @@ static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
             argv[i] = long_form;
     }
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_trace, ctl->err.text);
+        return ctl_usage(&ctl_trace, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_trace, "it takes no argument but its options");
     if (duration_ns == 0)

@@ -87,7 +87,7 @@ class ConfigTest(unittest.TestCase):
 
     def test_bad_files_are_refused_with_the_line(self):
         for text, said in (("[scheduling]\nquantum = soon\n", ":2: quantum: 'soon' is not a number"),
-                           ("[scheduling]\n\nquantum = 0\n", ":3: quantum: 0 is outside 1 to 3600000"),
+                           ("[scheduling]\n\nquantum = 0\n", ":3: quantum: 0 is outside 1 to 3600000 milliseconds"),
                            ("quantum = 5\n", ":1: quantum belongs into section [scheduling]"),
                            ("[limits]\nquantum = 5\n", ":2: quantum belongs into section [scheduling]"),
                            ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: quantum"),
