@@ -137,7 +137,8 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
         for (size_t i = 0; i < each->tracks.count; i++) {
             struct lockd_track *track = &each->tracks.track[i];
 
-            if (user != each->user || memcmp(uuid, track->uuid, sizeof track->uuid) != 0)
+            if (uuid == NULL || user != each->user ||
+                memcmp(uuid, track->uuid, sizeof track->uuid) != 0)
                 all = demand_of(server, each->user, track->uuid);
             user = each->user;
             uuid = track->uuid;
