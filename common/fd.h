@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fd.h: cleanup attributes for what is opened and freed in one function.
+ * fd.h: cleanup attributes for what is opened and freed in one function; the standard
+ * descriptors.
  */
 #ifndef GS_COMMON_FD_H
 #define GS_COMMON_FD_H
@@ -21,5 +22,10 @@ static inline void gs_freep(void *pointer)
 
 #define GS_CLOSE_FD __attribute__((cleanup(gs_fd_closep)))
 #define GS_FREE     __attribute__((cleanup(gs_freep)))
+
+/* Opens /dev/null in place of 0, 1 and 2 as far as they are closed, so that no socket or file
+ * of ours gets such a number and is printed to. flags: O_RDWR, or O_RDONLY, with which printing
+ * fails as it should. 0 or -errno. */
+int gs_fd_open_standard(int flags);
 
 #endif

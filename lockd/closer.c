@@ -2,8 +2,10 @@
  *
  * closer.c: threads that close (closer.h). Each closes what it was handed and ends; it touches
  * nothing else, and the daemon's own thread takes it off the list when it has. Of one user's at
- * most RUNNING_MOST are at it at once, the others wait; with PACKETS_MOST that came in packets
- * he is not read (of connections he has no more than max-connections).
+ * most RUNNING_MOST are at it at once, the others wait. What came in packets and is not closed
+ * takes descriptors from everybody: with a part of all that there may be a user is not read (of
+ * connections he has no more than max-connections), nor is anybody who has some while all
+ * together have twice as much.
  *
  * Invariant: a user, and a connection in the counts, stay for as long as something of theirs is
  * being closed.
@@ -21,7 +23,7 @@
 #include <unistd.h>
 
 #define RUNNING_MOST 8
-#define PACKETS_MOST 64
+#define USERS_PART   16 /* of the descriptors that connections may take */
 #define LOOK_NS      20000000u
 #define SOON_NS      1000000u /* while some wait for others to end */
 #define STACK_BYTES  (256u << 10)
@@ -103,15 +105,18 @@ static bool add(struct lockd_server *server, struct lockd_user *user, const int 
     closer->connection = connection;
     memcpy(closer->fd, fd, count * sizeof *fd);
     lockd_list_append(&server->closers, &closer->link);
-    user->closers_of_packets += !connection;
+    user->closing += connection ? 0 : count;
+    server->closing += connection ? 0 : count;
     if (user->closers++ < RUNNING_MOST)
         start(closer);
     return true;
 }
 
-bool lockd_closer_is_full(const struct lockd_user *user)
+bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_user *user)
 {
-    return user->closers_of_packets >= PACKETS_MOST;
+    const uint32_t most = server->connection_limit / USERS_PART;
+
+    return user->closing > most || (user->closing != 0 && server->closing > 2 * most);
 }
 
 void lockd_close_descriptors(struct lockd_server *server, struct lockd_user *user,
@@ -170,7 +175,8 @@ static void end(struct lockd_server *server, struct closer *closer)
     lockd_list_remove(&closer->link);
     user->closers_running--;
     user->closers--;
-    user->closers_of_packets -= !connection;
+    user->closing -= connection ? 0 : closer->count;
+    server->closing -= connection ? 0 : closer->count;
     free(closer);
     if (connection) {
         connection_closed(server, user);

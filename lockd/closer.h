@@ -31,7 +31,7 @@ void lockd_close_descriptors(struct lockd_server *server, struct lockd_user *use
 void lockd_close_connection(struct lockd_server *server, struct lockd_user *user, int fd,
                             bool descriptors);
 /* So much of this user's is being closed that no more is read from him. */
-bool lockd_closer_is_full(const struct lockd_user *user);
+bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_user *user);
 
 /* Forgets what has been closed, and begins what had to wait. Returns when to call it again. */
 uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now);

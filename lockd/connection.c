@@ -263,7 +263,7 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
 static bool over_rate(struct lockd_connection *connection, uint64_t now)
 {
     const bool own = lockd_bucket_over(connection->bucket, now);
-    const bool full = lockd_closer_is_full(connection->user);
+    const bool full = lockd_closer_is_full(connection->server, connection->user);
 
     if (!own && !full && !lockd_bucket_over(connection->user->bucket, now))
         return false;

@@ -3,7 +3,9 @@
  * ctl.c: gpusharectl's command line: options before the command, the table of commands, help.
  */
 #include "lockd/ctl.h"
+#include "common/fd.h"
 
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +42,7 @@ static enum ctl_exit command_help(const struct ctl_command *command)
     printf("usage: gpusharectl %s %s\n%s\n", command->name, command->arguments, command->help);
     if (command->details != NULL)
         command->details();
-    return fflush(stdout) == 0 ? CTL_OK : CTL_FAILED;
+    return ctl_done(CTL_OK);
 }
 
 /* Options that every command has may also stand behind its arguments: brings the first one of
@@ -86,6 +88,8 @@ int main(int argc, char **argv)
     struct ctl ctl = {0};
     int index = 1;
 
+    if (gs_fd_open_standard(O_RDONLY) != 0)
+        return CTL_FAILED;
     setlocale(LC_CTYPE, ""); /* how wide a character is */
     if (lockd_options_parse(table, argc, argv, &index, &ctl.err) != 0) {
         ctl_fail(&ctl);
@@ -93,11 +97,11 @@ int main(int argc, char **argv)
     }
     if (arguments.help) {
         print_help(table);
-        return CTL_OK;
+        return (int)ctl_done(CTL_OK);
     }
     if (arguments.version) {
         puts("gpusharectl " GS_VERSION);
-        return CTL_OK;
+        return (int)ctl_done(CTL_OK);
     }
     if (index == argc) {
         fputs("gpusharectl: no command (--help lists them)\n", stderr);

@@ -69,9 +69,16 @@ int ctl_ask_status(struct ctl *ctl, struct ctl_answer *answer);
 /* A process id from the command line; -EINVAL. */
 int ctl_pid(const char *text, int32_t *pid);
 
+/* CLOCK_MONOTONIC, ns. */
+uint64_t ctl_now(void);
+
 /* Prints ctl->err and gives the exit code for it. */
 enum ctl_exit ctl_fail(const struct ctl *ctl);
-enum ctl_exit ctl_usage(const struct ctl_command *command, const char *wrong);
+/* All was printed: code, unless it could not be written. */
+enum ctl_exit ctl_done(enum ctl_exit code);
+/* What is wrong with the words on the command line, and how they should be. */
+enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #define CTL_UUID_SIZE 41
 /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes it. */

@@ -7,6 +7,7 @@
 #include "common/fd.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +15,19 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ANSWER_SECONDS 10
 #define ANSWER_MAX     65536 /* messages of one kind */
+
+uint64_t ctl_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 static int patience_s(const struct ctl *ctl)
 {
@@ -142,6 +152,7 @@ static int take(struct ctl *ctl, struct ctl_answer *answer, const union lockd_me
 int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer)
 {
     GS_CLOSE_FD int fd = ctl_connect(ctl);
+    const uint64_t until = ctl_now() + (uint64_t)patience_s(ctl) * 1000000000u;
     int code = fd < 0 ? fd : 0;
 
     memset(answer, 0, sizeof *answer);
@@ -153,6 +164,9 @@ int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer
 
         code = ctl_receive(ctl, fd, &message);
         code = code == 0 ? take(ctl, answer, &message) : code;
+        if (code == 0 && ctl_now() > until)
+            code = gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the answer does not end within %d s",
+                              ctl->path, patience_s(ctl));
     }
     answer->running = code == 1;
     if (code == 1 && answer->end.code != 0 && answer->daemon.pid == 0 &&
@@ -185,9 +199,22 @@ enum ctl_exit ctl_fail(const struct ctl *ctl)
     return ctl->err.code == -ENOENT ? CTL_NO_DAEMON : CTL_FAILED;
 }
 
-enum ctl_exit ctl_usage(const struct ctl_command *command, const char *wrong)
+enum ctl_exit ctl_done(enum ctl_exit code)
 {
-    fprintf(stderr, "gpusharectl %s: %s\nusage: gpusharectl %s %s\n", command->name, wrong,
-            command->name, command->arguments);
+    if (fflush(stdout) == 0 && ferror(stdout) == 0)
+        return code;
+    fprintf(stderr, "gpusharectl: standard output: cannot write it: %s\n", strerror(errno));
+    return code == CTL_OK ? CTL_FAILED : code;
+}
+
+enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "gpusharectl %s: ", command->name);
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fprintf(stderr, "\nusage: gpusharectl %s %s\n", command->name, command->arguments);
     return CTL_USAGE;
 }

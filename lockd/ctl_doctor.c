@@ -127,7 +127,7 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
         return CTL_FAILED;
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0 || index < argc - 1) {
         free(doctor);
-        return ctl_usage(&ctl_doctor,
+        return ctl_usage(&ctl_doctor, "%s",
                          ctl->err.code != 0 ? ctl->err.text : "one process id or file at most");
     }
     doctor->ctl = ctl;
@@ -150,7 +150,7 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
     level = worst(doctor);
     ctl_answer_deinit(&doctor->answer);
     free(doctor);
-    return code != 0 || fflush(stdout) != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK;
+    return ctl_done(code != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK);
 }
 
 const struct ctl_command ctl_doctor = {"doctor", "[--json] [PID|FILE]",

@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CALLERS_MAX   32
 #define REQUEST_MAX   4096
 #define PATIENCE_NS   5000000000u
 #define PAGE_FRESH_NS 1000000000u
+#define NO_ROOM_MS    50
 
 struct caller {
     int fd; /* -1: the place is free */
@@ -50,14 +50,6 @@ static void on_signal(int number)
     ended = 1;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void hang_up(struct caller *caller)
 {
     close(caller->fd);
@@ -68,7 +60,7 @@ static void hang_up(struct caller *caller)
 
 static int make_page(struct http *http)
 {
-    const uint64_t now = now_ns();
+    const uint64_t now = ctl_now();
     struct ctl_answer answer;
     char *page = NULL;
     size_t size = 0;
@@ -92,7 +84,7 @@ static int make_page(struct http *http)
     free(http->page);
     http->page = page;
     http->page_size = size;
-    http->page_at = now_ns();
+    http->page_at = ctl_now();
     return 0;
 }
 
@@ -215,9 +207,11 @@ static void take_caller(struct http *http)
     if (caller != NULL) {
         caller->fd = fd;
         caller->got = 0;
-        caller->deadline = now_ns() + PATIENCE_NS;
+        caller->deadline = ctl_now() + PATIENCE_NS;
     } else if (fd >= 0) {
         close(fd);
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+        poll(NULL, 0, NO_ROOM_MS); /* no descriptor, no memory: he still waits there */
     }
 }
 
@@ -237,7 +231,7 @@ static void serve_one(struct http *http)
     ready[CALLERS_MAX] = (struct pollfd){.fd = http->listener, .events = POLLIN};
     if (poll(ready, CALLERS_MAX + 1, busy ? 500 : -1) < 0)
         return;
-    now = now_ns();
+    now = ctl_now();
     for (int i = 0; i < CALLERS_MAX; i++) {
         struct caller *caller = &http->callers[i];
 
@@ -307,14 +301,17 @@ static void say_port(int fd)
         struct sockaddr_in6 six;
     } address = {0};
     socklen_t size = sizeof address;
+    char host[INET_ADDRSTRLEN] = "";
 
     if (getsockname(fd, &address.any, &size) != 0)
         return;
-    printf("serving http://%s:%u/metrics\n",
-           address.any.sa_family == AF_INET6 ? "[::1]" : "127.0.0.1",
-           ntohs(address.any.sa_family == AF_INET6 ? address.six.sin6_port
-                                                   : address.four.sin_port));
-    fflush(stdout);
+    if (address.any.sa_family == AF_INET6)
+        printf("serving http://[::1]:%u/metrics\n", ntohs(address.six.sin6_port));
+    else
+        printf("serving http://%s:%u/metrics\n",
+               inet_ntop(AF_INET, &address.four.sin_addr, host, sizeof host),
+               ntohs(address.four.sin_port));
+    ctl_done(CTL_OK); /* it serves all the same */
 }
 
 enum ctl_exit ctl_http_serve(struct ctl *ctl, const char *address)
@@ -325,7 +322,8 @@ enum ctl_exit ctl_http_serve(struct ctl *ctl, const char *address)
 
     if (listener < 0 || http == NULL) {
         free(http);
-        return listener == -EINVAL ? ctl_usage(&ctl_metrics, ctl->err.text) : ctl_fail(ctl);
+        return listener == -EINVAL ? ctl_usage(&ctl_metrics, "%s", ctl->err.text)
+                                   : ctl_fail(ctl);
     }
     http->ctl = ctl;
     http->listener = listener;

@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes and nanoseconds as integers; what is automatic as null. */
+/* Bytes and nanoseconds as integers, which have a sign here; what is automatic as null. */
 static json_t *number(uint64_t value)
 {
-    return value == UINT64_MAX ? json_null() : json_integer((json_int_t)value);
+    return value == UINT64_MAX
+               ? json_null()
+               : json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
 }
 
 /* A path is whatever bytes somebody chose; JSON wants UTF-8. */

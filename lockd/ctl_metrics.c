@@ -22,7 +22,7 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     int index = 1, code;
 
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_metrics, ctl->err.text);
+        return ctl_usage(&ctl_metrics, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_metrics, "it takes no argument but its options");
     if (json && address != NULL)
@@ -37,7 +37,7 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     else if (ctl_json_print(ctl, &answer) != 0)
         exit_code = CTL_FAILED;
     ctl_answer_deinit(&answer);
-    return fflush(stdout) == 0 ? exit_code : CTL_FAILED;
+    return ctl_done(exit_code);
 }
 
 const struct ctl_command ctl_metrics = {"metrics", "[--json | --listen 127.0.0.1:PORT]",

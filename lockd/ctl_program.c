@@ -56,7 +56,7 @@ enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
     else if (end.code == 0 && act->done != NULL)
         printf("%s %u %s\n", act->done, end.count, end.count == 1 ? "program" : "programs");
     if (end.code == 0)
-        return fflush(stdout) == 0 ? CTL_OK : CTL_FAILED;
+        return ctl_done(CTL_OK);
     fprintf(stderr, "gpusharectl: %s\n", end.text);
     return CTL_FAILED;
 }
@@ -71,14 +71,14 @@ static enum ctl_exit operate(struct ctl *ctl, const struct ctl_command *command,
     int index = 1;
 
     if (argc == 2 && argv[1][0] == '-' && argv[1][1] >= '0' && argv[1][1] <= '9')
-        return ctl_usage(command, "that is no process id");
+        return ctl_usage(command, "'%s' is no process id", argv[1]);
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(command, ctl->err.text);
+        return ctl_usage(command, "%s", ctl->err.text);
     if (index != argc - 1)
         return ctl_usage(command, all ? "one process id, or all, is needed"
                                       : "one process id is needed");
     if ((!all || strcmp(argv[index], "all") != 0) && ctl_pid(argv[index], &act->pid) != 0)
-        return ctl_usage(command, "that is no process id");
+        return ctl_usage(command, "'%s' is no process id", argv[index]);
     return ctl_act(ctl, act);
 }
 

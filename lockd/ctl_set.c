@@ -73,16 +73,14 @@ static enum ctl_exit set_one(struct ctl *ctl, const struct setting *setting, boo
         .high = setting->high,
         .choices = policies,
     };
-    char wanted[128];
 
-    snprintf(wanted, sizeof wanted, "%s is set so: %s %s%s", setting->name, setting->name,
-             setting->of_program ? "PID " : "", setting->argument);
     if (count != (setting->of_program ? 2 : 1))
-        return ctl_usage(&ctl_set, wanted);
+        return ctl_usage(&ctl_set, "%s is set so: %s %s%s", setting->name, setting->name,
+                         setting->of_program ? "PID " : "", setting->argument);
     if (setting->of_program && ctl_pid(words[0], &act.pid) != 0)
-        return ctl_usage(&ctl_set, "that is no process id");
+        return ctl_usage(&ctl_set, "'%s' is no process id", words[0]);
     if (lockd_option_value(&option, words[count - 1], &ctl->err) != 0)
-        return ctl_usage(&ctl_set, ctl->err.text);
+        return ctl_usage(&ctl_set, "%s", ctl->err.text);
     return ctl_act(ctl, &act);
 }
 
@@ -96,14 +94,14 @@ static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
     int index = 1;
 
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_set, ctl->err.text);
+        return ctl_usage(&ctl_set, "%s", ctl->err.text);
     if (index == argc)
         return ctl_usage(&ctl_set, "a name and a value are needed (set --help lists them)");
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         if (strcmp(argv[index], settings[i].name) == 0)
             return set_one(ctl, &settings[i], json, argc - index - 1, argv + index + 1);
     }
-    return ctl_usage(&ctl_set, "there is no such setting (set --help lists them)");
+    return ctl_usage(&ctl_set, "there is no setting '%s' (set --help lists them)", argv[index]);
 }
 
 static enum ctl_exit reload_run(struct ctl *ctl, int argc, char **argv)
@@ -116,7 +114,7 @@ static enum ctl_exit reload_run(struct ctl *ctl, int argc, char **argv)
     int index = 1;
 
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_reload, ctl->err.text);
+        return ctl_usage(&ctl_reload, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_reload, "it takes no argument");
     return ctl_act(ctl, &act);

@@ -221,7 +221,7 @@ static enum ctl_exit show(struct ctl *ctl, bool json)
     else if (ctl_json_print(ctl, &answer) != 0)
         exit_code = CTL_FAILED;
     ctl_answer_deinit(&answer);
-    return fflush(stdout) == 0 ? exit_code : CTL_FAILED;
+    return ctl_done(exit_code);
 }
 
 static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
@@ -237,7 +237,7 @@ static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
     int index = 1;
 
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_status, ctl->err.text);
+        return ctl_usage(&ctl_status, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_status, "it takes no argument");
     for (;;) {

@@ -44,19 +44,11 @@ struct line {
     struct ctl_rate rate;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The next look. 0, or -errno with ctl->err; then the last one stays. */
 static int look(struct top *top)
 {
     struct ctl_answer answer;
-    const uint64_t now = now_ns();
+    const uint64_t now = ctl_now();
     int code;
 
     top->ctl->err = (struct gs_err){0};
@@ -247,6 +239,8 @@ static void draw(struct top *top)
     char time[24];
 
     erase();
+    if (top->skip > 0 && top->skip >= top->row) /* there are fewer lines than there were */
+        top->skip = top->row > 0 ? top->row - 1 : 0;
     top->row = 0;
     put_line(top, 0, "gpushare-lockd %s (process %d), up %s, %u programs, policy %s",
              top->now.daemon.version, top->now.daemon.pid,
@@ -331,15 +325,15 @@ static enum ctl_exit show(struct top *top, uint64_t interval_ns)
     }
     start_screen();
     top->ctl->patience_s = LOOK_S;
-    for (next = now_ns() + interval_ns; on;) {
-        const uint64_t now = now_ns();
+    for (next = ctl_now() + interval_ns; on;) {
+        const uint64_t now = ctl_now();
 
         draw(top);
         timeout(now >= next ? 0 : (int)((next - now) / 1000000) + 1);
         on = take_key(top, getch()) && !hung_up();
-        if (!on || now_ns() < next)
+        if (!on || ctl_now() < next)
             continue;
-        next = now_ns() + interval_ns;
+        next = ctl_now() + interval_ns;
         snprintf(top->message, sizeof top->message, "%.150s",
                  look(top) != 0 ? top->ctl->err.text : "");
     }
@@ -358,7 +352,7 @@ static enum ctl_exit print_json(struct top *top, uint64_t interval_ns, uint64_t 
         if (look(top) != 0)
             return ctl_fail(top->ctl);
         if (ctl_json_top(top->ctl, &top->now, &top->before, top->elapsed) != 0 ||
-            fflush(stdout) != 0)
+            ctl_done(CTL_OK) != CTL_OK)
             return CTL_FAILED;
     }
     return CTL_OK;
@@ -379,7 +373,7 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     int index = 1;
 
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_top, ctl->err.text);
+        return ctl_usage(&ctl_top, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_top, "it takes no argument but its options");
     if (interval_ns < 50000000u)

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SLICE_MS 200
@@ -26,14 +25,6 @@ static void on_signal(int number)
 {
     (void)number;
     interrupted = 1;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* Where the recording goes. */
@@ -86,7 +77,7 @@ static int record(struct ctl *ctl, int fd, uint64_t duration_ns, const struct pl
                   struct ctl_timeline *timeline)
 {
     struct gs_wire_trace wish = {.duration_ns = duration_ns};
-    const uint64_t patience = now_ns() + duration_ns + 10000000000u;
+    const uint64_t patience = ctl_now() + duration_ns + 10000000000u;
     int code = 0;
 
     lockd_wire_header(&wish.header, GS_WIRE_TRACE);
@@ -97,7 +88,7 @@ static int record(struct ctl *ctl, int fd, uint64_t duration_ns, const struct pl
 
         if (poll(&ready, 1, SLICE_MS) > 0)
             code = take(ctl, fd, place, timeline);
-        else if (now_ns() > patience)
+        if (code == 0 && ctl_now() > patience)
             code =
                 gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the recording does not end", ctl->path);
     }
@@ -136,7 +127,7 @@ static enum ctl_exit trace(struct ctl *ctl, const char *path, uint64_t duration_
     }
     code = record(ctl, fd, duration_ns, &place, &timeline);
     if (timeline.out != NULL)
-        written = ctl_timeline_finish(&timeline, now_ns());
+        written = ctl_timeline_finish(&timeline, ctl_now());
     if (place.path != NULL && fclose(place.file) != 0 && written == 0)
         written = -errno;
     if (code == 0 && written != 0)
@@ -172,7 +163,7 @@ static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
             argv[i] = long_form;
     }
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_trace, ctl->err.text);
+        return ctl_usage(&ctl_trace, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_trace, "it takes no argument but its options");
     if (duration_ns == 0)

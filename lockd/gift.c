@@ -3,7 +3,9 @@
  * gift.c: passes descriptors of device memory on. State: those that are kept (of lockd_server),
  * each for KEPT_NS at most. The lock knows nothing of it: for it memory has left one program,
  * and another one may have more. Invariant: on each device no more is kept than has left
- * programs and was not given to others since. One thread.
+ * programs, as the lock counts it, and was not given to others since: it is taken for free
+ * memory, and who says that he gave what he never had must not make the device larger. One
+ * thread.
  */
 #include "lockd/gift.h"
 #include "lockd/log.h"
@@ -87,12 +89,42 @@ static bool is_on(const struct lockd_gift *piece, const uint8_t *uuid)
     return memcmp(piece->uuid, uuid, sizeof piece->uuid) == 0;
 }
 
-static void keep(struct lockd_connection *connection, const struct gs_wire_state *state,
-                 struct gs_descriptors *descriptors)
+/* So much has come in again: what left before is not kept besides. */
+static void take_back(struct lockd_connection *connection, const uint8_t *uuid, uint64_t bytes)
 {
     struct lockd_gifts *gifts = &connection->server->gifts;
+    struct lot lot = {.server = connection->server, .with.count = 0};
 
-    while (descriptors->count != 0 && gifts->count < LOCKD_GIFTS_MOST) {
+    for (unsigned i = 0; i < gifts->count && bytes != 0;) {
+        if (gifts->piece[i].from != connection->id || !is_on(&gifts->piece[i], uuid)) {
+            i++;
+            continue;
+        }
+        bytes -= less_of(bytes, gifts->piece[i].bytes);
+        drop(&lot, i);
+    }
+    let_go(&lot);
+}
+
+static unsigned kept_of(const struct lockd_gifts *gifts, uid_t uid)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < gifts->count; i++)
+        count += gifts->piece[i].uid == uid;
+    return count;
+}
+
+/* left: bytes that are no longer resident since the last report. */
+static void keep(struct lockd_connection *connection, const struct gs_wire_state *state,
+                 struct gs_descriptors *descriptors, uint64_t left)
+{
+    struct lockd_gifts *gifts = &connection->server->gifts;
+    unsigned own = kept_of(gifts, connection->uid);
+
+    for (; descriptors->count != 0 && state->given_bytes <= left && own < LOCKD_GIFTS_OF_USER &&
+           gifts->count < LOCKD_GIFTS_MOST;
+         left -= state->given_bytes, own++) {
         struct lockd_gift *piece = &gifts->piece[gifts->count++];
 
         *piece = (struct lockd_gift){.from = connection->id,
@@ -108,10 +140,13 @@ void lockd_gift_offer(struct lockd_connection *connection, struct gs_wire_state 
                       struct gs_descriptors *descriptors)
 {
     const struct lockd_server *server = connection->server;
+    const uint64_t before = lockd_client_resident(connection->client, state->uuid);
 
-    if (server->config.hands_over && state->given_bytes != 0 &&
-        descriptors->count == state->given && is_beside(connection))
-        keep(connection, state, descriptors);
+    if (state->resident > before)
+        take_back(connection, state->uuid, state->resident - before);
+    else if (server->config.hands_over && state->given_bytes != 0 &&
+             descriptors->count == state->given && is_beside(connection))
+        keep(connection, state, descriptors, before - state->resident);
     for (unsigned i = 0; i < server->gifts.count && state->device_free != UINT64_MAX; i++)
         if (is_on(&server->gifts.piece[i], state->uuid))
             state->device_free =

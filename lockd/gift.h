@@ -27,7 +27,8 @@ struct lockd_server;
 /* Whether a program lives in this process's pid namespace; looked up when it first matters. */
 enum lockd_beside { LOCKD_BESIDE_UNKNOWN, LOCKD_BESIDE_YES, LOCKD_BESIDE_NO };
 
-#define LOCKD_GIFTS_MOST 128
+#define LOCKD_GIFTS_MOST    256
+#define LOCKD_GIFTS_OF_USER 128 /* so that others' are kept as well */
 
 struct lockd_gift {     /* a piece of memory */
     uint64_t from;      /* id of the connection that it came by */
@@ -42,8 +43,9 @@ struct lockd_gifts {
     unsigned count;
 };
 
-/* Takes what has come with a state out of the descriptors, if it may be passed on. What is kept
- * is no more in use than what the driver calls free: the state says so from then on. */
+/* To be called before the lock hears of the state. Takes what has come with it out of the
+ * descriptors, if it may be passed on and so much has left. What is kept is no more in use than
+ * what the driver calls free: the state says so from then on. */
 void lockd_gift_offer(struct lockd_connection *connection, struct gs_wire_state *state,
                       struct gs_descriptors *descriptors);
 

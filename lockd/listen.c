@@ -286,7 +286,9 @@ void lockd_notify(const char *state)
     memcpy(address.sun_path, path, length);
     if (path[0] == '@')
         address.sun_path[0] = '\0';
-    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address,
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
+               (struct sockaddr *)&address,
                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
-        lockd_log(LOCKD_LOG_WARNING, "NOTIFY_SOCKET %s: %s", path, strerror(errno));
+        lockd_log(LOCKD_LOG_WARNING, "NOTIFY_SOCKET %s: %s is lost: %s", path, state,
+                  errno == EAGAIN ? "it is not read" : strerror(errno));
 }

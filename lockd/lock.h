@@ -144,6 +144,8 @@ const char *lockd_policy_name(uint32_t policy);
 int lockd_policy_find(const char *name);
 bool lockd_client_paused(const struct lockd_client *client);
 bool lockd_client_unused(const struct lockd_client *client); /* it has not named a device */
+/* What it has on that device, as far as it is believed; bytes, 0: it has not named it. */
+uint64_t lockd_client_resident(const struct lockd_client *client, const uint8_t *uuid);
 /* Calls visit for each device, then for each client on it. */
 typedef void lockd_visit_device(void *context, const struct lockd_device_info *info);
 typedef void lockd_visit_member(void *context, const struct lockd_device_info *device,

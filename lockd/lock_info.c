@@ -21,6 +21,13 @@ bool lockd_client_unused(const struct lockd_client *client)
     return client->member_count == 0;
 }
 
+uint64_t lockd_client_resident(const struct lockd_client *client, const uint8_t *uuid)
+{
+    const struct lockd_member *member = lockd_member_find(client, uuid);
+
+    return member != NULL ? member->resident : 0;
+}
+
 static enum lockd_member_condition condition(const struct lockd_member *member, uint64_t now)
 {
     if (lockd_member_stuck(member, now) || lockd_member_clings(member, now))

@@ -236,9 +236,8 @@ static void backfill(struct lockd_device *device, const struct lockd_party *head
     }
 }
 
-/* Does anybody wait who can ever be served? What happens when that changes. */
-/* Who is short of what is no demand is in no queue; idle holders make room for it all the same.
- */
+/* Does anybody wait who can ever be served? What happens when that changes. Who is short of
+ * what is no demand is in no queue; idle holders make room for it all the same. */
 static void note_waiters(struct lockd_device *device, uint64_t now)
 {
     const bool waiters =

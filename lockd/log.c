@@ -2,8 +2,8 @@
  *
  * log.c: writes log lines to stderr, each with one write(2). Nothing waits for whoever reads
  * the log: what has no room at once is lost, and counted. A terminal takes part of a line and
- * waits for room for the rest, so it is opened anew, not to wait: what others have of it stays
- * as it is. One thread.
+ * waits for room for the rest, and others may write into a pipe that has just had room; so both
+ * are opened anew, not to wait: what others have of them stays as it is. One thread.
  */
 #include "lockd/log.h"
 
@@ -47,7 +47,10 @@ void lockd_log_open(enum lockd_log_level level)
 void lockd_log_serve(void)
 {
     const int flags = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-    const int fd = isatty(STDERR_FILENO) ? open("/proc/self/fd/2", flags) : -1;
+    struct stat st;
+    const bool anew =
+        isatty(STDERR_FILENO) || (fstat(STDERR_FILENO, &st) == 0 && S_ISFIFO(st.st_mode));
+    const int fd = anew ? open("/proc/self/fd/2", flags) : -1;
 
     if (fd >= 0)
         log_state.fd = fd;

@@ -5,6 +5,7 @@
  * Exit codes: 0 ended as asked, or (on demand) another daemon serves already; 1 failed; 2
  * usage.
  */
+#include "common/fd.h"
 #include "lockd/config.h"
 #include "lockd/listen.h"
 #include "lockd/log.h"
@@ -102,20 +103,6 @@ static int read_config(void *context, struct lockd_config *config, struct gs_err
     return code;
 }
 
-/* A program may start us with 0, 1 or 2 closed; a socket must never get such a number. */
-static int open_standard(void)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd < 0)
-        return -errno;
-    close(fd);
-    return 0;
-}
-
 static int serve(struct arguments *arguments, const struct lockd_config *config,
                  struct lockd_place *place, struct gs_err *err)
 {
@@ -181,7 +168,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may leave */
     signal(SIGCHLD, SIG_IGN); /* nobody waits for guards */
     signal(SIGTTOU, SIG_IGN); /* a line of the log must not stop a daemon in the background */
-    if (open_standard() != 0)
+    if (gs_fd_open_standard(O_RDWR) != 0)
         return 1;
     if (prepare(&arguments, &config, &err) != 0) {
         fprintf(stderr, "gpushare-lockd: %s\n", err.text);

@@ -26,8 +26,9 @@ static int read_number(const struct lockd_option *option, const char *text, doub
         return gs_err_set(err, -EINVAL, "%s: '%s' is not a number of %s", option->name, text,
                           unit);
     if (number < (double)option->low || number > (double)option->high)
-        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu", option->name, text,
-                          (unsigned long long)option->low, (unsigned long long)option->high);
+        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu %s", option->name, text,
+                          (unsigned long long)option->low, (unsigned long long)option->high,
+                          unit);
     *(uint64_t *)option->value = (uint64_t)(number * factor);
     return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * quota.c: max-memory, what one user's programs may have on one device together. A program is
- * told what is left of it as its limit there. One that has more all the same (it came with it,
+ * told what is left of it as its limit there: with each report of its own, and within TELL_NS
+ * when others have less or more. One that has more all the same (it came with it,
  * or several grew at once) is held back, as if it was paused, until others of its user make
  * room; what was allowed once is not taken away. One thread.
  *
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #define ROUNDING 64
+#define TELL_NS  1000000000u
 
 static struct lockd_track *find(struct lockd_connection *connection, const uint8_t *uuid)
 {
@@ -25,21 +27,25 @@ static struct lockd_track *find(struct lockd_connection *connection, const uint8
     return NULL;
 }
 
-/* What the user's other programs have on that device, without those that are held back. */
-static uint64_t others_demand(const struct lockd_connection *connection, const uint8_t *uuid)
+/* What the user's programs have on that device, without those that are held back. */
+static uint64_t demand_of(struct lockd_server *server, const struct lockd_user *user,
+                          const uint8_t *uuid)
 {
     uint64_t sum = 0;
 
-    lockd_list_each (at, &connection->server->connections) {
+    lockd_list_each (at, &server->connections) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-        const struct lockd_track *track;
+        const struct lockd_track *track = each->user == user ? find(each, uuid) : NULL;
 
-        if (each == connection || each->user != connection->user)
-            continue;
-        track = find(each, uuid);
         sum += track != NULL && !track->over ? track->demand : 0;
     }
     return sum;
+}
+
+/* all: what the user's programs have there with this one. */
+static uint64_t others_demand(const struct lockd_track *track, uint64_t all)
+{
+    return track->over ? all : all - track->demand;
 }
 
 static void note(struct lockd_connection *connection)
@@ -77,16 +83,11 @@ void lockd_quota_make_room(struct lockd_server *server, struct lockd_user *user,
                            const uint8_t *uuid)
 {
     const uint64_t most = server->config.limits.memory;
-    uint64_t sum = 0;
+    uint64_t sum;
 
     if (user->over == 0)
         return;
-    lockd_list_each (at, &server->connections) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-        const struct lockd_track *track = each->user == user ? find(each, uuid) : NULL;
-
-        sum += track != NULL && !track->over ? track->demand : 0;
-    }
+    sum = demand_of(server, user, uuid);
     lockd_list_each (at, &server->connections) { /* who came first is let go first */
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct lockd_track *track = each->user == user ? find(each, uuid) : NULL;
@@ -99,28 +100,72 @@ void lockd_quota_make_room(struct lockd_server *server, struct lockd_user *user,
     }
 }
 
-void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state)
+/* Tells the lock what is left for it. */
+static void tell(struct lockd_connection *connection, struct lockd_track *track,
+                 uint64_t others)
 {
     const uint64_t most = connection->server->config.limits.memory;
-    struct lockd_track *track = lockd_track_get(&connection->tracks, state->uuid);
-    uint64_t others = 0, limit = UINT64_MAX, before;
+    uint64_t limit = UINT64_MAX;
 
-    if (track == NULL || (most == UINT64_MAX && !track->limited))
-        return;
-    before = track->over ? 0 : track->allowed;
-    if (most != UINT64_MAX)
-        others = others_demand(connection, state->uuid);
-    hold_back(connection, track,
-              state->demand > before && exceeds(state->demand, others, most));
-    if (!track->over)
-        track->allowed = state->demand;
     if (most != UINT64_MAX) {
         limit = most > others ? most - others : 0;
         limit = limit < track->allowed && !track->over ? track->allowed : limit;
     }
     track->limited = limit != UINT64_MAX;
-    lockd_lock_quota(connection->server->lock, connection->client, state->uuid, limit,
+    lockd_lock_quota(connection->server->lock, connection->client, track->uuid, limit,
                      lockd_now());
+}
+
+static void tell_later(struct lockd_server *server)
+{
+    if (server->config.limits.memory != UINT64_MAX && server->quota_at == LOCKD_NEVER)
+        server->quota_at = lockd_now() + TELL_NS;
+}
+
+uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
+{
+    const struct lockd_user *user = NULL;
+    const uint8_t *uuid = NULL;
+    uint64_t all = 0; /* of the last user and device: mostly it is the next one's too */
+
+    if (now < server->quota_at)
+        return server->quota_at;
+    server->quota_at = LOCKD_NEVER;
+    lockd_list_each (at, &server->connections) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        for (size_t i = 0; i < each->tracks.count; i++) {
+            struct lockd_track *track = &each->tracks.track[i];
+
+            if (uuid == NULL || user != each->user ||
+                memcmp(uuid, track->uuid, sizeof track->uuid) != 0)
+                all = demand_of(server, each->user, track->uuid);
+            user = each->user;
+            uuid = track->uuid;
+            if (server->config.limits.memory != UINT64_MAX || track->limited)
+                tell(each, track, others_demand(track, all));
+        }
+    }
+    return LOCKD_NEVER;
+}
+
+void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state)
+{
+    const uint64_t most = connection->server->config.limits.memory;
+    struct lockd_track *track = lockd_track_get(&connection->tracks, state->uuid);
+    uint64_t others, before;
+
+    if (track == NULL || (most == UINT64_MAX && !track->limited))
+        return;
+    before = track->over ? 0 : track->allowed;
+    others = others_demand(track, demand_of(connection->server, connection->user, state->uuid));
+    hold_back(connection, track,
+              state->demand > before && exceeds(state->demand, others, most));
+    if (!track->over)
+        track->allowed = state->demand;
+    tell(connection, track, others);
+    if (state->demand != track->demand)
+        tell_later(connection->server);
     if (state->demand < before) {
         track->demand = state->demand;
         lockd_quota_make_room(connection->server, connection->user, state->uuid);
@@ -131,6 +176,8 @@ void lockd_quota_gone(struct lockd_connection *connection)
 {
     connection->user->over -= connection->over;
     connection->over = 0;
+    if (connection->tracks.count != 0)
+        tell_later(connection->server);
     for (size_t i = 0; i < connection->tracks.count; i++)
         lockd_quota_make_room(connection->server, connection->user,
                               connection->tracks.track[i].uuid);
@@ -138,6 +185,7 @@ void lockd_quota_gone(struct lockd_connection *connection)
 
 void lockd_quota_changed(struct lockd_server *server)
 {
+    server->quota_at = lockd_now(); /* at once */
     lockd_list_each (at, &server->connections) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 

@@ -73,6 +73,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     server->started = server->programs_gone = lockd_now();
     server->watchdog_ns = watchdog_interval();
     server->watchdog_at = server->started;
+    server->quota_at = LOCKD_NEVER;
     lockd_list_init(&server->connections);
     lockd_list_init(&server->dead);
     lockd_list_init(&server->silent);
@@ -215,7 +216,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     const uint64_t now = lockd_now();
     uint64_t next;
 
-    next = tell_host(server, now);
+    next = sooner(tell_host(server, now), lockd_quota_tend(server, now));
     if (now >= lockd_lock_deadline(server->lock))
         lockd_lock_tick(server->lock, now);
     lockd_server_flush(server);

@@ -57,6 +57,7 @@ struct lockd_server {
     struct lockd_list users;
     struct lockd_list freezes; /* freeze.c */
     struct lockd_list closers; /* closer.c */
+    uint32_t closing;          /* descriptors from packets that are not closed yet */
     struct lockd_gifts gifts;
     uint64_t freeze_at; /* when it looks for stuck programs again */
     uint64_t next_id;
@@ -69,6 +70,7 @@ struct lockd_server {
     bool guarded; /* the kernel keeps descriptors from connections that do not want them */
     uint64_t listen_at;        /* when the listener is tried again if it is not watched */
     uint64_t descriptors_said; /* when the log last heard that none was left */
+    uint64_t quota_at;         /* when programs are told anew what max-memory leaves them */
     uint64_t host_at; /* when the lock must be told again how much host memory there is */
     uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */
     struct lockd_notes notes;
@@ -180,6 +182,9 @@ void lockd_quota_make_room(struct lockd_server *server, struct lockd_user *user,
 void lockd_quota_gone(struct lockd_connection *connection);
 /* max-memory is another one. */
 void lockd_quota_changed(struct lockd_server *server);
+/* Tells programs what is left for them, when others have come, gone, or changed. Returns when
+ * to look again. */
+uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now);
 
 /* notes.c */
 void lockd_notes_add(struct lockd_notes *notes, const struct lockd_connection *from,

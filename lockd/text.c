@@ -39,12 +39,23 @@ static size_t character(const unsigned char *at)
     return 0;
 }
 
+/* U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069: ends of lines, and what turns the
+ * direction of all that is shown behind it. */
+static bool is_format(const unsigned char *at)
+{
+    if (at[0] != 0xe2)
+        return false;
+    return at[1] == 0x80 ? at[2] == 0x8e || at[2] == 0x8f || (at[2] >= 0xa8 && at[2] <= 0xae)
+                         : at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9;
+}
+
 /* U+0000 to U+001F, U+007F, U+0080 to U+009F (which some terminals take for ESC and a letter).
  */
 static bool is_control(const unsigned char *at, size_t length)
 {
-    return length == 1 ? at[0] < 0x20 || at[0] == 0x7f
-                       : length == 2 && at[0] == 0xc2 && at[1] < 0xa0;
+    if (length == 1)
+        return at[0] < 0x20 || at[0] == 0x7f;
+    return length == 2 ? at[0] == 0xc2 && at[1] < 0xa0 : length == 3 && is_format(at);
 }
 
 void lockd_text_clean(char *text, size_t size)

@@ -18,8 +18,8 @@ struct lockd_user {
     uid_t uid;
     uint32_t connections, programs, listeners;
     uint32_t over; /* how often his programs are held back, on all devices (quota.c) */
-    /* of closer.c: all, those that have begun, those with what came in packets */
-    uint32_t closers, closers_running, closers_of_packets;
+    /* of closer.c: all, those that have begun; descriptors from packets that are not closed */
+    uint32_t closers, closers_running, closing;
     size_t queued; /* bytes that wait until his connections read them */
     uint64_t bucket;
     uint64_t refusal_said; /* when the log last heard of him being refused */

@@ -109,8 +109,8 @@ class CtlTest(unittest.TestCase):
     def test_wrong_usage_says_what(self):
         for arguments, code, said in ((["frob"], 2, "unknown command"), ([], 2, "no command"), (["set"], 2, "usage"),
                                       (["set", "quantum", "0"], 2, "outside"), (["set", "quantum", "soon"], 2, "number"),
-                                      (["set", "colour", "3"], 2, "no such setting"), (["pause", "-1"], 2, "process id"),
-                                      (["pause"], 2, "needed"), (["pause", "99999999999"], 2, "process id"),
+                                      (["set", "colour", "3"], 2, "no setting 'colour'"), (["pause", "-1"], 2, "'-1' is no process id"),
+                                      (["pause"], 2, "needed"), (["pause", "99999999999"], 2, "'99999999999' is no"),
                                       (["resume", "1"], 1, "no program with process id 1"),
                                       (["set", "policy", "best"], 2, "none of: fair, fifo"), (["set", "weight", "5"], 2, "PID"),
                                       (["set", "weight", "1", "0"], 2, "outside"), (["set", "priority", "1", "101"], 2, "outside"),

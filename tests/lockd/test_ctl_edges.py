@@ -16,13 +16,15 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 import unittest
+import urllib.request
 
 from fake import END, GIB, HELLO, MIB, PATIENCE, RUNNING, WANT, Daemon, Program, message, settle_all, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
-TRACE = 23
+DAEMON, TRACE = 18, 23
 ODD = b"bad\x9b31m\xff\"\\\n\xe3\x83"  # CSI for an 8-bit terminal, no UTF-8, quotes, a line's end, half a character
 
 
@@ -121,6 +123,53 @@ class EdgesTest(unittest.TestCase):
         self.assertEqual(trace.returncode, 1)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "precious")
+
+    def test_nothing_is_printed_into_a_socket(self):
+        for arguments in (["trace", "--seconds", "0.1"], ["status"], ["--help"]):  # its output is closed, or full
+            for to in (">&-", ">/dev/full"):
+                result = subprocess.run(["bash", "-c", f'"$@" {to}', "-", CTL, "--socket", self.daemon.path, *arguments],
+                                        capture_output=True, timeout=60)
+                self.assertEqual((result.returncode, result.stdout), (1, b""), arguments)
+                self.assertIn(b"standard output: cannot write it", result.stderr)
+        self.assertNotIn("connection closed", self.daemon.said())
+
+    def test_answer_that_does_not_end_is_given_up(self):
+        stop = threading.Event()
+
+        def go_on(server):
+            caller, _ = server.accept()
+            with caller:
+                while not stop.wait(0.01):
+                    try:
+                        caller.send(message(DAEMON, bytes(120)))
+                    except OSError:
+                        return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+            server.bind(os.path.join(self.daemon.folder, "endless"))
+            server.listen()
+            thread = threading.Thread(target=go_on, args=(server,))
+            thread.start()
+            try:  # doctor waits 3 s, others 10
+                doctor = subprocess.run([CTL, "--socket", server.getsockname(), "doctor"], capture_output=True, timeout=60)
+            finally:
+                stop.set()
+                thread.join()
+        self.assertIn(b"the answer does not end", doctor.stdout)
+
+    def test_figures_of_a_liar_are_no_negative_numbers(self):
+        self.programs[0].say(moved_out=2**64 - 2, switch_ns=2**63)
+        programs = json.loads(self.ctl("status", "--json"))["devices"][0]["programs"]
+        self.assertEqual(max(p["moved_out"] for p in programs), 2**63 - 1)
+        self.assertGreaterEqual(min(min(p["moved_out"], p["switch_ns"]) for p in programs), 0)
+
+    def test_metrics_are_where_they_are_said_to_be(self):
+        server = subprocess.Popen([CTL, "--socket", self.daemon.path, "metrics", "--listen", "127.0.0.5:0"], stdout=subprocess.PIPE,
+                                  text=True)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        with urllib.request.urlopen(server.stdout.readline().split()[1], timeout=PATIENCE) as page:
+            self.assertIn(b"gpushare_up 1", page.read())
 
     def test_listener_that_does_not_read_loses_its_place(self):
         listeners = []

@@ -199,7 +199,7 @@ class GiftTest(unittest.TestCase):
         holder, waiter = self.holder(), self.waiter()
         self.turn(holder, waiter)
         pipes = [os.pipe() for _ in range(16)]
-        holder.give([other for _, other in pipes], resident=holder.resident - PIECE)  # 8 GiB of it, it says
+        holder.give([other for _, other in pipes], resident=0)  # 8 GiB of it
         for mine, other in pipes:
             os.close(other)
             holder.sent.append(mine)
@@ -207,6 +207,36 @@ class GiftTest(unittest.TestCase):
         self.assertLess(len(waiter.gifts), 16)
         for rise, bytes_ in waiter.rises:
             self.assertLessEqual(bytes_, rise)
+
+    def test_no_more_than_has_left(self):
+        self.start()
+        holder, waiter = self.holder(), self.waiter()
+        self.turn(holder, waiter)
+        pipes = [os.pipe() for _ in range(16)]
+        holder.give([other for _, other in pipes], resident=holder.resident - 3 * PIECE)  # 16 pieces of it, it says
+        for mine, other in pipes:
+            os.close(other)
+            holder.sent.append(mine)
+        self.taken(holder, waiter)
+        self.assertLessEqual(len(waiter.gifts), 3)
+
+    def test_what_never_left_makes_no_device_larger(self):
+        self.start()
+        liar, honest = self.holder(GIB), self.holder(2 * GIB)
+        free = SMALL - 7 * GIB  # 4 GiB of it are nobody's
+
+        def measure(program, **lie):
+            program.hear(0.01)
+            body = state(seq=program.target.seq, flags=program.flags, total=SMALL, demand=program.demand, free=free, **lie)
+            send_with(program.socket, body, [zero] * lie.get("given", 0))
+            return program.target.capacity <= 6 * GIB
+        with open("/dev/zero", "rb") as file:
+            zero = file.fileno()
+            wait_for(lambda: measure(honest, resident=2 * GIB) and measure(liar, resident=GIB), 20, "what is free to be known")
+            for i in range(100):  # it comes and goes, it says
+                here = GIB * (i % 2)
+                measure(liar, resident=here, given=0 if here else 16, given_bytes=GIB // 4)
+                self.assertTrue(measure(honest, resident=2 * GIB), f"{honest.target.capacity / GIB} GiB of 6")
 
     def leave(self, holder, count):
         """So many pieces leave, and nobody answers; the other ends of what was sent."""

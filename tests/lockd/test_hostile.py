@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -268,6 +269,16 @@ s.send(note(1, "it was me", name="impostor", pid={victim})); print("said", flush
         self.assertEqual(len(self.status()["notes"]), 16)
 
 
+def with_descriptors(test, most):
+    """A daemon that may have so many of them."""
+    path = f"/tmp/gpushare-test-{most}-{os.getpid()}"
+    with open(path, "w", encoding="utf-8") as script:
+        script.write(f'#!/bin/sh\nulimit -n {most}\nexec "{LOCKD}" "$@"\n')
+    os.chmod(path, 0o755)
+    test.addCleanup(os.unlink, path)
+    return path
+
+
 class SlowToClose:
     """A connection that takes for ever to close, for whoever does it last: its peer does not read, and it lingers."""
 
@@ -288,10 +299,10 @@ class SlowToClose:
             pass
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
 
-    def go_with(self, connection, body):
+    def go_with(self, connection, body, more=()):
         """Into a message, and nowhere else any more. True if the kernel let it."""
         try:
-            socket.send_fds(connection, [body], [self.socket.fileno()])
+            socket.send_fds(connection, [body], [self.socket.fileno(), *more])
         except PermissionError:  # Linux 6.16, and not asked for
             return False
         self.socket.close()
@@ -299,8 +310,8 @@ class SlowToClose:
 
 
 class SlowToCloseTest(unittest.TestCase):
-    def serve(self, hand_over):
-        daemon = Daemon(LOCKD, "--hand-over", hand_over)
+    def serve(self, hand_over, program=LOCKD):
+        daemon = Daemon(program, "--hand-over", hand_over)
         self.addCleanup(shutil.rmtree, daemon.folder)
         self.addCleanup(daemon.process.wait)
         self.addCleanup(daemon.process.kill)
@@ -338,6 +349,28 @@ class SlowToCloseTest(unittest.TestCase):
         daemon.process.terminate()
         self.assertEqual(daemon.process.wait(PATIENCE), 0)
 
+    def test_descriptors_that_are_slow_to_close_leave_some_for_others(self):
+        daemon = self.serve("yes", with_descriptors(self, 512))
+        caller, traps = Program(daemon.path, total=CARD_BYTES), []
+        caller.say()
+        caller.hear()
+        with open("/dev/null", "rb") as null:
+            daemon.process.send_signal(signal.SIGSTOP)  # it is the last one to have them
+            for _ in range(4):
+                traps.append(SlowToClose())
+                self.addCleanup(traps[-1].peer.close)  # then nobody waits any more
+                self.assertTrue(traps[-1].go_with(caller.socket, state(demand=GIB), [null.fileno()] * 250))
+            daemon.process.send_signal(signal.SIGCONT)
+        wait_for(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) > 250, PATIENCE, "the first of them")
+        time.sleep(0.3)  # what else it reads, it has read
+        crowd = [connect(daemon.path) for _ in range(32)]
+        ready, _, _ = select.select(crowd, [], [], 0.5)
+        self.assertEqual([drain(one) for one in ready], [])  # nobody is refused (nor read, while the user has so much there)
+        for one in [caller, *crowd]:
+            one.close()
+        daemon.process.terminate()  # it has not closed one itself, as what finds no place would be
+        self.assertEqual(daemon.process.wait(PATIENCE), 0)
+
     def test_nor_does_one_that_is_not_wanted(self):
         daemon = self.serve("no")
         self.attack(daemon)
@@ -346,12 +379,7 @@ class SlowToCloseTest(unittest.TestCase):
 
 class FullTest(unittest.TestCase):
     def test_without_descriptors_callers_are_told_and_others_served(self):
-        wrapper = "/tmp/gpushare-test-low-%d" % os.getpid()
-        with open(wrapper, "w", encoding="utf-8") as script:
-            script.write(f'#!/bin/sh\nulimit -n 64\nexec "{LOCKD}" "$@"\n')
-        os.chmod(wrapper, 0o755)
-        daemon = Daemon(wrapper)
-        self.addCleanup(os.unlink, wrapper)
+        daemon = Daemon(with_descriptors(self, 64))
         self.addCleanup(daemon.process.kill)
         first = Program(daemon.path, total=CARD_BYTES)
         first.say(demand=MIB, flags=WANT)

@@ -68,6 +68,18 @@ class ServiceTest(unittest.TestCase):
         self.assert_serves()
         self.assertTrue(os.get_blocking(other), "what others have of the terminal has changed")
 
+    def test_service_manager_that_does_not_listen_holds_up_nobody(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            notify.bind(os.path.join(self.folder, "notify"))
+            process = self.start("--log-level", "warning", stderr=subprocess.PIPE, text=True,
+                                 env={**os.environ, "NOTIFY_SOCKET": notify.getsockname(), "WATCHDOG_USEC": "4000"})
+            self.addCleanup(process.stderr.close)
+            self.assertIn("is not read", process.stderr.readline())
+            self.assert_serves()
+            process.terminate()
+            self.assertEqual(process.wait(PATIENCE), 0)
+
     def test_log_whose_reader_has_gone_ends_nothing(self):
         ours, its = os.pipe()
         self.start(stderr=its)

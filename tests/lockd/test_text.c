@@ -46,6 +46,15 @@ static void clean_replaces_control_characters(void **state)
                  "?31m"); /* ... and as 8-bit terminals know it */
 }
 
+/* What is shown behind such a name would be turned round, or on a line of its own. */
+static void clean_replaces_what_turns_the_direction(void **state)
+{
+    (void)state;
+    assert_clean("a\u202eb\u2066c\u2028d\u200ee", "a???b???c???d???e");
+    assert_clean("\u200b\u200d\u2027\u202f\u2065\u206a",
+                 "\u200b\u200d\u2027\u202f\u2065\u206a");
+}
+
 static void clean_replaces_malformed_bytes(void **state)
 {
     (void)state;
@@ -102,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clean_keeps_characters_of_every_length),
         cmocka_unit_test(clean_replaces_control_characters),
+        cmocka_unit_test(clean_replaces_what_turns_the_direction),
         cmocka_unit_test(clean_replaces_malformed_bytes),
         cmocka_unit_test(clean_ends_an_endless_text),
         cmocka_unit_test(fit_counts_columns),
