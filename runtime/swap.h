@@ -27,8 +27,9 @@ enum gs_swap_result {
 enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess);
 
 /* Gets on with moving in, at most room bytes. The gate is closed (work may still run).
- * news: a descriptor that becomes readable when room may have changed, or -1; it comes back then
- * before a chunk has moved. *lacking: bytes that the driver could not give, with GS_SWAP_SHORT. */
+ * news: a descriptor that becomes readable when room may have changed, or -1; it comes back
+ * then before a chunk has moved. *lacking: bytes that the driver could not give, with
+ * GS_SWAP_SHORT. */
 enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news,
                                uint64_t *lacking);
 
