@@ -50,7 +50,7 @@ static unsigned hand_offs(const struct side *from, const struct side *to, struct
 
 void judge(struct result *result)
 {
-    struct hand_off *all = calloc(2 * MAX_GAPS, sizeof *all);
+    struct hand_off *all = calloc((size_t)2 * MAX_GAPS, sizeof *all);
     const struct side *side = stage.board->side;
     unsigned count;
 

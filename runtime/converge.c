@@ -200,7 +200,7 @@ static uint64_t report_all(uint64_t now)
 
         if (asked != 0 && device->short_bytes == 0)
             device->short_bytes = asked;
-        error = gs_report_send(gs_session_fd(), device, &report, now, &after);
+        error = gs_report_send(device, &report, now, &after);
         if (error < 0 && error != -EAGAIN)
             gs_session_failed(now);
         if (after < due)

@@ -111,11 +111,12 @@ static bool fill(int fd, uint16_t *index)
 
     while (i < most && atomic_load_explicit(&places[i].fd, memory_order_acquire) != 0)
         i++;
-    if (i < most && fstat(fd, &what) == 0)
-        kept = fcntl(fd, F_DUPFD_CLOEXEC, gs_own_fd_floor());
-    close(fd);
-    if (kept < 0)
+    if (i < most)
+        kept = gs_own_fd_higher(fd, gs_own_fd_floor(), &what);
+    if (kept < 0) {
+        close(fd);
         return false;
+    }
     lose(kept);
     places[i].device = what.st_dev;
     places[i].inode = what.st_ino;

@@ -30,21 +30,42 @@ int gs_own_fd_floor(void)
     return from < STANDARD ? STANDARD : from;
 }
 
+static bool is_same(int fd, const struct stat *what)
+{
+    struct stat now;
+
+    return fstat(fd, &now) == 0 && now.st_dev == what->st_dev && now.st_ino == what->st_ino &&
+           now.st_rdev == what->st_rdev;
+}
+
+int gs_own_fd_higher(int fd, int from, struct stat *what)
+{
+    int higher;
+
+    if (fstat(fd, what) != 0)
+        return -1;
+    higher = fcntl(fd, F_DUPFD_CLOEXEC, from);
+    if (higher >= 0 && !is_same(higher, what)) {
+        close(higher);
+        higher = -1;
+    }
+    if (higher >= 0 && is_same(fd, what))
+        close(fd);
+    return higher;
+}
+
 void gs_own_fd_set(struct gs_own_fd *own, int fd)
 {
-    const int saved = errno, higher = fcntl(fd, F_DUPFD_CLOEXEC, gs_own_fd_floor());
-    struct stat what;
+    const int saved = errno;
+    struct stat what = {.st_ino = 0};
+    const int higher = gs_own_fd_higher(fd, gs_own_fd_floor(), &what);
 
-    if (higher >= 0) {
-        close(fd);
+    if (higher >= 0)
         fd = higher;
-    }
-    if (fstat(fd, &what) != 0) {
-        fd = -1; /* closed by somebody else already */
-    } else {
-        atomic_store_explicit(&own->device, what.st_dev, memory_order_relaxed);
-        atomic_store_explicit(&own->inode, what.st_ino, memory_order_relaxed);
-    }
+    else if (!is_same(fd, &what))
+        fd = -1; /* the program has closed it already */
+    atomic_store_explicit(&own->device, what.st_dev, memory_order_relaxed);
+    atomic_store_explicit(&own->inode, what.st_ino, memory_order_relaxed);
     /* release, pairs with gs_own_fd(): who sees a number with another one's file finds that
      * they do not belong together, and uses neither */
     atomic_store_explicit(&own->fd, fd, memory_order_release);

@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include <sys/stat.h>
+
 /* Any thread may look while one sets: it then sees a descriptor, or none. */
 struct gs_own_fd {
     _Atomic(int) fd; /* -1: none */
@@ -25,6 +27,11 @@ struct gs_own_fd {
 
 /* The lowest number for descriptors of ours. errno is kept. */
 int gs_own_fd_floor(void);
+
+/* Another number for the file, of at least `from`, close-on-exec; the first one is closed,
+ * unless the program has made it its own meanwhile. what: the file. -1: there is none, and the
+ * first one is as it was. */
+int gs_own_fd_higher(int fd, int from, struct stat *what);
 
 /* Takes the descriptor over, close-on-exec, under a higher number if there is one. What was
  * there before is forgotten, not closed. */

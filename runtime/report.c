@@ -18,6 +18,7 @@
 #include "runtime/kernels.h"
 #include "runtime/memory.h"
 #include "runtime/runtime.h"
+#include "runtime/session.h"
 
 #define STEP_BYTES (64ull << 20) /* resident is reported at least this often while it moves */
 #define ACCOUNT_NS                                                                             \
@@ -129,10 +130,10 @@ static enum worth worth_sending(const struct gs_wire_state *state,
 }
 
 /* With the memory that has left and is not released; where that cannot be sent, it is. */
-static int send_with_gifts(int fd, const struct gs_device *device, struct gs_wire_state *state,
+static int send_with_gifts(const struct gs_device *device, struct gs_wire_state *state,
                            const struct gs_descriptors *with)
 {
-    const int error = gs_connect_send(fd, state, sizeof *state, with);
+    const int error = gs_connect_send(gs_session_fd(), state, sizeof *state, with);
 
     if (error == -EAGAIN)
         return error;
@@ -141,11 +142,11 @@ static int send_with_gifts(int fd, const struct gs_device *device, struct gs_wir
         return error;
     state->given = 0;
     state->given_bytes = 0;
-    return gs_connect_send(fd, state, sizeof *state, NULL);
+    return gs_connect_send(gs_session_fd(), state, sizeof *state, NULL);
 }
 
-int gs_report_send(int fd, struct gs_device *device, const struct gs_report *report,
-                   uint64_t now, uint64_t *after)
+int gs_report_send(struct gs_device *device, const struct gs_report *report, uint64_t now,
+                   uint64_t *after)
 {
     const unsigned slot = slot_of(device);
     struct gs_descriptors with;
@@ -169,7 +170,7 @@ int gs_report_send(int fd, struct gs_device *device, const struct gs_report *rep
     if ((state.flags & GS_STATE_MOVING) == 0)
         state.device_free = measure_settled(device, state.resident);
     state.calls = gs_gate_calls();
-    error = send_with_gifts(fd, device, &state, &with);
+    error = send_with_gifts(device, &state, &with);
     if (error == -EAGAIN)
         *after = ACCOUNT_NS;
     if (error != 0)

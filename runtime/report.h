@@ -18,8 +18,8 @@ struct gs_report {
 /* Sends the state if it differs from the last one sent in a way that matters. *after: ns until
  * it should be tried again (UINT64_MAX: when something changes). 0, -EAGAIN, or -errno: the
  * connection is gone. */
-int gs_report_send(int fd, struct gs_device *device, const struct gs_report *report,
-                   uint64_t now, uint64_t *after);
+int gs_report_send(struct gs_device *device, const struct gs_report *report, uint64_t now,
+                   uint64_t *after);
 
 /* The next state is sent whatever was sent before. */
 void gs_report_forget(const struct gs_device *device);
