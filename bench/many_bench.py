@@ -8,8 +8,8 @@ Copies of bench/load share a card of --limit-mib (GPUSHARE_DEVICE_LIMIT). The da
 enough rounds to tell whether they are fair. Of each cell:
 
   throughput    batches that all of them finished, times what a batch takes an unpatched program alone, over the time. Alone: the mean of
-                some programs, before and after, since a batch takes each of them another time (where its memory lies), and one
-                in ten takes a tenth longer
+                some programs, before and after, since a batch takes each of them another time (where its memory lies), and some
+                batches take longer than most
   Jain          of the time that each had the card, per weight, over whole rounds: from the beginning of one program's fourth turn to that
                 of its last one (in the first ones the lock makes up for what was before: programs that idled, another quantum)
   weights       the largest deviation of a program's part of that time from its due (in the cell with weights)

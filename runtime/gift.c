@@ -11,7 +11,6 @@
 #include "runtime/gift.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -26,7 +25,6 @@
 
 #define PLACES    1024u
 #define LOST      (-1)
-#define SHARE     8    /* of the descriptors that the process may open: one in so many */
 #define LEAST     64   /* who may open no more than these has all of them */
 #define HAND_MOST 512u /* pieces */
 #define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
@@ -86,7 +84,9 @@ static unsigned most_places(void)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= LEAST)
         return 0;
-    return limit.rlim_cur / SHARE < PLACES ? (unsigned)(limit.rlim_cur / SHARE) : PLACES;
+    return limit.rlim_cur / GS_OWN_FD_SHARE < PLACES
+               ? (unsigned)(limit.rlim_cur / GS_OWN_FD_SHARE)
+               : PLACES;
 }
 
 /* On a card all descriptors of memory are of one file. A number that is given to us again was

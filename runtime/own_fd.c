@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define FROM     1024 /* numbers below are left to the program: select() knows no others */
-#define SHARE    8    /* of fewer numbers than that, the last one in so many are ours */
 #define STANDARD 3    /* a program may have closed its standard output */
 
 int gs_own_fd_floor(void)
@@ -22,7 +21,7 @@ int gs_own_fd_floor(void)
     int from = STANDARD;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        const rlim_t below = limit.rlim_cur - limit.rlim_cur / SHARE;
+        const rlim_t below = limit.rlim_cur - limit.rlim_cur / GS_OWN_FD_SHARE;
 
         from = below < FROM ? (int)below : FROM;
     }

@@ -14,6 +14,8 @@
 
 #include <sys/stat.h>
 
+#define GS_OWN_FD_SHARE 8 /* of the numbers that there may be, one in so many may be ours */
+
 /* Any thread may look while one sets: it then sees a descriptor, or none. */
 struct gs_own_fd {
     _Atomic(int) fd; /* -1: none */
