@@ -24,7 +24,7 @@
 #include <cudaTypedefs.h>
 
 #include "common/size.h"
-#include "runtime/libc_symbols.h"
+#include "runtime/base/libc_symbols.h"
 
 #define MAX_SAMPLES   4096
 #define AGAIN         20 /* times in a round */
@@ -155,7 +155,7 @@ static int measure_fresh(const struct side *const *sides, unsigned rounds, unsig
 
     memset(samples, 0, sizeof samples);
     for (unsigned round = 0; round < rounds; round++) {
-        nanosleep(&pause, NULL); /* what was kept has gone (runtime/idle.c) */
+        nanosleep(&pause, NULL); /* what was kept has gone (runtime/memory/idle_ranges.c) */
         for (unsigned i = 0; i < 2; i++)
             if (run(sides[(i + round) % 2], result->bytes, count, &samples[(i + round) % 2]) !=
                 0)

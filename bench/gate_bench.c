@@ -20,7 +20,7 @@
 
 #include <cudaTypedefs.h>
 
-#include "runtime/libc_symbols.h"
+#include "runtime/base/libc_symbols.h"
 
 #define MAX_ROUNDS 201
 

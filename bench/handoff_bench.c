@@ -29,7 +29,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "lockd/hostmem.h"
+#include "lockd/base/hostmem.h"
 
 #define SMALL  (2ull << 20) /* what the program's small allocation takes */
 #define MARGIN (4ull << 30) /* of the card: contexts, the reserve */

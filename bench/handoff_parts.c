@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockd/ctl.h"
+#include "lockd/ctl/ctl.h"
 
 #define RESERVE  "64MiB" /* the daemon's, and what the limit has more than the programs use */
 #define WAIT_S   300

@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lockd/wire_check.h"
+#include "lockd/protocol/wire_check.h"
 #include "tests/lockd/model.h"
 
 #define RATE_LEAST  100000.0 /* decisions a second */

@@ -6,11 +6,11 @@
  * usage.
  */
 #include "common/fd.h"
-#include "lockd/config.h"
-#include "lockd/listen.h"
-#include "lockd/log.h"
-#include "lockd/options.h"
-#include "lockd/server.h"
+#include "lockd/server/config.h"
+#include "lockd/server/listen.h"
+#include "lockd/base/log.h"
+#include "lockd/base/options.h"
+#include "lockd/server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>

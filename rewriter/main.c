@@ -4,9 +4,9 @@
  *
  * Single thread. Reports go to stdout, errors to stderr, one line each.
  */
-#include "rewriter/act.h"
-#include "rewriter/fault.h"
-#include "rewriter/tree.h"
+#include "rewriter/job/act.h"
+#include "rewriter/output/fault.h"
+#include "rewriter/tree/tree.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -16,19 +16,19 @@
 #include <unistd.h>
 
 #include "common/size.h"
-#include "runtime/capture.h"
-#include "runtime/client.h"
-#include "runtime/connect.h"
-#include "runtime/converge.h"
-#include "runtime/drain.h"
-#include "runtime/driver.h"
-#include "runtime/gate.h"
-#include "runtime/gift.h"
-#include "runtime/libc_symbols.h"
-#include "runtime/log.h"
-#include "runtime/memory.h"
-#include "runtime/pace.h"
-#include "runtime/stats.h"
+#include "runtime/gate/capture.h"
+#include "runtime/client/client.h"
+#include "runtime/client/connect.h"
+#include "runtime/client/reconcile.h"
+#include "runtime/gate/drain.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/range/handover.h"
+#include "runtime/base/libc_symbols.h"
+#include "runtime/base/log.h"
+#include "runtime/memory/memory.h"
+#include "runtime/gate/throttle.h"
+#include "runtime/base/stats.h"
 
 struct gs_runtime gs_runtime;
 

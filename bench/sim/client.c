@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.c: the runtime library's side of lockd/wire.h as a model: what runtime/converge.c,
+ * client.c: the runtime library's side of lockd/protocol/wire.h as a model: what runtime/client/reconcile.c,
  * swap.c and report.c do, with times from the scenario instead of a card.
  *
  * Invariants: memory moves out only while `running` is off; resident never grows beyond the
@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-#define CHUNK      (64ull << 20) /* runtime/range.h */
-#define STEP_BYTES (4 * CHUNK)   /* runtime/swap.h */
+#define CHUNK      (64ull << 20) /* runtime/range/range.h */
+#define STEP_BYTES (4 * CHUNK)   /* runtime/swap/swap.h */
 
 static void converge(struct sim_program *program);
 

@@ -4,7 +4,7 @@
  * and where it goes; parsing, bounds and --help come from it.
  */
 #include "bench/sim/scenario_value.h"
-#include "lockd/lock.h"
+#include "lockd/sched/scheduler.h"
 
 #include <errno.h>
 #include <ini.h>

@@ -4,7 +4,7 @@
  */
 #include "bench/sim/scenario_value.h"
 #include "common/size.h"
-#include "lockd/lock.h"
+#include "lockd/sched/scheduler.h"
 
 #include <errno.h>
 #include <math.h>

@@ -6,9 +6,9 @@
  * Beyond crashes it checks that a plan which was made is a good one: the result is read without
  * error and undoes to the very bytes it came from.
  */
-#include "rewriter/note.h"
-#include "rewriter/plan.h"
-#include "rewriter/relaid.h"
+#include "rewriter/elf/note.h"
+#include "rewriter/plan/plan.h"
+#include "rewriter/job/relaid.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * test_copy.c: copying with changes over several chunks, and that reading back finds whatever
  * is not as planned.
  */
-#include "rewriter/copy.h"
-#include "rewriter/readback.h"
+#include "rewriter/output/copy.h"
+#include "rewriter/output/readback.h"
 
 #include <errno.h>
 #include <fcntl.h>

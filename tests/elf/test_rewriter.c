@@ -2,11 +2,11 @@
  *
  * test_rewriter.c: names, SHA-256, sources, notes, and plans for images made here byte by byte.
  */
-#include "rewriter/names.h"
-#include "rewriter/note.h"
-#include "rewriter/output.h"
-#include "rewriter/plan.h"
-#include "rewriter/sha256.h"
+#include "rewriter/elf/names.h"
+#include "rewriter/elf/note.h"
+#include "rewriter/output/output.h"
+#include "rewriter/plan/plan.h"
+#include "rewriter/elf/sha256.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program as the daemon sees it: speaks lockd/wire.h over a real socket and keeps the client's promises."""
+"""A program as the daemon sees it: speaks lockd/protocol/wire.h over a real socket and keeps the client's promises."""
 import os
 import selectors
 import signal

@@ -3,8 +3,8 @@
  * fuzz_config.c: libFuzzer target: any bytes as the daemon's configuration file. What is taken
  * must be within the bounds that the daemon relies on; what is refused must say where.
  */
-#include "lockd/config.h"
-#include "lockd/wire_check.h"
+#include "lockd/server/config.h"
+#include "lockd/protocol/wire_check.h"
 
 #include <stdlib.h>
 #include <string.h>

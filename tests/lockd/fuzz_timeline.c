@@ -3,8 +3,8 @@
  * fuzz_timeline.c: libFuzzer target: any events, as a daemon (of whatever kind) may send them
  * to gpusharectl trace. What is written must be JSON.
  */
-#include "lockd/ctl.h"
-#include "lockd/timeline.h"
+#include "lockd/ctl/ctl.h"
+#include "lockd/ctl/timeline.h"
 
 #include <jansson.h>
 #include <stdlib.h>

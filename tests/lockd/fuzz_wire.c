@@ -8,8 +8,8 @@
  * with any contents, or a likely report, so that turns are really taken; connections come, go,
  * and read what they are sent or do not. At the end a well-behaved program must be answered.
  */
-#include "lockd/log.h"
-#include "lockd/server.h"
+#include "lockd/base/log.h"
+#include "lockd/server/server.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "lockd/lock_parts.h"
+#include "lockd/sched/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

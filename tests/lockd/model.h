@@ -7,7 +7,7 @@
 #ifndef GS_TESTS_LOCKD_MODEL_H
 #define GS_TESTS_LOCKD_MODEL_H
 
-#include "lockd/lock_parts.h"
+#include "lockd/sched/parts.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  *
  * test_text.c: other people's bytes, as text that may be shown.
  */
-#include "lockd/text.h"
+#include "lockd/base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -18,15 +18,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/client.h"
-#include "runtime/converge.h"
-#include "runtime/device.h"
-#include "runtime/drain.h"
-#include "runtime/driver.h"
+#include "runtime/client/client.h"
+#include "runtime/client/reconcile.h"
+#include "runtime/base/device.h"
+#include "runtime/gate/drain.h"
+#include "runtime/base/driver.h"
 #include "runtime/runtime.h"
-#include "runtime/session.h"
-#include "runtime/stats.h"
-#include "runtime/swap.h"
+#include "runtime/client/session.h"
+#include "runtime/base/stats.h"
+#include "runtime/swap/swap.h"
 
 #define NEVER_NS 3600000000000ull
 #define LONG_MS  20000

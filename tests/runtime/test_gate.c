@@ -21,12 +21,12 @@
 
 #include <cmocka.h>
 
-#include "runtime/capture.h"
-#include "runtime/client.h"
-#include "runtime/gate.h"
-#include "runtime/pace.h"
+#include "runtime/gate/capture.h"
+#include "runtime/client/client.h"
+#include "runtime/gate/gate.h"
+#include "runtime/gate/throttle.h"
 #include "runtime/runtime.h"
-#include "runtime/stats.h"
+#include "runtime/base/stats.h"
 #include "tests/runtime/random.h"
 
 #define MS      1000000ull

@@ -21,11 +21,11 @@
 
 #include <cmocka.h>
 
-#include "runtime/driver.h"
-#include "runtime/gift.h"
-#include "runtime/log.h"
+#include "runtime/base/driver.h"
+#include "runtime/range/handover.h"
+#include "runtime/base/log.h"
 #include "runtime/runtime.h"
-#include "runtime/vmm.h"
+#include "runtime/range/vmm.h"
 
 #define MIB    ((uint64_t)1 << 20)
 #define CHUNK  (64 * MIB)

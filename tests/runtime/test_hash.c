@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_hash.c: the hash of blocks (runtime/hash_core.h) against the polynomial it says it is,
+ * test_hash.c: the hash of blocks (runtime/swap/hash_core.h) against the polynomial it says it is,
  * and what it must tell apart.
  */
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/hash_core.h"
+#include "runtime/swap/hash_core.h"
 #include "tests/runtime/random.h"
 
 #define STEPS 3u

@@ -22,12 +22,12 @@
 
 #include <cmocka.h>
 
-#include "runtime/device.h"
-#include "runtime/driver.h"
-#include "runtime/host.h"
-#include "runtime/host_file.h"
-#include "runtime/host_memory.h"
-#include "runtime/log.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/host/host.h"
+#include "runtime/host/host_file.h"
+#include "runtime/host/host_memory.h"
+#include "runtime/base/log.h"
 #include "tests/runtime/random.h"
 
 #define MIB    (1ull << 20)

@@ -10,18 +10,18 @@
 
 #include <cmocka.h>
 
-#include "lockd/wire.h"
-#include "runtime/client.h"
-#include "runtime/device.h"
-#include "runtime/driver.h"
-#include "runtime/gate.h"
-#include "runtime/gift.h"
-#include "runtime/host.h"
-#include "runtime/memory.h"
-#include "runtime/moving.h"
+#include "lockd/protocol/wire.h"
+#include "runtime/client/client.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/range/handover.h"
+#include "runtime/host/host.h"
+#include "runtime/memory/memory.h"
+#include "runtime/swap/moving.h"
 #include "runtime/runtime.h"
-#include "runtime/session.h"
-#include "runtime/swap.h"
+#include "runtime/client/session.h"
+#include "runtime/swap/swap.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define S   1000000000ull

@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "runtime/own_fd.h"
+#include "runtime/base/own_fd.h"
 
 static struct gs_own_fd own = GS_NO_FD;
 

@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "runtime/capture.h"
-#include "runtime/driver.h"
-#include "runtime/gate.h"
-#include "runtime/pace.h"
+#include "runtime/gate/capture.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/gate/throttle.h"
 
 struct gs_driver gs_driver;
 _Thread_local struct gs_gate_thread gs_gate_self;

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/driver.h"
+#include "runtime/base/driver.h"
 
 static const struct {
     const char *base;

@@ -15,16 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/client.h"
-#include "runtime/connect.h"
-#include "runtime/device.h"
-#include "runtime/gift.h"
-#include "runtime/host.h"
-#include "runtime/log.h"
-#include "runtime/memory.h"
-#include "runtime/report.h"
+#include "runtime/client/client.h"
+#include "runtime/client/connect.h"
+#include "runtime/base/device.h"
+#include "runtime/range/handover.h"
+#include "runtime/host/host.h"
+#include "runtime/base/log.h"
+#include "runtime/memory/memory.h"
+#include "runtime/client/report.h"
 #include "runtime/runtime.h"
-#include "runtime/session.h"
+#include "runtime/client/session.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define S   1000000000ull

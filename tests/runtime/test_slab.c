@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/slab.h"
+#include "runtime/range/slab.h"
 #include "tests/runtime/random.h"
 
 #define MAX_LIVE  600

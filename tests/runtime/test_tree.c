@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/tree.h"
+#include "runtime/range/range_tree.h"
 #include "tests/runtime/random.h"
 
 #define SLOTS      512u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * builtin.c: the stand-in for the one kernel that gpushare's own library runs on the card
- * (runtime/kernels.cu), so that what it decides by a block's hash is decided here as well: the
+ * (runtime/swap/kernels.cu), so that what it decides by a block's hash is decided here as well: the
  * same hash of the same bytes.
  *
  * SIMCUDA_BUILTIN=0: it is not there, as on a card that the library has no code for. No state;
@@ -9,7 +9,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "runtime/hash_core.h"
+#include "runtime/swap/hash_core.h"
 #include "tests/simcuda/sim.h"
 
 /* bytes: a multiple of 16 */

@@ -3,7 +3,7 @@
  * test_args.c: words of command lines: cut, read from response files, printed so that a shell
  * reads back the same.
  */
-#include "wrap/args.h"
+#include "wrap/cc/args.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * log.h: the daemon's one way to say something: a line on stderr with a priority that journald
+ * understands.
+ */
+#ifndef GS_LOCKD_BASE_LOG_H
+#define GS_LOCKD_BASE_LOG_H
+
+enum lockd_log_level {
+    LOCKD_LOG_ERROR = 3, /* the numbers are syslog's */
+    LOCKD_LOG_WARNING = 4,
+    LOCKD_LOG_INFO = 6,
+    LOCKD_LOG_DEBUG = 7,
+};
+
+/* Level: messages above it are dropped. */
+void lockd_log_open(enum lockd_log_level level);
+/* From now on nothing may wait for the terminal; once, when descriptors are ours to keep. */
+void lockd_log_serve(void);
+void lockd_log(enum lockd_log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.c: reads a command line by a table (options.h), and which socket is meant. No state.
+ */
+#include "lockd/base/options.h"
+#include "common/paths.h"
+#include "common/size.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int read_number(const struct lockd_option *option, const char *text, double factor,
+                       struct gs_err *err)
+{
+    const char *unit = option->kind == LOCKD_OPTION_MS        ? "milliseconds"
+                       : option->kind == LOCKD_OPTION_SECONDS ? "seconds"
+                                                              : "percent";
+    char *end;
+    double number;
+
+    errno = 0;
+    number = strtod(text, &end);
+    if (end == text || *end != '\0' || errno != 0 || !isfinite(number))
+        return gs_err_set(err, -EINVAL, "%s: '%s' is not a number of %s", option->name, text,
+                          unit);
+    if (number < (double)option->low || number > (double)option->high)
+        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu %s", option->name, text,
+                          (unsigned long long)option->low, (unsigned long long)option->high,
+                          unit);
+    *(uint64_t *)option->value = (uint64_t)(number * factor);
+    return 0;
+}
+
+static int read_size(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    uint64_t bytes = 0;
+
+    if (gs_size_parse(text, &bytes) != 0)
+        return gs_err_set(err, -EINVAL, "%s: '%s' is no size: write 512MiB, 2GiB", option->name,
+                          text);
+    if (bytes < option->low || bytes > option->high)
+        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu bytes", option->name,
+                          text, (unsigned long long)option->low,
+                          (unsigned long long)option->high);
+    *(uint64_t *)option->value = bytes;
+    return 0;
+}
+
+static int read_level(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    static const struct {
+        const char *name;
+        uint64_t level;
+    } levels[] = {{"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}};
+
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        if (strcmp(text, levels[i].name) == 0) {
+            *(uint64_t *)option->value = levels[i].level;
+            return 0;
+        }
+    }
+    return gs_err_set(err, -EINVAL, "%s: '%s' is not error, warning, info or debug",
+                      option->name, text);
+}
+
+static int read_count(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    unsigned long long number;
+    char *end;
+
+    errno = 0;
+    number = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || errno != 0)
+        return gs_err_set(err, -EINVAL, "%s: '%s' is not a whole number", option->name, text);
+    if (number < option->low || number > option->high)
+        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu", option->name, text,
+                          (unsigned long long)option->low, (unsigned long long)option->high);
+    *(uint64_t *)option->value = number;
+    return 0;
+}
+
+static int read_signed(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    long long number;
+    char *end;
+
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0)
+        return gs_err_set(err, -EINVAL, "%s: '%s' is not a whole number", option->name, text);
+    if (number > (long long)option->high || number < -(long long)option->high)
+        return gs_err_set(err, -EINVAL, "%s: %s is outside -%llu to %llu", option->name, text,
+                          (unsigned long long)option->high, (unsigned long long)option->high);
+    *(int64_t *)option->value = number;
+    return 0;
+}
+
+static int read_choice(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    char all[256] = "";
+    size_t at = 0;
+
+    for (uint64_t i = 0; option->choices[i] != NULL; i++) {
+        if (strcmp(text, option->choices[i]) == 0) {
+            *(uint64_t *)option->value = i;
+            return 0;
+        }
+        if (at < sizeof all)
+            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i == 0 ? "" : ", ",
+                                   option->choices[i]);
+    }
+    return gs_err_set(err, -EINVAL, "%s: '%s' is none of: %s", option->name, text, all);
+}
+
+static int read_name(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    if (strlen(text) >= LOCKD_NAME_SIZE)
+        return gs_err_set(err, -EINVAL, "%s: longer than %d bytes", option->name,
+                          LOCKD_NAME_SIZE - 1);
+    snprintf(option->value, LOCKD_NAME_SIZE, "%s", text);
+    return 0;
+}
+
+/* "auto", "never" and "none" all mean UINT64_MAX, each where it reads well and the argument's
+ * description offers it. */
+static bool is_word(const struct lockd_option *option, const char *text)
+{
+    const char *word = option->kind == LOCKD_OPTION_SECONDS ? "never"
+                       : option->kind == LOCKD_OPTION_COUNT ? "none"
+                                                            : "auto";
+
+    if (strcmp(text, word) != 0 ||
+        (option->argument != NULL && strstr(option->argument, word) == NULL))
+        return false;
+    *(uint64_t *)option->value = UINT64_MAX;
+    return true;
+}
+
+int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err)
+{
+    static const char *const yes_no[] = {"no", "yes", NULL};
+    struct lockd_option choice = *option;
+
+    switch (option->kind) {
+    case LOCKD_OPTION_FLAG:
+        *(bool *)option->value = true;
+        return 0;
+    case LOCKD_OPTION_TEXT:
+        *(const char **)option->value = text;
+        return 0;
+    case LOCKD_OPTION_NAME:
+        return read_name(option, text, err);
+    case LOCKD_OPTION_SECONDS:
+        return is_word(option, text) ? 0 : read_number(option, text, 1e9, err);
+    case LOCKD_OPTION_MS:
+        return is_word(option, text) ? 0 : read_number(option, text, 1e6, err);
+    case LOCKD_OPTION_PERCENT:
+        return is_word(option, text) ? 0 : read_number(option, text, 1e4, err);
+    case LOCKD_OPTION_SIZE:
+        return is_word(option, text) ? 0 : read_size(option, text, err);
+    case LOCKD_OPTION_COUNT:
+        return is_word(option, text) ? 0 : read_count(option, text, err);
+    case LOCKD_OPTION_SIGNED:
+        return read_signed(option, text, err);
+    case LOCKD_OPTION_LEVEL:
+        return read_level(option, text, err);
+    case LOCKD_OPTION_YES:
+        choice.choices = yes_no;
+        return read_choice(&choice, text, err);
+    case LOCKD_OPTION_CHOICE:
+        return read_choice(option, text, err);
+    }
+    return -EINVAL;
+}
+
+static const struct lockd_option *find(const struct lockd_option *table, const char *name,
+                                       size_t length)
+{
+    for (; table->name != NULL; table++) {
+        if (strlen(table->name) == length && strncmp(table->name, name, length) == 0)
+            return table;
+    }
+    return NULL;
+}
+
+const struct lockd_option *lockd_options_find(const struct lockd_option *table,
+                                              const char *name)
+{
+    return find(table, name, strlen(name));
+}
+
+int lockd_options_parse(const struct lockd_option *table, int argc, char **argv, int *index,
+                        struct gs_err *err)
+{
+    while (*index < argc && argv[*index][0] == '-' && argv[*index][1] != '\0') {
+        const char *name = argv[*index], *text;
+        const struct lockd_option *option;
+        int code;
+
+        (*index)++;
+        if (strcmp(name, "--") == 0)
+            return 0;
+        name += strspn(name, "-");
+        text = strchr(name, '=');
+        option = find(table, name, text != NULL ? (size_t)(text - name) : strlen(name));
+        if (option == NULL || argv[*index - 1][1] != '-')
+            return gs_err_set(err, -EINVAL, "unknown option %s (--help lists them)",
+                              argv[*index - 1]);
+        if (option->argument == NULL && text != NULL)
+            return gs_err_set(err, -EINVAL, "--%s takes no value", option->name);
+        if (option->argument != NULL && text == NULL && *index == argc)
+            return gs_err_set(err, -EINVAL, "--%s needs %s", option->name, option->argument);
+        if (option->argument != NULL)
+            text = text != NULL ? text + 1 : argv[(*index)++];
+        code = lockd_option_value(option, text != NULL ? text : "", err);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+int lockd_socket_path(const char *option, char *path, struct gs_err *err)
+{
+    const char *name = option != NULL ? "--socket " : "GPUSHARE_SOCKET";
+    int code;
+
+    if (option == NULL)
+        code = gs_socket_path(path, LOCKD_PATH_SIZE);
+    else if (option[0] != '/')
+        code = -EINVAL;
+    else
+        code = snprintf(path, LOCKD_PATH_SIZE, "%s", option) >= LOCKD_PATH_SIZE ? -ENAMETOOLONG
+                                                                                : 0;
+    if (code == -ENAMETOOLONG)
+        return gs_err_set(err, -EINVAL, "%s%.200s: the socket's path is longer than %d bytes",
+                          name, option != NULL ? option : "", LOCKD_PATH_SIZE - 1);
+    if (code != 0)
+        return gs_err_set(err, code, "%s%.200s: give the full path", name,
+                          option != NULL ? option : "");
+    return 0;
+}
+
+void lockd_options_help(const struct lockd_option *table, FILE *file)
+{
+    for (; table->name != NULL; table++) {
+        char left[64];
+
+        snprintf(left, sizeof left, "--%s%s%s", table->name, table->argument != NULL ? " " : "",
+                 table->argument != NULL ? table->argument : "");
+        fprintf(file, "  %-28s %s\n", left, table->help);
+    }
+}

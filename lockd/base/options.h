@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.h: a table of command-line options, for the daemon and gpusharectl: parsing, bounds
+ * and --help come from it.
+ */
+#ifndef GS_LOCKD_BASE_OPTIONS_H
+#define GS_LOCKD_BASE_OPTIONS_H
+
+#include "common/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum lockd_option_kind {
+    LOCKD_OPTION_FLAG,    /* bool *: set */
+    LOCKD_OPTION_TEXT,    /* const char **: points into argv */
+    LOCKD_OPTION_SECONDS, /* uint64_t *: ns, fractions allowed; or "never" for UINT64_MAX */
+    LOCKD_OPTION_MS,      /* uint64_t *: ns; or "auto" */
+    LOCKD_OPTION_SIZE,    /* uint64_t *: bytes; or "auto" */
+    LOCKD_OPTION_LEVEL,   /* uint64_t *: error, warning, info, debug as syslog's number */
+    LOCKD_OPTION_COUNT,   /* uint64_t *: a whole number; or "none" for UINT64_MAX */
+    LOCKD_OPTION_SIGNED,  /* int64_t *: a whole number from -high to high */
+    LOCKD_OPTION_PERCENT, /* uint64_t *: millionths; or "auto" */
+    LOCKD_OPTION_YES,     /* uint64_t *: yes or no, as 1 or 0 */
+    LOCKD_OPTION_CHOICE,  /* uint64_t *: one of choices, as its place there */
+    LOCKD_OPTION_NAME,    /* char[LOCKD_NAME_SIZE]: a copy */
+};
+
+#define LOCKD_NAME_SIZE 64
+#define LOCKD_PATH_SIZE 108 /* of sun_path */
+
+struct lockd_option {
+    const char *name;     /* without dashes */
+    const char *argument; /* in --help; NULL for flags */
+    enum lockd_option_kind kind;
+    void *value;
+    uint64_t low, high; /* bounds of a number, in its own unit: s, ms, bytes */
+    const char *help;
+    const char *const *choices; /* ends with NULL */
+};
+
+/* Reads options up to the first argument that is none (or "--"); *index: in: where to begin,
+ * out: that argument. 0, or -EINVAL with a text for the user. */
+int lockd_options_parse(const struct lockd_option *table, int argc, char **argv, int *index,
+                        struct gs_err *err);
+/* Reads one value as that kind of option would. Used for `gpusharectl set` and the
+ * configuration file too. */
+int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err);
+/* The option of that name, NULL if there is none. */
+const struct lockd_option *lockd_options_find(const struct lockd_option *table,
+                                              const char *name);
+/* The daemon's socket: what --socket says, else the place it is in without (common/paths.h).
+ * option: NULL without --socket. path: LOCKD_PATH_SIZE bytes. 0 or -EINVAL. */
+int lockd_socket_path(const char *option, char *path, struct gs_err *err);
+void lockd_options_help(const struct lockd_option *table, FILE *file);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * text.c: decides by UTF-8's table of well-formed sequences (Unicode, table 3-7) which bytes of
+ * a text may be shown. No state.
+ */
+#include "lockd/base/text.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <wchar.h>
+
+static bool continues(unsigned char byte)
+{
+    return (byte & 0xc0) == 0x80;
+}
+
+/* Bytes of the well-formed character here, 0 if there is none; at is NUL-terminated, which no
+ * character goes past. */
+static size_t character(const unsigned char *at)
+{
+    if (at[0] < 0x80)
+        return 1;
+    if (at[0] >= 0xc2 && at[0] <= 0xdf)
+        return continues(at[1]) ? 2 : 0;
+    if ((at[0] & 0xf0) == 0xe0) {
+        const bool overlong = at[0] == 0xe0 && at[1] < 0xa0;
+        const bool surrogate = at[0] == 0xed && at[1] > 0x9f;
+
+        return continues(at[1]) && !overlong && !surrogate && continues(at[2]) ? 3 : 0;
+    }
+    if (at[0] >= 0xf0 && at[0] <= 0xf4) {
+        const bool overlong = at[0] == 0xf0 && at[1] < 0x90;
+        const bool beyond = at[0] == 0xf4 && at[1] > 0x8f;
+
+        return continues(at[1]) && !overlong && !beyond && continues(at[2]) && continues(at[3])
+                   ? 4
+                   : 0;
+    }
+    return 0;
+}
+
+/* U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069: ends of lines, and what turns the
+ * direction of all that is shown behind it. */
+static bool is_format(const unsigned char *at)
+{
+    if (at[0] != 0xe2)
+        return false;
+    return at[1] == 0x80 ? at[2] == 0x8e || at[2] == 0x8f || (at[2] >= 0xa8 && at[2] <= 0xae)
+                         : at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9;
+}
+
+/* U+0000 to U+001F, U+007F, U+0080 to U+009F (which some terminals take for ESC and a letter).
+ */
+static bool is_control(const unsigned char *at, size_t length)
+{
+    if (length == 1)
+        return at[0] < 0x20 || at[0] == 0x7f;
+    return length == 2 ? at[0] == 0xc2 && at[1] < 0xa0 : length == 3 && is_format(at);
+}
+
+void lockd_text_clean(char *text, size_t size)
+{
+    unsigned char *at = (unsigned char *)text;
+
+    text[size - 1] = '\0';
+    while (*at != '\0') {
+        const size_t length = character(at);
+
+        if (length == 0 || is_control(at, length)) {
+            memset(at, '?', length == 0 ? 1 : length);
+            at++;
+        } else {
+            at += length;
+        }
+    }
+}
+
+/* Columns that the character of that length takes on a terminal, as far as the locale knows. */
+static size_t width_of(const unsigned char *at, size_t length)
+{
+    static const unsigned char first[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    wchar_t code = at[0] & first[length];
+    int width;
+
+    for (size_t i = 1; i < length; i++)
+        code = (wchar_t)((code << 6) | (at[i] & 0x3f));
+    width = wcwidth(code);
+    return width < 0 ? 1 : (size_t)width;
+}
+
+const char *lockd_text_fit(const char *text, size_t columns, char *buffer, size_t size)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t used = 0;
+
+    while (*at != '\0') {
+        const size_t length = character(at);
+        const size_t width = length != 0 ? width_of(at, length) : 0;
+
+        if (length == 0 || width > columns || used + length + 1 > size)
+            break;
+        memcpy(buffer + used, at, length);
+        used += length;
+        columns -= width;
+        at += length;
+    }
+    for (; columns > 0 && used + 1 < size; columns--)
+        buffer[used++] = ' ';
+    buffer[used] = '\0';
+    return buffer;
+}

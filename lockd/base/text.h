@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * text.h: other people's bytes as text that may be shown: on a terminal, in a log, in JSON.
+ */
+#ifndef GS_LOCKD_BASE_TEXT_H
+#define GS_LOCKD_BASE_TEXT_H
+
+#include <stddef.h>
+
+/* Ends the text in its `size` bytes and makes it valid UTF-8 without control characters: every
+ * byte that is part of one, or of nothing, becomes '?'. */
+void lockd_text_clean(char *text, size_t size);
+/* A clean text cut or padded to so many columns of a terminal (setlocale() was called). size:
+ * of buffer, bytes. Returns buffer. */
+const char *lockd_text_fit(const char *text, size_t columns, char *buffer, size_t size);
+
+#endif

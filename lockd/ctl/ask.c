@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ask.c: gpusharectl's side of the connection: one request, an answer of many messages, all
+ * checked; and how what went wrong is said.
+ */
+#include "lockd/ctl/ctl.h"
+#include "common/fd.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ANSWER_SECONDS 10
+#define ANSWER_MAX     65536 /* messages of one kind */
+
+uint64_t ctl_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int patience_s(const struct ctl *ctl)
+{
+    return ctl->patience_s != 0 ? ctl->patience_s : ANSWER_SECONDS;
+}
+
+/* Why there is no connection, in words that help. */
+static int explain(struct ctl *ctl, int code)
+{
+    struct stat st;
+
+    if (stat(ctl->path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        return gs_err_set(&ctl->err, -ENOTSOCK,
+                          "%s is a %s, not the socket of a gpushare-lockd", ctl->path,
+                          S_ISDIR(st.st_mode)   ? "folder"
+                          : S_ISREG(st.st_mode) ? "file"
+                                                : "device or pipe");
+    switch (code) {
+    case -ENOENT:
+    case -ECONNREFUSED:
+        return gs_err_set(&ctl->err, -ENOENT,
+                          "no gpushare-lockd is running (socket %s); it starts with the first "
+                          "patched program",
+                          ctl->path);
+    case -EPROTOTYPE:
+        return gs_err_set(&ctl->err, code, "%s is the socket of another program", ctl->path);
+    case -EAGAIN:
+        return gs_err_set(&ctl->err, code,
+                          "%s: gpushare-lockd does not answer (is it stopped, or hung?)",
+                          ctl->path);
+    case -EACCES:
+        return gs_err_set(&ctl->err, code,
+                          "%s: user %u may not connect: a member of the folder's group may",
+                          ctl->path, (unsigned)geteuid());
+    default:
+        return gs_err_errno(&ctl->err, code, "%s: cannot connect", ctl->path);
+    }
+}
+
+int ctl_connect(struct ctl *ctl)
+{
+    const struct timeval patience = {.tv_sec = patience_s(ctl)};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int code;
+
+    if (fd < 0)
+        return gs_err_errno(&ctl->err, -errno, "socket");
+    memcpy(address.sun_path, ctl->path, sizeof address.sun_path);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    code = -errno;
+    close(fd);
+    return explain(ctl, code);
+}
+
+int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
+{
+    bool reset = false;
+    ssize_t got;
+
+    /* who is hung up on with his question unread is told of the reset first; what was said
+     * before it is still there */
+    do {
+        got = recv(fd, message, sizeof *message, MSG_TRUNC);
+        reset = got < 0 && errno == ECONNRESET && !reset;
+    } while (reset || (got < 0 && errno == EINTR));
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return gs_err_set(&ctl->err, -ETIMEDOUT, "%s: no answer within %d s", ctl->path,
+                          patience_s(ctl));
+    if (got <= 0)
+        return gs_err_set(&ctl->err, -EPIPE,
+                          "%s: gpushare-lockd hung up: it ended, or user %u may not connect",
+                          ctl->path, (unsigned)geteuid());
+    return lockd_wire_check(message, (size_t)got, &ctl->err);
+}
+
+/* Appends a copy of a message to an array of them. */
+static int append(struct ctl *ctl, void *array, size_t *count, const void *message, size_t size)
+{
+    void **start = array;
+    void *grown;
+
+    if (*count >= ANSWER_MAX)
+        return gs_err_set(&ctl->err, -EMSGSIZE, "%s: the answer does not end", ctl->path);
+    grown = realloc(*start, (*count + 1) * size);
+    if (grown == NULL)
+        return gs_err_set(&ctl->err, -ENOMEM, "no memory for the answer");
+    memcpy((char *)grown + *count * size, message, size);
+    *start = grown;
+    (*count)++;
+    return 0;
+}
+
+/* 0: more to come, 1: that was the end, -errno. */
+static int take(struct ctl *ctl, struct ctl_answer *answer, const union lockd_message *message)
+{
+    switch (message->header.type) {
+    case GS_WIRE_DAEMON:
+        answer->daemon = message->daemon;
+        return 0;
+    case GS_WIRE_DEVICE:
+        return append(ctl, &answer->devices, &answer->device_count, message,
+                      sizeof message->device);
+    case GS_WIRE_CLIENT:
+        return append(ctl, &answer->clients, &answer->client_count, message,
+                      sizeof message->client);
+    case GS_WIRE_REMARK:
+        return append(ctl, &answer->remarks, &answer->remark_count, message,
+                      sizeof message->remark);
+    case GS_WIRE_END:
+        answer->end = message->end;
+        return 1;
+    default:
+        return gs_err_set(&ctl->err, -EBADMSG, "%s: unexpected message type %u", ctl->path,
+                          message->header.type);
+    }
+}
+
+int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer)
+{
+    GS_CLOSE_FD int fd = ctl_connect(ctl);
+    const uint64_t until = ctl_now() + (uint64_t)patience_s(ctl) * 1000000000u;
+    int code = fd < 0 ? fd : 0;
+
+    memset(answer, 0, sizeof *answer);
+    /* who is refused finds the connection closed and the reason waiting */
+    if (code == 0 && send(fd, request, size, MSG_NOSIGNAL) != (ssize_t)size && errno != EPIPE)
+        code = gs_err_errno(&ctl->err, -errno, "%s: cannot ask", ctl->path);
+    while (code == 0) {
+        union lockd_message message;
+
+        code = ctl_receive(ctl, fd, &message);
+        code = code == 0 ? take(ctl, answer, &message) : code;
+        if (code == 0 && ctl_now() > until)
+            code = gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the answer does not end within %d s",
+                              ctl->path, patience_s(ctl));
+    }
+    answer->running = code == 1;
+    if (code == 1 && answer->end.code != 0 && answer->daemon.pid == 0 &&
+        ((const struct gs_wire_header *)request)->type == GS_WIRE_STATUS)
+        code = gs_err_set(&ctl->err, -EACCES, "%s: refused: %s", ctl->path, answer->end.text);
+    if (code != 1)
+        ctl_answer_deinit(answer);
+    return code == 1 ? 0 : code;
+}
+
+void ctl_answer_deinit(struct ctl_answer *answer)
+{
+    free(answer->devices);
+    free(answer->clients);
+    free(answer->remarks);
+    memset(answer, 0, sizeof *answer);
+}
+
+int ctl_ask_status(struct ctl *ctl, struct ctl_answer *answer)
+{
+    struct gs_wire_header request;
+
+    lockd_wire_header(&request, GS_WIRE_STATUS);
+    return ctl_ask(ctl, &request, sizeof request, answer);
+}
+
+enum ctl_exit ctl_fail(const struct ctl *ctl)
+{
+    fprintf(stderr, "gpusharectl: %s\n", ctl->err.text);
+    return ctl->err.code == -ENOENT ? CTL_NO_DAEMON : CTL_FAILED;
+}
+
+enum ctl_exit ctl_done(enum ctl_exit code)
+{
+    if (fflush(stdout) == 0 && ferror(stdout) == 0)
+        return code;
+    fprintf(stderr, "gpusharectl: standard output: cannot write it: %s\n", strerror(errno));
+    return code == CTL_OK ? CTL_FAILED : code;
+}
+
+enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "gpusharectl %s: ", command->name);
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fprintf(stderr, "\nusage: gpusharectl %s %s\n", command->name, command->arguments);
+    return CTL_USAGE;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl.c: gpusharectl's command line: options before the command, the table of commands, help.
+ */
+#include "lockd/ctl/ctl.h"
+#include "common/fd.h"
+
+#include <fcntl.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct ctl_command *const commands[] = {
+    &ctl_status,  &ctl_top,    &ctl_set,   &ctl_pause,   &ctl_resume, &ctl_evict,
+    &ctl_suspend, &ctl_reload, &ctl_trace, &ctl_metrics, &ctl_doctor,
+};
+
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+struct ctl_arguments {
+    const char *socket;
+    bool help, version;
+};
+
+static void print_help(const struct lockd_option *table)
+{
+    puts("usage: gpusharectl [options] COMMAND ...\n"
+         "Shows and steers gpushare-lockd, which decides who may use a GPU.\n\ncommands");
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        char left[64];
+
+        snprintf(left, sizeof left, "%s %s", commands[i]->name, commands[i]->arguments);
+        printf("  %-45s %s\n", left, commands[i]->help);
+    }
+    puts("\noptions");
+    lockd_options_help(table, stdout);
+    puts("\nexit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running");
+}
+
+static enum ctl_exit command_help(const struct ctl_command *command)
+{
+    printf("usage: gpusharectl %s %s\n%s\n", command->name, command->arguments, command->help);
+    if (command->details != NULL)
+        command->details();
+    return ctl_done(CTL_OK);
+}
+
+/* Options that every command has may also stand behind its arguments: brings the first one of
+ * that name to the front. */
+static bool bring_forward(int argc, char **argv, const char *option)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        char *const word = argv[i];
+
+        if (strcmp(word, option) != 0)
+            continue;
+        memmove(argv + 2, argv + 1, (size_t)(i - 1) * sizeof *argv);
+        argv[1] = word;
+        return true;
+    }
+    return false;
+}
+
+static enum ctl_exit run(struct ctl *ctl, int argc, char **argv)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(argv[0], commands[i]->name) != 0)
+            continue;
+        if (bring_forward(argc, argv, "--help"))
+            return command_help(commands[i]);
+        bring_forward(argc, argv, "--json");
+        return commands[i]->run(ctl, argc, argv);
+    }
+    fprintf(stderr, "gpusharectl: unknown command '%s' (--help lists them)\n", argv[0]);
+    return CTL_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    struct ctl_arguments arguments = {0};
+    const struct lockd_option table[] = {
+        {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments.socket, 0, 0,
+         "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)", NULL},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments.help, 0, 0, "this text", NULL},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments.version, 0, 0, "the release", NULL},
+        {0},
+    };
+    struct ctl ctl = {0};
+    int index = 1;
+
+    if (gs_fd_open_standard(O_RDONLY) != 0)
+        return CTL_FAILED;
+    setlocale(LC_CTYPE, ""); /* how wide a character is */
+    if (lockd_options_parse(table, argc, argv, &index, &ctl.err) != 0) {
+        ctl_fail(&ctl);
+        return CTL_USAGE;
+    }
+    if (arguments.help) {
+        print_help(table);
+        return (int)ctl_done(CTL_OK);
+    }
+    if (arguments.version) {
+        puts("gpusharectl " GS_VERSION);
+        return (int)ctl_done(CTL_OK);
+    }
+    if (index == argc) {
+        fputs("gpusharectl: no command (--help lists them)\n", stderr);
+        return CTL_USAGE;
+    }
+    ctl.path_by_user = arguments.socket != NULL;
+    if (lockd_socket_path(arguments.socket, ctl.path, &ctl.err) != 0) {
+        ctl_fail(&ctl);
+        return CTL_USAGE;
+    }
+    return (int)run(&ctl, argc - index, argv + index);
+}

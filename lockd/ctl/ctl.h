@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl.h: what the files of gpusharectl share. Each command is one file that exports a struct
+ * ctl_command; ctl.c lists them.
+ */
+#ifndef GS_LOCKD_CTL_CTL_H
+#define GS_LOCKD_CTL_CTL_H
+
+#include "common/err.h"
+#include "lockd/base/options.h"
+#include "lockd/protocol/wire_check.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Exit codes. */
+enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
+
+struct ctl {
+    char path[LOCKD_PATH_SIZE]; /* the daemon's socket */
+    bool path_by_user;          /* --socket was given */
+    int patience_s;             /* how long an answer may take; 0: 10 s */
+    struct gs_err err;
+};
+
+struct ctl_command {
+    const char *name;
+    const char *arguments; /* for the usage line */
+    const char *help;
+    enum ctl_exit (*run)(struct ctl *ctl, int argc,
+                         char **argv); /* argv[0] is the command's name */
+    void (*details)(void);             /* more for its --help; may be NULL */
+};
+
+extern const struct ctl_command ctl_status, ctl_top, ctl_set, ctl_pause, ctl_resume, ctl_evict,
+    ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_doctor;
+
+/* All that a daemon answered to GS_WIRE_STATUS, in its order. */
+struct ctl_answer {
+    bool running;
+    struct gs_wire_daemon daemon;
+    struct gs_wire_device *devices;
+    struct gs_wire_client *clients;
+    struct gs_wire_remark *remarks;
+    size_t device_count, client_count, remark_count;
+    struct gs_wire_end end;
+};
+
+/* A connection to the daemon; -ENOENT: there is none. What is wrong is in ctl->err. */
+int ctl_connect(struct ctl *ctl);
+/* The next message, checked. 0 or -errno. */
+int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message);
+/* Sends one request and takes the answer to its END. 0; -ENOENT: no daemon (in ctl->err);
+ * -errno. */
+int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer);
+void ctl_answer_deinit(struct ctl_answer *answer);
+/* One control operation: asks, prints what was done ("paused", say, and how many programs) or
+ * what went wrong, as text or as JSON. */
+struct ctl_act {
+    uint32_t op; /* enum gs_control_op */
+    int32_t pid;
+    uint64_t value;
+    bool json;
+    const char *done; /* "paused": the number of programs is printed behind it; NULL: nothing */
+};
+enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act);
+/* Asks for the state of everything. As ctl_ask(). */
+int ctl_ask_status(struct ctl *ctl, struct ctl_answer *answer);
+/* A process id from the command line; -EINVAL. */
+int ctl_pid(const char *text, int32_t *pid);
+
+/* CLOCK_MONOTONIC, ns. */
+uint64_t ctl_now(void);
+
+/* Prints ctl->err and gives the exit code for it. */
+enum ctl_exit ctl_fail(const struct ctl *ctl);
+/* All was printed: code, unless it could not be written. */
+enum ctl_exit ctl_done(enum ctl_exit code);
+/* What is wrong with the words on the command line, and how they should be. */
+enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#define CTL_UUID_SIZE 41
+/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes it. */
+char *ctl_uuid(const uint8_t *uuid, char *buffer);
+const char *ctl_condition_name(uint32_t condition);
+const char *ctl_note_kind(uint32_t kind);
+
+const char *ctl_policy_name(uint32_t policy);
+/* "1.5 s", "3 min" */
+const char *ctl_duration(uint64_t ns, char *buffer, size_t size);
+
+struct json_t;
+/* A JSON string of whatever bytes a program chose. */
+struct json_t *ctl_json_text(const char *bytes);
+/* json.c: prints the answer as one JSON object (docs/protocol.md). 0 or -ENOMEM. */
+int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
+/* The same on one line, with what changed since `before`. */
+int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
+                 const struct ctl_answer *before, uint64_t elapsed_ns);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doctor.c: `gpusharectl doctor [PID|FILE]`: why is my program not sharing? Looks at the
+ * machine and the daemon, and at a program if one is named; says what it found and what to do.
+ */
+#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/base/text.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+static const char *const level_names[] = {"ok", "info", "warn", "fail"};
+
+void doctor_add(struct doctor *doctor, const char *check, enum doctor_level level,
+                const char *advice, const char *format, ...)
+{
+    struct doctor_finding *finding = &doctor->findings[doctor->count];
+    va_list ap;
+
+    if (doctor->count == DOCTOR_FINDINGS)
+        return;
+    doctor->count++;
+    finding->check = check;
+    finding->level = level;
+    va_start(ap, format);
+    vsnprintf(finding->text, sizeof finding->text, format, ap);
+    va_end(ap);
+    snprintf(finding->advice, sizeof finding->advice, "%s", advice != NULL ? advice : "");
+    lockd_text_clean(finding->text, sizeof finding->text); /* it may be another's bytes */
+}
+
+static enum doctor_level worst(const struct doctor *doctor)
+{
+    enum doctor_level level = DOCTOR_OK;
+
+    for (size_t i = 0; i < doctor->count; i++) {
+        if (doctor->findings[i].level > level)
+            level = doctor->findings[i].level;
+    }
+    return level;
+}
+
+static void print_text(const struct doctor *doctor)
+{
+    for (size_t i = 0; i < doctor->count; i++) {
+        const struct doctor_finding *finding = &doctor->findings[i];
+
+        printf("%-5s %s\n", level_names[finding->level], finding->text);
+        if (finding->advice[0] != '\0')
+            printf("      -> %s\n", finding->advice);
+    }
+    switch (worst(doctor)) {
+    case DOCTOR_FAIL:
+        puts("\nThe lines that begin with `fail` are why.");
+        break;
+    case DOCTOR_WARN:
+        puts("\nNothing stands in the way for certain; look at the lines that begin with "
+             "`warn`.");
+        break;
+    default:
+        puts("\nNothing was found that stands in the way.");
+    }
+}
+
+static int print_json(const struct doctor *doctor)
+{
+    json_t *findings = json_array();
+    json_t *root;
+    int code;
+
+    for (size_t i = 0; i < doctor->count; i++) {
+        const struct doctor_finding *finding = &doctor->findings[i];
+
+        json_array_append_new(findings,
+                              json_pack("{s:s, s:s, s:o, s:s?}", "check", finding->check,
+                                        "level", level_names[finding->level], "text",
+                                        ctl_json_text(finding->text), "advice",
+                                        finding->advice[0] != '\0' ? finding->advice : NULL));
+    }
+    root = json_pack("{s:s, s:o?, s:o?, s:o}", "verdict", level_names[worst(doctor)], "pid",
+                     doctor->pid != 0 ? json_integer(doctor->pid) : NULL, "file",
+                     doctor->file != NULL ? ctl_json_text(doctor->file) : NULL, "findings",
+                     findings);
+    code = root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 ? -ENOMEM : 0;
+    putchar('\n');
+    json_decref(root);
+    return code;
+}
+
+/* Our own, in the form of /proc/PID/environ. */
+static void look_at_own_environment(struct doctor *doctor)
+{
+    size_t size = 0, at = 0;
+    char *text;
+
+    for (char **each = environ; *each != NULL; each++)
+        size += strlen(*each) + 1;
+    text = malloc(size + 1);
+    if (text == NULL)
+        return;
+    for (char **each = environ; *each != NULL; each++) {
+        memcpy(text + at, *each, strlen(*each) + 1);
+        at += strlen(*each) + 1;
+    }
+    doctor_environment(doctor, text, size, "this shell");
+    free(text);
+}
+
+static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
+{
+    struct doctor *doctor = calloc(1, sizeof *doctor);
+    bool json = false;
+    const struct lockd_option table[] = {
+        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
+        {0},
+    };
+    int index = 1, pid = 0, code = 0;
+    enum doctor_level level;
+
+    if (doctor == NULL)
+        return CTL_FAILED;
+    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0 || index < argc - 1) {
+        free(doctor);
+        return ctl_usage(&ctl_doctor, "%s",
+                         ctl->err.code != 0 ? ctl->err.text : "one process id or file at most");
+    }
+    doctor->ctl = ctl;
+    if (index < argc && ctl_pid(argv[index], &pid) == 0)
+        doctor->pid = pid;
+    else if (index < argc)
+        doctor->file = argv[index];
+    doctor_daemon(doctor);
+    doctor_system(doctor);
+    if (doctor->pid != 0)
+        doctor_process(doctor);
+    else
+        look_at_own_environment(doctor);
+    if (doctor->file != NULL)
+        doctor_file(doctor, doctor->file, doctor->file);
+    if (json)
+        code = print_json(doctor);
+    else
+        print_text(doctor);
+    level = worst(doctor);
+    ctl_answer_deinit(&doctor->answer);
+    free(doctor);
+    return ctl_done(code != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK);
+}
+
+const struct ctl_command ctl_doctor = {"doctor", "[--json] [PID|FILE]",
+                                       "why is my program not sharing?", doctor_run, NULL};

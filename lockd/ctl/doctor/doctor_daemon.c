@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doctor_daemon.c: is there a daemon, may we talk to it, does it know the program? No state.
+ */
+#include "common/size.h"
+#include "lockd/ctl/doctor/doctor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *folder_of(const char *path, char *buffer, size_t size)
+{
+    char *slash;
+
+    snprintf(buffer, size, "%s", path);
+    slash = strrchr(buffer, '/');
+    if (slash != NULL && slash != buffer)
+        *slash = '\0';
+    return buffer;
+}
+
+static void look_at_folder(struct doctor *doctor)
+{
+    char folder[128];
+    struct stat st;
+
+    folder_of(doctor->ctl->path, folder, sizeof folder);
+    if (stat(folder, &st) != 0) {
+        doctor_add(doctor, "socket.folder", errno == ENOENT ? DOCTOR_INFO : DOCTOR_FAIL,
+                   errno == ENOENT ? NULL : "ask who owns it to let you enter it", "%s: %s",
+                   folder,
+                   errno == ENOENT ? "not there yet; it is made with the first daemon"
+                                   : strerror(errno));
+        return;
+    }
+    if (st.st_uid != 0 && st.st_uid != geteuid())
+        doctor_add(doctor, "socket.folder", DOCTOR_FAIL,
+                   "set GPUSHARE_SOCKET to a path in a folder of your own or of root's",
+                   "%s belongs to user %u: programs of user %u do not use a socket there",
+                   folder, (unsigned)st.st_uid, (unsigned)geteuid());
+    else if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0)
+        doctor_add(doctor, "socket.folder", DOCTOR_FAIL, "chmod o-w that folder",
+                   "%s may be written by everybody: a socket there could be anybody's", folder);
+    else
+        doctor_add(doctor, "socket.folder", DOCTOR_OK, NULL, "%s: owner and mode are right",
+                   folder);
+}
+
+static void look_at_versions(struct doctor *doctor)
+{
+    const struct gs_wire_daemon *daemon = &doctor->answer.daemon;
+
+    if (strcmp(daemon->version, GS_VERSION) != 0)
+        doctor_add(doctor, "daemon.version", DOCTOR_WARN,
+                   "restart gpushare-lockd after an upgrade (programs keep what they hold)",
+                   "gpushare-lockd is %s, gpusharectl %s", daemon->version, GS_VERSION);
+    for (size_t i = 0; i < doctor->answer.client_count; i++) {
+        const struct gs_wire_client *client = &doctor->answer.clients[i];
+
+        if (strcmp(client->version, daemon->version) != 0)
+            doctor_add(doctor, "program.version", DOCTOR_INFO,
+                       "restart the program when it suits you",
+                       "process %d (%s) runs with gpushare %s, the daemon with %s", client->pid,
+                       client->name, client->version, daemon->version);
+        if (doctor->count > DOCTOR_FINDINGS / 2)
+            return;
+    }
+}
+
+static void look_at_hand_over(struct doctor *doctor)
+{
+    if (doctor->answer.daemon.hand_over != 0)
+        doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO,
+                   "if you make checkpoints (cuda-checkpoint, CRIU): hand-over = no in "
+                   "lockd.conf, before the programs start",
+                   "memory goes from one program of a user to the next as it is; the driver "
+                   "makes no checkpoint of a program that has such memory");
+    else
+        doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO, NULL,
+                   "memory is released between programs (hand-over is off)");
+}
+
+static void look_at_remarks(struct doctor *doctor)
+{
+    for (size_t i = 0; i < doctor->answer.remark_count; i++) {
+        const struct gs_wire_remark *remark = &doctor->answer.remarks[i];
+
+        if (doctor->pid != 0 && remark->pid != doctor->pid)
+            continue;
+        doctor_add(doctor, "program.remark",
+                   remark->kind == GS_NOTE_UNROUTED && doctor->pid != 0 ? DOCTOR_FAIL
+                                                                        : DOCTOR_WARN,
+                   remark->kind == GS_NOTE_UNROUTED
+                       ? "see `Nothing was routed` in docs/guide.md: usually another file runs "
+                         "than the one that was patched"
+                       : NULL,
+                   "process %d (%s%s) said: %s", remark->pid, remark->name,
+                   remark->ended != 0 ? ", ended" : "", remark->text);
+    }
+}
+
+static const struct gs_wire_client *client_of(const struct doctor *doctor)
+{
+    for (size_t i = 0; i < doctor->answer.client_count; i++) {
+        if (doctor->answer.clients[i].pid == doctor->pid)
+            return &doctor->answer.clients[i];
+    }
+    return NULL;
+}
+
+static void look_at_client(struct doctor *doctor)
+{
+    const struct gs_wire_client *client = client_of(doctor);
+    char demand[24], capacity[24];
+
+    if (doctor->pid == 0)
+        return;
+    if (client == NULL) {
+        doctor_add(doctor, "program.connected", DOCTOR_FAIL, NULL,
+                   "process %d is not connected to this daemon (a program connects with its "
+                   "first CUDA context)",
+                   (int)doctor->pid);
+        return;
+    }
+    doctor_add(doctor, "program.connected", DOCTOR_OK, NULL, "process %d is connected: it %s%s",
+               (int)doctor->pid, client->condition == GS_CONDITION_NO_DEVICE ? "has " : "",
+               ctl_condition_name(client->condition));
+    if ((client->flags & GS_CLIENT_PAUSED) != 0)
+        doctor_add(doctor, "program.paused", DOCTOR_FAIL, "gpusharectl resume PID",
+                   "somebody paused it");
+    if ((client->flags & GS_CLIENT_PARTIAL) != 0)
+        doctor_add(doctor, "program.partial", DOCTOR_WARN, "its remarks say what",
+                   "not everything that it does on the GPU is covered");
+    if (client->condition == GS_CONDITION_STUCK)
+        doctor_add(doctor, "program.stuck", DOCTOR_FAIL,
+                   "look at what it computes; others that fit beside it go on",
+                   "it was asked to stop, and its work on the GPU does not end");
+    for (size_t i = 0; i < doctor->answer.device_count; i++) {
+        const struct gs_wire_device *device = &doctor->answer.devices[i];
+
+        if (memcmp(device->uuid, client->uuid, sizeof device->uuid) == 0 &&
+            client->demand > device->capacity)
+            doctor_add(
+                doctor, "program.fits", DOCTOR_WARN,
+                "it gets turns alone at best; see `external` in gpusharectl status --json",
+                "it needs %s, the device can give %s",
+                gs_size_format(client->demand, demand, sizeof demand),
+                gs_size_format(device->capacity, capacity, sizeof capacity));
+    }
+}
+
+void doctor_daemon(struct doctor *doctor)
+{
+    struct ctl *ctl = doctor->ctl;
+    int code;
+
+    doctor_add(doctor, "socket.path", DOCTOR_INFO, NULL, "the socket is %s%s", ctl->path,
+               ctl->path_by_user                   ? " (--socket)"
+               : getenv("GPUSHARE_SOCKET") != NULL ? " (GPUSHARE_SOCKET)"
+                                                   : "");
+    look_at_folder(doctor);
+    ctl->patience_s = 3;
+    code = ctl_ask_status(ctl, &doctor->answer);
+    if (code == -ENOENT) {
+        doctor_add(doctor, "daemon.reachable", doctor->pid != 0 ? DOCTOR_FAIL : DOCTOR_INFO,
+                   doctor->pid != 0
+                       ? "the program has not used CUDA yet, or uses another socket, or is not "
+                         "prepared"
+                       : NULL,
+                   "no gpushare-lockd is running; the first prepared program starts one");
+        return;
+    }
+    if (code != 0) {
+        doctor_add(doctor, "daemon.reachable", DOCTOR_FAIL,
+                   code == -EACCES ? "ask an administrator to add you to its group, then "
+                                     "log in again"
+                   : code == -ETIMEDOUT
+                       ? "it may be stopped or hang: kill -CONT it, or end it; "
+                         "programs start another"
+                       : NULL,
+                   "%s", ctl->err.text);
+        return;
+    }
+    doctor_add(doctor, "daemon.reachable", DOCTOR_OK, NULL,
+               "gpushare-lockd %s (process %d) answers; %u programs",
+               doctor->answer.daemon.version, doctor->answer.daemon.pid,
+               doctor->answer.daemon.programs);
+    look_at_versions(doctor);
+    look_at_hand_over(doctor);
+    look_at_client(doctor);
+    look_at_remarks(doctor);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doctor_process.c: a running program, through /proc/PID. No state. What may not be read
+ * (another user's process) is said, not guessed.
+ */
+#include "common/fd.h"
+#include "lockd/ctl/doctor/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ENVIRONMENT_MAX (1u << 20)
+
+static const char *proc(const struct doctor *doctor, const char *what, char *buffer,
+                        size_t size)
+{
+    snprintf(buffer, size, "/proc/%d/%s", (int)doctor->pid, what);
+    return buffer;
+}
+
+static void may_not(struct doctor *doctor, const char *path)
+{
+    doctor_add(doctor, "process.read", DOCTOR_WARN,
+               errno == EACCES || errno == EPERM ? "run doctor as the program's user or as root"
+                                                 : NULL,
+               "%s: %s", path, strerror(errno));
+}
+
+/* A path from /proc ends so when the file was replaced or removed since. */
+static bool is_deleted(const char *path)
+{
+    const size_t length = strlen(path);
+
+    return length > 10 && strcmp(path + length - 10, " (deleted)") == 0;
+}
+
+static void look_at_exe(struct doctor *doctor)
+{
+    char link[64], exe[4096];
+    ssize_t length;
+
+    proc(doctor, "exe", link, sizeof link);
+    length = readlink(link, exe, sizeof exe - 1);
+    if (length < 0) {
+        may_not(doctor, link);
+        return;
+    }
+    exe[length] = '\0';
+    if (is_deleted(exe))
+        doctor_add(doctor, "process.exe", DOCTOR_FAIL, "start it again",
+                   "%s: the file was replaced since it started (patched meanwhile?)", exe);
+    else
+        doctor_add(doctor, "process.exe", DOCTOR_INFO, NULL, "process %d runs %s",
+                   (int)doctor->pid, exe);
+    doctor_file(doctor, link, exe);
+}
+
+struct maps {
+    bool ours, ours_deleted, cudart;
+    char ours_path[256];
+    char cuda_path[256], second_cuda[256]; /* "": none */
+};
+
+static void take_driver(struct maps *maps, const char *path)
+{
+    char *into = maps->cuda_path[0] == '\0' ? maps->cuda_path : maps->second_cuda;
+
+    if (strncmp(path, maps->cuda_path, sizeof maps->cuda_path - 1) != 0)
+        snprintf(into, sizeof maps->cuda_path, "%.255s", path);
+}
+
+static void take_line(struct maps *maps, char *line)
+{
+    const char *path = strchr(line, '/');
+    const char *name;
+
+    line[strcspn(line, "\n")] = '\0';
+    if (path == NULL)
+        return;
+    name = strrchr(path, '/') + 1;
+    if (strncmp(name, "libgpushare.so", 14) == 0) {
+        maps->ours = true;
+        maps->ours_deleted |= is_deleted(path);
+        snprintf(maps->ours_path, sizeof maps->ours_path, "%.255s", path);
+    }
+    if (strncmp(name, "libcuda.so", 10) == 0)
+        take_driver(maps, path);
+    maps->cudart |= strncmp(name, "libcudart.so", 12) == 0;
+}
+
+static void say_driver(struct doctor *doctor, const struct maps *maps)
+{
+    if (maps->cuda_path[0] == '\0')
+        doctor_add(doctor, "process.cuda", DOCTOR_FAIL,
+                   "nothing, if it has not used CUDA yet; else look at its children",
+                   "it has not loaded libcuda%s: it does not use CUDA (yet)",
+                   maps->cudart ? " (but libcudart)" : "");
+    else if (maps->second_cuda[0] != '\0')
+        doctor_add(doctor, "process.cuda", DOCTOR_WARN,
+                   "take one of them out of its LD_LIBRARY_PATH or RUNPATH: only what goes "
+                   "through one of them is shared",
+                   "it has loaded two drivers, %s and %s", maps->cuda_path, maps->second_cuda);
+    else if (doctor_is_stub(maps->cuda_path))
+        doctor_add(doctor, "process.cuda", DOCTOR_FAIL, DOCTOR_STUB_ADVICE,
+                   "it has loaded %s, the toolkit's stand-in for linking: no call works",
+                   maps->cuda_path);
+    else
+        doctor_add(doctor, "process.cuda", DOCTOR_OK, NULL, "it has loaded %s",
+                   maps->cuda_path);
+}
+
+static void look_at_maps(struct doctor *doctor)
+{
+    char path[64], line[4608];
+    struct maps maps = {0};
+    FILE *file = fopen(proc(doctor, "maps", path, sizeof path), "re");
+
+    if (file == NULL) {
+        may_not(doctor, path);
+        return;
+    }
+    while (fgets(line, sizeof line, file) != NULL)
+        take_line(&maps, line);
+    fclose(file);
+    if (!maps.ours)
+        doctor_add(doctor, "process.library", DOCTOR_FAIL,
+                   "prepare the file that runs, then start it again",
+                   "libgpushare.so is not loaded in process %d", (int)doctor->pid);
+    else if (maps.ours_deleted)
+        doctor_add(doctor, "process.library", DOCTOR_WARN, "start the program again",
+                   "%s was replaced since (an upgrade): the old one goes on", maps.ours_path);
+    else
+        doctor_add(doctor, "process.library", DOCTOR_OK, NULL, "it has loaded %s",
+                   maps.ours_path);
+    say_driver(doctor, &maps);
+}
+
+static void look_at_environment(struct doctor *doctor)
+{
+    char path[64];
+    GS_CLOSE_FD int fd = open(proc(doctor, "environ", path, sizeof path), O_RDONLY | O_CLOEXEC);
+    GS_FREE char *text = fd < 0 ? NULL : malloc(ENVIRONMENT_MAX);
+    size_t size = 0;
+    ssize_t got;
+
+    if (fd < 0)
+        may_not(doctor, path);
+    while (text != NULL && size < ENVIRONMENT_MAX - 1 &&
+           (got = read(fd, text + size, ENVIRONMENT_MAX - 1 - size)) > 0)
+        size += (size_t)got;
+    if (text == NULL)
+        return;
+    text[size] = '\0';
+    doctor_environment(doctor, text, size + 1, "the process (as it started)");
+}
+
+/* In a container the socket's folder must be mounted. */
+static void look_at_namespaces(struct doctor *doctor)
+{
+    char path[64], theirs[64], ours[64], socket[256];
+    struct stat here, there;
+    ssize_t a, b;
+
+    a = readlink(proc(doctor, "ns/mnt", path, sizeof path), theirs, sizeof theirs - 1);
+    b = readlink("/proc/self/ns/mnt", ours, sizeof ours - 1);
+    if (a < 0 || b < 0 || (a == b && memcmp(theirs, ours, (size_t)a) == 0))
+        return;
+    snprintf(socket, sizeof socket, "/proc/%d/root%s", (int)doctor->pid, doctor->ctl->path);
+    if (stat(socket, &there) == 0 && stat(doctor->ctl->path, &here) == 0 &&
+        (here.st_dev != there.st_dev || here.st_ino != there.st_ino))
+        doctor_add(
+            doctor, "process.container", DOCTOR_FAIL,
+            "mount the socket's folder (not the socket, which is made anew) into it, and "
+            "start the program again",
+            "it runs in a container, and %s is another daemon's socket there",
+            doctor->ctl->path);
+    else if (access(socket, F_OK) == 0)
+        doctor_add(doctor, "process.container", DOCTOR_OK, NULL,
+                   "it runs in another mount namespace (a container) and sees the socket at %s",
+                   doctor->ctl->path);
+    else
+        doctor_add(doctor, "process.container", DOCTOR_FAIL,
+                   "mount the socket's folder: docker run -v /run/gpushare:/run/gpushare "
+                   "--group-add $(getent group gpushare | cut -d: -f3) ...",
+                   "it runs in a container that does not see %s", doctor->ctl->path);
+}
+
+void doctor_process(struct doctor *doctor)
+{
+    char path[64];
+
+    if (access(proc(doctor, "", path, sizeof path), F_OK) != 0) {
+        doctor_add(doctor, "process.there", DOCTOR_FAIL, NULL, "there is no process %d",
+                   (int)doctor->pid);
+        return;
+    }
+    look_at_exe(doctor);
+    look_at_maps(doctor);
+    look_at_environment(doctor);
+    look_at_namespaces(doctor);
+}

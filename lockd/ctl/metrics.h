@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * metrics.h: the state of everything in Prometheus' text format.
+ */
+#ifndef GS_LOCKD_CTL_METRICS_H
+#define GS_LOCKD_CTL_METRICS_H
+
+#include "lockd/ctl/ctl.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+/* Writes all families; answer->running false: gpushare_up 0 and nothing else. */
+void ctl_metrics_write(FILE *out, const struct ctl_answer *answer);
+/* Serves GET /metrics at ADDRESS:PORT, a loopback address, until a signal. */
+enum ctl_exit ctl_http_serve(struct ctl *ctl, const char *address);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * metrics_command.c: `gpusharectl metrics`: prints the figures once, for a node exporter's textfile
+ * collector, or serves them.
+ */
+#include "lockd/ctl/metrics.h"
+
+#include <errno.h>
+#include <string.h>
+
+static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
+{
+    const char *address = NULL;
+    bool json = false;
+    const struct lockd_option table[] = {
+        {"listen", "ADDRESS:PORT", LOCKD_OPTION_TEXT, &address, 0, 0, NULL, NULL},
+        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
+        {0},
+    };
+    enum ctl_exit exit_code = CTL_OK;
+    struct ctl_answer answer;
+    int index = 1, code;
+
+    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(&ctl_metrics, "%s", ctl->err.text);
+    if (index != argc)
+        return ctl_usage(&ctl_metrics, "it takes no argument but its options");
+    if (json && address != NULL)
+        return ctl_usage(&ctl_metrics, "--listen serves Prometheus' text only");
+    if (address != NULL)
+        return ctl_http_serve(ctl, address);
+    code = ctl_ask_status(ctl, &answer);
+    if (code != 0 && code != -ENOENT)
+        return ctl_fail(ctl);
+    if (!json)
+        ctl_metrics_write(stdout, &answer);
+    else if (ctl_json_print(ctl, &answer) != 0)
+        exit_code = CTL_FAILED;
+    ctl_answer_deinit(&answer);
+    return ctl_done(exit_code);
+}
+
+const struct ctl_command ctl_metrics = {"metrics", "[--json | --listen 127.0.0.1:PORT]",
+                                        "figures for Prometheus, once or served", metrics_run,
+                                        NULL};

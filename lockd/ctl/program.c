@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * program.c: `gpusharectl pause|resume|evict|suspend PID`: what is done with one program,
+ * or with all. And the one way in which gpusharectl asks for a change and says how it went.
+ */
+#include "lockd/ctl/ctl.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ctl_pid(const char *text, int32_t *pid)
+{
+    char *end;
+    long value;
+
+    errno = 0;
+    value = strtol(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || value <= 0 || value > INT32_MAX)
+        return -EINVAL;
+    *pid = (int32_t)value;
+    return 0;
+}
+
+static void print_json(int code, uint32_t programs, const char *error)
+{
+    json_t *root =
+        json_pack("{s:b, s:I, s:i, s:o*}", "ok", code == 0, "programs", (json_int_t)programs,
+                  "errno", -code, "error", error != NULL ? ctl_json_text(error) : NULL);
+
+    json_dumpf(root, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(root);
+}
+
+enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
+{
+    struct gs_wire_control control = {.op = act->op, .pid = act->pid, .value = act->value};
+    struct ctl_answer answer;
+    struct gs_wire_end end;
+    int code;
+
+    lockd_wire_header(&control.header, GS_WIRE_CONTROL);
+    code = ctl_ask(ctl, &control, sizeof control, &answer);
+    if (code != 0) {
+        if (act->json)
+            print_json(code, 0, ctl->err.text);
+        return ctl_fail(ctl);
+    }
+    end = answer.end;
+    ctl_answer_deinit(&answer);
+    if (act->json)
+        print_json(end.code, end.count, end.code != 0 ? end.text : NULL);
+    else if (end.code == 0 && act->done != NULL)
+        printf("%s %u %s\n", act->done, end.count, end.count == 1 ? "program" : "programs");
+    if (end.code == 0)
+        return ctl_done(CTL_OK);
+    fprintf(stderr, "gpusharectl: %s\n", end.text);
+    return CTL_FAILED;
+}
+
+static enum ctl_exit operate(struct ctl *ctl, const struct ctl_command *command,
+                             struct ctl_act *act, bool all, int argc, char **argv)
+{
+    const struct lockd_option table[] = {
+        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &act->json},
+        {0},
+    };
+    int index = 1;
+
+    if (argc == 2 && argv[1][0] == '-' && argv[1][1] >= '0' && argv[1][1] <= '9')
+        return ctl_usage(command, "'%s' is no process id", argv[1]);
+    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(command, "%s", ctl->err.text);
+    if (index != argc - 1)
+        return ctl_usage(command, all ? "one process id, or all, is needed"
+                                      : "one process id is needed");
+    if ((!all || strcmp(argv[index], "all") != 0) && ctl_pid(argv[index], &act->pid) != 0)
+        return ctl_usage(command, "'%s' is no process id", argv[index]);
+    return ctl_act(ctl, act);
+}
+
+static enum ctl_exit pause_run(struct ctl *ctl, int argc, char **argv)
+{
+    struct ctl_act act = {.op = GS_CONTROL_PAUSE, .done = "paused"};
+
+    return operate(ctl, &ctl_pause, &act, true, argc, argv);
+}
+
+static enum ctl_exit resume_run(struct ctl *ctl, int argc, char **argv)
+{
+    struct ctl_act act = {.op = GS_CONTROL_RESUME, .done = "resumed"};
+
+    return operate(ctl, &ctl_resume, &act, true, argc, argv);
+}
+
+static enum ctl_exit evict_run(struct ctl *ctl, int argc, char **argv)
+{
+    struct ctl_act act = {.op = GS_CONTROL_EVICT, .done = "evicting"};
+
+    return operate(ctl, &ctl_evict, &act, true, argc, argv);
+}
+
+static enum ctl_exit suspend_run(struct ctl *ctl, int argc, char **argv)
+{
+    struct ctl_act act = {.op = GS_CONTROL_SUSPEND, .done = "suspended"};
+
+    return operate(ctl, &ctl_suspend, &act, false, argc, argv);
+}
+
+const struct ctl_command ctl_pause = {
+    "pause", "[--json] PID|all",
+    "stop a program from using GPUs; its memory stays until others need it", pause_run, NULL};
+const struct ctl_command ctl_resume = {
+    "resume", "[--json] PID|all", "let a paused or suspended program go on", resume_run, NULL};
+const struct ctl_command ctl_evict = {
+    "evict", "[--json] PID|all", "move its memory to the host now; it comes back in its turn",
+    evict_run, NULL};
+const struct ctl_command ctl_suspend = {"suspend", "[--json] PID",
+                                        "pause it and move all its memory to the host",
+                                        suspend_run, NULL};

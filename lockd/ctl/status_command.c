@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * status_command.c: `gpusharectl status`: devices, programs on them, remarks, as text or JSON.
+ */
+#include "lockd/ctl/ctl.h"
+#include "common/size.h"
+#include "lockd/sched/scheduler.h"
+#include "lockd/base/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+char *ctl_uuid(const uint8_t *uuid, char *buffer)
+{
+    size_t at = (size_t)snprintf(buffer, CTL_UUID_SIZE, "GPU-");
+
+    for (size_t i = 0; i < 16; i++)
+        at += (size_t)snprintf(buffer + at, CTL_UUID_SIZE - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    return buffer;
+}
+
+const char *ctl_condition_name(uint32_t condition)
+{
+    static const char *const names[] = {
+        [GS_CONDITION_RUNS] = "runs",           [GS_CONDITION_WAITS] = "waits",
+        [GS_CONDITION_IDLE] = "idle",           [GS_CONDITION_MOVING] = "moving",
+        [GS_CONDITION_STOPPING] = "stopping",   [GS_CONDITION_STUCK] = "stuck",
+        [GS_CONDITION_PAUSED] = "paused",       [GS_CONDITION_DOES_NOT_FIT] = "does not fit",
+        [GS_CONDITION_NO_DEVICE] = "no device",
+    };
+
+    return condition < sizeof names / sizeof names[0] ? names[condition] : "unknown";
+}
+
+const char *ctl_note_kind(uint32_t kind)
+{
+    return kind == GS_NOTE_UNROUTED ? "unrouted" : kind == GS_NOTE_NEWER ? "newer" : "other";
+}
+
+const char *ctl_policy_name(uint32_t policy)
+{
+    const char *name = lockd_policy_name(policy);
+
+    return name != NULL ? name : "unknown";
+}
+
+const char *ctl_duration(uint64_t ns, char *buffer, size_t size)
+{
+    const double seconds = (double)ns / 1e9;
+
+    if (seconds < 1)
+        snprintf(buffer, size, "%.0f ms", seconds * 1e3);
+    else if (seconds < 120)
+        snprintf(buffer, size, "%.1f s", seconds);
+    else if (seconds < 7200)
+        snprintf(buffer, size, "%.0f min", seconds / 60);
+    else
+        snprintf(buffer, size, "%.1f h", seconds / 3600);
+    return buffer;
+}
+
+static void add(char *buffer, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add(char *buffer, size_t size, const char *format, ...)
+{
+    size_t at = strlen(buffer);
+    va_list ap;
+
+    if (at != 0 && at + 2 < size)
+        at += (size_t)snprintf(buffer + at, size - at, ", ");
+    va_start(ap, format);
+    vsnprintf(buffer + at, size - at, format, ap);
+    va_end(ap);
+}
+
+/* What this program said, and what is odd about it, in a few words. */
+static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_client *client,
+                       char *buffer, size_t size)
+{
+    char limit[24];
+    const struct {
+        uint32_t flag;
+        const char *text;
+    } odd[] = {{GS_CLIENT_PAUSED, "paused"},
+               {GS_CLIENT_FROZEN, "checkpointed"},
+               {GS_CLIENT_PARTIAL, "partial"},
+               {GS_CLIENT_SKIPPED, "skipped"},
+               {GS_CLIENT_FOREIGN, "other pid namespace"}};
+
+    buffer[0] = '\0';
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        if ((client->flags & odd[i].flag) != 0)
+            add(buffer, size, "%s", odd[i].text);
+    }
+    if (client->weight != 0 && client->weight != GS_WEIGHT_DEFAULT)
+        add(buffer, size, "weight %u", client->weight);
+    if (client->priority != 0)
+        add(buffer, size, "priority %d", client->priority);
+    if (client->group[0] != '\0')
+        add(buffer, size, "group %s", client->group);
+    if (client->limit != UINT64_MAX)
+        add(buffer, size, "limit %s", gs_size_format(client->limit, limit, sizeof limit));
+    for (size_t i = 0; i < answer->remark_count; i++) {
+        const struct gs_wire_remark *remark = &answer->remarks[i];
+
+        if (remark->pid == client->pid && remark->ended == 0)
+            add(buffer, size, "%s", ctl_note_kind(remark->kind));
+    }
+}
+
+static void print_client(const struct ctl_answer *answer, const struct gs_wire_client *client)
+{
+    const uint64_t host =
+        client->demand > client->resident ? client->demand - client->resident : 0;
+    char demand[24], resident[24], on_host[24], out[24], in[24], remarks[256], name[128];
+
+    remarks_of(answer, client, remarks, sizeof remarks);
+    printf("  %8d  %s %-12s %10s %10s %10s %10s %10s %6llu  %s\n", client->pid,
+           lockd_text_fit(client->name, 20, name, sizeof name),
+           ctl_condition_name(client->condition),
+           gs_size_format(client->demand, demand, sizeof demand),
+           gs_size_format(client->resident, resident, sizeof resident),
+           gs_size_format(host, on_host, sizeof on_host),
+           gs_size_format(client->moved_out, out, sizeof out),
+           gs_size_format(client->moved_in, in, sizeof in), (unsigned long long)client->turns,
+           remarks);
+}
+
+static void print_heading(void)
+{
+    printf("  %8s  %-20s %-12s %10s %10s %10s %10s %10s %6s  %s\n", "PID", "NAME", "STATE",
+           "DEMAND", "RESIDENT", "ON HOST", "MOVED OUT", "MOVED IN", "TURNS", "NOTES");
+}
+
+static void print_device(const struct ctl_answer *answer, const struct gs_wire_device *device)
+{
+    char uuid[CTL_UUID_SIZE], total[24], capacity[24], demand[24], resident[24], quantum[24];
+
+    printf("\n%s  %s  %s\n", device->name, ctl_uuid(device->uuid, uuid),
+           gs_size_format(device->total, total, sizeof total));
+    printf("  %s: capacity %s, demand %s, resident %s",
+           device->exclusive != 0 ? "exclusive"
+           : device->leases != 0  ? "leases"
+                                  : "open",
+           gs_size_format(device->capacity, capacity, sizeof capacity),
+           gs_size_format(device->demand, demand, sizeof demand),
+           gs_size_format(device->resident, resident, sizeof resident));
+    if (device->leases != 0)
+        printf(", quantum %s, %u waiting",
+               ctl_duration(device->quantum_ns, quantum, sizeof quantum), device->waiting);
+    putchar('\n');
+    print_heading();
+    for (size_t i = 0; i < answer->client_count; i++) {
+        const struct gs_wire_client *client = &answer->clients[i];
+
+        if (client->condition != GS_CONDITION_NO_DEVICE &&
+            memcmp(client->uuid, device->uuid, sizeof device->uuid) == 0)
+            print_client(answer, client);
+    }
+}
+
+static void print_deviceless(const struct ctl_answer *answer)
+{
+    bool headed = false;
+
+    for (size_t i = 0; i < answer->client_count; i++) {
+        if (answer->clients[i].condition != GS_CONDITION_NO_DEVICE)
+            continue;
+        if (!headed)
+            puts("\nprograms that have not used a device");
+        headed = true;
+        print_client(answer, &answer->clients[i]);
+    }
+}
+
+static void print_text(const struct ctl_answer *answer)
+{
+    char text[24], total[24];
+
+    printf("gpushare-lockd %s (process %d), up %s, %u %s\n", answer->daemon.version,
+           answer->daemon.pid, ctl_duration(answer->daemon.uptime_ns, text, sizeof text),
+           answer->daemon.programs, answer->daemon.programs == 1 ? "program" : "programs");
+    if (answer->daemon.policy != GS_POLICY_FAIR)
+        printf("  policy %s\n", ctl_policy_name(answer->daemon.policy));
+    if (answer->daemon.hand_over == 0)
+        puts("  memory is released between programs (hand-over is off)");
+    if (answer->daemon.host_total != UINT64_MAX)
+        printf("  host memory: %s of %s in use for what is moved out\n",
+               gs_size_format(answer->daemon.host_used, text, sizeof text),
+               gs_size_format(answer->daemon.host_total, total, sizeof total));
+    for (size_t i = 0; i < answer->device_count; i++)
+        print_device(answer, &answer->devices[i]);
+    print_deviceless(answer);
+    if (answer->remark_count != 0)
+        puts("\nnotes");
+    for (size_t i = 0; i < answer->remark_count; i++) {
+        const struct gs_wire_remark *remark = &answer->remarks[i];
+
+        printf("  %s (process %d%s), %s ago: %s\n", remark->name, remark->pid,
+               remark->ended != 0 ? ", ended" : "",
+               ctl_duration(remark->age_ns, text, sizeof text), remark->text);
+    }
+}
+
+static enum ctl_exit show(struct ctl *ctl, bool json)
+{
+    struct ctl_answer answer;
+    enum ctl_exit exit_code = CTL_OK;
+    int code = ctl_ask_status(ctl, &answer);
+
+    if (code != 0 && !(json && code == -ENOENT))
+        return ctl_fail(ctl);
+    if (!json)
+        print_text(&answer);
+    else if (ctl_json_print(ctl, &answer) != 0)
+        exit_code = CTL_FAILED;
+    ctl_answer_deinit(&answer);
+    return ctl_done(exit_code);
+}
+
+static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
+{
+    bool json = false, watch = false;
+    const struct lockd_option table[] = {
+        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
+        {.name = "watch", .kind = LOCKD_OPTION_FLAG, .value = &watch},
+        {0},
+    };
+    const struct timespec second = {.tv_sec = 1};
+    enum ctl_exit code;
+    int index = 1;
+
+    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(&ctl_status, "%s", ctl->err.text);
+    if (index != argc)
+        return ctl_usage(&ctl_status, "it takes no argument");
+    for (;;) {
+        if (watch && isatty(STDOUT_FILENO))
+            fputs("\033[H\033[2J", stdout);
+        code = show(ctl, json);
+        if (!watch || (code != CTL_OK && code != CTL_NO_DAEMON))
+            return code;
+        ctl->err.code = 0;
+        nanosleep(&second, NULL);
+    }
+}
+
+const struct ctl_command ctl_status = {"status", "[--json] [--watch]",
+                                       "devices, programs and what they wait for", status_run,
+                                       NULL};

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * timeline.h: turns the daemon's events into a timeline in Chrome's trace format, which
+ * https://ui.perfetto.dev and chrome://tracing show.
+ */
+#ifndef GS_LOCKD_CTL_TIMELINE_H
+#define GS_LOCKD_CTL_TIMELINE_H
+
+#include "lockd/protocol/wire.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* One program on one device: one track. */
+struct ctl_track {
+    uint64_t program;
+    uint8_t uuid[16];
+    int32_t pid;
+    uint32_t phase, line; /* line: the track's number in the file */
+    uint64_t since_ns, moved_out, moved_in, resident;
+    char name[32];
+    int ended;
+};
+
+struct ctl_timeline {
+    FILE *out;
+    struct ctl_track *tracks;
+    size_t count, room;
+    uint64_t base_ns, last_ns; /* of the first event, of the newest */
+    uint64_t written, lost;
+};
+
+/* "compute", "copy_out", "copy_in", "wait", "stop", "idle", "paused" */
+const char *ctl_phase_name(uint32_t phase);
+
+/* Writes the beginning. */
+void ctl_timeline_init(struct ctl_timeline *timeline, FILE *out);
+/* Writes what the event ends. 0 or -ENOMEM. */
+int ctl_timeline_add(struct ctl_timeline *timeline, const struct gs_wire_event *event);
+/* Ends all that goes on at end_ns and the file; 0, or -errno when it could not be written. */
+int ctl_timeline_finish(struct ctl_timeline *timeline, uint64_t end_ns);
+void ctl_timeline_deinit(struct ctl_timeline *timeline);
+
+#endif

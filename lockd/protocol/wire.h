@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire.h: the messages between a program's runtime library, gpusharectl and gpushare-lockd.
+ *
+ * One SOCK_SEQPACKET connection per process; every message is one fixed-size struct that starts
+ * with gs_wire_header. Host byte order (both ends are on one machine). All text fields are
+ * NUL-terminated inside their size.
+ *
+ * The protocol is level-triggered. The daemon keeps, per (connection, device), a *target*: may
+ * it run, and how many bytes of device memory may it hold. The client works towards the newest
+ * target and reports its *state*, echoing the number of the target that it has taken over.
+ * Nothing is a question with an answer that could get lost: whoever connects anew sends its
+ * full state and gets a full target.
+ *
+ * Promises of the client
+ *   - resident never grows beyond the budget of the newest target it has seen;
+ *   - a target with RUN off: it closes its gate, lets submitted work finish, then reports
+ * RUNNING off; only then does it start moving memory out;
+ *   - a target with a lower budget: it evicts down to it (when not running) and reports
+ * resident as it falls, at least every 64 MiB;
+ *   - it runs only when the target says RUN and everything it has is resident (resident ==
+ * demand). Promises of the daemon
+ *   - the sum over clients of max(resident, newest budget, budgets not yet echoed) never
+ * exceeds the capacity, as far as the clients' own demand does not (a budget for bytes that
+ * another client still holds is given only as those bytes leave);
+ *   - the budget of a client with RUN is at least its demand, or becomes so step by step as
+ * others make room (its turn begins with RUN; it brings in what the budget allows and opens its
+ * gate when everything is there);
+ *   - a client that wants to run and whose demand is <= capacity gets RUN in bounded time.
+ */
+#ifndef GS_LOCKD_PROTOCOL_WIRE_H
+#define GS_LOCKD_PROTOCOL_WIRE_H
+
+#include <stdint.h>
+
+#define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
+#define GS_WIRE_VERSION 3
+
+/* Bounds of what a program or gpusharectl may ask for. */
+#define GS_WEIGHT_DEFAULT 100
+#define GS_WEIGHT_MAX     10000
+#define GS_PRIORITY_MAX   100 /* and as far below 0 */
+
+enum gs_wire_type {
+    GS_WIRE_HELLO = 1, /* client -> daemon, first message of a program */
+    GS_WIRE_STATE =
+        2, /* client -> daemon, one device; the first one for a device registers it */
+    GS_WIRE_NOTE = 3, /* client -> daemon, a remark for gpusharectl status; also without HELLO,
+                         for a last word */
+    GS_WIRE_TARGET = 4, /* daemon -> client, one device */
+    /* gpusharectl: either of the first two is answered by any number of the others and one END
+     */
+    GS_WIRE_STATUS = 16,  /* gpusharectl -> daemon: only a header */
+    GS_WIRE_CONTROL = 17, /* gpusharectl -> daemon */
+    GS_WIRE_DAEMON = 18,  /* daemon -> gpusharectl, and so the rest */
+    GS_WIRE_DEVICE = 19,
+    GS_WIRE_CLIENT = 20,
+    GS_WIRE_REMARK = 21,
+    GS_WIRE_END = 22,
+    GS_WIRE_TRACE = 23, /* gpusharectl -> daemon: what happens from now on; answered by EVENTs
+                           until the time is over, then END */
+    GS_WIRE_EVENT = 24, /* daemon -> gpusharectl */
+};
+
+struct gs_wire_header {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;   /* enum gs_wire_type */
+    uint32_t length; /* of the whole message, bytes */
+    uint32_t zero;
+};
+
+struct gs_wire_hello {
+    struct gs_wire_header header;
+    int32_t pid;       /* as the program sees itself; the daemon trusts SO_PEERCRED first */
+    uint32_t weight;   /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
+    int32_t priority;  /* with the policy `priority`; higher goes first, 0 is ordinary */
+    uint32_t reserved; /* 0 */
+    char name[32];     /* program_invocation_short_name */
+    char version[16];  /* of the runtime library */
+    char group[32]; /* gang: programs of one user that name the same one get their turns on all
+                       their devices together; "": none */
+};
+
+/* flags of gs_wire_state */
+#define GS_STATE_RUNNING                                                                       \
+    0x01u /* the gate is open (or work submitted through it is still unfinished) */
+#define GS_STATE_WANT                                                                          \
+    0x02u /* it has something to run: a thread waits at the gate, or it runs and is not idle   \
+           */
+#define GS_STATE_MOVING 0x04u /* copying in or out: resident is about to change */
+#define GS_STATE_STUCK                                                                         \
+    0x08u /* asked to stop, but submitted work does not finish; the gate was opened again */
+#define GS_STATE_SHORT                                                                         \
+    0x10u /* the driver had no memory although the budget allowed it: short_bytes were missing \
+           */
+#define GS_STATE_PARTIAL                                                                       \
+    0x20u /* not everything this program does on the GPU is covered (see its notes) */
+#define GS_STATE_ALL 0x3fu
+
+struct gs_wire_state {
+    struct gs_wire_header header;
+    uint8_t uuid[16];      /* of the device, as cuDeviceGetUuid gives it */
+    uint32_t target_seq;   /* newest target taken over; 0 before the first */
+    uint32_t flags;        /* GS_STATE_* */
+    uint64_t device_total; /* bytes: physical memory of the device, or GPUSHARE_DEVICE_LIMIT
+                              where that is lower */
+    uint64_t
+        device_free; /* bytes the driver calls free at this moment; UINT64_MAX: not measured */
+    uint64_t demand; /* bytes of movable memory the program has, wherever they are */
+    uint64_t resident;    /* ... of these, on the device now; holes of page rounding included */
+    uint64_t short_bytes; /* with GS_STATE_SHORT */
+    uint64_t moved_out;   /* bytes copied to the host since it started */
+    uint64_t moved_in;    /* bytes copied back */
+    uint64_t calls;       /* gated calls since it started (approximate) */
+    uint64_t switch_ns;   /* duration of its last switch (out, or in), 0 before the first */
+    uint64_t pinned; /* bytes it is known to have there that cannot be moved; not in demand */
+    uint64_t host_used; /* bytes of host memory the process has for what moves (all devices) */
+    uint64_t host_wanted; /* ... that it would have if it were not limited; >= host_used */
+    uint64_t
+        given_bytes; /* of each piece of device memory that has left it and is not released:
+                        its descriptor comes with this message, it is not in `resident` */
+    uint32_t given;  /* ... how many, at most GS_GIVEN_MOST */
+    uint32_t zero;
+    char device_name[64];
+};
+
+#define GS_GIVEN_MOST 16 /* descriptors with one message */
+
+#define GS_NOTE_UNROUTED 1 /* patched, used CUDA, but nothing was routed */
+#define GS_NOTE_NEWER                                                                          \
+    2 /* a driver function in a newer ABI than this library knows passed through ungated */
+#define GS_NOTE_OTHER 3
+
+struct gs_wire_note {
+    struct gs_wire_header header;
+    int32_t pid;
+    uint32_t kind;
+    char name[32];
+    char text[192];
+};
+
+/* flags of gs_wire_target */
+#define GS_TARGET_RUN 0x01u /* may run */
+#define GS_TARGET_WAITERS                                                                      \
+    0x02u /* others wait for this device: bound unfinished work, give back when idle */
+#define GS_TARGET_SOLE                                                                         \
+    0x08u /* no other program is known on this device: nobody can make room */
+#define GS_TARGET_PAUSED 0x04u /* not running because somebody paused it */
+#define GS_TARGET_GIVE   0x10u /* what leaves may be given to others as it is */
+
+struct gs_wire_target {
+    struct gs_wire_header header;
+    uint8_t uuid[16];
+    uint32_t
+        seq; /* rises by one with every target sent for this (connection, device); from 1 */
+    uint32_t flags; /* GS_TARGET_* */
+    uint64_t
+        budget; /* bytes it may hold on the device; >= demand with RUN, plus what is spare */
+    uint64_t capacity; /* the most that any one program can ever get here: cuMemGetInfo's and
+                          out-of-memory's truth */
+    uint64_t idle_ns; /* report WANT off after this long without a gated call or a waiting sync,
+                         also while nobody waits; 0: never. Not 0 with WAITERS */
+    uint64_t host_budget; /* bytes of host memory that the process may have for what moves, all
+                             devices together; UINT64_MAX: no limit. Below host_used: drop
+                             copies of what is on a device as well */
+    uint64_t shortfall;  /* bytes by which the demand of all programs on this device exceeds its
+                            capacity; 0: everything fits. Told with other news */
+    uint64_t gift_bytes; /* of each piece of device memory whose descriptor comes with this
+                            message: part of what the budget has risen by; with what another
+                            program had in it */
+    uint32_t gifts;      /* ... how many, at most GS_GIVEN_MOST */
+    uint32_t zero;
+};
+
+enum gs_control_op {
+    GS_CONTROL_QUANTUM = 1,   /* value: ns, UINT64_MAX: automatic */
+    GS_CONTROL_IDLE = 2,      /* value: ns, UINT64_MAX: automatic */
+    GS_CONTROL_RESERVE = 3,   /* value: bytes, UINT64_MAX: automatic */
+    GS_CONTROL_PAUSE = 4,     /* pid; 0: all programs */
+    GS_CONTROL_RESUME = 5,    /* pid; 0: all programs */
+    GS_CONTROL_POLICY = 6,    /* value: enum gs_policy */
+    GS_CONTROL_EXCLUSIVE = 7, /* value: 1: turns also when everything fits, 0: not */
+    GS_CONTROL_WEIGHT = 8,    /* pid; value: 1 to GS_WEIGHT_MAX */
+    GS_CONTROL_PRIORITY = 9,  /* pid; value: an int64_t, -GS_PRIORITY_MAX to GS_PRIORITY_MAX */
+    GS_CONTROL_LIMIT = 10, /* pid; value: the most it may hold on one device, bytes; UINT64_MAX:
+                              none */
+    GS_CONTROL_QUANTUM_MIN = 11, /* value: ns, of the automatic quantum; UINT64_MAX: default */
+    GS_CONTROL_QUANTUM_MAX = 12, /* value: ns, of the automatic quantum; UINT64_MAX: default */
+    GS_CONTROL_SHARE = 13,       /* value: what switches may cost, in millionths of the time;
+                                    UINT64_MAX: default */
+    GS_CONTROL_HOST = 14,  /* value: bytes of host memory for all programs together; UINT64_MAX:
+                              automatic */
+    GS_CONTROL_EVICT = 15, /* pid: stop it and move all its memory out now */
+    GS_CONTROL_SUSPEND = 16, /* pid: pause, and move all its memory out */
+    GS_CONTROL_RELOAD = 17,  /* read the configuration files again */
+};
+
+enum gs_policy {                         /* who comes next */
+                 GS_POLICY_FAIR = 0,     /* who had least of the device for its weight */
+                 GS_POLICY_FIFO = 1,     /* who came first, for as long as it has work */
+                 GS_POLICY_RR = 2,       /* in turn */
+                 GS_POLICY_PRIORITY = 3, /* the highest priority, in turn among equals */
+};
+#define GS_POLICY_COUNT 4
+
+struct gs_wire_control {
+    struct gs_wire_header header;
+    uint32_t op; /* enum gs_control_op */
+    int32_t pid;
+    uint64_t value;
+};
+
+struct gs_wire_daemon {
+    struct gs_wire_header header;
+    int32_t pid;
+    uint32_t programs;
+    uint64_t uptime_ns;
+    uint64_t quantum_ns, idle_ns, reserve;   /* as set; UINT64_MAX: automatic */
+    uint64_t idle_exit_ns;                   /* UINT64_MAX: never */
+    uint64_t quantum_min_ns, quantum_max_ns; /* of the automatic quantum */
+    uint64_t host_limit;                     /* as set; UINT64_MAX: automatic */
+    uint64_t host_total; /* bytes that programs may have altogether; UINT64_MAX: not limited */
+    uint64_t host_used;  /* bytes they say they have */
+    uint32_t policy;     /* enum gs_policy */
+    uint32_t exclusive;  /* 0 or 1 */
+    uint32_t share_ppm;  /* what switches may cost */
+    uint32_t hand_over;  /* 1: memory goes from one program to the next as it is, 0: not */
+    char version[16];
+};
+
+struct gs_wire_device {
+    struct gs_wire_header header;
+    uint8_t uuid[16];
+    uint64_t total, capacity, external, reserve, short_bytes; /* bytes */
+    uint64_t demand, resident;                                /* bytes, sums over the clients */
+    uint64_t quantum_ns, switch_ns;
+    uint32_t clients, waiting;
+    uint32_t leases;    /* 1: turns are taken; 0: open */
+    uint32_t exclusive; /* 1: turns are taken although everything fits */
+    uint64_t switches;  /* turns begun since the device is known */
+    uint64_t gpu_ns;    /* time that programs ran, each counted by itself */
+    uint64_t pinned;    /* bytes, sum over the clients */
+    char name[64];
+};
+
+enum gs_condition {
+    GS_CONDITION_RUNS = 0,
+    GS_CONDITION_WAITS = 1,
+    GS_CONDITION_IDLE = 2,
+    GS_CONDITION_MOVING = 3,
+    GS_CONDITION_STOPPING = 4,
+    GS_CONDITION_STUCK = 5,
+    GS_CONDITION_PAUSED = 6,
+    GS_CONDITION_DOES_NOT_FIT = 7,
+    GS_CONDITION_NO_DEVICE = 8, /* it has not used a device yet; the other figures are 0 */
+};
+
+/* flags of gs_wire_client */
+#define GS_CLIENT_LEASE   0x01u /* its newest target says RUN */
+#define GS_CLIENT_SKIPPED 0x02u /* its last turn ended without it coming to run */
+#define GS_CLIENT_PARTIAL 0x04u /* as GS_STATE_PARTIAL */
+#define GS_CLIENT_FROZEN  0x20u /* the driver has checkpointed it, since it did not stop */
+#define GS_CLIENT_PAUSED  0x10u /* by gpusharectl; it may not have stopped yet */
+#define GS_CLIENT_FOREIGN                                                                      \
+    0x08u /* the pid is the program's own word (another pid namespace)                         \
+           */
+
+struct gs_wire_client { /* one program on one device */
+    struct gs_wire_header header;
+    uint8_t uuid[16];
+    int32_t pid;
+    uint32_t uid;
+    uint32_t condition;                                     /* enum gs_condition */
+    uint32_t flags;                                         /* GS_CLIENT_* */
+    uint64_t demand, resident, budget, moved_out, moved_in; /* bytes */
+    uint64_t calls, turns, switch_ns;
+    uint64_t pinned, limit;            /* bytes; limit: UINT64_MAX: none */
+    uint64_t host_used, host_budget;   /* bytes, of the process; UINT64_MAX: no limit */
+    uint64_t gpu_ns;                   /* it ran, altogether */
+    uint64_t wait_ns, wait_longest_ns; /* it waited, altogether and at most; what goes on now
+                                          included */
+    uint32_t weight;
+    int32_t priority;
+    char name[32];
+    char version[16];
+    char group[32];
+};
+
+struct gs_wire_remark { /* a note that some program left */
+    struct gs_wire_header header;
+    int32_t pid;
+    uint32_t kind; /* GS_NOTE_* */
+    uint64_t age_ns;
+    uint32_t ended; /* 1: the program is no longer connected */
+    uint32_t count; /* how often it was said */
+    char name[32];
+    char text[192];
+};
+
+struct gs_wire_trace {
+    struct gs_wire_header header;
+    uint64_t duration_ns; /* 1 ns to 1 h */
+};
+
+enum gs_phase {                    /* what a program does on a device, as a timeline shows it */
+                GS_PHASE_IDLE = 0, /* it has nothing to run */
+                GS_PHASE_COMPUTE = 1,  /* its gate is open */
+                GS_PHASE_STOP = 2,     /* asked to stop, submitted work is finishing */
+                GS_PHASE_COPY_OUT = 3, /* its memory is on the way to the host */
+                GS_PHASE_COPY_IN = 4,  /* ... and back */
+                GS_PHASE_WAIT =
+                    5, /* it has work, and it is not its turn or there is no room yet */
+                GS_PHASE_PAUSED = 6, /* by gpusharectl */
+};
+#define GS_PHASE_COUNT 7
+
+struct gs_wire_event { /* a program on a device began a phase, or moved memory in it */
+    struct gs_wire_header header;
+    uint8_t uuid[16];
+    int32_t pid;
+    uint32_t phase;   /* enum gs_phase */
+    uint64_t program; /* a number of its own for each connection */
+    uint64_t at_ns;   /* CLOCK_MONOTONIC */
+    uint64_t demand, resident, moved_out, moved_in; /* bytes */
+    uint32_t ended;                                 /* 1: it is gone */
+    uint32_t lost; /* events that were dropped before this one, the reader being too slow */
+    char name[32];
+};
+
+struct gs_wire_end {
+    struct gs_wire_header header;
+    int32_t code;   /* 0, or a negative errno */
+    uint32_t count; /* messages before this one; programs concerned for PAUSE and RESUME */
+    char text[192]; /* with a code: what was wrong */
+};
+
+_Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
+_Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
+_Static_assert(sizeof(struct gs_wire_state) == 216, "wire");
+_Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
+_Static_assert(sizeof(struct gs_wire_target) == 96, "wire");
+_Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
+_Static_assert(sizeof(struct gs_wire_daemon) == 136, "wire");
+_Static_assert(sizeof(struct gs_wire_device) == 208, "wire");
+_Static_assert(sizeof(struct gs_wire_client) == 256, "wire");
+_Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
+_Static_assert(sizeof(struct gs_wire_trace) == 24, "wire");
+_Static_assert(sizeof(struct gs_wire_event) == 128, "wire");
+_Static_assert(sizeof(struct gs_wire_end) == 216, "wire");
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire_check.c: checks messages from a socket. No state. Used by the daemon for what programs
+ * send and by gpusharectl for what the daemon sends; neither trusts the other.
+ */
+#include "lockd/protocol/wire_check.h"
+#include "lockd/base/text.h"
+
+#include <errno.h>
+
+#define TRACE_MAX_NS (3600ull * 1000000000)
+
+size_t lockd_wire_size(unsigned type)
+{
+    switch (type) {
+    case GS_WIRE_HELLO:
+        return sizeof(struct gs_wire_hello);
+    case GS_WIRE_STATE:
+        return sizeof(struct gs_wire_state);
+    case GS_WIRE_NOTE:
+        return sizeof(struct gs_wire_note);
+    case GS_WIRE_TARGET:
+        return sizeof(struct gs_wire_target);
+    case GS_WIRE_STATUS:
+        return sizeof(struct gs_wire_header);
+    case GS_WIRE_CONTROL:
+        return sizeof(struct gs_wire_control);
+    case GS_WIRE_DAEMON:
+        return sizeof(struct gs_wire_daemon);
+    case GS_WIRE_DEVICE:
+        return sizeof(struct gs_wire_device);
+    case GS_WIRE_CLIENT:
+        return sizeof(struct gs_wire_client);
+    case GS_WIRE_REMARK:
+        return sizeof(struct gs_wire_remark);
+    case GS_WIRE_END:
+        return sizeof(struct gs_wire_end);
+    case GS_WIRE_TRACE:
+        return sizeof(struct gs_wire_trace);
+    case GS_WIRE_EVENT:
+        return sizeof(struct gs_wire_event);
+    default:
+        return 0;
+    }
+}
+
+void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type)
+{
+    *header = (struct gs_wire_header){
+        .magic = GS_WIRE_MAGIC,
+        .version = GS_WIRE_VERSION,
+        .type = (uint16_t)type,
+        .length = (uint32_t)lockd_wire_size(type),
+    };
+}
+
+#define CLEAN(field) lockd_text_clean(field, sizeof(field))
+
+static int check_state(struct gs_wire_state *state, struct gs_err *err)
+{
+    CLEAN(state->device_name);
+    if ((state->flags & ~GS_STATE_ALL) != 0 || state->zero != 0)
+        return gs_err_set(err, -EBADMSG, "state: unknown flags %#x, and %u where 0 must be",
+                          state->flags & ~GS_STATE_ALL, state->zero);
+    if (state->device_total == 0 || state->device_total > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: a device of %llu bytes",
+                          (unsigned long long)state->device_total);
+    if (state->device_free != UINT64_MAX && state->device_free > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: %llu bytes free",
+                          (unsigned long long)state->device_free);
+    if (state->demand > LOCKD_BYTES_MAX || state->short_bytes > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: demand of %llu bytes, %llu short",
+                          (unsigned long long)state->demand,
+                          (unsigned long long)state->short_bytes);
+    if (state->resident > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: %llu bytes resident",
+                          (unsigned long long)state->resident);
+    if (state->pinned > LOCKD_BYTES_MAX || state->host_used > LOCKD_BYTES_MAX ||
+        state->host_wanted > LOCKD_BYTES_MAX)
+        return gs_err_set(
+            err, -EBADMSG, "state: %llu bytes pinned, %llu on the host, %llu wanted",
+            (unsigned long long)state->pinned, (unsigned long long)state->host_used,
+            (unsigned long long)state->host_wanted);
+    if (state->given > GS_GIVEN_MOST || state->given_bytes > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "state: %u times %llu bytes given", state->given,
+                          (unsigned long long)state->given_bytes);
+    return 0;
+}
+
+static int check_hello(struct gs_wire_hello *hello, struct gs_err *err)
+{
+    CLEAN(hello->name);
+    CLEAN(hello->version);
+    CLEAN(hello->group);
+    if (hello->pid < 0 || hello->reserved != 0)
+        return gs_err_set(err, -EBADMSG, "hello: process %d, and %u where 0 must be",
+                          hello->pid, hello->reserved);
+    if (hello->weight > GS_WEIGHT_MAX)
+        return gs_err_set(err, -EBADMSG, "hello: weight %u, at most %d", hello->weight,
+                          GS_WEIGHT_MAX);
+    if (hello->priority < -GS_PRIORITY_MAX || hello->priority > GS_PRIORITY_MAX)
+        return gs_err_set(err, -EBADMSG, "hello: priority %d, must be %d to %d",
+                          hello->priority, -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
+    return 0;
+}
+
+static int check_note(struct gs_wire_note *note, struct gs_err *err)
+{
+    CLEAN(note->name);
+    CLEAN(note->text);
+    if (note->pid < 0 || note->kind < GS_NOTE_UNROUTED || note->kind > GS_NOTE_OTHER)
+        return gs_err_set(err, -EBADMSG, "note: process %d, kind %u", note->pid, note->kind);
+    return 0;
+}
+
+static int check_control(const struct gs_wire_control *control, struct gs_err *err)
+{
+    if (control->op < GS_CONTROL_QUANTUM || control->op > GS_CONTROL_RELOAD)
+        return gs_err_set(err, -EBADMSG, "control: unknown operation %u", control->op);
+    if (control->pid < 0)
+        return gs_err_set(err, -EBADMSG, "control: process %d", control->pid);
+    return 0;
+}
+
+static int check_body(union lockd_message *message, struct gs_err *err)
+{
+    switch (message->header.type) {
+    case GS_WIRE_HELLO:
+        return check_hello(&message->hello, err);
+    case GS_WIRE_STATE:
+        return check_state(&message->state, err);
+    case GS_WIRE_NOTE:
+        return check_note(&message->note, err);
+    case GS_WIRE_CONTROL:
+        return check_control(&message->control, err);
+    case GS_WIRE_DAEMON:
+        CLEAN(message->daemon.version);
+        return 0;
+    case GS_WIRE_DEVICE:
+        CLEAN(message->device.name);
+        return 0;
+    case GS_WIRE_CLIENT:
+        CLEAN(message->client.name);
+        CLEAN(message->client.version);
+        CLEAN(message->client.group);
+        return 0;
+    case GS_WIRE_REMARK:
+        CLEAN(message->remark.name);
+        CLEAN(message->remark.text);
+        return 0;
+    case GS_WIRE_TRACE:
+        if (message->trace.duration_ns == 0 || message->trace.duration_ns > TRACE_MAX_NS)
+            return gs_err_set(err, -EBADMSG, "trace: %llu ns, must be 1 ns to 1 h",
+                              (unsigned long long)message->trace.duration_ns);
+        return 0;
+    case GS_WIRE_EVENT:
+        CLEAN(message->event.name);
+        return 0;
+    case GS_WIRE_END:
+        CLEAN(message->end.text);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+int lockd_wire_check(union lockd_message *message, size_t size, struct gs_err *err)
+{
+    const struct gs_wire_header *header = &message->header;
+
+    if (size < sizeof *header)
+        return gs_err_set(err, -EBADMSG, "a message of %zu bytes", size);
+    if (header->magic != GS_WIRE_MAGIC)
+        return gs_err_set(err, -EBADMSG, "magic is %#x, not gpushare's", header->magic);
+    if (header->version != GS_WIRE_VERSION)
+        return gs_err_set(
+            err, -EPROTONOSUPPORT,
+            "protocol version %u, this side speaks %u: use the same gpushare release "
+            "on both sides",
+            header->version, GS_WIRE_VERSION);
+    if (lockd_wire_size(header->type) == 0)
+        return gs_err_set(err, -EBADMSG, "unknown message type %u", header->type);
+    if (header->length != size || lockd_wire_size(header->type) != size)
+        return gs_err_set(err, -EBADMSG, "message type %u: %zu bytes, says %u, must be %zu",
+                          header->type, size, header->length, lockd_wire_size(header->type));
+    if (header->zero != 0)
+        return gs_err_set(err, -EBADMSG, "message type %u: %u at the header's end, must be 0",
+                          header->type, header->zero);
+    return check_body(message, err);
+}

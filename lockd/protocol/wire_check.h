@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire_check.h: looks at bytes from a socket before anybody uses them.
+ */
+#ifndef GS_LOCKD_PROTOCOL_WIRE_CHECK_H
+#define GS_LOCKD_PROTOCOL_WIRE_CHECK_H
+
+#include "common/err.h"
+#include "lockd/protocol/wire.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* What the daemon accepts; more than any machine has, so that no sum over clients overflows. */
+#define LOCKD_BYTES_MAX (1ull << 48)
+
+union lockd_message {
+    struct gs_wire_header header;
+    struct gs_wire_hello hello;
+    struct gs_wire_state state;
+    struct gs_wire_note note;
+    struct gs_wire_target target;
+    struct gs_wire_control control;
+    struct gs_wire_daemon daemon;
+    struct gs_wire_device device;
+    struct gs_wire_client client;
+    struct gs_wire_remark remark;
+    struct gs_wire_end end;
+    struct gs_wire_trace trace;
+    struct gs_wire_event event;
+};
+
+/* Size of a message of that type, 0 for an unknown type. */
+size_t lockd_wire_size(unsigned type);
+/* Fills in the header. The rest of the message is left alone. */
+void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type);
+/* Checks a message of `size` bytes as received: magic, version, type, length, ranges; cleans
+ * its texts (text.h). 0, or -EBADMSG / -EPROTONOSUPPORT with
+ * what is wrong in err. */
+int lockd_wire_check(union lockd_message *message, size_t size, struct gs_err *err);
+
+#endif

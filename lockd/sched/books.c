@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * books.c: the sums and sets that plans are made from. A member's share of its device's
+ * sums is kept in it; after every change the old share is taken out and the new one put in, so
+ * the sums are always those of all members (check.c says so in the tests). O(log n).
+ */
+#include "lockd/sched/parts.h"
+
+/* It does not read its targets. */
+static bool is_deaf(const struct lockd_member *member, uint64_t now)
+{
+    return !member->party->held && member->echoed != member->seq &&
+           lockd_less(now, member->owes) >= GRACE;
+}
+
+bool lockd_member_clings(const struct lockd_member *member, uint64_t now)
+{
+    if (is_deaf(member, now))
+        return true;
+    return !member->party->held && lockd_member_hold(member) > member->budget &&
+           lockd_less(now, lockd_max(member->owes, member->stopped)) >= GRACE;
+}
+
+bool lockd_member_stuck(const struct lockd_member *member, uint64_t now)
+{
+    if (member->party->held || !lockd_member_busy(member))
+        return false;
+    return (member->flags & GS_STATE_STUCK) != 0 || now - member->stopped >= GRACE ||
+           is_deaf(member, now);
+}
+
+static void put(struct lockd_list *list, struct lockd_list *link, bool on)
+{
+    if (!on)
+        lockd_list_remove(link);
+    else if (lockd_list_empty(link))
+        lockd_list_append(list, link);
+}
+
+/* Memory of what has nothing to do goes before that of what waits; of those, who ran least
+ * recently, of these, whose turn is furthest away. */
+static void sort_victim(struct lockd_member *member, bool busy)
+{
+    struct lockd_device *device = member->device;
+    struct lockd_order *of = NULL;
+    uint64_t key = member->last_run;
+
+    if (!busy && member->budget > 0) {
+        of = &device->victims_idle;
+        if (lockd_member_wants(member) || lockd_gang_wants(member->party->gang)) {
+            of = &device->victims_waiting;
+            key = lockd_queue_place(member->party);
+        }
+    }
+    if (of == member->victim_of && (of == NULL || key == member->victim.key))
+        return;
+    if (member->victim_of != NULL)
+        lockd_order_remove(member->victim_of, &member->victim);
+    member->victim_of = of;
+    if (of == NULL)
+        return;
+    member->victim.key = key;
+    member->victim.number = of == &device->victims_waiting && member->party->queued.in
+                                ? member->party->queued.number
+                                : ++device->clock;
+    lockd_order_insert(of, &member->victim);
+}
+
+static struct lockd_share share_of(const struct lockd_member *member, bool busy, uint64_t now)
+{
+    const uint64_t need = lockd_need(member);
+    const bool clings = lockd_member_clings(member, now),
+               unsure =
+                   (member->flags & GS_STATE_MOVING) != 0 || member->echoed < member->turn_seq;
+
+    return (struct lockd_share){
+        .demand = member->demand,
+        .resident = member->resident,
+        .pinned = lockd_member_pinned(member),
+        .hold = lockd_member_hold(member),
+        .kept = clings ? lockd_member_hold(member)
+                : busy ? need
+                       : member->budget,
+        .given = busy && !clings ? lockd_less(member->budget, need) : 0,
+        .unsure = unsure ? member->resident : 0,
+        .unsure_most = unsure ? lockd_member_hold(member) : 0,
+    };
+}
+
+static void count(struct lockd_member *member, const struct lockd_share *share)
+{
+    struct lockd_device *device = member->device;
+    struct lockd_share *sum = &device->sum, *old = &member->share;
+
+    sum->demand += share->demand - old->demand;
+    sum->resident += share->resident - old->resident;
+    sum->pinned += share->pinned - old->pinned;
+    sum->hold += share->hold - old->hold;
+    sum->kept += share->kept - old->kept;
+    sum->given += share->given - old->given;
+    sum->unsure += share->unsure - old->unsure;
+    sum->unsure_most += share->unsure_most - old->unsure_most;
+    member->party->demand += share->demand - old->demand;
+    *old = *share;
+}
+
+/* What a party takes of its device's capacity while it runs. */
+static uint64_t party_need(const struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+
+    return device->lock->settings.exclusive ? device->capacity
+                                            : lockd_min(party->demand, device->capacity);
+}
+
+/* Who does not answer is asked for nothing more until it does. */
+static void count_deaf(struct lockd_party *party, uint32_t deaf)
+{
+    struct lockd_gang *gang = party->gang;
+    const bool before = gang->deaf != 0;
+
+    gang->deaf += deaf - party->deaf_members;
+    party->deaf_members = deaf;
+    if (before != (gang->deaf != 0))
+        lockd_gang_settle(gang);
+}
+
+/* It says that it cannot stop before it got more memory. That is so for as long as it takes
+ * what there is for it. */
+static bool blocked(const struct lockd_member *member)
+{
+    return (member->flags & GS_STATE_STUCK) != 0 && lockd_member_wants(member) &&
+           member->demand > member->resident && !member->refuses;
+}
+
+static void party_counts(struct lockd_party *party, uint64_t now)
+{
+    uint32_t busy = 0, running = 0, stuck = 0, blocks = 0, deaf = 0;
+
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        busy += lockd_member_busy(member);
+        running += (member->flags & GS_STATE_RUNNING) != 0;
+        deaf += is_deaf(member, now);
+        if (lockd_member_stuck(member, now)) {
+            stuck++;
+            blocks += blocked(member);
+        }
+    }
+    count_deaf(party, deaf);
+    if ((blocks != 0) != lockd_party_blocked(party))
+        lockd_plan_settle(party); /* its place is another one */
+    if ((running != 0) != (party->running_members != 0))
+        party->device->generation++;
+    party->blocked_members = blocks;
+    party->busy_members = busy;
+    party->running_members = running;
+    party->stuck_members = stuck;
+}
+
+/* What others cannot have, whatever is asked of it: its memory is where it is. */
+static uint64_t party_lost(const struct lockd_party *party, uint64_t now)
+{
+    uint64_t lost = 0;
+
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        if (lockd_member_clings(member, now))
+            lost += lockd_member_hold(member);
+        else if (party->stuck_members != 0 && lockd_member_busy(member))
+            lost += lockd_need(member);
+    }
+    return lost;
+}
+
+/* The party's own sums, from those of its members. */
+static void party_sums(struct lockd_party *party, uint64_t now)
+{
+    struct lockd_device *device = party->device;
+    uint64_t held, busy, lost;
+    bool stopping, stuck;
+
+    party_counts(party, now);
+    party->need = party_need(party);
+    held = party->held ? party->need : 0;
+    lost = party_lost(party, now);
+    stopping = !party->held && lockd_party_busy(party);
+    stuck = stopping && party->stuck_members != 0;
+    busy = lockd_party_busy(party) && !stuck ? lockd_max(party->need, lost) : lost;
+    if (held != party->need_held)
+        device->generation++;
+    device->need_held += held - party->need_held;
+    device->need_busy += busy - party->need_busy;
+    device->lost += lost - party->lost;
+    device->stuck_parties += stuck - (uint32_t)party->counted_stuck;
+    device->stopping_parties += stopping - (uint32_t)party->counted_stopping;
+    party->need_held = held;
+    party->need_busy = busy;
+    party->lost = lost;
+    party->counted_stopping = stopping;
+    party->counted_stuck = stuck;
+    /* what is still stopping, and what waits on other devices too, runs past nobody */
+    lockd_order_value(&party->queued, lockd_party_busy(party) || party->gang->party_count > 1
+                                          ? UINT64_MAX
+                                          : party->need);
+}
+
+static void note_offer(struct lockd_member *member, bool busy, uint64_t now)
+{
+    if (!busy || member->resident >= member->demand) {
+        member->offered = LOCKD_NEVER;
+        member->refuses = false;
+    } else if (member->resident >= member->budget) {
+        member->offered = LOCKD_NEVER;
+    } else if (member->offered == LOCKD_NEVER && (member->flags & GS_STATE_STUCK) != 0) {
+        member->offered = now;
+    } else if (lockd_less(now, member->offered) >= GRACE) {
+        member->refuses = true;
+    }
+}
+
+static void sort_member(struct lockd_member *member, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+    const bool busy = lockd_member_busy(member), held = member->party->held,
+               owes =
+                   member->echoed != member->seq || lockd_member_hold(member) > member->budget;
+    struct lockd_share share;
+
+    if (!owes)
+        member->owes = LOCKD_NEVER;
+    else if (member->owes == LOCKD_NEVER)
+        member->owes = now;
+    note_offer(member, busy, now);
+    share = share_of(member, busy, now);
+
+    count(member, &share);
+    put(&device->hungry, &member->hungry, held && member->budget < member->demand);
+    put(&device->spared, &member->spared, busy && member->budget > member->demand);
+    put(&device->unused, &member->unused, !busy && member->budget > member->resident);
+    put(&device->stopping, &member->stopping, !held && (busy || owes));
+    if (!held && owes)
+        device->stop_at = lockd_min(device->stop_at, now + GRACE);
+    sort_victim(member, busy);
+}
+
+void lockd_books_member(struct lockd_member *member, uint64_t now)
+{
+    sort_member(member, now);
+    party_sums(member->party, now);
+}
+
+void lockd_books_party(struct lockd_party *party, uint64_t now)
+{
+    lockd_list_each (at, &party->members)
+        sort_member(lockd_member_of(at, of_party), now);
+    party_sums(party, now);
+}
+
+void lockd_books_forget(struct lockd_member *member)
+{
+    const struct lockd_share nothing = {0};
+
+    count(member, &nothing);
+    lockd_list_remove(&member->hungry);
+    lockd_list_remove(&member->spared);
+    lockd_list_remove(&member->unused);
+    lockd_list_remove(&member->stopping);
+    lockd_list_remove(&member->touched);
+    lockd_list_remove(&member->unsent);
+    if (member->victim_of != NULL)
+        lockd_order_remove(member->victim_of, &member->victim);
+    member->victim_of = NULL;
+}
+
+void lockd_books_ran(struct lockd_party *party, uint64_t now)
+{
+    const struct lockd_policy *policy = lockd_device_policy(party->device);
+    const uint64_t ns = lockd_less(now, party->counted_at);
+
+    const bool keeps = party->held && party->gang->runs && !lockd_party_works(party);
+
+    party->counted_at = now;
+    if (ns == 0 || (party->running_members == 0 && !keeps))
+        return;
+    party->last_ran = now;
+    party->level_then = party->device->level;
+    party->ran += ns;
+    if (party->gang->wanting != 0) /* else it keeps a place that nobody wants */
+        party->burst += ns;
+    if ((party->device->waiters || party->device->elsewhere != 0) && policy->ran != NULL)
+        policy->ran(party, ns);
+}
+
+void lockd_books_device_ran(struct lockd_device *device, uint64_t now)
+{
+    lockd_list_each (at, &device->holders)
+        lockd_books_ran(lockd_party_of(at, holder), now);
+}
+
+void lockd_books_ahead(struct lockd_member *member, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    member->party->progress = now;
+    if (device->hungry.next == &member->hungry)
+        device->progress = now; /* the others wait for it to be complete */
+}
+
+void lockd_books_time(struct lockd_member *member, uint64_t now)
+{
+    const uint64_t ns = lockd_less(now, member->counted_at);
+
+    lockd_books_ran(member->party, now);
+    member->counted_at = now;
+    if ((member->flags & GS_STATE_RUNNING) != 0) {
+        member->gpu_ns += ns;
+        member->waits_since = 0;
+    } else if (lockd_member_wants(member)) {
+        if (member->waits_since == 0)
+            member->waits_since = now - ns;
+        member->wait_ns += ns;
+        member->wait_longest_ns = lockd_max(member->wait_longest_ns, now - member->waits_since);
+    } else {
+        member->waits_since = 0;
+    }
+}

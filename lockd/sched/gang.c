@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gang.c: who belongs to which gang. Owns gangs and their parties: one party for each
+ * device that the gang's clients use. A client without a group is a gang of its own, and so is
+ * a program on several devices: its gate opens only when it may run on all of them. Their turns
+ * are in lease.c.
+ */
+#include "lockd/sched/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The largest weight of its members, or the first that is enough. */
+static uint32_t find_weight(const struct lockd_gang *gang, uint32_t enough)
+{
+    uint32_t weight = 1;
+
+    lockd_list_each (at, &gang->parties) {
+        lockd_list_each (of, &lockd_party_of(at, of_gang)->members) {
+            const struct lockd_client *client = lockd_member_of(of, of_party)->client;
+
+            weight = client->weight > weight ? client->weight : weight;
+            if (weight >= enough)
+                return weight;
+        }
+    }
+    return weight;
+}
+
+int32_t lockd_gang_priority(const struct lockd_gang *gang)
+{
+    int32_t priority = INT32_MIN;
+
+    lockd_list_each (at, &gang->parties) {
+        lockd_list_each (of, &lockd_party_of(at, of_gang)->members) {
+            const struct lockd_client *client = lockd_member_of(of, of_party)->client;
+
+            priority = client->priority > priority ? client->priority : priority;
+        }
+    }
+    return priority;
+}
+
+static void set_weight(struct lockd_gang *gang, uint32_t weight)
+{
+    gang->weight = weight;
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        party->device->weights += weight - (uint64_t)party->weight;
+        party->weight = weight;
+    }
+}
+
+void lockd_gang_reweigh(struct lockd_gang *gang)
+{
+    set_weight(gang, find_weight(gang, GS_WEIGHT_MAX));
+}
+
+struct lockd_party *lockd_gang_next(const struct lockd_gang *gang)
+{
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        if (!party->held)
+            return party;
+    }
+    return NULL;
+}
+
+void lockd_gang_settle(struct lockd_gang *gang)
+{
+    lockd_list_each (at, &gang->parties)
+        lockd_plan_settle(lockd_party_of(at, of_gang));
+}
+
+/* --- who belongs to it --- */
+
+static struct lockd_gang *gang_of(struct lockd_client *client)
+{
+    struct lockd_lock *lock = NULL;
+    struct lockd_gang *gang;
+
+    if (client->gang != NULL)
+        return client->gang;
+    lock = client->lock;
+    if (client->group[0] != '\0') {
+        lockd_list_each (at, &lock->gangs) {
+            gang = lockd_entry(at, struct lockd_gang, link);
+            if (gang->user == client->user && strcmp(gang->name, client->group) == 0)
+                goto found;
+        }
+    }
+    gang = calloc(1, sizeof *gang);
+    if (gang == NULL)
+        return NULL;
+    lockd_list_init(&gang->link);
+    lockd_list_init(&gang->parties);
+    gang->user = client->user;
+    memcpy(gang->name, client->group, sizeof gang->name);
+    if (client->group[0] != '\0')
+        lockd_list_append(&lock->gangs, &gang->link);
+found:
+    client->gang = gang;
+    gang->client_count++;
+    gang->paused += client->paused;
+    return gang;
+}
+
+void lockd_gang_client_gone(struct lockd_client *client)
+{
+    struct lockd_gang *gang = client->gang;
+
+    if (gang == NULL)
+        return;
+    gang->paused -= client->paused;
+    client->gang = NULL;
+    if (client->paused)
+        lockd_gang_settle(gang);
+    if (--gang->client_count != 0)
+        return;
+    lockd_list_remove(&gang->link);
+    free(gang);
+}
+
+static void insert_sorted(struct lockd_gang *gang, struct lockd_party *party)
+{
+    struct lockd_list *at = gang->parties.next;
+
+    while (at != &gang->parties && memcmp(lockd_party_of(at, of_gang)->device->uuid,
+                                          party->device->uuid, sizeof party->device->uuid) < 0)
+        at = at->next;
+    lockd_list_append(at, &party->of_gang); /* before it */
+}
+
+static struct lockd_party *party_new(struct lockd_gang *gang, struct lockd_device *device)
+{
+    struct lockd_party *party = calloc(1, sizeof *party);
+
+    if (party == NULL)
+        return NULL;
+    party->gang = gang;
+    party->device = device;
+    lockd_list_init(&party->members);
+    lockd_list_init(&party->settle);
+    lockd_list_init(&party->holder);
+    party->burst_usual = party->quiet_at = LOCKD_NEVER;
+    party->weight = gang->weight;
+    device->weights += party->weight;
+    insert_sorted(gang, party);
+    lockd_list_append(&device->parties, &party->of_device);
+    gang->party_count++;
+    device->party_count++;
+    return party;
+}
+
+struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_device *device)
+{
+    struct lockd_gang *gang = gang_of(client);
+
+    if (gang == NULL)
+        return NULL;
+    if (client->weight > gang->weight)
+        set_weight(gang, client->weight);
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        if (party->device == device)
+            return party;
+    }
+    return party_new(gang, device);
+}
+
+static void party_free(struct lockd_party *party)
+{
+    struct lockd_device *device = party->device;
+
+    lockd_queue_drop(party);
+    if (party->held) {
+        lockd_list_remove(&party->holder);
+        device->holder_count--;
+        party->gang->held_count--;
+    }
+    if (device->revoke_head == party)
+        device->revoke_head = NULL;
+    if (device->cleared_for == party)
+        device->cleared_for = NULL;
+    lockd_list_remove(&party->settle);
+    lockd_list_remove(&party->of_gang);
+    lockd_list_remove(&party->of_device);
+    party->gang->party_count--;
+    device->party_count--;
+    device->need_held -= party->need_held;
+    device->need_busy -= party->need_busy;
+    device->lost -= party->lost;
+    device->stuck_parties -= party->counted_stuck;
+    device->stopping_parties -= party->counted_stopping;
+    device->weights -= party->weight;
+    device->elsewhere -= party->elsewhere;
+    device->generation++;
+    free(party);
+}
+
+void lockd_gang_leave(struct lockd_member *member, uint64_t now)
+{
+    struct lockd_party *party = member->party;
+    struct lockd_gang *gang = party->gang;
+
+    gang->wanting -= (member->flags & GS_STATE_WANT) != 0;
+    gang->evicting -= member->evict;
+    lockd_list_remove(&member->of_party);
+    party->member_count--;
+    lockd_books_party(party, now);
+    if (party->member_count == 0)
+        party_free(party);
+    if (gang->party_count != 0 && member->client->weight >= gang->weight &&
+        find_weight(gang, gang->weight) != gang->weight)
+        lockd_gang_reweigh(gang);
+    if (gang->party_count == 0) {
+        gang->runs = false;
+        gang->weight = 0;
+    }
+    if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
+        lockd_gang_begin(gang, now);
+    lockd_gang_settle(gang);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host.c: host memory. Programs keep there what is not on a device, and copies of what is;
+ * lockd says how much each may have, so that all together stay below a total: a setting, or a
+ * part of what the machine has left.
+ *
+ * Invariant: the sum over clients of what each may have (its newest budget, one it may still
+ * act on, or what it has if that is more) is not raised above the total by anything given here.
+ * As long as everybody's memory fits there as a whole, an event concerns one client. When it
+ * does not, what is off the devices is counted first and the rest is divided in proportion to
+ * what each could still use: copies of what is on a device are dropped for those whose memory
+ * has to leave. That looks at all clients, and is done HOST_PAUSE apart at least.
+ *
+ * What a client says that it has counts up to the most that it was ever given; of one that
+ * is new, up to the total, or all of it while those that an earlier daemon knew come back.
+ * Nobody has use for more than the total.
+ */
+#include "lockd/sched/parts.h"
+
+#define HOST_PART     80 /* per cent of what is available that programs may have */
+#define HOST_PAUSE    (10 * NS_PER_MS)
+#define HOST_STEP     (64 * MIB)
+#define HOST_ROUNDING 8 /* blocks are larger than what is in them by up to this part */
+
+static void share(struct lockd_client *client)
+{
+    struct lockd_lock *lock = client->lock;
+    const bool limited = client->host_told != UINT64_MAX;
+    const uint64_t hold =
+        limited ? lockd_max(client->host_told, client->host_used) : client->host_used;
+
+    lock->host_used += client->host_used - client->host_share.used;
+    lock->host_hold += hold - client->host_share.hold;
+    lock->host_off += client->host_off - client->host_share.off;
+    lock->host_goal += client->host_goal - client->host_share.goal;
+    client->host_share.used = client->host_used;
+    client->host_share.hold = hold;
+    client->host_share.off = client->host_off;
+    client->host_share.goal = client->host_goal;
+}
+
+static bool answered(const struct lockd_client *client)
+{
+    lockd_list_each (at, &client->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_client);
+
+        if (member->echoed != member->seq || member->sent_host != client->host_budget)
+            return false;
+    }
+    return true;
+}
+
+void lockd_host_forget(struct lockd_client *client)
+{
+    client->host_used = client->host_wanted = client->host_off = client->host_goal = 0;
+    client->host_told = UINT64_MAX;
+    client->host_given = 0;
+    share(client);
+    client->lock->host_changed = true;
+}
+
+static void give(struct lockd_client *client, uint64_t budget)
+{
+    if (budget == client->host_budget)
+        return;
+    client->host_budget = budget;
+    if (client->host_told == UINT64_MAX || budget > client->host_told)
+        client->host_told = budget;
+    client->host_given = lockd_max(client->host_given, budget);
+    share(client);
+    lockd_list_each (at, &client->members)
+        lockd_plan_touch(lockd_member_of(at, of_client));
+}
+
+/* Changes a budget towards goal: up by what is free, and never for a trifle. */
+static void steer(struct lockd_client *client, uint64_t goal)
+{
+    const struct lockd_lock *lock = client->lock;
+    const uint64_t most =
+        client->host_share.hold + lockd_less(lock->host_total, lock->host_hold);
+    const uint64_t to = lockd_min(goal, most), now = client->host_budget;
+    const uint64_t step = lockd_max(HOST_STEP, goal / 16);
+
+    if (now == UINT64_MAX || lockd_less(now, to) >= step || lockd_less(to, now) >= step ||
+        (to > now && (to >= client->host_wanted || to == goal) && now < client->host_wanted))
+        give(client, to);
+}
+
+static uint64_t total(const struct lockd_lock *lock)
+{
+    const uint64_t set = lock->settings.host;
+
+    if (set != 0 && set != LOCKD_AUTO)
+        return set;
+    if (lock->host_available == UINT64_MAX)
+        return UINT64_MAX;
+    return (lock->host_available + lock->host_used) / 100 * HOST_PART;
+}
+
+/* What a client is to have when not everything fits: what is off the devices, and a part of the
+ * rest in proportion to what it could use. */
+static uint64_t part(const struct lockd_client *client)
+{
+    const struct lockd_lock *lock = client->lock;
+    const uint64_t off = lockd_min(client->host_off, client->host_goal);
+    const uint64_t rest = lockd_less(lock->host_total, lock->host_off);
+    const double useful = (double)lockd_less(lock->host_goal, lock->host_off);
+
+    if (useful <= 0)
+        return off;
+    return off + (uint64_t)((double)rest * ((double)(client->host_goal - off) / useful));
+}
+
+static uint64_t goal_of(const struct lockd_client *client)
+{
+    const struct lockd_lock *lock = client->lock;
+
+    return lock->host_goal <= lock->host_total ? client->host_goal : part(client);
+}
+
+void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state,
+                       uint64_t now)
+{
+    struct lockd_client *client = member->client;
+    const bool back = state->target_seq != 0 && now - client->lock->created < RESTART_WINDOW;
+    uint64_t demand = 0, off = 0;
+
+    lockd_list_each (at, &client->members) {
+        const struct lockd_member *each = lockd_member_of(at, of_client);
+
+        demand += each->demand;
+        off += each->demand - lockd_min(each->demand, each->resident);
+    }
+    if (client->host_budget == UINT64_MAX) /* it was not limited before */
+        client->host_given = lockd_max(client->lock->host_total, back ? state->host_used : 0);
+    client->host_used = lockd_min(state->host_used, client->host_given);
+    client->host_wanted = lockd_min(state->host_wanted, client->lock->host_total);
+    client->host_goal = lockd_max(demand + demand / HOST_ROUNDING + HOST_STEP,
+                                  lockd_max(client->host_wanted, client->host_used));
+    client->host_goal =
+        lockd_min(client->host_goal, lockd_max(client->lock->host_total, client->host_used));
+    client->host_off = lockd_min(off, client->host_goal);
+    if (answered(client))
+        client->host_told = client->host_budget;
+    share(client);
+    if (client->lock->host_total == UINT64_MAX)
+        return;
+    client->lock->host_changed = true;
+    if (client->host_budget == UINT64_MAX)
+        steer(client,
+              goal_of(client)); /* its first target has it, whoever was looked at just now */
+}
+
+void lockd_host_plan(struct lockd_lock *lock, uint64_t now)
+{
+    if (!lock->host_changed)
+        return;
+    if (lock->host_at != 0 && now - lock->host_at < HOST_PAUSE) {
+        lock->host_deadline = lock->host_at + HOST_PAUSE;
+        return;
+    }
+    lock->host_changed = false;
+    lock->host_deadline = LOCKD_NEVER;
+    lock->host_at = now;
+    lock->host_total = total(lock);
+    lockd_list_each (at, &lock->clients) {
+        struct lockd_client *client = lockd_entry(at, struct lockd_client, link);
+
+        if (lockd_list_empty(&client->members))
+            continue;
+        if (lock->host_total == UINT64_MAX)
+            give(client, UINT64_MAX);
+        else
+            steer(client, goal_of(client));
+    }
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lease.c: a gang's turn begins and ends. It runs when all its parties are held, one for
+ * each device that its clients use; until then nobody of it does. Places are taken one after
+ * the other in the order of the devices' UUIDs, the same for all gangs, so that no two gangs
+ * can each hold what the other one waits for; the place of the next party is not even queued
+ * for before. A turn that ends on one device ends on all. No state of its own.
+ */
+#include "lockd/sched/parts.h"
+
+/* what gave its places up gives way for so many times as long as it had them */
+#define RETRY 2
+
+bool lockd_party_works(const struct lockd_party *party)
+{
+    lockd_list_each (at, &party->members) {
+        if ((lockd_member_of(at, of_party)->flags & GS_STATE_WANT) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* The turn lasts as long everywhere as where it is due for longest: what that is too much on
+ * the other devices is made up for there. */
+static uint64_t turn_length(struct lockd_gang *gang)
+{
+    uint64_t longest = 0;
+
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        if (party->begun)
+            longest = lockd_max(longest, party->turn_length);
+        else if (party->device->leases)
+            longest = lockd_max(longest, lockd_device_policy(party->device)->length(party));
+    }
+    return longest;
+}
+
+static void begin_on(struct lockd_party *party, uint64_t length, uint64_t now)
+{
+    party->begun = true;
+    party->interrupted = party->keeps_place = false;
+    if (!party->measured)
+        party->cleared = now;
+    party->measured = true;
+    party->device->generation++; /* there is a time now when it must stop */
+    party->progress = now;
+    party->ran = 0;
+    party->counted_at = now;
+    /* one that only keeps its place for the others of the gang has begun */
+    party->started = party->running_members != 0 || !lockd_party_works(party) ? now : 0;
+    party->until = LOCKD_NEVER;
+    party->turn_length = 0;
+    if (party->device->leases) {
+        party->turn_length = length;
+        party->turns++;
+        party->device->switches++;
+        party->device->grace_at = lockd_min(party->device->grace_at, now + GRACE_SHORT);
+        if (party->started != 0 && length != LOCKD_NEVER)
+            party->until = now + length;
+    }
+}
+
+/* Everybody's place is there: the turn begins; not again where it is under way already, and one
+ * of the gang came or left. */
+void lockd_gang_begin(struct lockd_gang *gang, uint64_t now)
+{
+    const uint64_t length = turn_length(gang);
+
+    gang->runs = true;
+    gang->out = gang->gives_way = false;
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        if (!party->begun)
+            begin_on(party, length, now);
+        lockd_list_each (of, &party->members)
+            lockd_plan_touch(lockd_member_of(of, of_party));
+        lockd_books_party(party, now);
+        lockd_plan_also(party->device);
+    }
+}
+
+/* Its places are of no use before it has all of them, and are kept for no longer than the turns
+ * of all others on the device that it waits for should take. */
+static uint64_t patience(const struct lockd_gang *gang)
+{
+    const struct lockd_device *device = lockd_gang_next(gang)->device;
+    const uint64_t turns = device->queue.count + device->holder_count + 1ull;
+
+    return GRACE + turns * lockd_device_quantum(device);
+}
+
+static void keep_places(struct lockd_gang *gang, uint64_t now)
+{
+    const uint64_t until = now + patience(gang);
+
+    lockd_list_each (at, &gang->parties)
+        lockd_party_of(at, of_gang)->until = until;
+}
+
+/* Something is stuck where it waits, or goes first for ever: for a while it gives way to all
+ * others where it has a place. */
+static void give_up(struct lockd_gang *gang, uint64_t now)
+{
+    gang->gives_way = true;
+    gang->retry_at = now + RETRY * patience(gang);
+}
+
+void lockd_gang_retry(struct lockd_device *device, uint64_t now)
+{
+    for (struct lockd_node *node = lockd_order_first(&device->hopeless); node != NULL;
+         node = lockd_order_next(node)) {
+        struct lockd_gang *gang = lockd_party_of(node, queued)->gang;
+
+        if (gang->gives_way && now >= gang->retry_at) {
+            gang->gives_way = false;
+            lockd_gang_settle(gang);
+        } else if (gang->gives_way) {
+            device->stop_at = lockd_min(device->stop_at, gang->retry_at);
+        }
+    }
+}
+
+void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now)
+{
+    struct lockd_device *device = party->device;
+
+    party->cleared = device->cleared_at;
+    party->measured = device->cleared_for == party &&
+                      party->gang->held_count + 1 ==
+                          party->gang->party_count; /* else it waits for others of its gang */
+    if (device->cleared_for == party)
+        device->cleared_for = NULL;
+    lockd_queue_drop(party);
+    party->held = true;
+    party->backfilled = backfilled;
+    lockd_list_append(&device->holders, &party->holder);
+    device->holder_count++;
+    device->generation++;
+    party->gang->held_count++;
+    lockd_books_party(party, now);
+    if (party->gang->held_count == party->gang->party_count) {
+        lockd_gang_begin(party->gang, now);
+    } else {
+        keep_places(party->gang, now);
+        lockd_gang_settle(party->gang);
+    }
+}
+
+static void end(struct lockd_party *party, uint64_t now)
+{
+    struct lockd_device *device = party->device;
+    const struct lockd_policy *policy = lockd_device_policy(device);
+
+    lockd_books_ran(party, now);
+    if (device->leases && party->gang->runs && policy->ended != NULL)
+        policy->ended(party);
+    party->held = party->begun = false;
+    party->backfilled = false;
+    party->started = 0;
+    lockd_list_remove(&party->holder);
+    device->holder_count--;
+    device->generation++;
+    party->gang->held_count--;
+    device->stop_at = lockd_min(device->stop_at, now + GRACE);
+    lockd_list_each (at, &party->members) {
+        struct lockd_member *member = lockd_member_of(at, of_party);
+
+        member->stopped = now;
+        member->short_had = 0;
+        lockd_plan_touch(member);
+    }
+}
+
+void lockd_gang_stop(struct lockd_gang *gang, uint64_t now)
+{
+    const struct lockd_party *next = lockd_gang_next(gang);
+
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        if (party->held && next != NULL && now >= party->until && lockd_gang_wants(gang))
+            give_up(gang, now);
+        if (party->held)
+            end(party, now);
+        else
+            lockd_queue_drop(party);
+    }
+    gang->runs = false;
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        lockd_books_party(party, now);
+        lockd_plan_settle(party);
+    }
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * measure.c: how large a device is, and what on it is nobody's movable memory (contexts,
+ * pinned memory, programs without gpushare: *external*), by what programs say that the driver
+ * calls free.
+ *
+ * Each report says of external that it lies between two figures: what is used, less what
+ * programs have. Those that move, or have not read a new budget, may have anything between
+ * nothing and the most that they may hold; without them both figures are the same. A report
+ * that contradicts what is known is a *doubt*. One program's word is not enough: a moment later
+ * it is asked again and so are some others, and what another one agrees to is known from then
+ * on; so is what nobody denied, after a while. One against one, what was known stays.
+ */
+#include "lockd/sched/parts.h"
+
+#include <string.h>
+
+#define ASKED     8                 /* programs at a time */
+#define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
+
+static uint64_t steps_up(uint64_t bytes)
+{
+    return (bytes + SHARE_STEP - 1) / SHARE_STEP * SHARE_STEP;
+}
+
+/* A rise may be what another program has allocated and not yet said. What all together may hold
+ * explains it for much longer than a moment: one may be in the middle of a large allocation. */
+static uint64_t wait_for(const struct lockd_device *device, uint64_t value)
+{
+    const uint64_t unsaid = lockd_less(device->sum.hold, device->sum.resident),
+                   risen = lockd_less(value, device->external);
+
+    return risen != 0 && risen <= unsaid ? EXTERNAL_UNSAID : EXTERNAL_CONFIRM;
+}
+
+static void doubt(struct lockd_member *member, uint64_t value, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    device->doubt = (struct lockd_doubt){
+        .by = member,
+        .value = value,
+        .ask_at = lockd_max(now + wait_for(device, value), device->doubt.ask_next),
+        .ask_next = device->doubt.ask_next,
+    };
+}
+
+static void settle_doubt(struct lockd_device *device)
+{
+    device->external = device->doubt.value;
+    device->doubt.by = NULL;
+}
+
+/* Somebody says that external is at least and at most so much. */
+static void weigh(struct lockd_member *member, uint64_t least, uint64_t most, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+    struct lockd_doubt *open = &device->doubt;
+    const uint64_t known = device->external, value = known < least ? least : most;
+    const bool rise = known < least;
+
+    if (least <= known && known <= most) {
+        if (open->asked && (open->value < least || open->value > most))
+            open->by = NULL;
+        return;
+    }
+    if (!rise && device->member_count == 1) { /* nobody else whom it could concern */
+        device->external = value;
+        open->by = NULL;
+        return;
+    }
+    if (open->by == NULL || (open->value > known) != rise) {
+        doubt(member, value, now);
+        return;
+    }
+    open->value = rise ? lockd_min(open->value, most) : lockd_max(open->value, least);
+    if (open->asked &&
+        (open->by != member || open->alone || now - open->ask_at >= EXTERNAL_UNSAID))
+        settle_doubt(device);
+}
+
+static void ask(struct lockd_member *member)
+{
+    member->asked = true;
+    lockd_plan_touch(member);
+}
+
+void lockd_measure_ask(struct lockd_device *device, uint64_t now)
+{
+    struct lockd_doubt *open = &device->doubt;
+    uint32_t others = 0;
+
+    if (open->by == NULL || open->asked || now < open->ask_at)
+        return;
+    open->asked = true;
+    open->ask_next = now + ASK_PAUSE;
+    ask(open->by);
+    lockd_list_each (at, &device->members) {
+        struct lockd_member *member = lockd_member_of(at, of_device);
+
+        if (others == ASKED)
+            break;
+        if (member == open->by || !member->measures || member->echoed != member->seq ||
+            (member->flags & GS_STATE_MOVING) != 0)
+            continue;
+        others++;
+        ask(member);
+    }
+    open->alone = others == 0;
+}
+
+void lockd_measure_forget(const struct lockd_member *member)
+{
+    if (member->device->doubt.by == member)
+        member->device->doubt.by = NULL;
+}
+
+/* Contexts and the like are counted in whole steps. After a restart it can be told only when
+ * all that held something from an earlier daemon have come back. */
+static void measure(struct lockd_member *member, uint64_t device_free, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+    const uint64_t used = lockd_less(device->total, device_free),
+                   sure = device->sum.resident - device->sum.unsure,
+                   most = lockd_less(used, sure),
+                   least = lockd_less(most, device->sum.unsure_most);
+
+    if (device->restarted && now - device->lock->created < RESTART_WINDOW)
+        return;
+    if (!device->measured) {
+        device->external = lockd_min(steps_up(least), device->total);
+        device->measured = true;
+        return;
+    }
+    weigh(member, lockd_min(steps_up(least), device->total),
+          lockd_min(steps_up(most), device->total), now);
+}
+
+void lockd_measure_short(struct lockd_member *member, uint64_t bytes, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+    const struct lockd_share *sum = &device->sum, *own = &member->share;
+    const uint64_t used = lockd_less(device->total, bytes),
+                   theirs = sum->resident - sum->unsure + own->unsure + sum->unsure_most -
+                            own->unsure_most;
+
+    if (device->measured)
+        weigh(member, lockd_less(used, theirs) / SHARE_STEP * SHARE_STEP, device->total, now);
+}
+
+/* What is free does not change with what programs say of the total: the difference is what
+ * something else has, until it is measured. */
+static void set_total(struct lockd_device *device, uint64_t total)
+{
+    if (total == device->total)
+        return;
+    if (device->measured && total > device->total)
+        device->external += total - device->total;
+    else
+        device->external = lockd_less(device->external, device->total - total);
+    device->doubt.by = NULL;
+    device->total = total;
+    device->recount = true;
+    lockd_list_each (at, &device->parties) /* it may be hopeless, or not be any more */
+        lockd_gang_settle(lockd_party_of(at, of_device)->gang);
+}
+
+void lockd_measure_recount(struct lockd_device *device)
+{
+    uint64_t total = 0;
+    bool measures = false;
+
+    lockd_list_each (at, &device->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_device);
+
+        if (member->total == device->total)
+            return;
+        total = lockd_max(total, member->total);
+        measures = measures || member->measures;
+    }
+    if (total == 0)
+        return;
+    set_total(device, total);
+    if (!measures) {
+        device->measured = false;
+        device->external = 0;
+    }
+}
+
+/* The device is as large as the largest total that anybody says: a lower one is somebody's own
+ * limit and bounds nobody else. */
+static void take_total(struct lockd_member *member, uint64_t total)
+{
+    struct lockd_device *device = member->device;
+    const uint64_t before = member->total;
+
+    member->total = total;
+    if (total > device->total)
+        set_total(device, total);
+    else if (before == device->total && total < before)
+        lockd_measure_recount(device);
+}
+
+void lockd_measure_report(struct lockd_member *member, const struct gs_wire_state *state,
+                          uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    member->measures = member->measures || state->device_free != UINT64_MAX;
+    take_total(member, state->device_total);
+    memcpy(device->name, state->device_name, sizeof device->name);
+    device->name[sizeof device->name - 1] = '\0';
+    if (state->device_free != UINT64_MAX)
+        measure(member, state->device_free, now);
+}
+
+void lockd_measure_came(const struct lockd_member *member, bool back, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    device->external = lockd_less(device->external, member->given);
+    if (!back || now - device->lock->created >= RESTART_WINDOW)
+        return;
+    device->restarted = true;
+    device->doubt.by = NULL;
+    if (device->settle_until == 0)
+        device->settle_until = now + RESTART_SETTLE;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * policy.h: who comes next, for how long, and who may go before others. A policy sees one party
+ * (or two) at a time and writes only the fields of a party that state.h marks as the
+ * policy's. turns.c does the rest: what fits together, who must stop for whom, who may run
+ * meanwhile.
+ */
+#ifndef GS_LOCKD_SCHED_POLICY_H
+#define GS_LOCKD_SCHED_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lockd_party;
+
+struct lockd_policy {
+    /* It begins to wait: its place in the queue, lower goes first. Equals go in the order in
+     * which they came. */
+    uint64_t (*place)(struct lockd_party *party);
+    /* It is admitted: for how many ns it may run when others wait; LOCKD_NEVER: for as long as
+     * it has something to do. */
+    uint64_t (*length)(struct lockd_party *party);
+    /* It ran for so many ns while others waited. NULL: does not matter. */
+    void (*ran)(struct lockd_party *party, uint64_t ns);
+    /* Its turn ended after it ran for party->ran ns. NULL: does not matter. */
+    void (*ended)(struct lockd_party *party);
+    /* Others were stopped for it, and it did not wait for its turn. NULL: does not matter. */
+    void (*gave_up)(struct lockd_party *party);
+    /* Turns are `part` (less than 1) as long from now on. NULL: does not matter. */
+    void (*shorter)(struct lockd_party *party, double part);
+    /* May `head`, the first in the queue, end this turn before its time? NULL: never. */
+    bool (*ahead)(const struct lockd_party *head, const struct lockd_party *holder);
+};
+
+extern const struct lockd_policy lockd_policy_fair, lockd_policy_fifo, lockd_policy_rr,
+    lockd_policy_priority;
+
+/* Does it usually run for a much shorter time than a quantum? */
+bool lockd_policy_interactive(const struct lockd_party *party);
+
+#endif

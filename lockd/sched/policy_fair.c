@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * policy_fair.c: weighted virtual time, in rounds.
+ *
+ * A party's virtual time is the time that it ran while others waited, times 100 by its weight.
+ * The device's `level` is what everybody should have got by the end of the present round; each
+ * round raises it by a quantum (of a party of average weight). A turn lasts until the party's
+ * virtual time is at the level of its round: so what one got too much or too little, because
+ * its work could not be stopped at once, is made up for in its next turn, and the order of
+ * turns within a round is that of arrival. With equal parties this is round robin with equal
+ * shares; with weights, turns are longer or shorter, and one whose part of a round would not be
+ * worth a switch sits rounds out until it is.
+ *
+ * Who has nothing to do saves up one turn at most, and one of short bursts up to SAVED where
+ * few share the device, since their requests come in clusters. Who used little of its share and
+ * usually runs for a short time (lockd_policy_interactive) goes first within the round and may
+ * end another one's turn before its time. It pays for that: a turn that ends long before its
+ * time is charged with the switches that it caused, so such switches come out of the share of
+ * who causes them.
+ *
+ * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in
+ * it: else two programs that compute on the GPU and the CPU by turns would do both in step. It
+ * is charged like any other time. The history is one of bursts that are all about as long,
+ * without the first (its contexts, its memory): of one that computes all the time and rested
+ * now and then nothing is known.
+ *
+ * A gang that has its place on the first of its devices and is due on the next one goes first
+ * there too, and ends the turn of what runs on that device alone: else the first device would
+ * wait for the turns on all the others.
+ *
+ * Whoever is behind its round by overrun (a kernel that could not be stopped) is kept waiting
+ * for DEBT_ROUNDS at most.
+ */
+#include "lockd/sched/parts.h"
+
+#define DEBT_ROUNDS 4
+#define TURN_LONGEST                                                                           \
+    4 /* quanta; the rest of it follows when the others of the round had theirs */
+#define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
+#define INTERACTIVE   2 /* a burst of at most this part of a quantum */
+#define SAVED         4 /* turns; all the others together wait for no more of it */
+#define WORTH         2 /* a turn of at least this part of a quantum */
+
+enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
+
+static uint64_t to_virtual(const struct lockd_party *party, uint64_t ns)
+{
+    return ns * GS_WEIGHT_DEFAULT / party->weight;
+}
+
+static uint64_t to_real(const struct lockd_party *party, uint64_t virtual_ns)
+{
+    return virtual_ns * party->weight / GS_WEIGHT_DEFAULT;
+}
+
+/* How far the level rises with a round: a party of average weight gets a quantum. */
+static uint64_t round_step(const struct lockd_device *device)
+{
+    const uint64_t quantum = lockd_device_quantum(device);
+
+    return lockd_max(1, quantum * GS_WEIGHT_DEFAULT * device->party_count /
+                            lockd_max(device->weights, 1));
+}
+
+bool lockd_policy_interactive(const struct lockd_party *party)
+{
+    const uint64_t most = lockd_device_quantum(party->device) / INTERACTIVE;
+
+    return party->burst_usual <= most && party->burst <= most;
+}
+
+/* What a short turn costs beyond its own time: the switch to it, and the one back if it ended
+ * another turn before its time. */
+static uint64_t switch_charge(const struct lockd_party *party, bool interrupts)
+{
+    return to_virtual(party, lockd_device_switch(party->device) * (interrupts ? 2 : 1));
+}
+
+/* A turn of its own, or a round, if that is more. */
+static uint64_t turn_of(const struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+
+    return lockd_max(round_step(device), to_virtual(party, lockd_device_quantum(device)));
+}
+
+/* One that is new begins with a turn of credit; also when it runs before it ever waited. */
+static void begin(struct lockd_party *party)
+{
+    if (party->virtual_ns == 0)
+        party->virtual_ns = lockd_less(party->device->level, turn_of(party));
+}
+
+/* What it may still have in the present round. */
+static uint64_t credit(struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+
+    begin(party);
+    party->virtual_ns =
+        lockd_min(party->virtual_ns, device->level + round_step(device) * DEBT_ROUNDS);
+    return lockd_less(device->level, party->virtual_ns);
+}
+
+static uint64_t turns_saved(const struct lockd_party *party)
+{
+    const uint64_t others = lockd_less(party->device->party_count, 1);
+
+    return lockd_policy_interactive(party) ? lockd_max(SAVED / lockd_max(others, 1), 1) : 1;
+}
+
+/* It had nothing to do: its share of that time is owed to it, also where nobody waited
+ * meanwhile, so that the level stood still. What the level has risen by since it last ran it
+ * has already. */
+static void come_back(struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+    const uint64_t away = lockd_less(party->counted_at, party->last_ran),
+                   owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
+                                     (double)lockd_max(device->weights, 1)),
+                   most = turn_of(party) * turns_saved(party);
+    uint64_t paid;
+
+    begin(party);
+    if (away == 0)
+        return;
+    if (party->rested) /* waiting alone adds nothing to what was saved up */
+        paid = lockd_less(party->virtual_ns,
+                          lockd_less(owed, lockd_less(device->level, party->level_then)));
+    else
+        paid = lockd_less(lockd_max(party->virtual_ns, device->level), owed);
+    party->virtual_ns =
+        lockd_max(lockd_min(party->virtual_ns, paid), lockd_less(device->level, most));
+    party->rested = false;
+}
+
+/* Its gang has places on other devices already, which nobody can use meanwhile. */
+static bool assembles(const struct lockd_party *party)
+{
+    return party->gang->party_count > 1 && party->gang->held_count != 0;
+}
+
+static uint64_t place(struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+    const uint64_t step = round_step(device),
+                   worth = to_virtual(party, lockd_device_quantum(device) / WORTH);
+    uint64_t have, behind;
+
+    come_back(party);
+    have = credit(party);
+    behind = lockd_less(party->virtual_ns, device->level);
+    party->round = device->round;
+    if ((lockd_policy_interactive(party) || assembles(party)) &&
+        have >= switch_charge(party, true))
+        return party->round * CLASSES + FIRST;
+    if (have < worth)
+        party->round += (worth - have + behind + step - 1) / step;
+    return party->round * CLASSES + (party->interrupted ? BACK_AGAIN : IN_TURN);
+}
+
+/* Until it has nothing to do, as its bursts usually are, with something to spare; 0: that is
+ * not known, or longer than others can be made to wait for it. */
+static uint64_t rest_of_burst(const struct lockd_party *party)
+{
+    const uint64_t most = lockd_device_quantum(party->device) * BURST_LONGEST;
+    const uint64_t left = lockd_less(party->burst_usual, party->burst);
+    const uint64_t rest = left + left / BURST_SPARE;
+
+    if (party->burst_usual > most || !lockd_party_is_steady(party))
+        return 0;
+    return rest <= most ? rest : 0;
+}
+
+/* The device goes on to the round of the turn that begins; not for one that runs while the
+ * next in turn waits, or that runs already when turns begin to be taken. */
+static uint64_t length(struct lockd_party *party)
+{
+    struct lockd_device *device = party->device;
+    const uint64_t quantum = lockd_device_quantum(device), have = credit(party),
+                   behind = lockd_less(party->virtual_ns, device->level);
+    uint64_t rise = 0;
+
+    if (party->round > device->round)
+        rise = (party->round - device->round) * round_step(device);
+    if (rise != 0 && !party->backfilled && !party->begun) {
+        device->level += rise;
+        device->round = party->round;
+    }
+    return lockd_max(
+        rest_of_burst(party),
+        lockd_clamp(to_real(party, lockd_less(have + rise, behind)), quantum / WORTH / 2,
+                    quantum * (lockd_policy_interactive(party) ? 1 : TURN_LONGEST)));
+}
+
+static void ran(struct lockd_party *party, uint64_t ns)
+{
+    begin(party);
+    party->virtual_ns += to_virtual(party, ns);
+}
+
+/* For whom others were kept off since then, and it did not run: it was not away. */
+static void pay_for(struct lockd_party *party, uint64_t since)
+{
+    party->virtual_ns += to_virtual(party, lockd_less(party->counted_at, since));
+    party->last_ran = party->counted_at;
+    party->level_then = party->device->level;
+}
+
+/* A turn of full length pays nothing for its switch, one of no length all of it. Who did not
+ * come to run, and was not interrupted, pays for the time that it kept others waiting. */
+static void ended(struct lockd_party *party)
+{
+    const uint64_t length = lockd_max(party->turn_length, 1);
+    const uint64_t missing = lockd_less(length, party->ran) * 100 / length;
+
+    if (party->device->waiters && !party->interrupted)
+        party->virtual_ns += switch_charge(party, party->interrupts) * missing / 100;
+    if (party->skipped != 0 ||
+        (party->interrupts && party->started == 0 && !party->interrupted))
+        pay_for(party, party->cleared);
+    party->interrupts = false;
+}
+
+static void gave_up(struct lockd_party *party)
+{
+    party->virtual_ns += switch_charge(party, true);
+    pay_for(party, party->device->cleared_at);
+    party->interrupts = false;
+}
+
+/* What is owed to it, or by it, was meant in such turns: else it would have many in a row, or
+ * none, before it is even. */
+static void shorter(struct lockd_party *party, double part)
+{
+    const uint64_t level = party->device->level, is = party->virtual_ns;
+
+    if (is == 0)
+        return;
+    party->virtual_ns = level - (uint64_t)((double)lockd_less(level, is) * part) +
+                        (uint64_t)((double)lockd_less(is, level) * part);
+}
+
+static bool ahead(const struct lockd_party *head, const struct lockd_party *holder)
+{
+    if (head->queued.key % CLASSES != FIRST)
+        return false;
+    if (assembles(head)) /* two gangs would never stop ending each other's turns */
+        return holder->gang->party_count == 1;
+    return !lockd_policy_interactive(holder);
+}
+
+const struct lockd_policy lockd_policy_fair = {
+    .place = place,
+    .length = length,
+    .ran = ran,
+    .ended = ended,
+    .gave_up = gave_up,
+    .shorter = shorter,
+    .ahead = ahead,
+};

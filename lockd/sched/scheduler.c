@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scheduler.c: the events of the lock. Owns all clients, devices and members (a client on a device);
+ * takes in what clients report and then lets plan.c decide. Every event ends with a plan
+ * of the devices that it concerns, so there is no state in which a decision is still owed. One
+ * thread; no I/O, no clock.
+ */
+#include "lockd/sched/parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lockd_member *lockd_member_find(const struct lockd_client *client, const uint8_t *uuid)
+{
+    lockd_list_each (at, &client->members) {
+        struct lockd_member *member = lockd_member_of(at, of_client);
+
+        if (memcmp(member->device->uuid, uuid, sizeof member->device->uuid) == 0)
+            return member;
+    }
+    return NULL;
+}
+
+static void member_links(struct lockd_member *member)
+{
+    lockd_list_init(&member->touched);
+    lockd_list_init(&member->hungry);
+    lockd_list_init(&member->spared);
+    lockd_list_init(&member->unused);
+    lockd_list_init(&member->stopping);
+    lockd_list_init(&member->unsent);
+    lockd_list_append(&member->client->members, &member->of_client);
+    lockd_list_append(&member->device->members, &member->of_device);
+    lockd_list_append(&member->party->members, &member->of_party);
+    member->client->member_count++;
+    member->device->member_count++;
+    member->party->member_count++;
+}
+
+/* What it says it came with, as far as that can be: it holds what an earlier daemon allowed it,
+ * so that was there before, and while it was away it was measured as external use. */
+static uint64_t came_with(const struct lockd_device *device, const struct gs_wire_state *state,
+                          uint64_t now)
+{
+    uint64_t seen = 0;
+
+    if (now - device->lock->created < RESTART_WINDOW)
+        seen = state->device_total;
+    else if (device->measured)
+        seen = device->external;
+    else if (state->device_free != UINT64_MAX)
+        seen = lockd_less(state->device_total, state->device_free);
+    return lockd_min(state->resident, seen);
+}
+
+/* It runs on what an earlier daemon allowed it; or says so: after that time it must stop, like
+ * anybody whose turn it is not. */
+static void member_adopt(struct lockd_member *member, uint64_t now)
+{
+    member->sent_flags = GS_TARGET_RUN;
+    member->stopped = now;
+    if (now - member->device->lock->created < RESTART_WINDOW && !member->party->held)
+        lockd_gang_admit(member->party, false, now);
+}
+
+/* A client that comes with the number of a target of an earlier connection goes on counting
+ * from there, so that an old number in its next report cannot be taken for ours. */
+static struct lockd_member *member_new(struct lockd_client *client, struct lockd_device *device,
+                                       const struct gs_wire_state *state, uint64_t now)
+{
+    struct lockd_member *member = calloc(1, sizeof *member);
+
+    if (member == NULL)
+        return NULL;
+    member->party = lockd_gang_join(client, device);
+    if (member->party == NULL) {
+        free(member);
+        return NULL;
+    }
+    member->client = client;
+    member->device = device;
+    member_links(member);
+    if (state->target_seq < UINT32_MAX / 2)
+        member->seq = member->echoed = member->first_seq = state->target_seq;
+    member->switch_ns = state->switch_ns;
+    member->counted_at = now;
+    member->quota = client->quota_next;
+    client->quota_next = UINT64_MAX;
+    member->sent_host = UINT64_MAX;
+    member->owes = member->offered = LOCKD_NEVER;
+    member->last_run = ++device->clock;
+    member->given = member->budget = came_with(device, state, now);
+    if ((state->flags & GS_STATE_RUNNING) != 0)
+        member_adopt(member, now);
+    member->sent_budget = member->had = member->budget;
+    member->outstanding_count = 1;
+    member->outstanding[0] = (struct lockd_outstanding){member->seq, member->budget};
+    lockd_measure_came(member, state->target_seq != 0, now);
+    return member;
+}
+
+/* A gang that runs cannot have a party without a place: it gets one at once or all stop. */
+static void gang_grown(struct lockd_party *party, uint64_t now)
+{
+    struct lockd_gang *gang = party->gang;
+    const struct lockd_device *device = party->device;
+
+    if (!gang->runs || party->held)
+        return;
+    gang->runs = false; /* not all are held any more */
+    if (!device->leases || (device->queue.count == 0 && device->need_busy == 0))
+        lockd_gang_admit(party, false, now);
+    else
+        lockd_gang_stop(gang, now);
+}
+
+static void member_free(struct lockd_member *member, uint64_t now)
+{
+    struct lockd_device *device = member->device;
+
+    device->gpu_ns_gone += member->gpu_ns;
+    lockd_books_forget(member);
+    lockd_list_remove(&member->of_client);
+    lockd_list_remove(&member->of_device);
+    member->client->member_count--;
+    device->member_count--;
+    lockd_measure_forget(member);
+    lockd_measure_recount(device);
+    lockd_gang_leave(member, now);
+    free(member);
+}
+
+/* It has had nothing to do for some time; how long did it have something? idle: ns of that it
+ * had the device without work. */
+static void burst_over(struct lockd_party *party, uint64_t idle)
+{
+    const uint64_t burst = lockd_less(party->burst, idle), usual = party->burst_usual;
+
+    if (party->burst != 0 && !party->came_up) {
+        party->came_up = true;
+    } else if (party->burst != 0 && usual == LOCKD_NEVER) {
+        party->burst_usual = burst;
+        party->burst_off = burst * 3 / 10;
+    } else if (party->burst != 0) {
+        party->burst_usual = usual - usual / 4 + burst / 4;
+        party->burst_off +=
+            (lockd_less(burst, usual) + lockd_less(usual, burst)) / 4 - party->burst_off / 4;
+    }
+    party->burst = 0;
+    party->rested = true;
+}
+
+/* It says that it has nothing to do. One that runs has idled for as long as it may; one that
+ * has just stopped may be between two calls: whether it has anything to do shows later. */
+static void burst_ended(struct lockd_party *party, bool runs, uint64_t now)
+{
+    party->quiet_at = runs ? LOCKD_NEVER : now;
+    if (runs)
+        burst_over(party, lockd_party_idle(party));
+}
+
+static void burst_begun(struct lockd_party *party, uint64_t now)
+{
+    if (party->quiet_at != LOCKD_NEVER && now - party->quiet_at >= lockd_party_idle(party))
+        burst_over(party, 0);
+    party->quiet_at = LOCKD_NEVER;
+}
+
+static void take_want(struct lockd_member *member, bool wants, bool runs, uint64_t now)
+{
+    struct lockd_gang *gang = member->party->gang;
+    const bool before = (member->flags & GS_STATE_WANT) != 0;
+
+    if (before == wants)
+        return;
+    gang->wanting += wants - (uint32_t)before;
+    if (!wants)
+        member->party->measured = false; /* what comes is no switch: nobody is in a hurry */
+    if (gang->wanting <= (uint32_t)wants)
+        lockd_gang_settle(gang);
+    if (gang->wanting > (uint32_t)wants)
+        return;
+    lockd_list_each (at, &gang->parties) {
+        if (wants)
+            burst_begun(lockd_party_of(at, of_gang), now);
+        else
+            burst_ended(lockd_party_of(at, of_gang), runs, now);
+    }
+}
+
+static void take_running(struct lockd_member *member, bool runs, uint64_t now)
+{
+    struct lockd_party *party = member->party;
+    struct lockd_device *device = member->device;
+
+    if (((member->flags & GS_STATE_RUNNING) != 0) == runs)
+        return;
+    if (!runs) {
+        member->last_run = ++device->clock; /* now the one that ran most recently */
+        device->grace_at = lockd_min(device->grace_at, now + GRACE_SHORT);
+        return;
+    }
+    party->skipped = 0;
+    if (!lockd_member_run(member) || party->started != 0)
+        return;
+    party->started = now;
+    if (device->leases && party->turn_length != LOCKD_NEVER)
+        party->until = now + party->turn_length;
+    device->generation++; /* there is a time now when it must stop */
+    if (device->leases && party->measured)
+        lockd_device_switched(device, now - party->cleared);
+    party->measured = false;
+}
+
+static void take_figures(struct lockd_member *member, const struct gs_wire_state *state,
+                         uint64_t now)
+{
+    /* it cannot have more than it was ever given, whatever it says */
+    const uint64_t resident = lockd_min(state->resident, member->given);
+
+    if (resident > member->resident)
+        lockd_books_ahead(member, now);
+    if (resident < member->resident || state->target_seq > member->echoed)
+        member->owes = LOCKD_NEVER; /* it is at it */
+    member->flags = state->flags;
+    member->demand = lockd_max(state->demand, resident);
+    member->resident = resident;
+    member->pinned = state->pinned;
+    lockd_short_used(member);
+    member->moved_out = state->moved_out;
+    member->moved_in = state->moved_in;
+    member->calls = state->calls;
+    member->switch_ns = state->switch_ns;
+    if (state->target_seq > member->echoed && state->target_seq <= member->seq) {
+        member->echoed = state->target_seq;
+        lockd_send_echo(member);
+    }
+}
+
+static void member_report(struct lockd_member *member, const struct gs_wire_state *state,
+                          uint64_t now)
+{
+    const bool hopeless = lockd_party_hopeless(member->party);
+
+    lockd_books_time(member, now);
+    take_want(member, (state->flags & GS_STATE_WANT) != 0,
+              (state->flags & GS_STATE_RUNNING) != 0, now);
+    take_running(member, (state->flags & GS_STATE_RUNNING) != 0, now);
+    take_figures(member, state, now);
+    lockd_books_member(member, now);
+    if ((state->flags & GS_STATE_SHORT) != 0)
+        lockd_short_report(member, state->short_bytes, now);
+    else
+        member->short_at = 0;
+    if ((state->flags & GS_STATE_STUCK) != 0)
+        member->device->stop_at = lockd_min(member->device->stop_at, now);
+    if (hopeless != lockd_party_hopeless(member->party))
+        lockd_gang_settle(member->party->gang);
+    lockd_evict_check(member, now);
+    lockd_plan_touch(member);
+}
+
+int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
+                     const struct gs_wire_state *state, uint64_t now_ns)
+{
+    struct lockd_member *member = lockd_member_find(client, state->uuid);
+    struct lockd_device *device;
+    int code;
+
+    if (member == NULL) {
+        if (client->member_count == LOCKD_DEVICES_PER_CLIENT)
+            return -EMFILE;
+        code = lockd_device_get(lock, state->uuid, client->user, &device);
+        if (code != 0)
+            return code;
+        member = member_new(client, device, state, now_ns);
+        if (member == NULL) {
+            lockd_device_free_unused(device);
+            return -ENOMEM;
+        }
+        member_report(member, state, now_ns);
+        gang_grown(member->party, now_ns);
+        lockd_gang_settle(member->party->gang);
+    } else {
+        member_report(member, state, now_ns);
+    }
+    lockd_measure_report(member, state, now_ns);
+    lockd_host_report(member, state, now_ns);
+    lockd_plan(member->device, now_ns);
+    return 0;
+}
+
+struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner)
+{
+    struct lockd_client *client = calloc(1, sizeof *client);
+
+    if (client == NULL)
+        return NULL;
+    client->owner = owner;
+    client->lock = lock;
+    client->weight = GS_WEIGHT_DEFAULT;
+    client->limit = client->quota_next = UINT64_MAX;
+    client->host_budget = client->host_told = UINT64_MAX;
+    lockd_list_init(&client->members);
+    lockd_list_append(&lock->clients, &client->link);
+    return client;
+}
+
+void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client,
+                            uint64_t now_ns)
+{
+    lockd_list_each (at, &client->members) {
+        struct lockd_member *member = lockd_member_of(at, of_client);
+        struct lockd_device *device = member->device;
+
+        lockd_plan_also(device);
+        member_free(member, now_ns);
+        lockd_device_free_unused(device);
+    }
+    lockd_host_forget(client);
+    lockd_gang_client_gone(client);
+    lockd_list_remove(&client->link);
+    free(client);
+    lockd_plan_pending(lock, now_ns);
+}
+
+void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns)
+{
+    lockd_list_each (at, &lock->devices) {
+        struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
+
+        lockd_evict_watch(device, now_ns);
+        if (now_ns >= device->deadline)
+            lockd_plan_also(device);
+    }
+    lockd_plan_pending(lock, now_ns);
+}
+
+uint64_t lockd_lock_deadline(const struct lockd_lock *lock)
+{
+    uint64_t deadline = lock->host_deadline;
+
+    for (const struct lockd_list *at = lock->devices.next; at != &lock->devices; at = at->next)
+        deadline = lockd_min(deadline, lockd_entry(at, struct lockd_device, link)->deadline);
+    return deadline;
+}
+
+struct lockd_lock *lockd_lock_new(const struct lockd_settings *settings, uint64_t now_ns)
+{
+    struct lockd_lock *lock = calloc(1, sizeof *lock);
+
+    if (lock == NULL)
+        return NULL;
+    lock->settings = *settings;
+    lock->created = now_ns;
+    lock->host_available = lock->host_total = UINT64_MAX;
+    lock->host_deadline = LOCKD_NEVER;
+    lockd_list_init(&lock->clients);
+    lockd_list_init(&lock->devices);
+    lockd_list_init(&lock->gangs);
+    lockd_list_init(&lock->unsent);
+    lockd_list_init(&lock->pending);
+    return lock;
+}
+
+void lockd_lock_free(struct lockd_lock *lock)
+{
+    if (lock == NULL)
+        return;
+    while (!lockd_list_empty(&lock->clients))
+        lockd_lock_client_gone(lock, lockd_entry(lock->clients.next, struct lockd_client, link),
+                               0);
+    free(lock);
+}

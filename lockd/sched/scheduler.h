@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scheduler.h: who may run on which device, and with how many bytes. A pure state machine: events
+ * with a clock go in, targets for clients and a deadline come out. No I/O, no clock, no
+ * globals, one thread.
+ *
+ * After every event the caller takes all targets with lockd_lock_next_send() and asks
+ * lockd_lock_deadline() when to call lockd_lock_tick() at the latest. Times are nanoseconds of
+ * any clock that never goes back.
+ */
+#ifndef GS_LOCKD_SCHED_SCHEDULER_H
+#define GS_LOCKD_SCHED_SCHEDULER_H
+
+#include "lockd/protocol/wire.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LOCKD_NEVER UINT64_MAX
+#define LOCKD_AUTO  UINT64_MAX
+
+#define LOCKD_DEVICES_PER_CLIENT 64
+#define LOCKD_DEVICES_PER_USER   128 /* that nobody had named before */
+
+struct lockd_lock;
+struct lockd_client;
+
+struct lockd_settings {
+    uint64_t quantum_ns; /* length of a turn; LOCKD_AUTO: from the measured cost of a switch */
+    uint64_t idle_ns;    /* what a holder may idle; LOCKD_AUTO: the cost of a
+                            switch */
+    uint64_t reserve; /* bytes of each device that nobody gets; LOCKD_AUTO: 1/64 of it, 2 MiB to
+                         1 GiB */
+    /* 0 in any of these: as a new daemon has it */
+    enum gs_policy policy;
+    bool exclusive;          /* turns also when everything fits */
+    uint64_t quantum_min_ns; /* bounds of the automatic quantum */
+    uint64_t quantum_max_ns;
+    uint64_t host; /* bytes of host memory for all clients; 0 or LOCKD_AUTO: a share of what
+                      lockd_lock_host() said */
+    uint32_t share_ppm; /* what switches may cost of the time, in millionths */
+};
+
+/* A target to be sent. Everything but its header is filled in. */
+struct lockd_send {
+    void *owner; /* as given to lockd_lock_client_add() */
+    struct gs_wire_target target;
+    uint64_t rise; /* bytes, of the budget beyond all that the client may have there now */
+};
+
+/* Sizes in bytes, times in nanoseconds. */
+struct lockd_device_info {
+    uint8_t uuid[16];
+    char name[64];
+    uint64_t total, capacity, external, reserve, short_bytes;
+    uint64_t demand, resident; /* sums over the clients */
+    uint64_t quantum_ns, switch_ns;
+    uint32_t clients, waiting;
+    bool leases;    /* turns are taken: not everything fits, or exclusive */
+    bool exclusive; /* everything fits, and turns are taken all the same */
+    uint64_t switches, gpu_ns, pinned;
+};
+
+enum lockd_member_condition {
+    LOCKD_RUNS,   /* its gate is open */
+    LOCKD_WAITS,  /* it has work and no lease */
+    LOCKD_IDLE,   /* it has nothing to run */
+    LOCKD_MOVING, /* it has the lease, its memory is being brought in (or room is being made) */
+    LOCKD_STOPPING,    /* it was asked to stop and has not yet */
+    LOCKD_STUCK,       /* ... and does not, or keeps memory that it may not have */
+    LOCKD_PAUSED,      /* by gpusharectl */
+    LOCKD_DOES_NOT_FIT /* it needs more than the device can ever give */
+};
+
+struct lockd_member_info {
+    void *owner;
+    enum lockd_member_condition condition;
+    uint64_t demand, resident, budget, moved_out, moved_in, calls, switch_ns, turns;
+    bool run, skipped, partial;
+    uint64_t pinned, limit, host_used, host_budget;
+    uint64_t gpu_ns, wait_ns, wait_longest_ns;
+    uint32_t weight;
+    int32_t priority;
+    const char *group; /* "": none; valid until the next event */
+};
+
+/* Host memory of all clients, bytes. */
+struct lockd_host_info {
+    uint64_t total; /* what they may have altogether; UINT64_MAX: not limited */
+    uint64_t used;  /* what they say they have */
+};
+
+/* NULL without memory. */
+struct lockd_lock *lockd_lock_new(const struct lockd_settings *settings, uint64_t now_ns);
+void lockd_lock_free(struct lockd_lock *lock);
+
+struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner);
+/* The first report for a device registers the client there. 0, -ENOMEM, or -EMFILE when it
+ * or its user names too many devices. */
+int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
+                     const struct gs_wire_state *state, uint64_t now_ns);
+void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client,
+                            uint64_t now_ns);
+void lockd_lock_pause(struct lockd_lock *lock, struct lockd_client *client, bool paused,
+                      uint64_t now_ns);
+/* What the client said in its HELLO. Groups of one name are one gang if `user` is the same. To
+ * be called before its first state. */
+void lockd_lock_describe(struct lockd_lock *lock, struct lockd_client *client,
+                         const struct gs_wire_hello *hello, uint32_t user);
+void lockd_lock_weight(struct lockd_lock *lock, struct lockd_client *client, uint32_t weight,
+                       uint64_t now_ns);
+void lockd_lock_priority(struct lockd_lock *lock, struct lockd_client *client, int32_t priority,
+                         uint64_t now_ns);
+/* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
+void lockd_lock_limit(struct lockd_lock *lock, struct lockd_client *client, uint64_t bytes,
+                      uint64_t now_ns);
+/* ... on that device, which it may be about to name (the next one that it does). */
+void lockd_lock_quota(struct lockd_lock *lock, struct lockd_client *client, const uint8_t *uuid,
+                      uint64_t bytes, uint64_t now_ns);
+/* Stops it and moves all its memory out, or what can leave; then it waits for its turn like the
+ * others, unless it is paused. lockd_lock_pause(false) ends it before. */
+void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint64_t now_ns);
+/* How much host memory the machine has left for whatever comes, bytes. To be called at the
+ * start and every few seconds; never called: no limit, but settings.host. */
+void lockd_lock_host(struct lockd_lock *lock, uint64_t available, uint64_t now_ns);
+void lockd_lock_set(struct lockd_lock *lock, const struct lockd_settings *settings,
+                    uint64_t now_ns);
+void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns);
+
+/* Takes the next target to be sent; false when there is none. */
+bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send);
+/* When lockd_lock_tick() must be called; LOCKD_NEVER: only after an event. */
+uint64_t lockd_lock_deadline(const struct lockd_lock *lock);
+
+const struct lockd_settings *lockd_lock_settings(const struct lockd_lock *lock);
+struct lockd_host_info lockd_lock_host_info(const struct lockd_lock *lock);
+/* The settings that are in force: no 0 and no LOCKD_AUTO where there is a fixed value. */
+uint64_t lockd_settings_quantum_min(const struct lockd_settings *settings);
+uint64_t lockd_settings_quantum_max(const struct lockd_settings *settings);
+uint32_t lockd_settings_share(const struct lockd_settings *settings);
+/* "fair", "fifo", "rr", "priority"; NULL for other numbers. */
+const char *lockd_policy_name(uint32_t policy);
+/* enum gs_policy, or -1. */
+int lockd_policy_find(const char *name);
+bool lockd_client_paused(const struct lockd_client *client);
+bool lockd_client_unused(const struct lockd_client *client); /* it has not named a device */
+/* What it has on that device, as far as it is believed; bytes, 0: it has not named it. */
+uint64_t lockd_client_resident(const struct lockd_client *client, const uint8_t *uuid);
+/* Calls visit for each device, then for each client on it. */
+typedef void lockd_visit_device(void *context, const struct lockd_device_info *info);
+typedef void lockd_visit_member(void *context, const struct lockd_device_info *device,
+                                const struct lockd_member_info *info);
+void lockd_lock_visit(const struct lockd_lock *lock, lockd_visit_device *device,
+                      lockd_visit_member *member, void *context, uint64_t now_ns);
+
+#endif

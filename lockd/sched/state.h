@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * state.h: the structures behind scheduler.h; what the files of the lock offer each other is in
+ * parts.h, which they and their tests include.
+ *
+ *   scheduler.c           events: what clients report, who comes and goes
+ *   device.c    a device's figures: capacity, cost of a switch, length of a turn
+ *   measure.c   ... its size, and what is on it that nobody can move
+ *   short.c     the driver had no memory although there should be some
+ *   books.c     sums over members, kept up to date with every change
+ *   plan.c      the order in which all of it is decided anew after an event
+ *   queue.c     who waits for a device and who of them is next; asks policy_*.c
+ *   turns.c     who runs on a device; asks policy_*.c for how long
+ *   stop.c      who stops for reasons of its own, and who was asked to and has not
+ *   gang.c      who belongs to which gang
+ *   lease.c     parties of one gang: their turns begin and end together
+ *   budget.c    who holds how many bytes of a device
+ *   send.c      targets
+ *   host.c      who may have how much host memory
+ *   settings.c, info.c, check.c (all sums from scratch, for tests)
+ *
+ * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
+ * device: it takes turns. A *gang* is one client without a group, or all clients of a group.
+ * Ordinary programs are gangs of one party of one member.
+ *
+ * An event changes few members; those are *touched*, and only their device is planned, from its
+ * sums and ordered sets. Nothing here looks at all members but a change of a device's mode or
+ * capacity.
+ */
+#ifndef GS_LOCKD_SCHED_STATE_H
+#define GS_LOCKD_SCHED_STATE_H
+
+#include "lockd/base/list.h"
+#include "lockd/sched/scheduler.h"
+#include "lockd/sched/constants.h"
+#include "lockd/sched/ordered_set.h"
+#include "lockd/sched/policy.h"
+
+/* A budget that the client may still be acting on. */
+struct lockd_outstanding {
+    uint32_t seq;
+    uint64_t budget;
+};
+
+/* What a member adds to its device's sums; kept, so that it can be taken out again. */
+struct lockd_share {
+    uint64_t demand, resident, pinned;
+    uint64_t hold;  /* the most it may have on the device */
+    uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
+    uint64_t given; /* beyond its need, while it may run */
+    /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
+    uint64_t unsure, unsure_most;
+};
+
+/* Somebody said that external is something else; nobody else has yet. */
+struct lockd_doubt {
+    struct lockd_member *by; /* NULL: there is none */
+    uint64_t value, ask_at;
+    uint64_t ask_next; /* not before */
+    bool asked, alone; /* alone: there was nobody else to ask */
+};
+
+/* A client on a device. */
+struct lockd_member {
+    struct lockd_client *client;
+    struct lockd_device *device;
+    struct lockd_party *party;
+    struct lockd_list of_client, of_device, of_party;
+    struct lockd_list touched; /* on device->touched: its target may have to change */
+    struct lockd_list hungry;  /* on device->hungry: its turn has come, its budget has not */
+    struct lockd_list spared;  /* on device->spared: may run and has more than it needs */
+    struct lockd_list unused;  /* on device->unused: does not run, may hold more than it does */
+    struct lockd_list stopping; /* on device->stopping: was asked to stop, or may not run and
+                                   owes something */
+    struct lockd_list unsent;   /* on lock->unsent: a target has not been taken by the caller */
+    struct lockd_node victim;   /* in *victim_of: does not run and has a budget */
+    struct lockd_order *victim_of;
+
+    /* as last reported */
+    uint32_t flags;  /* GS_STATE_* */
+    uint32_t echoed; /* newest seq taken over */
+    uint64_t demand, resident, pinned;
+    uint64_t given; /* the largest budget that it was ever sent, or what it came with */
+    uint64_t quota; /* a limit on this device alone; UINT64_MAX: none */
+    uint64_t total; /* of the device, or the program's own limit */
+    bool measures;  /* ... no limit: it has said what the driver calls free */
+    uint64_t moved_out, moved_in, calls, switch_ns;
+
+    /* decided */
+    uint64_t budget;
+    uint64_t last_run; /* device->clock when it last ran: victims go in this order */
+    uint64_t stopped;  /* when it was asked to stop */
+    uint64_t owes;     /* since when it has more memory than it may have, or has not read all
+                          targets, and nothing came of it; LOCKD_NEVER: it has done everything */
+    uint64_t offered; /* it cannot stop for want of memory: since when there is some for it that
+                         it has not taken; LOCKD_NEVER */
+    bool refuses;     /* ... for so long that it cannot be true */
+    uint64_t short_at;                      /* when its last GS_STATE_SHORT was counted */
+    uint64_t short_unused, short_forget_at; /* bytes for which others made room in vain */
+    uint64_t short_had;                     /* the most that it had in this turn */
+    uint64_t trimmed_at;              /* when spare bytes were last taken from it; 0: never */
+    bool evict;                       /* all its memory is to go out */
+    uint64_t evict_left, evict_until; /* bytes; nothing has left since: that is all then */
+    bool asked;                       /* it is to say what is free; any target is a question */
+
+    /* the newest target */
+    uint32_t seq, first_seq;
+    uint32_t turn_seq; /* the last target that changed RUN or the budget */
+    uint32_t stop_seq; /* ... that first said RUN off */
+    uint32_t run_seq;  /* ... on */
+    uint32_t sent_flags;
+    uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
+    uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
+    uint64_t had; /* the most it might hold when the target was begun that is sent next */
+    uint32_t outstanding_count;
+    struct lockd_outstanding
+        outstanding[TARGETS_IN_FLIGHT + 2]; /* budgets falling, seq rising */
+
+    /* where its time went, up to counted_at */
+    uint64_t counted_at, gpu_ns, wait_ns, wait_longest_ns, waits_since;
+
+    struct lockd_share share;
+};
+
+/* A gang on a device: takes turns. */
+struct lockd_party {
+    struct lockd_gang *gang;
+    struct lockd_device *device;
+    struct lockd_list of_gang; /* in order of UUID */
+    struct lockd_list of_device;
+    struct lockd_list members;
+    struct lockd_list
+        settle; /* on device->settle: whether it waits or holds is to be decided */
+    struct lockd_list holder; /* on device->holders while held, in order of admission */
+    struct lockd_node queued; /* in device->queue or ->hopeless while it waits */
+    struct lockd_order *queued_of;
+
+    bool held;         /* it has its place on the device; it runs when its whole gang has */
+    bool begun;        /* ... and has, in this turn: its time counts */
+    bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
+    bool interrupted;  /* its last turn was ended before its time for somebody else's */
+    bool first;        /* in the queue before all others: lockd_party_blocked() */
+    bool elsewhere;    /* waits for another device before it comes to this one */
+    bool keeps_place;  /* its turn was cut: it comes back to the place that it had */
+    bool interrupts;   /* its turn ended another one before its time */
+    uint32_t skipped;  /* so many turns in a row ended without it coming to run */
+    uint64_t progress; /* when its turn last got ahead: it began, or memory came */
+    uint64_t started;  /* when it first ran in this turn; 0: not yet */
+    uint64_t turn_length; /* ns it may run when others wait */
+    uint64_t until;       /* its turn is over then, if anybody waits */
+    uint64_t cleared;     /* when the switch to it began: others were stopped, or its turn */
+    bool measured;        /* ... and it is to be measured: it has not come to run yet */
+    uint64_t turns;
+
+    /* for the policy */
+    uint64_t arrival;         /* rises with every place in a queue */
+    uint64_t counted_at, ran; /* ns it has run in this turn, up to counted_at */
+    uint64_t last_ran;        /* when it ran last */
+    uint64_t level_then;      /* ... and the device's level at that time */
+    bool rested;          /* it has had nothing to do since then, which is not counted yet */
+    bool came_up;         /* its first burst is over, which is like none after it */
+    uint64_t quiet_at;    /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
+    uint64_t burst;       /* ns it ran since it last had nothing to do */
+    uint64_t burst_usual; /* ... how long that usually is; LOCKD_NEVER: not known */
+    uint64_t burst_off;   /* ... and how far from that; of the first one, nothing else being
+                             known, three tenths */
+    uint64_t virtual_ns;  /* policy_fair.c */
+    uint64_t round;       /* policy_fair.c: of the turn that it waits for or has */
+
+    /* what it adds to the sums of its device */
+    uint32_t weight;
+    uint64_t demand, need;
+    uint64_t need_held, need_busy;
+    uint64_t lost; /* what stuck members, or those that do not leave, hold; part of need_busy */
+    uint32_t member_count, busy_members, running_members, stuck_members;
+    uint32_t blocked_members; /* stuck, and they lack memory */
+    uint32_t deaf_members;    /* stuck, and they have not even read that they are to stop */
+    bool counted_stopping, counted_stuck;
+};
+
+/* Programs that run at the same time or not at all. */
+struct lockd_gang {
+    struct lockd_list link; /* on lock->gangs if it has a name */
+    struct lockd_list parties;
+    uint32_t party_count, held_count, client_count;
+    uint32_t wanting;  /* members with something to run */
+    uint32_t weight;   /* the highest of its members' */
+    uint32_t paused;   /* clients */
+    uint32_t deaf;     /* members that do not answer: nothing can come of a turn */
+    uint32_t evicting; /* members whose memory is to go out */
+    bool runs;         /* all parties are held */
+    bool gives_way;    /* had its place somewhere for too long and could not use it */
+    uint64_t retry_at; /* ... until then */
+    bool out;          /* was evicted; comes back when it has something to run */
+    uint32_t user;
+    char name[32]; /* "": one client */
+};
+
+struct lockd_device {
+    struct lockd_lock *lock;
+    struct lockd_list link, pending;
+    struct lockd_list members, parties, holders;
+    struct lockd_list touched, settle, hungry, spared, unused, stopping;
+    struct lockd_order queue, hopeless;
+    struct lockd_order victims_idle, victims_waiting;
+    uint8_t uuid[16];
+    char name[64];
+    uint32_t user; /* who named it first */
+    uint64_t total, external, capacity;
+    struct lockd_doubt doubt;
+    uint64_t short_bytes, short_until;
+    uint64_t switch_ns;    /* measured; 0: not yet */
+    uint64_t settle_until; /* clients of an earlier daemon are still coming back */
+    uint64_t clock;        /* counts whatever needs an order */
+    uint64_t generation;   /* rises when holders or their needs change */
+    uint64_t progress;     /* when the first of the hungry ones last got ahead */
+    uint64_t switches;
+    uint64_t level, round; /* policy_fair.c; the level begins at LEVEL_START */
+    uint64_t weights;      /* sum over parties */
+
+    /* when to look again, at the latest */
+    uint64_t deadline, grace_at, stop_at, revoke_at, evict_at;
+    /* the last look at who may be stopped for whom came to nothing, and would again */
+    const struct lockd_party *revoke_head;
+    uint64_t revoke_generation, revoke_need;
+    /* others were stopped for this one, first at that time */
+    const struct lockd_party *cleared_for;
+    uint64_t cleared_at;
+
+    /* sums over members and parties */
+    struct lockd_share sum;
+    uint64_t need_held, need_busy, lost, gpu_ns_gone;
+    uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
+    uint32_t elsewhere; /* parties that wait for another device first */
+    bool measured, leases, restarted, waiters;
+    uint64_t fell_at;           /* when the capacity last fell; 0: long ago */
+    uint64_t told_at, quiet_at; /* told to all; when holders are to hear that nobody waits */
+    bool recount;               /* capacity or mode changed: everybody's share did */
+    uint64_t told_idle, told_capacity, told_shortfall;
+    uint64_t exact_at; /* when changes of these are told; LOCKD_NEVER: there are none */
+    bool told_sole, told_waiters;
+};
+
+struct lockd_client {
+    struct lockd_list link, members;
+    struct lockd_lock *lock;
+    struct lockd_gang *gang; /* from its first state on */
+    void *owner;
+    uint32_t member_count, weight, user;
+    int32_t priority;
+    uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
+    uint64_t quota_next; /* the quota of the next member */
+    char group[32];
+    bool paused;
+
+    /* host.c */
+    uint64_t host_used, host_wanted;
+    uint64_t host_off;               /* bytes of its memory that are on no device now */
+    uint64_t host_goal;              /* the most that is of use to it */
+    uint64_t host_budget, host_told; /* decided; the highest that it may still act on */
+    uint64_t host_given;             /* the highest ever */
+    struct {                         /* what it adds to the sums of the lock */
+        uint64_t used, hold, off, goal;
+    } host_share;
+};
+
+struct lockd_lock {
+    struct lockd_settings settings;
+    uint64_t created;
+    uint64_t host_available, host_total;
+    uint64_t host_used, host_hold, host_off, host_goal; /* sums over clients */
+    uint64_t host_at, host_deadline;
+    bool host_changed;
+    struct lockd_list clients, devices, gangs, unsent, pending;
+};
+
+/* The most it may hold on the device now or before it has read everything sent. */
+static inline uint64_t lockd_member_hold(const struct lockd_member *member)
+{
+    return lockd_max(lockd_max(member->resident, member->budget),
+                     member->outstanding[0].budget);
+}
+
+/* What a member takes of the device while it runs; one that needs more than there is takes all
+ * of it. */
+static inline uint64_t lockd_need(const struct lockd_member *member)
+{
+    const bool stays = member->refuses && !member->party->held;
+
+    return lockd_min(stays ? lockd_member_hold(member) : member->demand,
+                     member->device->capacity);
+}
+
+/* Does its newest decision say RUN? */
+static inline bool lockd_member_run(const struct lockd_member *member)
+{
+    return member->party->held && member->party->gang->runs;
+}
+
+static inline bool lockd_member_wants(const struct lockd_member *member)
+{
+    return (member->flags & GS_STATE_WANT) != 0 && member->party->gang->paused == 0;
+}
+
+/* May it be running, by what it was told and what it says? */
+static inline bool lockd_member_busy(const struct lockd_member *member)
+{
+    return member->party->held || (member->sent_flags & GS_TARGET_RUN) != 0 ||
+           (member->flags & GS_STATE_RUNNING) != 0 || member->echoed < member->stop_seq;
+}
+
+static inline bool lockd_party_busy(const struct lockd_party *party)
+{
+    return party->busy_members != 0;
+}
+
+/* It cannot stop before it got memory, and takes what it gets: it goes before all others. */
+static inline bool lockd_party_blocked(const struct lockd_party *party)
+{
+    return party->blocked_members != 0;
+}
+
+/* Its gang can never have all its places, or not for a while: it needs more than there is on
+ * one of its devices, or gives way. */
+static inline bool lockd_party_hopeless(const struct lockd_party *party)
+{
+    const struct lockd_list *parties = &party->gang->parties;
+
+    if (party->gang->gives_way)
+        return true;
+    for (const struct lockd_list *at = parties->next; at != parties; at = at->next) {
+        const struct lockd_party *each = lockd_entry(at, struct lockd_party, of_gang);
+
+        if (each->demand > each->device->total)
+            return true;
+    }
+    return false;
+}
+
+static inline bool lockd_gang_wants(const struct lockd_gang *gang)
+{
+    return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0 && gang->deaf == 0;
+}
+
+#define lockd_member_of(at, link) lockd_entry(at, struct lockd_member, link)
+#define lockd_party_of(at, link)  lockd_entry(at, struct lockd_party, link)
+
+/* What it says is pinned, as far as it ever was allowed so much. */
+static inline uint64_t lockd_member_pinned(const struct lockd_member *member)
+{
+    return lockd_min(member->pinned, member->given);
+}
+
+/* The most that it may have there, whatever the device has. */
+static inline uint64_t lockd_member_limit(const struct lockd_member *member)
+{
+    return lockd_min(lockd_min(member->client->limit, member->quota), member->total);
+}
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stop.c: holders that stop for their own reasons, whoever is the head of the queue: they
+ * have outgrown the device together, have nothing to do, or do not get ahead; and what becomes
+ * of those that were asked to stop and have not yet. No state of its own; each look at all
+ * holders is made only when its time has come (device->grace_at, stop_at) or needs exceed the
+ * capacity.
+ */
+#include "lockd/sched/parts.h"
+
+/* Who did not come to run the last time gets so many switches' time; but each so many times as
+ * much as anybody, since it may just be slow to begin. */
+#define SKIPPED_SWITCHES 4
+#define SKIPPED_ROUND    8
+
+/* How little is lost when it stops; -1: nothing is won. */
+static int overflow_rank(const struct lockd_party *party)
+{
+    bool partly = false;
+
+    if (party->need == 0)
+        return -1;
+    if (!lockd_gang_wants(party->gang))
+        return 3;
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        partly = partly || member->demand > member->sent_budget;
+    }
+    if (partly)
+        return 2;
+    return party->running_members == 0 ? 1 : 0;
+}
+
+/* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
+ * ones, then the one that needs more than it was given (it cannot run anyway), then the one
+ * that came last. */
+void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
+{
+    while (device->need_held + device->lost > device->capacity && device->holder_count > 1) {
+        struct lockd_party *victim = NULL;
+        int rank = -1;
+
+        lockd_list_each (at, &device->holders) {
+            struct lockd_party *party = lockd_party_of(at, holder);
+            const int mine = overflow_rank(party);
+
+            if (mine >= rank && mine >= 0) {
+                rank = mine;
+                victim = party;
+            }
+        }
+        if (victim == NULL)
+            return;
+        lockd_gang_stop(victim->gang, now);
+    }
+}
+
+/* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
+ * the books agree: then something that cannot be moved is in the way. Nor mostly for one
+ * that was passed over and did not run since. One that is not given all it needs may wait for
+ * others that come before it; what anybody else does is no reason to wait for it. */
+static uint64_t patience_ends(const struct lockd_party *party)
+{
+    const struct lockd_device *device = party->device;
+    uint64_t progress = party->progress;
+    bool lacks = false;
+
+    lockd_list_each (at, &party->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_party);
+
+        lacks = lacks || (member->flags & GS_STATE_SHORT) != 0;
+        if (!lockd_list_empty(&member->hungry))
+            progress = lockd_max(progress, device->progress);
+    }
+    if (lacks && party->demand > device->capacity)
+        return progress + GRACE_SHORT;
+    if (party->skipped % SKIPPED_ROUND != 0)
+        return progress +
+               lockd_clamp(SKIPPED_SWITCHES * lockd_device_switch(device), GRACE_SHORT, GRACE);
+    return progress + GRACE;
+}
+
+/* While others wait, an idle holder gives back at once, and one that does not get ahead is
+ * passed over. */
+void lockd_stop_idle(struct lockd_device *device, uint64_t now)
+{
+    if (!device->waiters) {
+        device->grace_at = LOCKD_NEVER;
+        return;
+    }
+    if (now < device->grace_at)
+        return;
+    device->grace_at = LOCKD_NEVER;
+    lockd_list_each (at, &device->holders) {
+        struct lockd_party *party = lockd_party_of(at, holder);
+        uint64_t end;
+
+        if (!lockd_gang_wants(party->gang)) {
+            lockd_gang_stop(party->gang, now);
+        } else if (party->running_members == 0 && party->gang->runs &&
+                   lockd_party_works(party)) {
+            end = patience_ends(party);
+            if (now >= end) {
+                party->skipped++;
+                lockd_gang_stop(party->gang, now);
+            } else {
+                device->grace_at = lockd_min(device->grace_at, end);
+            }
+        }
+    }
+}
+
+/* When time alone makes something of it: stuck, deaf or clinging. */
+static uint64_t next_look(const struct lockd_member *member, uint64_t now)
+{
+    const uint64_t since[] = {member->stopped, member->owes, member->offered};
+    uint64_t look = LOCKD_NEVER;
+
+    for (size_t i = 0; i < sizeof since / sizeof since[0]; i++) {
+        if (since[i] != LOCKD_NEVER && since[i] + GRACE > now)
+            look = lockd_min(look, since[i] + GRACE);
+    }
+    return look;
+}
+
+/* A stuck program is asked again, as long as it still listens. */
+void lockd_stop_watch(struct lockd_device *device, uint64_t now)
+{
+    if (now < device->stop_at)
+        return;
+    device->stop_at = LOCKD_NEVER;
+    lockd_list_each (at, &device->stopping) {
+        struct lockd_member *member = lockd_member_of(at, stopping);
+
+        lockd_books_member(member, now);
+        if (member->refuses)
+            lockd_plan_touch(member); /* what it was offered is taken back */
+        device->stop_at = lockd_min(device->stop_at, next_look(member, now));
+        if (!lockd_member_stuck(member, now))
+            continue;
+        if (member->echoed != member->seq)
+            continue;
+        if (now - member->sent_at >= ASK_AGAIN)
+            lockd_plan_touch(member);
+        device->stop_at =
+            lockd_min(device->stop_at, lockd_max(member->sent_at, now) + ASK_AGAIN);
+    }
+}

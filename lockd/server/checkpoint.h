@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * checkpoint.h: a holder that does not stop is checkpointed by the driver (`stuck = checkpoint`):
+ * its memory leaves the card, its CUDA calls wait, and it goes on where it was when its turn
+ * comes.
+ *
+ * The driver's calls take long and may hang, so they are made by a guard, a process of its own
+ * (gpushare-lockd --guard PID), for each program; the guard brings the program back by itself
+ * when the daemon is gone. The lock knows nothing of it: what a frozen program would report is
+ * reported for it.
+ */
+#ifndef GS_LOCKD_SERVER_CHECKPOINT_H
+#define GS_LOCKD_SERVER_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gs_wire_target;
+struct lockd_connection;
+struct lockd_freeze;
+struct lockd_server;
+
+/* What daemon and guard tell each other: packets of one of these bytes and, from the guard, a
+ * text. */
+enum lockd_guard_word {
+    LOCKD_GUARD_FREEZE = 'Z', /* daemon, first: checkpoint it */
+    LOCKD_GUARD_ADOPT = 'A',  /* daemon, first: it is frozen, and its guard was killed */
+    LOCKD_GUARD_FROZEN = 'F', /* the memory has left the card */
+    LOCKD_GUARD_FAILED = 'N', /* it has not: the guard ends, the program goes on */
+    LOCKD_GUARD_THAW = 'T',   /* daemon: bring it back; guard: it is, the guard ends */
+    LOCKD_GUARD_NO_ROOM = 'E' /* it could not be brought back: say THAW again */
+};
+
+/* Starts guards for those who are stuck, and thaws whose turn has come. Returns when to look
+ * again. */
+uint64_t lockd_freeze_tend(struct lockd_server *server, uint64_t now);
+/* True if tag is a guard's: it has said something, which is taken. */
+bool lockd_freeze_event(struct lockd_server *server, const void *tag);
+/* The program cannot hear or say anything that counts. */
+bool lockd_freeze_holds(const struct lockd_connection *connection);
+/* Keeps a target for such a program. */
+void lockd_freeze_target(struct lockd_connection *connection,
+                         const struct gs_wire_target *target);
+/* Reports to the lock for those who were sent a target. True if there were any. */
+bool lockd_freeze_answer(struct lockd_server *server);
+/* The connection ends: its guard finds the program dead, or brings it back. */
+void lockd_freeze_gone(struct lockd_connection *connection);
+
+/* guard_start.c: a guard of that process with its first order. Our end of its socket, or
+ * -errno.
+ */
+int lockd_guard_start(int32_t pid, char order);
+/* guard.c: the guard of that process; its socket is descriptor 0. Returns an exit code. */
+int lockd_guard(int32_t pid);
+
+#endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * closer.c: threads that close (closer.h). Each closes what it was handed and ends; it touches
+ * nothing else, and the daemon's own thread takes it off the list when it has. Of one user's at
+ * most RUNNING_MOST are at it at once, the others wait. What came in packets and is not closed
+ * takes descriptors from everybody: with a part of all that there may be a user is not read (of
+ * connections he has no more than max-connections), nor is anybody who has some while all
+ * together have twice as much.
+ *
+ * Invariant: a user, and a connection in the counts, stay for as long as something of theirs is
+ * being closed.
+ */
+#include "lockd/server/closer.h"
+#include "lockd/server/server.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RUNNING_MOST 8
+#define USERS_PART   16 /* of the descriptors that connections may take */
+#define LOOK_NS      20000000u
+#define SOON_NS      1000000u /* while some wait for others to end */
+#define STACK_BYTES  (256u << 10)
+#define DEINIT_LOOKS 1000 /* of a millisecond */
+
+#ifndef SO_PASSRIGHTS /* since Linux 6.16 */
+#define SO_PASSRIGHTS 83
+#endif
+
+struct closer {
+    struct lockd_list link; /* of the server's */
+    struct lockd_user *user;
+    pthread_t thread;
+    _Atomic(bool) done; /* release: the thread has closed them; acquire: it can be joined */
+    bool running, connection;
+    unsigned count;
+    int fd[];
+};
+
+static struct closer *closer_of(struct lockd_list *at)
+{
+    return lockd_entry(at, struct closer, link);
+}
+
+/* --- who may send descriptors --- */
+
+void lockd_closer_init(struct lockd_server *server)
+{
+    const int no = 0;
+
+    lockd_list_init(&server->closers);
+    server->guarded =
+        setsockopt(server->listener, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no) == 0;
+}
+
+void lockd_closer_allow(struct lockd_connection *connection, bool allow)
+{
+    const int value = allow;
+
+    if (connection->server->guarded &&
+        setsockopt(connection->fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof value) == 0)
+        connection->descriptors |= allow; /* some may be on their way when it ends */
+}
+
+/* --- threads --- */
+
+static void *close_all(void *argument)
+{
+    struct closer *closer = argument;
+
+    for (unsigned i = 0; i < closer->count; i++)
+        close(closer->fd[i]);
+    atomic_store_explicit(&closer->done, true, memory_order_release);
+    return NULL;
+}
+
+/* Without a thread it waits for the next look. */
+static void start(struct closer *closer)
+{
+    pthread_attr_t attributes;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    closer->running = pthread_create(&closer->thread, &attributes, close_all, closer) == 0;
+    closer->user->closers_running += closer->running;
+    pthread_attr_destroy(&attributes);
+}
+
+/* Takes over what is open. False: no memory. */
+static bool add(struct lockd_server *server, struct lockd_user *user, const int *fd,
+                unsigned count, bool connection)
+{
+    struct closer *closer = calloc(1, sizeof *closer + count * sizeof *fd);
+
+    if (closer == NULL)
+        return false;
+    closer->user = user;
+    closer->count = count;
+    closer->connection = connection;
+    memcpy(closer->fd, fd, count * sizeof *fd);
+    lockd_list_append(&server->closers, &closer->link);
+    user->closing += connection ? 0 : count;
+    server->closing += connection ? 0 : count;
+    if (user->closers++ < RUNNING_MOST)
+        start(closer);
+    return true;
+}
+
+bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_user *user)
+{
+    const uint32_t most = server->connection_limit / USERS_PART;
+
+    return user->closing > most || (user->closing != 0 && server->closing > 2 * most);
+}
+
+void lockd_close_descriptors(struct lockd_server *server, struct lockd_user *user,
+                             struct gs_descriptors *with)
+{
+    if (with->count == 0 || add(server, user, with->fd, with->count, false))
+        with->count = 0;
+    else
+        gs_descriptors_close(with);
+}
+
+static void connection_closed(struct lockd_server *server, struct lockd_user *user)
+{
+    server->connection_count--;
+    user->connections--;
+    lockd_user_put(user);
+}
+
+/* Nothing came that was not read, and nothing can come (it was shut down). Every packet, an
+ * empty one as well, would have its sender's credentials with it; the end has none. */
+static bool is_empty(int fd)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr align;
+    } control;
+    char byte;
+    struct iovec part = {&byte, 1};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+    const int yes = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0 &&
+           recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT) == 0 && header.msg_controllen == 0;
+}
+
+void lockd_close_connection(struct lockd_server *server, struct lockd_user *user, int fd,
+                            bool descriptors)
+{
+    epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* nothing of it may come up again */
+    shutdown(fd, SHUT_RDWR);
+    if ((descriptors || !server->guarded) && !is_empty(fd) && add(server, user, &fd, 1, true))
+        return;
+    close(fd);
+    connection_closed(server, user);
+}
+
+static void end(struct lockd_server *server, struct closer *closer)
+{
+    struct lockd_user *user = closer->user;
+    const bool connection = closer->connection;
+
+    pthread_join(closer->thread, NULL);
+    lockd_list_remove(&closer->link);
+    user->closers_running--;
+    user->closers--;
+    user->closing -= connection ? 0 : closer->count;
+    server->closing -= connection ? 0 : closer->count;
+    free(closer);
+    if (connection) {
+        connection_closed(server, user);
+        lockd_admit_again(server);
+    } else {
+        lockd_user_put(user);
+    }
+}
+
+uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
+{
+    bool waits = false;
+
+    lockd_list_each (at, &server->closers) {
+        struct closer *closer = closer_of(at);
+
+        if (closer->running && atomic_load_explicit(&closer->done, memory_order_acquire))
+            end(server, closer);
+        else if (!closer->running && closer->user->closers_running < RUNNING_MOST)
+            start(closer);
+    }
+    lockd_list_each (left, &server->closers)
+        waits = waits || !closer_of(left)->running;
+    return lockd_list_empty(&server->closers) ? LOCKD_NEVER : now + (waits ? SOON_NS : LOOK_NS);
+}
+
+void lockd_closer_deinit(struct lockd_server *server)
+{
+    const struct timespec pause = {0, 1000000};
+
+    for (int i = 0; i < DEINIT_LOOKS && !lockd_list_empty(&server->closers); i++) {
+        if (i != 0)
+            nanosleep(&pause, NULL);
+        lockd_closer_tend(server, 0);
+    }
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * guard.c: the guard of one frozen program (checkpoint.h): `gpushare-lockd --guard PID`, which
+ * makes the driver's checkpoint calls and may take as long as they do. It lives while the
+ * program is frozen; a guard whose daemon has gone, or that is told to end, brings the program
+ * back before it does. One thread.
+ */
+#include "lockd/server/checkpoint.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK_MS 10000 /* for work that was submitted to finish */
+
+/* Of the table, what begins and what checkpoints: WANTED is 1 for these families, else 0. */
+#define IS_INIT              ~, 1
+#define IS_CKPT              ~, 1
+#define SECOND(a, b, ...)    b
+#define WANTED(...)          SECOND(__VA_ARGS__, 0, 0)
+#define JOIN(word, number)   JOINED(word, number)
+#define JOINED(word, number) word##number
+
+/* The driver has the checkpoints since 12.8. */
+struct driver {
+    typeof(&cuGetErrorName) cuGetErrorName;
+#define MEMBER_0(symbol)
+#define MEMBER_1(symbol) typeof(&symbol) symbol;
+#define GS_API(symbol, base, since, variant, family, action)                                   \
+    JOIN(MEMBER_, WANTED(IS_##family))(symbol)
+#include "wrap/driver_api.def"
+};
+
+static void say(enum lockd_guard_word word, const char *what, const char *why)
+{
+    char text[200];
+    const int length = snprintf(text, sizeof text, "%c%s%s%s", (char)word, what,
+                                *why != '\0' ? ": " : "", why);
+
+    if (send(STDIN_FILENO, text,
+             (size_t)length < sizeof text ? (size_t)length : sizeof text - 1, MSG_NOSIGNAL) < 0)
+        return; /* the daemon has gone: so the next recv() says */
+}
+
+static const char *name_of(const struct driver *driver, CUresult result)
+{
+    const char *name = NULL;
+
+    return driver->cuGetErrorName(result, &name) == CUDA_SUCCESS && name != NULL ? name
+                                                                                 : "unknown";
+}
+
+static bool load(struct driver *driver)
+{
+    const struct {
+        const char *name;
+        void **pointer;
+    } names[] = {
+#define NAME_0(symbol)
+#define NAME_1(symbol) {#symbol, (void **)&driver->symbol},
+        NAME_1(cuGetErrorName)
+#define GS_API(symbol, base, since, variant, family, action)                                   \
+    JOIN(NAME_, WANTED(IS_##family))(symbol)
+#include "wrap/driver_api.def"
+    };
+    void *library;
+    CUresult result;
+
+    unsetenv("CUDA_VISIBLE_DEVICES"); /* whoever started the daemon may see fewer cards */
+    library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        say(LOCKD_GUARD_FAILED, "libcuda.so.1 cannot be loaded", "");
+        return false;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        *names[i].pointer = dlsym(library, names[i].name);
+        if (*names[i].pointer == NULL) {
+            say(LOCKD_GUARD_FAILED, names[i].name, "this driver does not have it (12.8 does)");
+            return false;
+        }
+    }
+    result = driver->cuInit(0);
+    if (result != CUDA_SUCCESS)
+        say(LOCKD_GUARD_FAILED, "cuInit", name_of(driver, result));
+    return result == CUDA_SUCCESS;
+}
+
+/* Locks it; true when its calls wait and what it submitted has finished. */
+static bool lock(const struct driver *driver, int pid)
+{
+    CUcheckpointLockArgs patience = {.timeoutMs = LOCK_MS};
+    const CUresult result = driver->cuCheckpointProcessLock(pid, &patience);
+
+    if (result == CUDA_SUCCESS)
+        return true;
+    say(LOCKD_GUARD_FAILED,
+        result == CUDA_ERROR_NOT_READY ? "its work does not end" : "it cannot be locked",
+        name_of(driver, result));
+    return false;
+}
+
+static bool checkpoint(const struct driver *driver, int pid)
+{
+    const CUresult result = driver->cuCheckpointProcessCheckpoint(pid, NULL);
+
+    if (result == CUDA_SUCCESS) {
+        say(LOCKD_GUARD_FROZEN, "", "");
+        return true;
+    }
+    driver->cuCheckpointProcessUnlock(pid, NULL);
+    say(LOCKD_GUARD_FAILED, "it cannot be checkpointed", name_of(driver, result));
+    return false;
+}
+
+/* Does what the daemon ordered first; true when the program is frozen. */
+static bool freeze(const struct driver *driver, int pid, char order)
+{
+    CUprocessState state = CU_PROCESS_STATE_FAILED;
+    const CUresult result = driver->cuCheckpointProcessGetState(pid, &state);
+
+    if (result != CUDA_SUCCESS) {
+        say(LOCKD_GUARD_FAILED, "the driver does not know it", name_of(driver, result));
+        return false;
+    }
+    if (order == LOCKD_GUARD_ADOPT && state == CU_PROCESS_STATE_CHECKPOINTED) {
+        say(LOCKD_GUARD_FROZEN, "", "");
+        return true;
+    }
+    if (order == LOCKD_GUARD_ADOPT && state == CU_PROCESS_STATE_LOCKED)
+        return checkpoint(driver, pid);
+    if (order == LOCKD_GUARD_ADOPT) {
+        say(LOCKD_GUARD_THAW, "", ""); /* the one before us had come so far */
+        return false;
+    }
+    if (state != CU_PROCESS_STATE_RUNNING) {
+        say(LOCKD_GUARD_FAILED, "somebody else has locked or checkpointed it", "");
+        return false;
+    }
+    return lock(driver, pid) && checkpoint(driver, pid);
+}
+
+static CUresult thaw(const struct driver *driver, int pid)
+{
+    CUprocessState state = CU_PROCESS_STATE_CHECKPOINTED;
+    CUresult result = driver->cuCheckpointProcessGetState(pid, &state);
+
+    /* locked: the guard before us came so far */
+    if (result == CUDA_SUCCESS && state != CU_PROCESS_STATE_LOCKED)
+        result = driver->cuCheckpointProcessRestore(pid, NULL);
+    return result == CUDA_SUCCESS ? driver->cuCheckpointProcessUnlock(pid, NULL) : result;
+}
+
+/* False when the program has ended, or somebody else has brought it back. */
+static bool is_frozen(const struct driver *driver, int pid)
+{
+    CUprocessState state = CU_PROCESS_STATE_RUNNING;
+
+    return driver->cuCheckpointProcessGetState(pid, &state) == CUDA_SUCCESS &&
+           (state == CU_PROCESS_STATE_CHECKPOINTED || state == CU_PROCESS_STATE_LOCKED);
+}
+
+static volatile sig_atomic_t ended;
+
+static void on_signal(int number)
+{
+    (void)number;
+    ended = 1;
+}
+
+/* Until it is told to thaw and can; true. False: nobody is there to tell it. */
+static bool keep(const struct driver *driver, int pid)
+{
+    char word;
+
+    while (ended == 0) {
+        const ssize_t got = recv(STDIN_FILENO, &word, 1, 0);
+        CUresult result;
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0 || word != LOCKD_GUARD_THAW)
+            return false;
+        result = thaw(driver, pid);
+        if (result == CUDA_SUCCESS) {
+            say(LOCKD_GUARD_THAW, "", "");
+            return true;
+        }
+        say(LOCKD_GUARD_NO_ROOM, "the driver says", name_of(driver, result));
+    }
+    return false;
+}
+
+int lockd_guard(int32_t pid)
+{
+    const struct sigaction action = {.sa_handler = on_signal};
+    const struct timespec second = {.tv_sec = 1};
+    struct driver driver;
+    char order;
+
+    signal(SIGCHLD, SIG_DFL); /* the driver may start helpers and wait for them */
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    if (recv(STDIN_FILENO, &order, 1, 0) != 1 || !load(&driver) || !freeze(&driver, pid, order))
+        return 1;
+    if (keep(&driver, pid))
+        return 0;
+    while (thaw(&driver, pid) != CUDA_SUCCESS && is_frozen(&driver, pid))
+        nanosleep(&second, NULL);
+    return 0;
+}

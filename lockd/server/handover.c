@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * handover.c: passes descriptors of device memory on. State: those that are kept (of lockd_server),
+ * each for KEPT_NS at most. The lock knows nothing of it: for it memory has left one program,
+ * and another one may have more. Invariant: on each device no more is kept than has left
+ * programs, as the lock counts it, and was not given to others since: it is taken for free
+ * memory, and who says that he gave what he never had must not make the device larger. One
+ * thread.
+ */
+#include "lockd/server/handover.h"
+#include "lockd/base/log.h"
+#include "lockd/server/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KEPT_NS                                                                                \
+    50000000u /* programs read their targets several times in that, when they move */
+
+/* A process of another pid namespace has more numbers than the one it has here. */
+static bool look(const struct lockd_connection *connection)
+{
+    char path[64], line[256];
+    FILE *file;
+    bool beside = false;
+
+    if (connection->foreign || connection->pid <= 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)connection->pid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "NSpid:", 6) == 0)
+            beside = strchr(line, '\t') == strrchr(line, '\t');
+    fclose(file);
+    return beside;
+}
+
+static bool is_beside(struct lockd_connection *connection)
+{
+    if (connection->beside == LOCKD_BESIDE_UNKNOWN)
+        connection->beside = look(connection) ? LOCKD_BESIDE_YES : LOCKD_BESIDE_NO;
+    return connection->beside == LOCKD_BESIDE_YES;
+}
+
+static uint64_t less_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Pieces of one user that go together. */
+struct lot {
+    struct lockd_server *server;
+    uid_t uid;
+    struct gs_descriptors with;
+};
+
+/* Their memory is released, if nobody else has it. */
+static void let_go(struct lot *lot)
+{
+    struct lockd_user *user =
+        lot->with.count != 0 ? lockd_user_get(&lot->server->users, lot->uid) : NULL;
+
+    if (user == NULL) {
+        gs_descriptors_close(&lot->with); /* there is no memory */
+        return;
+    }
+    lockd_close_descriptors(lot->server, user, &lot->with);
+    lockd_user_put(user);
+}
+
+/* The piece goes with the lot. */
+static void drop(struct lot *lot, unsigned i)
+{
+    struct lockd_gifts *gifts = &lot->server->gifts;
+
+    if (lot->uid != gifts->piece[i].uid || lot->with.count == GS_PACKET_FDS_MAX)
+        let_go(lot);
+    lot->uid = gifts->piece[i].uid;
+    lot->with.fd[lot->with.count++] = gifts->piece[i].fd;
+    gifts->count--;
+    memmove(&gifts->piece[i], &gifts->piece[i + 1],
+            (gifts->count - i) * sizeof gifts->piece[0]);
+}
+
+static bool is_on(const struct lockd_gift *piece, const uint8_t *uuid)
+{
+    return memcmp(piece->uuid, uuid, sizeof piece->uuid) == 0;
+}
+
+/* So much has come in again: what left before is not kept besides. */
+static void take_back(struct lockd_connection *connection, const uint8_t *uuid, uint64_t bytes)
+{
+    struct lockd_gifts *gifts = &connection->server->gifts;
+    struct lot lot = {.server = connection->server, .with.count = 0};
+
+    for (unsigned i = 0; i < gifts->count && bytes != 0;) {
+        if (gifts->piece[i].from != connection->id || !is_on(&gifts->piece[i], uuid)) {
+            i++;
+            continue;
+        }
+        bytes -= less_of(bytes, gifts->piece[i].bytes);
+        drop(&lot, i);
+    }
+    let_go(&lot);
+}
+
+static unsigned kept_of(const struct lockd_gifts *gifts, uid_t uid)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < gifts->count; i++)
+        count += gifts->piece[i].uid == uid;
+    return count;
+}
+
+/* left: bytes that are no longer resident since the last report. */
+static void keep(struct lockd_connection *connection, const struct gs_wire_state *state,
+                 struct gs_descriptors *descriptors, uint64_t left)
+{
+    struct lockd_gifts *gifts = &connection->server->gifts;
+    unsigned own = kept_of(gifts, connection->uid);
+
+    for (; descriptors->count != 0 && state->given_bytes <= left && own < LOCKD_GIFTS_OF_USER &&
+           gifts->count < LOCKD_GIFTS_MOST;
+         left -= state->given_bytes, own++) {
+        struct lockd_gift *piece = &gifts->piece[gifts->count++];
+
+        *piece = (struct lockd_gift){.from = connection->id,
+                                     .bytes = state->given_bytes,
+                                     .at = lockd_now(),
+                                     .uid = connection->uid,
+                                     .fd = descriptors->fd[--descriptors->count]};
+        memcpy(piece->uuid, state->uuid, sizeof piece->uuid);
+    }
+}
+
+void lockd_gift_offer(struct lockd_connection *connection, struct gs_wire_state *state,
+                      struct gs_descriptors *descriptors)
+{
+    const struct lockd_server *server = connection->server;
+    const uint64_t before = lockd_client_resident(connection->client, state->uuid);
+
+    if (state->resident > before)
+        take_back(connection, state->uuid, state->resident - before);
+    else if (server->config.hands_over && state->given_bytes != 0 &&
+             descriptors->count == state->given && is_beside(connection))
+        keep(connection, state, descriptors, before - state->resident);
+    for (unsigned i = 0; i < server->gifts.count && state->device_free != UINT64_MAX; i++)
+        if (is_on(&server->gifts.piece[i], state->uuid))
+            state->device_free =
+                less_of(state->device_total, state->device_free + server->gifts.piece[i].bytes);
+}
+
+/* --- to whom --- */
+
+static bool may_go(const struct lockd_gift *piece, const struct lockd_connection *to,
+                   const struct gs_wire_target *target)
+{
+    return piece->from != to->id && piece->uid == to->uid &&
+           (target->flags & GS_TARGET_RUN) != 0 && is_on(piece, target->uuid);
+}
+
+/* Takes those out that go with the target: of one size, and the rise has room for them. */
+static void choose(struct lockd_connection *to, struct gs_wire_target *target, uint64_t rise,
+                   struct gs_descriptors *with)
+{
+    struct lockd_gifts *gifts = &to->server->gifts;
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < gifts->count; i++) {
+        const struct lockd_gift *piece = &gifts->piece[i];
+
+        if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
+            (with->count == 0 || piece->bytes == target->gift_bytes) &&
+            may_go(piece, to, target) && is_beside(to)) {
+            with->fd[with->count++] = piece->fd;
+            target->gift_bytes = piece->bytes;
+            rise -= piece->bytes;
+        } else {
+            gifts->piece[left++] = *piece;
+        }
+    }
+    gifts->count = left;
+    target->gifts = with->count;
+}
+
+/* So many bytes of the device's room are somebody's now. */
+static void give_up(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
+{
+    struct lockd_gifts *gifts = &server->gifts;
+    struct lot lot = {.server = server, .with.count = 0};
+
+    for (unsigned i = 0; i < gifts->count && bytes != 0;) {
+        if (!is_on(&gifts->piece[i], uuid)) {
+            i++;
+            continue;
+        }
+        bytes -= less_of(bytes, gifts->piece[i].bytes);
+        drop(&lot, i);
+    }
+    let_go(&lot);
+}
+
+void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target *target,
+                     uint64_t rise)
+{
+    struct lockd_server *server = connection->server;
+    struct gs_descriptors with = {.count = 0};
+    bool passed;
+
+    if (server->config.hands_over && connection->user->programs > 1 && is_beside(connection))
+        target->flags |= GS_TARGET_GIVE;
+    choose(connection, target, rise, &with);
+    give_up(server, target->uuid, rise - target->gifts * target->gift_bytes);
+    passed =
+        with.count != 0 && lockd_connection_pass(connection, target, sizeof *target, &with);
+    lockd_close_descriptors(server, connection->user, &with);
+    if (passed)
+        return;
+    target->gifts = 0;
+    target->gift_bytes = 0;
+    lockd_connection_send(connection, target, sizeof *target);
+}
+
+/* --- time --- */
+
+uint64_t lockd_gift_tend(struct lockd_server *server, uint64_t now)
+{
+    struct lockd_gifts *gifts = &server->gifts;
+    struct lot lot = {.server = server, .with.count = 0};
+
+    while (gifts->count != 0 && now - gifts->piece[0].at >= KEPT_NS)
+        drop(&lot, 0);
+    let_go(&lot);
+    return gifts->count != 0 ? gifts->piece[0].at + KEPT_NS : LOCKD_NEVER;
+}
+
+void lockd_gift_deinit(struct lockd_server *server)
+{
+    struct lot lot = {.server = server, .with.count = 0};
+
+    while (server->gifts.count != 0)
+        drop(&lot, server->gifts.count - 1);
+    let_go(&lot);
+}
+
+void lockd_gift_changed(struct lockd_server *server, bool before)
+{
+    if (!server->config.hands_over)
+        lockd_gift_deinit(server);
+    if (before && !server->config.hands_over)
+        lockd_log(LOCKD_LOG_INFO,
+                  "no memory is handed over from now on; programs that have some keep it, and "
+                  "cannot be checkpointed, until it has left the device or they end");
+    else if (!before && server->config.hands_over)
+        lockd_log(LOCKD_LOG_INFO, "memory is handed over from now on");
+}

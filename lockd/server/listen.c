@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * listen.c: makes sure that exactly one daemon serves a socket.
+ *
+ * Whoever holds the flock on <socket>.lock serves; everybody else finds the socket answering
+ * and leaves; so does a holder that finds systemd's socket there. The lock file is never
+ * removed. Steps that systemd expects of a service
+ * (LISTEN_FDS, NOTIFY_SOCKET) are done by hand: they are small.
+ */
+#include "lockd/server/listen.h"
+#include "common/fd.h"
+#include "common/paths.h"
+#include "lockd/base/log.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LISTEN_FD    3 /* SD_LISTEN_FDS_START */
+#define BACKLOG      512
+#define TAKE_TRIES   100 /* of 20 ms: another daemon is on its way in or out */
+#define LEAVE_TRIES  10  /* ... was killed, and its lock was gone before its socket */
+#define TAKE_WAIT_NS 20000000
+
+static void address_of(const char *path, struct sockaddr_un *address)
+{
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    snprintf(address->sun_path, sizeof address->sun_path, "%s", path);
+}
+
+static bool somebody_serves(const char *path)
+{
+    GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un address;
+
+    address_of(path, &address);
+    /* EAGAIN: one listens, with more callers than it has answered */
+    return fd >= 0 &&
+           (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN);
+}
+
+static int socket_option(int fd, int option)
+{
+    int value = -1;
+    socklen_t size = sizeof value;
+
+    return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
+}
+
+/* 1 with a socket from systemd in *fd, 0 without, -errno when it is not what we need. */
+static int take_activated(int *fd, struct gs_err *err)
+{
+    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+
+    if (pid == NULL || count == NULL || strtol(pid, NULL, 10) != (long)getpid() ||
+        strcmp(count, "0") == 0)
+        return 0;
+    if (strcmp(count, "1") != 0)
+        return gs_err_set(err, -EINVAL, "LISTEN_FDS is %s: one socket is expected", count);
+    if (socket_option(LISTEN_FD, SO_DOMAIN) != AF_UNIX ||
+        socket_option(LISTEN_FD, SO_TYPE) != SOCK_SEQPACKET ||
+        socket_option(LISTEN_FD, SO_ACCEPTCONN) != 1)
+        return gs_err_set(err, -EINVAL,
+                          "descriptor 3 is no listening SOCK_SEQPACKET socket: the socket unit "
+                          "needs ListenSequentialPacket=");
+    *fd = LISTEN_FD;
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    if (fcntl(*fd, F_SETFD, FD_CLOEXEC) != 0 || fcntl(*fd, F_SETFL, O_NONBLOCK) != 0)
+        return gs_err_errno(err, -errno, "fcntl on descriptor 3");
+    return 1;
+}
+
+static void wait_a_moment(void)
+{
+    const struct timespec pause = {0, TAKE_WAIT_NS};
+
+    nanosleep(&pause, NULL);
+}
+
+/* We hold the lock, and somebody serves all the same: a daemon with systemd's socket has no
+ * lock. 0, or LOCKD_ALREADY with the lock given back. */
+static int look_for_others(struct lockd_place *place)
+{
+    for (int i = 0; i < LEAVE_TRIES; i++) {
+        if (!somebody_serves(place->path))
+            return 0;
+        wait_a_moment();
+    }
+    close(place->lock_fd);
+    place->lock_fd = -1;
+    return LOCKD_ALREADY;
+}
+
+/* The lock file; waits a moment while its holder neither serves nor leaves. 0, LOCKD_ALREADY or
+ * -errno. */
+static int take_lock(struct lockd_place *place, struct gs_err *err)
+{
+    char path[sizeof place->path + 8];
+
+    snprintf(path, sizeof path, "%s.lock", place->path);
+    place->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (place->lock_fd < 0)
+        return gs_err_errno(err, -errno, "%s: cannot open the lock file", path);
+    for (int i = 0; i < TAKE_TRIES; i++) {
+        if (flock(place->lock_fd, LOCK_EX | LOCK_NB) == 0)
+            return look_for_others(place);
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return gs_err_errno(err, -errno, "%s: cannot lock it", path);
+        if (somebody_serves(place->path))
+            return LOCKD_ALREADY;
+        wait_a_moment();
+    }
+    return gs_err_set(
+        err, -EBUSY,
+        "%s is locked, but nobody answers at %s: another gpushare-lockd hangs, or its socket "
+        "was removed; end it",
+        path, place->path);
+}
+
+/* Who may connect besides the owner and root: the group that can reach the socket's folder. */
+static void take_group(struct lockd_place *place)
+{
+    char folder[sizeof place->path];
+    struct stat st;
+    char *slash;
+
+    snprintf(folder, sizeof folder, "%s", place->path);
+    slash = strrchr(folder, '/');
+    if (slash == NULL || slash == folder)
+        return;
+    *slash = '\0';
+    if (stat(folder, &st) != 0 || (st.st_mode & S_IXGRP) == 0)
+        return;
+    place->group = st.st_gid;
+}
+
+/* ... and with systemd's socket, the group that it was made for (SocketGroup=). */
+static void take_activated_group(struct lockd_place *place)
+{
+    struct sockaddr_un address = {0};
+    socklen_t size = sizeof address - 1; /* a NUL stays behind the path */
+    struct stat st;
+
+    if (getsockname(place->listener, (struct sockaddr *)&address, &size) == 0 &&
+        address.sun_path[0] == '/' && stat(address.sun_path, &st) == 0 &&
+        (st.st_mode & S_IWGRP) != 0)
+        place->group = st.st_gid;
+}
+
+static int bind_socket(struct lockd_place *place, struct gs_err *err)
+{
+    const mode_t mode = place->group == (gid_t)-1 ? 0600 : 0660;
+    struct sockaddr_un address;
+    struct stat st;
+    mode_t mask;
+    int bound;
+
+    if (lstat(place->path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        return gs_err_set(err, -EEXIST,
+                          "%s is there and is no socket: remove it or choose another "
+                          "with --socket",
+                          place->path);
+    unlink(place->path); /* stale: we hold the lock */
+    place->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (place->listener < 0)
+        return gs_err_errno(err, -errno, "socket");
+    address_of(place->path, &address);
+    mask = umask(0777 & ~mode);
+    bound = bind(place->listener, (struct sockaddr *)&address, sizeof address);
+    umask(mask);
+    if (bound != 0)
+        return gs_err_errno(err, -errno, "%s: cannot make the socket", place->path);
+    if (place->group != (gid_t)-1 && chown(place->path, (uid_t)-1, place->group) != 0)
+        lockd_log(LOCKD_LOG_WARNING, "%s: cannot give it to group %u: %s", place->path,
+                  (unsigned)place->group, strerror(errno));
+    if (listen(place->listener, BACKLOG) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot listen", place->path);
+    if (lstat(place->path, &st) != 0)
+        return gs_err_errno(err, -errno, "%s: it was removed at once", place->path);
+    place->inode = st.st_ino;
+    return 0;
+}
+
+int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err *err)
+{
+    int code;
+
+    *place = (struct lockd_place){.listener = -1, .lock_fd = -1, .group = (gid_t)-1};
+    snprintf(place->path, sizeof place->path, "%s", path);
+    code = take_activated(&place->listener, err);
+    if (code < 0)
+        return code;
+    place->activated = code == 1;
+    if (place->activated) {
+        take_activated_group(place);
+        return 0;
+    }
+    code = gs_socket_folder(place->path);
+    if (code != 0)
+        return gs_err_errno(
+            err, code, "the folder of %s (it must be yours or root's, and not writable by all)",
+            place->path);
+    take_group(place);
+    code = take_lock(place, err);
+    return code != 0 ? code : bind_socket(place, err);
+}
+
+void lockd_place_leave(struct lockd_place *place)
+{
+    struct stat st;
+
+    if (!place->activated && lstat(place->path, &st) == 0 && st.st_ino == place->inode)
+        unlink(place->path);
+    if (place->lock_fd >= 0)
+        close(place->lock_fd);
+    place->lock_fd = place->listener = -1;
+}
+
+static void close_inherited(const struct lockd_place *place)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    const struct dirent *entry;
+
+    if (folder == NULL)
+        return;
+    while ((entry = readdir(folder)) != NULL) {
+        const int fd = (int)strtol(entry->d_name, NULL, 10);
+
+        if (entry->d_name[0] != '.' && fd > STDERR_FILENO && fd != dirfd(folder) &&
+            fd != place->listener && fd != place->lock_fd)
+            close(fd);
+    }
+    closedir(folder);
+}
+
+int lockd_detach(const struct lockd_place *place, struct gs_err *err)
+{
+    const pid_t pid = fork();
+    int null;
+
+    if (pid < 0)
+        return gs_err_errno(err, -errno, "fork");
+    if (pid > 0)
+        _exit(0);
+    if (setsid() < 0 || chdir("/") != 0)
+        return gs_err_errno(err, -errno, "setsid, chdir");
+    close_inherited(place);
+    unsetenv("NOTIFY_SOCKET"); /* of the service that our starter may be, not ours */
+    unsetenv("WATCHDOG_USEC");
+    null = open("/dev/null", O_RDWR);
+    if (null < 0)
+        return gs_err_errno(err, -errno, "/dev/null");
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (null != fd && dup2(null, fd) < 0)
+            return gs_err_errno(err, -errno, "dup2");
+    }
+    if (null > STDERR_FILENO)
+        close(null);
+    return 0;
+}
+
+void lockd_notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length;
+
+    if (fd < 0 || path == NULL || (path[0] != '/' && path[0] != '@'))
+        return;
+    length = strlen(path);
+    if (length >= sizeof address.sun_path)
+        return;
+    memcpy(address.sun_path, path, length);
+    if (path[0] == '@')
+        address.sun_path[0] = '\0';
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
+               (struct sockaddr *)&address,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
+        lockd_log(LOCKD_LOG_WARNING, "NOTIFY_SOCKET %s: %s is lost: %s", path, state,
+                  errno == EAGAIN ? "it is not read" : strerror(errno));
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * outbox.c: what a connection is sent. A message that the socket does not take waits in the
+ * connection's queue; sending never blocks.
+ *
+ * The queue is bounded three times: of a device's targets only the newest waits (the protocol
+ * is level-triggered), gpusharectl is given no second answer before it has read the first, and
+ * all that waits for one user's connections has a limit.
+ */
+#include "lockd/server/server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define QUEUE_OF_ONE  (8u << 20)
+#define QUEUE_OF_USER (64u << 20)
+
+/* What is waited for: reading stops while a connection is over its rate. */
+void lockd_connection_watch(struct lockd_connection *connection)
+{
+    struct epoll_event event = {
+        .events =
+            (connection->throttled ? 0 : EPOLLIN) | (connection->out.size != 0 ? EPOLLOUT : 0),
+        .data.ptr = connection,
+    };
+
+    if (connection->dead || event.events == connection->watched)
+        return;
+    if (epoll_ctl(connection->server->epoll, EPOLL_CTL_MOD, connection->fd, &event) == 0)
+        connection->watched = event.events;
+    else
+        lockd_connection_kill(connection, "epoll_ctl: %s", strerror(errno));
+}
+
+/* 1: sent, 0: the socket is full, -1: the connection is gone. */
+static int send_now(struct lockd_connection *connection, const void *message, size_t size)
+{
+    ssize_t sent;
+
+    do
+        sent = send(connection->fd, message, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent == (ssize_t)size)
+        return 1;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS))
+        return 0;
+    lockd_connection_kill(connection, NULL); /* its end was closed; the EOF says the same */
+    return -1;
+}
+
+static int reserve(struct lockd_connection *connection, size_t size)
+{
+    struct lockd_outbox *out = &connection->out;
+    size_t room = out->room == 0 ? 1024 : out->room;
+    unsigned char *bytes;
+
+    if (out->size + size > QUEUE_OF_ONE || connection->user->queued + size > QUEUE_OF_USER)
+        return -ENOBUFS;
+    if (out->head != 0 && out->head + out->size + size > out->room) {
+        memmove(out->bytes, out->bytes + out->head, out->size);
+        out->head = 0;
+    }
+    while (room < out->head + out->size + size)
+        room *= 2;
+    if (room == out->room)
+        return 0;
+    bytes = realloc(out->bytes, room);
+    if (bytes == NULL)
+        return -ENOMEM;
+    out->bytes = bytes;
+    out->room = room;
+    return 0;
+}
+
+static void account(struct lockd_connection *connection, size_t added, size_t taken)
+{
+    connection->out.size += added - taken;
+    connection->user->queued += added - taken;
+}
+
+/* Takes a waiting target for the same device out of the queue: a newer one comes. */
+static void drop_older_target(struct lockd_connection *connection,
+                              const struct gs_wire_target *target)
+{
+    struct lockd_outbox *out = &connection->out;
+    unsigned char *at = out->bytes + out->head, *const end = at + out->size;
+    struct gs_wire_target old;
+
+    while (at < end) {
+        memcpy(&old.header, at, sizeof old.header);
+        if (old.header.type == GS_WIRE_TARGET) {
+            memcpy(&old, at, sizeof old);
+            if (memcmp(old.uuid, target->uuid, sizeof old.uuid) == 0) {
+                memmove(at, at + sizeof old, (size_t)(end - at) - sizeof old);
+                account(connection, 0, sizeof old);
+                return;
+            }
+        }
+        at += old.header.length;
+    }
+}
+
+void lockd_connection_send(struct lockd_connection *connection, const void *message,
+                           size_t size)
+{
+    const struct gs_wire_header *header = message;
+    struct lockd_outbox *out = &connection->out;
+
+    if (connection->dead)
+        return;
+    if (out->size == 0 && send_now(connection, message, size) != 0)
+        return;
+    if (header->type == GS_WIRE_TARGET && out->size != 0)
+        drop_older_target(connection, message);
+    if (reserve(connection, size) != 0) {
+        lockd_connection_kill(connection, "it does not read what it is sent");
+        return;
+    }
+    memcpy(out->bytes + out->head + out->size, message, size);
+    account(connection, size, 0);
+    lockd_connection_watch(connection);
+}
+
+bool lockd_connection_pass(struct lockd_connection *connection, const void *message,
+                           size_t size, const struct gs_descriptors *with)
+{
+    return !connection->dead && connection->out.size == 0 &&
+           gs_packet_send(connection->fd, message, size, with) == (ssize_t)size;
+}
+
+void lockd_connection_writable(struct lockd_connection *connection)
+{
+    struct lockd_outbox *out = &connection->out;
+    struct gs_wire_header header;
+
+    while (!connection->dead && out->size != 0) {
+        memcpy(&header, out->bytes + out->head, sizeof header);
+        if (send_now(connection, out->bytes + out->head, header.length) != 1)
+            break;
+        out->head += header.length;
+        account(connection, 0, header.length);
+    }
+    if (connection->dead || out->size != 0)
+        return;
+    free(out->bytes);
+    *out = (struct lockd_outbox){0};
+    lockd_connection_watch(connection);
+}
+
+void lockd_outbox_deinit(struct lockd_connection *connection)
+{
+    connection->user->queued -= connection->out.size;
+    free(connection->out.bytes);
+    connection->out = (struct lockd_outbox){0};
+}

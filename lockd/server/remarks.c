@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * remarks.c: the last remarks of programs, also of those that have ended. Fixed memory: the same
+ * remark of the same process is counted, a new one takes the place of the oldest; of the oldest
+ * of its own user when he has a good part of the places, so that nobody can push out what
+ * others said.
+ */
+#include "lockd/base/log.h"
+#include "lockd/server/server.h"
+
+#include <string.h>
+
+#define OF_ONE_USER (LOCKD_NOTES / 2)
+
+/* The oldest note, or the oldest of that user when he has his share. */
+static struct lockd_note *oldest_of(struct lockd_notes *notes, uid_t uid)
+{
+    struct lockd_note *oldest = &notes->slot[0], *own = NULL;
+    int count = 0;
+
+    for (int i = 0; i < LOCKD_NOTES; i++) {
+        struct lockd_note *slot = &notes->slot[i];
+
+        if (slot->at < oldest->at)
+            oldest = slot;
+        if (slot->at == 0 || slot->uid != uid)
+            continue;
+        count++;
+        if (own == NULL || slot->at < own->at)
+            own = slot;
+    }
+    return count >= OF_ONE_USER && oldest->at != 0 ? own : oldest;
+}
+
+static struct lockd_note *slot_for(struct lockd_notes *notes,
+                                   const struct lockd_connection *from, int32_t pid,
+                                   const struct gs_wire_note *note)
+{
+    struct lockd_note *slot;
+
+    for (int i = 0; i < LOCKD_NOTES; i++) {
+        slot = &notes->slot[i];
+        if (slot->at != 0 && slot->pid == pid && slot->kind == note->kind &&
+            strcmp(slot->text, note->text) == 0 &&
+            (slot->owner == from->id || strcmp(slot->name, note->name) == 0))
+            return slot;
+    }
+    slot = oldest_of(notes, from->uid);
+    slot->count = 0;
+    return slot;
+}
+
+void lockd_notes_add(struct lockd_notes *notes, const struct lockd_connection *from,
+                     const struct gs_wire_note *note, uint64_t now)
+{
+    const int32_t pid = from->pid > 0 ? (int32_t)from->pid : note->pid;
+    struct lockd_note *slot = slot_for(notes, from, pid, note);
+
+    if (slot->count == 0)
+        lockd_log(LOCKD_LOG_INFO, "%s (process %d): %s", note->name, pid, note->text);
+    slot->owner = from->id;
+    slot->at = now;
+    slot->pid = pid;
+    slot->uid = from->uid;
+    slot->kind = note->kind;
+    slot->count += slot->count < UINT32_MAX;
+    memcpy(slot->name, note->name, sizeof slot->name);
+    memcpy(slot->text, note->text, sizeof slot->text);
+}

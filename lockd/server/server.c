@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server.c: the daemon's event loop: hands events to who handles them, wakes the lock and
+ * everything else that asked for a time, frees connections that ended, takes over a new
+ * configuration, and leaves when told to or when nobody has needed it for a while. One thread,
+ * nothing blocks.
+ *
+ * A connection is only marked dead while events are handled and freed after them, so no event
+ * can meet a freed one.
+ */
+#include "lockd/server/server.h"
+#include "lockd/base/hostmem.h"
+#include "lockd/server/listen.h"
+#include "lockd/base/log.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define EVENTS           64
+#define FIRST_PROGRAM_NS 1000000000u
+#define HOST_EVERY_NS    2000000000u /* while programs are connected */
+
+static int watch(struct lockd_server *server, int fd, void *tag)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = tag};
+
+    return epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0 ? -errno : 0;
+}
+
+static int open_signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
+        return -errno;
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* systemd expects a sign of life in every half of this time. */
+static uint64_t watchdog_interval(void)
+{
+    const char *text = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    unsigned long long usec;
+    char *end;
+
+    if (text == NULL || (pid != NULL && strtol(pid, NULL, 10) != (long)getpid()))
+        return 0;
+    errno = 0;
+    usec = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0' && usec >= 1000 && usec < 1ull << 40 ? usec * 500 : 0;
+}
+
+int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,
+                      int listener, gid_t group, struct gs_err *err)
+{
+    int code = 0;
+
+    memset(server, 0, sizeof *server);
+    server->config = *config;
+    server->listener = listener;
+    server->group = group;
+    server->spare = -1;
+    server->started = server->programs_gone = lockd_now();
+    server->watchdog_ns = watchdog_interval();
+    server->watchdog_at = server->started;
+    server->quota_at = LOCKD_NEVER;
+    lockd_list_init(&server->connections);
+    lockd_list_init(&server->dead);
+    lockd_list_init(&server->silent);
+    lockd_list_init(&server->throttled);
+    lockd_list_init(&server->users);
+    lockd_list_init(&server->freezes);
+    lockd_closer_init(server);
+    server->signals = open_signals();
+    server->epoll = epoll_create1(EPOLL_CLOEXEC);
+    server->lock = lockd_lock_new(&config->settings, server->started);
+    if (server->signals < 0 || server->epoll < 0)
+        code = -errno;
+    else if (server->lock == NULL)
+        code = -ENOMEM;
+    code = code != 0 ? code : watch(server, server->signals, &server->signals);
+    code = code != 0 ? code : watch(server, listener, &server->listener);
+    if (code != 0)
+        return gs_err_errno(err, code, "cannot set up the event loop");
+    server->listening = true;
+    return lockd_admit_init(server, err);
+}
+
+int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
+{
+    struct lockd_config config = server->config;
+    int code;
+
+    if (server->reload == NULL)
+        return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration to read");
+    lockd_notify("RELOADING=1");
+    code = server->reload(server->reload_context, &config, err);
+    if (code == 0) {
+        const bool handed_over = server->config.hands_over;
+
+        server->config = config;
+        lockd_log_open((enum lockd_log_level)config.log_level);
+        lockd_gift_changed(server, handed_over);
+        lockd_lock_set(server->lock, &config.settings, lockd_now());
+        lockd_quota_changed(server);
+        lockd_list_each (at, &server->connections) {
+            struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+            if (each->client != NULL)
+                lockd_closer_allow(each, server->config.hands_over);
+        }
+        lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
+    } else {
+        lockd_log(LOCKD_LOG_ERROR, "the configuration stays as it was: %s", err->text);
+    }
+    lockd_notify("READY=1");
+    return code;
+}
+
+void lockd_server_flush(struct lockd_server *server)
+{
+    struct lockd_send send;
+
+    do {
+        while (lockd_lock_next_send(server->lock, &send)) {
+            lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
+            lockd_trace_target(send.owner, &send.target);
+            if (lockd_freeze_holds(send.owner))
+                lockd_freeze_target(send.owner, &send.target);
+            else
+                lockd_gift_send(send.owner, &send.target, send.rise);
+        }
+    } while (lockd_freeze_answer(server));
+}
+
+void lockd_server_bury(struct lockd_server *server)
+{
+    while (!lockd_list_empty(&server->dead)) {
+        struct lockd_connection *connection =
+            lockd_entry(server->dead.next, struct lockd_connection, link);
+        struct lockd_client *client = connection->client;
+
+        connection->client = NULL;
+        if (client != NULL) {
+            lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) is gone", connection->name,
+                      (int)connection->pid);
+            lockd_trace_gone(connection);
+            lockd_lock_client_gone(server->lock, client, lockd_now());
+            lockd_quota_gone(connection);
+            connection->user->programs--;
+            if (--server->program_count == 0)
+                server->programs_gone = lockd_now();
+        }
+        lockd_connection_free(connection);
+        lockd_admit_again(server);
+        lockd_server_flush(server);
+    }
+}
+
+/* Whoever started us has yet to connect. */
+static uint64_t idle_deadline(const struct lockd_server *server)
+{
+    uint64_t wait = server->config.idle_exit_ns;
+
+    if (wait == LOCKD_NEVER || server->program_count != 0)
+        return LOCKD_NEVER;
+    if (server->programs_gone == server->started && wait < FIRST_PROGRAM_NS)
+        wait = FIRST_PROGRAM_NS;
+    return server->programs_gone + wait;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* At the start, so that the first program's first target has its part; then nobody needs it
+ * while no program is connected. */
+static uint64_t tell_host(struct lockd_server *server, uint64_t now)
+{
+    if (server->program_count == 0 && server->host_at != 0)
+        return LOCKD_NEVER;
+    if (now >= server->host_at) {
+        const uint64_t available = lockd_host_available();
+
+        if (available != UINT64_MAX)
+            lockd_lock_host(server->lock, available, now);
+        server->host_at = now + HOST_EVERY_NS;
+    }
+    return server->host_at;
+}
+
+static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
+{
+    if (server->watchdog_ns == 0)
+        return LOCKD_NEVER;
+    if (now >= server->watchdog_at) {
+        lockd_notify("WATCHDOG=1");
+        server->watchdog_at = now + server->watchdog_ns;
+    }
+    return server->watchdog_at;
+}
+
+uint64_t lockd_server_tend(struct lockd_server *server)
+{
+    const uint64_t now = lockd_now();
+    uint64_t next;
+
+    next = sooner(tell_host(server, now), lockd_quota_tend(server, now));
+    if (now >= lockd_lock_deadline(server->lock))
+        lockd_lock_tick(server->lock, now);
+    lockd_server_flush(server);
+    next = sooner(next, lockd_connection_resume(server, now));
+    next = sooner(next, lockd_admit_silent(server, now));
+    next = sooner(next, lockd_freeze_tend(server, now));
+    next = sooner(next, lockd_gift_tend(server, now));
+    lockd_server_bury(server);
+    next = sooner(next, lockd_trace_flush(server, now));
+    lockd_server_bury(server); /* listeners that ended */
+    next = sooner(next, lockd_closer_tend(server, now));
+    next = sooner(next, feed_watchdog(server, now));
+    if (now >= idle_deadline(server)) {
+        lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
+        server->stop = true;
+    }
+    next = sooner(next, idle_deadline(server));
+    return sooner(next, lockd_lock_deadline(server->lock));
+}
+
+static int milliseconds_until(uint64_t deadline)
+{
+    const uint64_t now = lockd_now();
+    uint64_t ms;
+
+    if (deadline == LOCKD_NEVER)
+        return -1;
+    if (deadline <= now)
+        return 0;
+    ms = (deadline - now + 999999) / 1000000;
+    return ms > 3600000 ? 3600000 : (int)ms;
+}
+
+static void take_signals(struct lockd_server *server)
+{
+    struct signalfd_siginfo info;
+    struct gs_err err = {0};
+
+    while (read(server->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGHUP) {
+            lockd_server_reload(server, &err); /* which says what was wrong */
+            continue;
+        }
+        server->stop = true;
+        lockd_log(LOCKD_LOG_INFO, "asked to end; programs keep what they hold");
+    }
+}
+
+static void handle(struct lockd_server *server, const struct epoll_event *event)
+{
+    struct lockd_connection *connection = event->data.ptr;
+
+    if (event->data.ptr == &server->signals) {
+        take_signals(server);
+    } else if (event->data.ptr == &server->listener) {
+        server->called = true; /* when those who left have made room */
+    } else if (!lockd_freeze_event(server, event->data.ptr)) {
+        /* one that is read later but has left already: what it said last is lost with it */
+        if (connection->throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
+            lockd_connection_kill(connection, NULL);
+        if (!connection->dead && (event->events & EPOLLOUT) != 0)
+            lockd_connection_writable(connection);
+        if (!connection->dead && (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
+            lockd_connection_readable(connection);
+    }
+}
+
+int lockd_server_run(struct lockd_server *server, struct gs_err *err)
+{
+    struct epoll_event events[EVENTS];
+    uint64_t deadline = lockd_server_tend(server);
+
+    while (!server->stop) {
+        const int count =
+            epoll_wait(server->epoll, events, EVENTS, milliseconds_until(deadline));
+
+        if (count < 0 && errno != EINTR)
+            return gs_err_errno(err, -errno, "epoll_wait");
+        for (int i = 0; i < count; i++)
+            handle(server, &events[i]);
+        deadline = lockd_server_tend(server);
+        if (server->called)
+            lockd_admit_one(server);
+        server->called = false;
+        deadline = sooner(deadline, lockd_admit_resume(server, lockd_now()));
+    }
+    return 0;
+}
+
+void lockd_server_deinit(struct lockd_server *server)
+{
+    lockd_list_each (at, &server->connections)
+        lockd_connection_free(lockd_entry(at, struct lockd_connection, link));
+    lockd_list_each (dead, &server->dead)
+        lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
+    lockd_gift_deinit(server);
+    lockd_closer_deinit(server);
+    lockd_lock_free(server->lock);
+    lockd_trace_deinit(&server->trace);
+    close(server->listener);
+    if (server->epoll >= 0)
+        close(server->epoll);
+    if (server->signals >= 0)
+        close(server->signals);
+    if (server->spare >= 0)
+        close(server->spare);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * status.c: answers `gpusharectl status`: the daemon, its devices, the programs on them, what
+ * programs remarked. Reads only. Whoever may connect may look.
+ */
+#include "lockd/server/server.h"
+
+#include <string.h>
+#include <unistd.h>
+
+struct status {
+    struct lockd_connection *to;
+    uint32_t count;
+};
+
+static void send_one(struct status *status, void *message, enum gs_wire_type type)
+{
+    lockd_wire_header(message, type);
+    lockd_connection_send(status->to, message, lockd_wire_size(type));
+    status->count++;
+}
+
+static void send_daemon(struct status *status, const struct lockd_server *server)
+{
+    const struct lockd_settings *settings = lockd_lock_settings(server->lock);
+    const struct lockd_host_info host = lockd_lock_host_info(server->lock);
+    struct gs_wire_daemon daemon = {
+        .pid = (int32_t)getpid(),
+        .programs = server->program_count,
+        .uptime_ns = lockd_now() - server->started,
+        .quantum_ns = settings->quantum_ns,
+        .idle_ns = settings->idle_ns,
+        .reserve = settings->reserve,
+        .idle_exit_ns = server->config.idle_exit_ns,
+        .quantum_min_ns = lockd_settings_quantum_min(settings),
+        .quantum_max_ns = lockd_settings_quantum_max(settings),
+        .host_limit = settings->host == 0 ? LOCKD_AUTO : settings->host,
+        .host_total = host.total,
+        .host_used = host.used,
+        .policy = (uint32_t)settings->policy,
+        .exclusive = settings->exclusive,
+        .share_ppm = lockd_settings_share(settings),
+        .hand_over = server->config.hands_over,
+        .version = GS_VERSION,
+    };
+
+    send_one(status, &daemon, GS_WIRE_DAEMON);
+}
+
+static void visit_device(void *context, const struct lockd_device_info *info)
+{
+    struct gs_wire_device device = {
+        .total = info->total,
+        .capacity = info->capacity,
+        .external = info->external,
+        .reserve = info->reserve,
+        .short_bytes = info->short_bytes,
+        .demand = info->demand,
+        .resident = info->resident,
+        .quantum_ns = info->quantum_ns,
+        .switch_ns = info->switch_ns,
+        .clients = info->clients,
+        .waiting = info->waiting,
+        .leases = info->leases,
+        .exclusive = info->exclusive,
+        .switches = info->switches,
+        .gpu_ns = info->gpu_ns,
+        .pinned = info->pinned,
+    };
+
+    memcpy(device.uuid, info->uuid, sizeof device.uuid);
+    memcpy(device.name, info->name, sizeof device.name);
+    send_one(context, &device, GS_WIRE_DEVICE);
+}
+
+static void program(struct gs_wire_client *client, const struct lockd_connection *connection)
+{
+    client->flags |= lockd_client_paused(connection->client) ? GS_CLIENT_PAUSED : 0;
+    client->pid = (int32_t)connection->pid;
+    client->uid = connection->uid;
+    client->flags |= lockd_freeze_holds(connection) ? GS_CLIENT_FROZEN : 0;
+    client->flags |= connection->foreign ? GS_CLIENT_FOREIGN : 0;
+    memcpy(client->name, connection->name, sizeof client->name);
+    memcpy(client->version, connection->version, sizeof client->version);
+    memcpy(client->group, connection->group, sizeof client->group);
+}
+
+/* The order of both enums is the same; the wire's may not change, the lock's may grow. */
+static uint32_t wire_condition(enum lockd_member_condition condition)
+{
+    static const uint32_t table[] = {
+        [LOCKD_RUNS] = GS_CONDITION_RUNS,
+        [LOCKD_WAITS] = GS_CONDITION_WAITS,
+        [LOCKD_IDLE] = GS_CONDITION_IDLE,
+        [LOCKD_MOVING] = GS_CONDITION_MOVING,
+        [LOCKD_STOPPING] = GS_CONDITION_STOPPING,
+        [LOCKD_STUCK] = GS_CONDITION_STUCK,
+        [LOCKD_PAUSED] = GS_CONDITION_PAUSED,
+        [LOCKD_DOES_NOT_FIT] = GS_CONDITION_DOES_NOT_FIT,
+    };
+
+    return table[condition];
+}
+
+static void visit_member(void *context, const struct lockd_device_info *device,
+                         const struct lockd_member_info *info)
+{
+    struct gs_wire_client client = {
+        .condition = wire_condition(info->condition),
+        .flags = (info->run ? GS_CLIENT_LEASE : 0) | (info->skipped ? GS_CLIENT_SKIPPED : 0) |
+                 (info->partial ? GS_CLIENT_PARTIAL : 0),
+        .demand = info->demand,
+        .resident = info->resident,
+        .budget = info->budget,
+        .moved_out = info->moved_out,
+        .moved_in = info->moved_in,
+        .calls = info->calls,
+        .turns = info->turns,
+        .switch_ns = info->switch_ns,
+        .pinned = info->pinned,
+        .limit = info->limit,
+        .host_used = info->host_used,
+        .host_budget = info->host_budget,
+        .gpu_ns = info->gpu_ns,
+        .wait_ns = info->wait_ns,
+        .wait_longest_ns = info->wait_longest_ns,
+        .weight = info->weight,
+        .priority = info->priority,
+    };
+
+    memcpy(client.uuid, device->uuid, sizeof client.uuid);
+    program(&client, info->owner);
+    send_one(context, &client, GS_WIRE_CLIENT);
+}
+
+static bool note_ended(const struct lockd_server *server, const struct lockd_note *note)
+{
+    for (const struct lockd_list *at = server->connections.next; at != &server->connections;
+         at = at->next) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client != NULL && (each->id == note->owner || each->pid == note->pid))
+            return false;
+    }
+    return true;
+}
+
+static void send_notes(struct status *status, const struct lockd_server *server)
+{
+    for (int i = 0; i < LOCKD_NOTES; i++) {
+        const struct lockd_note *note = &server->notes.slot[i];
+        struct gs_wire_remark remark = {
+            .pid = note->pid, .kind = note->kind, .count = note->count};
+
+        if (note->at == 0)
+            continue;
+        remark.age_ns = lockd_now() - note->at;
+        remark.ended = note_ended(server, note);
+        memcpy(remark.name, note->name, sizeof remark.name);
+        memcpy(remark.text, note->text, sizeof remark.text);
+        send_one(status, &remark, GS_WIRE_REMARK);
+    }
+}
+
+void lockd_status_send(struct lockd_connection *connection)
+{
+    struct lockd_server *server = connection->server;
+    struct status status = {.to = connection};
+    struct gs_wire_end end = {0};
+
+    send_daemon(&status, server);
+    lockd_lock_visit(server->lock, visit_device, visit_member, &status, lockd_now());
+    lockd_list_each (at, &server->connections) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+        struct gs_wire_client client = {
+            .condition = GS_CONDITION_NO_DEVICE,
+            .limit = each->limit,
+            .host_budget = UINT64_MAX,
+        };
+
+        if (connection->dead) /* it has left this list, and `at` may be its link in the other */
+            return;
+        if (each->client == NULL || !lockd_client_unused(each->client))
+            continue;
+        program(&client, each);
+        send_one(&status, &client, GS_WIRE_CLIENT);
+    }
+    send_notes(&status, server);
+    end.count = status.count;
+    send_one(&status, &end, GS_WIRE_END);
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.c: keeps the last LOCKD_TRACE_EVENTS changes of phase in a ring and passes them on to
+ * listeners. A listener has a place in the ring, not a queue: who reads too slowly misses
+ * events and is told how many, and costs nothing. One thread.
+ *
+ * An event is written when a program's phase on a device changes, or when it moved memory
+ * within a phase; the phase is worked out from the program's report and the newest target.
+ */
+#include "lockd/server/trace.h"
+#include "lockd/server/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LISTENERS_MAX     16
+#define LISTENERS_OF_USER 4           /* so that nobody keeps the others from listening */
+#define UNREAD_NS         5000000000u /* then one whose time is over and that does not read goes */
+
+struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid)
+{
+    struct lockd_track *grown;
+
+    for (size_t i = 0; i < tracks->count; i++) {
+        if (memcmp(tracks->track[i].uuid, uuid, sizeof tracks->track[i].uuid) == 0)
+            return &tracks->track[i];
+    }
+    if (tracks->count >= LOCKD_DEVICES_PER_CLIENT)
+        return NULL;
+    grown = realloc(tracks->track, (tracks->count + 1) * sizeof *grown);
+    if (grown == NULL)
+        return NULL;
+    tracks->track = grown;
+    grown += tracks->count++;
+    memset(grown, 0, sizeof *grown);
+    memcpy(grown->uuid, uuid, sizeof grown->uuid);
+    return grown;
+}
+
+static uint32_t phase_of(const struct lockd_track *track)
+{
+    const bool may_run = (track->target_flags & GS_TARGET_RUN) != 0;
+
+    if ((track->flags & GS_STATE_RUNNING) != 0) {
+        if (!may_run)
+            return GS_PHASE_STOP;
+        return (track->flags & GS_STATE_WANT) != 0 ? GS_PHASE_COMPUTE : GS_PHASE_IDLE;
+    }
+    /* it says MOVING when the first bytes are on their way; getting there is part of it */
+    if (track->resident > track->budget && !may_run)
+        return GS_PHASE_COPY_OUT;
+    if ((track->flags & GS_STATE_MOVING) != 0)
+        return track->resident > track->budget || !may_run ? GS_PHASE_COPY_OUT
+                                                           : GS_PHASE_COPY_IN;
+    if ((track->target_flags & GS_TARGET_PAUSED) != 0)
+        return GS_PHASE_PAUSED;
+    return (track->flags & GS_STATE_WANT) != 0 ? GS_PHASE_WAIT : GS_PHASE_IDLE;
+}
+
+static void event_of(const struct lockd_connection *connection, const struct lockd_track *track,
+                     struct gs_wire_event *event)
+{
+    *event = (struct gs_wire_event){
+        .pid = (int32_t)connection->pid,
+        .phase = track->phase,
+        .program = connection->id,
+        .at_ns = lockd_now(),
+        .demand = track->demand,
+        .resident = track->resident,
+        .moved_out = track->moved_out,
+        .moved_in = track->moved_in,
+    };
+    lockd_wire_header(&event->header, GS_WIRE_EVENT);
+    memcpy(event->uuid, track->uuid, sizeof event->uuid);
+    memcpy(event->name, connection->name, sizeof event->name);
+}
+
+static void record(const struct lockd_connection *connection, const struct lockd_track *track,
+                   bool ended)
+{
+    struct lockd_trace *trace = &connection->server->trace;
+    struct gs_wire_event *event;
+
+    if (trace->ring == NULL)
+        trace->ring = calloc(LOCKD_TRACE_EVENTS, sizeof *trace->ring);
+    if (trace->ring == NULL)
+        return; /* no trace, then */
+    event = &trace->ring[trace->next++ % LOCKD_TRACE_EVENTS];
+    event_of(connection, track, event);
+    event->ended = ended;
+}
+
+static void update(struct lockd_connection *connection, struct lockd_track *track, bool moved)
+{
+    const uint32_t phase = phase_of(track);
+
+    if (phase == track->phase && !moved)
+        return;
+    track->phase = phase;
+    record(connection, track, false);
+}
+
+void lockd_trace_state(struct lockd_connection *connection, const struct gs_wire_state *state)
+{
+    struct lockd_track *track = lockd_track_get(&connection->tracks, state->uuid);
+    bool moved;
+
+    if (track == NULL)
+        return;
+    moved = track->moved_out != state->moved_out || track->moved_in != state->moved_in;
+    track->flags = state->flags;
+    track->demand = state->demand;
+    track->resident = state->resident;
+    track->moved_out = state->moved_out;
+    track->moved_in = state->moved_in;
+    update(connection, track, moved);
+}
+
+void lockd_trace_target(struct lockd_connection *connection,
+                        const struct gs_wire_target *target)
+{
+    struct lockd_track *track = lockd_track_get(&connection->tracks, target->uuid);
+
+    if (track == NULL)
+        return;
+    track->target_flags = target->flags;
+    track->seq = target->seq;
+    track->budget = target->budget;
+    update(connection, track, false);
+}
+
+void lockd_trace_gone(struct lockd_connection *connection)
+{
+    for (size_t i = 0; i < connection->tracks.count; i++)
+        record(connection, &connection->tracks.track[i], true);
+}
+
+/* --- listeners --- */
+
+void lockd_trace_unlisten(struct lockd_connection *connection)
+{
+    connection->server->trace.listeners -= connection->listener.listens;
+    connection->user->listeners -= connection->listener.listens;
+    connection->listener = (struct lockd_listener){0};
+}
+
+static void end(struct lockd_connection *connection, int code, const char *text)
+{
+    struct gs_wire_end end = {.code = code, .count = connection->listener.sent};
+
+    lockd_trace_unlisten(connection);
+    lockd_wire_header(&end.header, GS_WIRE_END);
+    snprintf(end.text, sizeof end.text, "%s", text);
+    lockd_connection_send(connection, &end, sizeof end);
+}
+
+void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish)
+{
+    struct lockd_server *server = connection->server;
+    struct lockd_listener *listener = &connection->listener;
+
+    if (listener->listens) {
+        lockd_connection_kill(connection, "it listens already");
+        return;
+    }
+    if (server->trace.listeners >= LISTENERS_MAX) {
+        end(connection, -EBUSY, "16 others listen already: wait until one ends");
+        return;
+    }
+    if (connection->user->listeners >= LISTENERS_OF_USER && !connection->controls) {
+        end(connection, -EBUSY, "you listen four times already: wait until one ends");
+        return;
+    }
+    *listener = (struct lockd_listener){
+        .listens = true,
+        .next = server->trace.next,
+        .until_ns = lockd_now() + wish->duration_ns,
+    };
+    server->trace.listeners++;
+    connection->user->listeners++;
+    lockd_list_each (at, &server->connections) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (connection->dead) /* it has left this list, and `at` may be its link in the other */
+            return;
+        for (size_t i = 0; i < each->tracks.count && !connection->dead; i++) {
+            struct gs_wire_event event;
+
+            event_of(each, &each->tracks.track[i], &event);
+            lockd_connection_send(connection, &event, sizeof event);
+            listener->sent++;
+        }
+    }
+}
+
+static void feed(struct lockd_connection *connection)
+{
+    const struct lockd_trace *trace = &connection->server->trace;
+    struct lockd_listener *listener = &connection->listener;
+    uint64_t lost = 0;
+
+    if (trace->next - listener->next > LOCKD_TRACE_EVENTS) {
+        lost = trace->next - listener->next - LOCKD_TRACE_EVENTS;
+        listener->next += lost;
+    }
+    while (!connection->dead && connection->out.size == 0 && listener->next != trace->next) {
+        struct gs_wire_event event = trace->ring[listener->next++ % LOCKD_TRACE_EVENTS];
+
+        event.lost = lost < UINT32_MAX ? (uint32_t)lost : UINT32_MAX;
+        lost = 0;
+        lockd_connection_send(connection, &event, sizeof event);
+        listener->sent++;
+    }
+}
+
+/* What its socket took was not read. When to look again; its place is needed after its time. */
+static uint64_t wait_for_reader(struct lockd_connection *connection, uint64_t now)
+{
+    const struct lockd_listener *listener = &connection->listener;
+    const uint64_t since =
+        listener->read_ns > listener->until_ns ? listener->read_ns : listener->until_ns;
+
+    if (now < since + UNREAD_NS)
+        return since + UNREAD_NS;
+    lockd_connection_kill(connection, "it does not read the trace that it asked for");
+    return LOCKD_NEVER;
+}
+
+uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
+{
+    uint64_t deadline = LOCKD_NEVER;
+
+    if (server->trace.listeners == 0)
+        return deadline;
+    lockd_list_each (at, &server->connections) {
+        struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
+        struct lockd_listener *listener = &connection->listener;
+        uint64_t next = LOCKD_NEVER;
+
+        if (!listener->listens)
+            continue;
+        feed(connection);
+        if (connection->dead)
+            continue;
+        if (connection->out.size != 0) { /* it goes on when it has read */
+            next = wait_for_reader(connection, now);
+        } else if (now >= listener->until_ns) {
+            end(connection, 0, "");
+        } else {
+            next = listener->until_ns;
+            listener->read_ns = now;
+        }
+        deadline = next < deadline ? next : deadline;
+    }
+    return deadline;
+}
+
+void lockd_trace_deinit(struct lockd_trace *trace)
+{
+    free(trace->ring);
+    trace->ring = NULL;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace.h: what programs do when, as seen from their reports: a ring of the last events, and
+ * those who listen (gpusharectl trace).
+ */
+#ifndef GS_LOCKD_SERVER_TRACE_H
+#define GS_LOCKD_SERVER_TRACE_H
+
+#include "lockd/base/list.h"
+#include "lockd/protocol/wire.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LOCKD_TRACE_EVENTS 4096 /* in the ring */
+
+struct lockd_connection;
+struct lockd_server;
+
+/* One device of one program, as last seen. */
+struct lockd_track {
+    uint8_t uuid[16];
+    uint32_t flags;        /* GS_STATE_* of the last report */
+    uint32_t target_flags; /* GS_TARGET_* of the newest target */
+    uint32_t phase;        /* enum gs_phase */
+    uint32_t seq;          /* of the newest target */
+    uint64_t budget;       /* of the newest target */
+    uint64_t demand, resident, moved_out, moved_in;
+
+    /* quota.c */
+    uint64_t allowed; /* the demand that was last within max-memory */
+    bool over;        /* it has more: it is held back */
+    bool limited;     /* the lock knows a limit */
+};
+
+struct lockd_tracks {
+    struct lockd_track *track;
+    size_t count;
+};
+
+struct lockd_trace {
+    struct gs_wire_event *ring; /* NULL until the first event */
+    uint64_t next;              /* number of the next event; it goes to ring[next % size] */
+    uint32_t listeners;
+};
+
+/* A listener's place, in its connection. */
+struct lockd_listener {
+    bool listens;
+    uint64_t next;     /* the first event that it has not been sent */
+    uint64_t until_ns; /* then it gets its END */
+    uint64_t read_ns;  /* when it had last read all that it was sent */
+    uint32_t sent;
+};
+
+/* The track of a device, made if there is none; NULL without memory. */
+struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid);
+/* The program reported; the daemon sent a target; the program is gone. */
+void lockd_trace_state(struct lockd_connection *connection, const struct gs_wire_state *state);
+void lockd_trace_target(struct lockd_connection *connection,
+                        const struct gs_wire_target *target);
+void lockd_trace_gone(struct lockd_connection *connection);
+
+/* Answers GS_WIRE_TRACE: first everybody's present phase, then what happens. */
+void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish);
+/* It listens no longer, if it did. */
+void lockd_trace_unlisten(struct lockd_connection *connection);
+/* Sends what listeners have not been sent, as far as they read; ends those whose time is over.
+ * Returns when it must be called again at the latest. */
+uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now);
+void lockd_trace_deinit(struct lockd_trace *trace);
+
+#endif

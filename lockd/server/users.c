@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * users.c: accounts of users (few: a list will do) and the buckets that bound how fast messages
+ * are taken. One thread, no I/O, no clock.
+ */
+#include "lockd/server/users.h"
+
+#include <stdlib.h>
+
+#define AHEAD_NS 1000000000u /* what may be taken at once: a second's worth */
+
+struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid)
+{
+    struct lockd_user *user;
+
+    lockd_list_each (at, users) {
+        user = lockd_entry(at, struct lockd_user, link);
+        if (user->uid == uid)
+            return user;
+    }
+    user = calloc(1, sizeof *user);
+    if (user == NULL)
+        return NULL;
+    user->uid = uid;
+    lockd_list_append(users, &user->link);
+    return user;
+}
+
+void lockd_user_put(struct lockd_user *user)
+{
+    if (user->connections != 0 || user->closers != 0)
+        return;
+    lockd_list_remove(&user->link);
+    free(user);
+}
+
+bool lockd_bucket_over(uint64_t bucket, uint64_t now)
+{
+    return bucket > now + AHEAD_NS;
+}
+
+void lockd_bucket_take(uint64_t *bucket, uint64_t rate, uint32_t count, uint64_t now)
+{
+    if (*bucket < now)
+        *bucket = now;
+    *bucket += (uint64_t)count * 1000000000u / rate;
+}
+
+uint64_t lockd_bucket_ready(uint64_t bucket)
+{
+    return bucket > AHEAD_NS ? bucket - AHEAD_NS : 0;
+}

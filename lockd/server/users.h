@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * users.h: what each user has of the daemon at the moment, and how fast a connection is read.
+ */
+#ifndef GS_LOCKD_SERVER_USERS_H
+#define GS_LOCKD_SERVER_USERS_H
+
+#include "lockd/base/list.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* One user with at least one connection. */
+struct lockd_user {
+    struct lockd_list link;
+    uid_t uid;
+    uint32_t connections, programs, listeners;
+    uint32_t over; /* how often his programs are held back, on all devices (quota.c) */
+    /* of closer.c: all, those that have begun; descriptors from packets that are not closed */
+    uint32_t closers, closers_running, closing;
+    size_t queued; /* bytes that wait until his connections read them */
+    uint64_t bucket;
+    uint64_t refusal_said; /* when the log last heard of him being refused */
+};
+
+/* The account of a user, made if there is none. NULL without memory. */
+struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid);
+/* Frees it when nothing is connected or being closed any more. */
+void lockd_user_put(struct lockd_user *user);
+
+/* A bucket is the time at which everything taken so far is paid for, at `rate` a second. A
+ * second's worth may be taken ahead. */
+bool lockd_bucket_over(uint64_t bucket, uint64_t now);
+void lockd_bucket_take(uint64_t *bucket, uint64_t rate, uint32_t count, uint64_t now);
+/* When it will no longer be over. */
+uint64_t lockd_bucket_ready(uint64_t bucket);
+
+#endif

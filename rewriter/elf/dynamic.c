@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dynamic.c: reads the dynamic section and measures the tables that it points at.
+ *
+ * The dynamic section gives addresses but hardly any sizes. The number of symbols comes from
+ * the hash tables, from the relocations and from the section headers; the largest wins, and
+ * that many must lie inside one segment. No state, any thread; what is allocated belongs to the
+ * image.
+ */
+#include "rewriter/elf/dynamic.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DYNAMIC (1 << 16)           /* entries */
+#define MAX_STRINGS (256ull << 20)      /* bytes; the largest seen has 40 MB */
+#define CHUNK       ((size_t)64 * 1024) /* bytes read at a time from long tables */
+
+/* UPX's mark follows the program headers, and ends the file. */
+static int refuse_packed(const struct elf_image *image, struct gs_err *err)
+{
+    uint8_t bytes[4096];
+    uint64_t size = image->source.size;
+    size_t head = size < sizeof bytes ? (size_t)size : sizeof bytes,
+           tail = head < 64 ? head : 64;
+
+    if (elf_source_read(&image->source, 0, bytes, head, err) != 0)
+        return -ENOEXEC;
+    if (memmem(bytes, head, "UPX!", 4) == NULL) {
+        if (elf_source_read(&image->source, size - tail, bytes, tail, err) != 0)
+            return -ENOEXEC;
+        if (memmem(bytes, tail, "UPX!", 4) == NULL)
+            return 0;
+    }
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: packed with UPX; unpack it (upx -d), patch it, pack it again",
+                      image->source.name);
+}
+
+int elf_refuse_static(const struct elf_image *image, struct gs_err *err)
+{
+    return refuse_packed(image, err)
+               ?: gs_err_set(err, -ENOEXEC,
+                             "%s: statically linked, nothing can be routed in a finished file; "
+                             "relink it with gpushare-cc",
+                             image->source.name);
+}
+
+static int damaged(const struct elf_image *image, const char *what, uint64_t value,
+                   struct gs_err *err)
+{
+    return gs_err_set(err, -ENOEXEC, "%s: damaged: %s (0x%llx) does not fit the file",
+                      image->source.name, what, (unsigned long long)value);
+}
+
+/* Bytes of the dynamic section: a linker script can put other sections behind it into
+ * PT_DYNAMIC, and what looks like entries to spare is theirs. */
+static uint64_t dynamic_size(const struct elf_image *image, const Elf64_Phdr *p)
+{
+    for (size_t i = 1; i < image->section_count; i++) {
+        const Elf64_Shdr *s = &image->sections[i];
+
+        if (s->sh_type == SHT_DYNAMIC && s->sh_addr == p->p_vaddr &&
+            s->sh_size >= sizeof(Elf64_Dyn) && s->sh_size < p->p_filesz)
+            return s->sh_size;
+    }
+    return p->p_filesz;
+}
+
+static int read_entries(struct elf_image *image, struct gs_err *err)
+{
+    const Elf64_Phdr *p = &image->segments[image->dynamic_segment];
+    uint64_t offset;
+
+    if (p->p_filesz < sizeof(Elf64_Dyn) || p->p_filesz / sizeof(Elf64_Dyn) > MAX_DYNAMIC)
+        return damaged(image, "size of PT_DYNAMIC", p->p_filesz, err);
+    if (elf_image_offset(image, p->p_vaddr, p->p_filesz, &offset) != 0 || offset != p->p_offset)
+        return damaged(image, "address of PT_DYNAMIC", p->p_vaddr, err);
+    image->dynamic_room = dynamic_size(image, p) / sizeof(Elf64_Dyn);
+    image->dynamic = elf_source_load(&image->source, p->p_offset,
+                                     image->dynamic_room * sizeof(Elf64_Dyn), err);
+    if (image->dynamic == NULL)
+        return -ENOEXEC;
+    while (image->dynamic_count < image->dynamic_room &&
+           image->dynamic[image->dynamic_count].d_tag != DT_NULL)
+        image->dynamic_count++;
+    return 0; /* bfd without spare tags leaves out the DT_NULL, and the loader reads on into
+                 zeros */
+}
+
+/* Fills table from a tag that holds an address; its size must be known. Not there: an empty
+ * table. */
+static int find_table(struct elf_image *image, int64_t tag, uint64_t size,
+                      struct elf_table *table, const char *what, struct gs_err *err)
+{
+    const Elf64_Dyn *entry = elf_image_dynamic(image, tag);
+
+    if (entry == NULL)
+        return 0;
+    table->address = entry->d_un.d_ptr;
+    table->size = size;
+    if (table->address == 0 ||
+        elf_image_offset(image, table->address, size, &table->offset) != 0)
+        return damaged(image, what, table->address, err);
+    return 0;
+}
+
+static uint64_t tag_value(const struct elf_image *image, int64_t tag)
+{
+    const Elf64_Dyn *entry = elf_image_dynamic(image, tag);
+
+    return entry != NULL ? entry->d_un.d_val : 0;
+}
+
+bool elf_dynamic_is_name(int64_t tag)
+{
+    return tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH ||
+           tag == DT_AUDIT || tag == DT_DEPAUDIT || tag == DT_AUXILIARY || tag == DT_FILTER;
+}
+
+bool elf_dynamic_stays_first(const char *needed)
+{
+    static const char *const starts[] = {"libasan.so", "libhwasan.so", "libclang_rt.asan",
+                                         "libclang_rt.hwasan"};
+    const char *base = strrchr(needed, '/');
+
+    base = base != NULL ? base + 1 : needed;
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        if (strncmp(base, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
+/* All names lie in the string table; none of them is that of another libc (musl's is libc.so or
+ * libc.musl-ARCH.so.1, Android's libc.so): the runtime library would bring glibc beside it. */
+static int check_names(const struct elf_image *image, struct gs_err *err)
+{
+    for (size_t i = 0; i < image->dynamic_count; i++) {
+        const Elf64_Dyn *entry = &image->dynamic[i];
+        const char *name;
+
+        if (!elf_dynamic_is_name(entry->d_tag))
+            continue;
+        name = elf_image_string(image, entry->d_un.d_val);
+        if (name == NULL)
+            return damaged(image, "a name in PT_DYNAMIC", entry->d_un.d_val, err);
+        if (entry->d_tag == DT_NEEDED &&
+            (strcmp(name, "libc.so") == 0 || strncmp(name, "libc.musl-", 10) == 0))
+            return gs_err_set(err, -ENOEXEC,
+                              "%s: needs %s, which is not glibc; CUDA needs glibc, so build it "
+                              "for that",
+                              image->source.name, name);
+    }
+    return 0;
+}
+
+static int read_strings(struct elf_image *image, struct gs_err *err)
+{
+    uint64_t size = tag_value(image, DT_STRSZ);
+    const Elf64_Dyn *soname = elf_image_dynamic(image, DT_SONAME);
+
+    if (elf_image_dynamic(image, DT_STRTAB) == NULL ||
+        elf_image_dynamic(image, DT_SYMTAB) == NULL)
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: has no DT_STRTAB or no DT_SYMTAB; nothing to route",
+                          image->source.name);
+    if (size == 0 || size > MAX_STRINGS)
+        return damaged(image, "DT_STRSZ", size, err);
+    if (find_table(image, DT_STRTAB, size, &image->strings, "DT_STRTAB", err) != 0)
+        return -ENOEXEC;
+    image->string_bytes = elf_source_load(&image->source, image->strings.offset, size, err);
+    if (image->string_bytes == NULL)
+        return -ENOEXEC;
+    if (image->string_bytes[size - 1] != '\0')
+        return damaged(image, "end of DT_STRTAB, which is no NUL", size, err);
+    if (check_names(image, err) != 0)
+        return -ENOEXEC;
+    image->soname = soname != NULL ? elf_image_string(image, soname->d_un.d_val) : NULL;
+    return 0;
+}
+
+/* DT_HASH: nbucket, nchain, buckets, chains (gABI "Hash Table"); nchain is the number of
+ * symbols. */
+static int measure_hash(struct elf_image *image, struct gs_err *err)
+{
+    uint32_t head[2];
+    uint64_t size;
+
+    if (find_table(image, DT_HASH, sizeof head, &image->hash, "DT_HASH", err) != 0)
+        return -ENOEXEC;
+    if (image->hash.address == 0)
+        return 0;
+    if (elf_source_read(&image->source, image->hash.offset, head, sizeof head, err) != 0)
+        return -ENOEXEC;
+    size = sizeof head + 4 * ((uint64_t)head[0] + head[1]);
+    if (find_table(image, DT_HASH, size, &image->hash, "DT_HASH", err) != 0)
+        return -ENOEXEC;
+    image->symbol_count = head[1];
+    return 0;
+}
+
+/* Walks chains of a GNU hash table from the highest bucket on until the end mark. */
+static int gnu_hash_last(const struct elf_image *image, uint64_t chains, uint32_t first,
+                         uint32_t highest, uint64_t *count, struct gs_err *err)
+{
+    uint32_t words[256];
+    uint64_t symbol = highest;
+
+    for (;;) {
+        uint64_t offset = chains + 4 * (symbol - first);
+        size_t n = sizeof words / sizeof words[0];
+
+        if (offset >= image->source.size)
+            return damaged(image, "DT_GNU_HASH", image->gnu_hash.address, err);
+        if (4 * n > image->source.size - offset)
+            n = (size_t)(image->source.size - offset) / 4;
+        if (n == 0 || elf_source_read(&image->source, offset, words, 4 * n, err) != 0)
+            return damaged(image, "DT_GNU_HASH", image->gnu_hash.address, err);
+        for (size_t i = 0; i < n; i++, symbol++)
+            if (words[i] & 1) {
+                *count = symbol + 1;
+                return 0;
+            }
+    }
+}
+
+/* DT_GNU_HASH: nbuckets, symoffset, bloom size, bloom shift; bloom words of 8 bytes; buckets;
+ * chains. Only symbols from symoffset on are in it. */
+static int measure_gnu_hash(struct elf_image *image, struct gs_err *err)
+{
+    uint32_t head[4], highest = 0, *buckets;
+    uint64_t size, count = 0;
+
+    image->gnu_hash_first = SIZE_MAX;
+    if (find_table(image, DT_GNU_HASH, sizeof head, &image->gnu_hash, "DT_GNU_HASH", err) != 0)
+        return -ENOEXEC;
+    if (image->gnu_hash.address == 0)
+        return 0;
+    if (elf_source_read(&image->source, image->gnu_hash.offset, head, sizeof head, err) != 0)
+        return -ENOEXEC;
+    size = sizeof head + 8 * (uint64_t)head[2] + 4 * (uint64_t)head[0];
+    if (find_table(image, DT_GNU_HASH, size, &image->gnu_hash, "DT_GNU_HASH", err) != 0)
+        return -ENOEXEC;
+    buckets =
+        elf_source_load(&image->source, image->gnu_hash.offset + size - 4 * (uint64_t)head[0],
+                        4 * (uint64_t)head[0], err);
+    if (buckets == NULL)
+        return -ENOEXEC;
+    for (uint32_t i = 0; i < head[0]; i++)
+        if (buckets[i] > highest)
+            highest = buckets[i];
+    free(buckets);
+    if (highest == 0)
+        return 0; /* nothing is exported */
+    if (highest < head[1])
+        return damaged(image, "a bucket of DT_GNU_HASH", highest, err);
+    if (gnu_hash_last(image, image->gnu_hash.offset + size, head[1], highest, &count, err) != 0)
+        return -ENOEXEC;
+    image->gnu_hash_first = head[1];
+    size += 4 * (count - head[1]);
+    if (find_table(image, DT_GNU_HASH, size, &image->gnu_hash, "DT_GNU_HASH", err) != 0)
+        return -ENOEXEC;
+    if (count > image->symbol_count)
+        image->symbol_count = (size_t)count;
+    return 0;
+}
+
+/* The highest symbol index that a relocation table mentions, plus one. */
+static int measure_relocations(struct elf_image *image, int64_t table_tag, int64_t size_tag,
+                               struct gs_err *err)
+{
+    struct elf_table table = {0};
+    Elf64_Rela chunk[CHUNK / sizeof(Elf64_Rela)];
+    uint64_t size = tag_value(image, size_tag);
+
+    if (size == 0)
+        return 0;
+    if (find_table(image, table_tag, size, &table, "a relocation table", err) != 0)
+        return -ENOEXEC;
+    for (uint64_t at = 0; at + sizeof chunk[0] <= table.size;) {
+        uint64_t rest = (table.size - at) / sizeof chunk[0];
+        size_t n = rest < sizeof chunk / sizeof chunk[0] ? (size_t)rest
+                                                         : sizeof chunk / sizeof chunk[0];
+
+        if (elf_source_read(&image->source, table.offset + at, chunk, n * sizeof chunk[0],
+                            err) != 0)
+            return -ENOEXEC;
+        for (size_t i = 0; i < n; i++)
+            if (ELF64_R_SYM(chunk[i].r_info) >= image->symbol_count)
+                image->symbol_count = ELF64_R_SYM(chunk[i].r_info) + 1;
+        at += n * sizeof chunk[0];
+    }
+    return 0;
+}
+
+static void measure_section(struct elf_image *image)
+{
+    uint64_t address = tag_value(image, DT_SYMTAB);
+
+    for (size_t i = 1; i < image->section_count; i++) {
+        const Elf64_Shdr *s = &image->sections[i];
+
+        if (s->sh_type == SHT_DYNSYM && s->sh_addr == address &&
+            s->sh_size / sizeof(Elf64_Sym) > image->symbol_count)
+            image->symbol_count = (size_t)(s->sh_size / sizeof(Elf64_Sym));
+    }
+}
+
+static int measure_symbols(struct elf_image *image, struct gs_err *err)
+{
+    int ret = measure_hash(image, err);
+
+    ret = ret ?: measure_gnu_hash(image, err);
+    if (tag_value(image, DT_SYMENT) != sizeof(Elf64_Sym))
+        ret = ret ?: damaged(image, "DT_SYMENT", tag_value(image, DT_SYMENT), err);
+    ret = ret ?: measure_relocations(image, DT_RELA, DT_RELASZ, err);
+    if (tag_value(image, DT_PLTREL) == DT_RELA)
+        ret = ret ?: measure_relocations(image, DT_JMPREL, DT_PLTRELSZ, err);
+    if (ret != 0)
+        return ret;
+    measure_section(image);
+    ret = find_table(image, DT_SYMTAB, image->symbol_count * sizeof(Elf64_Sym), &image->symbols,
+                     "DT_SYMTAB", err);
+    return ret
+               ?: find_table(image, DT_VERSYM, 2 * (uint64_t)image->symbol_count,
+                             &image->versions, "DT_VERSYM", err);
+}
+
+/* A program without interpreter was linked with -static-pie; a library has no interpreter
+ * either, but no DF_1_PIE. */
+static int refuse_unusual(const struct elf_image *image, struct gs_err *err)
+{
+    /* DT_ANDROID_REL, DT_ANDROID_RELA, DT_ANDROID_RELR (bionic's elf.h) */
+    static const int64_t packed[] = {0x6000000f, 0x60000011, 0x6fffe000};
+    const char *base = image->interpreter != NULL ? strrchr(image->interpreter, '/') : NULL;
+
+    if (refuse_packed(image, err) != 0)
+        return -ENOEXEC;
+    if (image->interpreter == NULL &&
+        (image->header.e_type == ET_EXEC || (image->flags_1 & DF_1_PIE)))
+        return elf_refuse_static(image, err);
+    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
+        if (elf_image_dynamic(image, packed[i]) != NULL)
+            return gs_err_set(
+                err, -ENOEXEC,
+                "%s: its relocations are packed for Android's loader, glibc's does "
+                "not know them; link it without --pack-dyn-relocs=android",
+                image->source.name);
+    base = base != NULL ? base + 1 : image->interpreter;
+    if (base != NULL && strncmp(base, "ld-linux", 8) != 0)
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: its loader is %s, not glibc's ld-linux; CUDA needs glibc, so "
+                          "build it for that",
+                          image->source.name, image->interpreter);
+    return 0;
+}
+
+int elf_dynamic_read(struct elf_image *image, struct gs_err *err)
+{
+    int ret = read_entries(image, err);
+
+    if (ret != 0)
+        return ret;
+    image->flags_1 = tag_value(image, DT_FLAGS_1);
+    ret = refuse_unusual(image, err);
+    ret = ret ?: read_strings(image, err);
+    ret = ret ?: measure_symbols(image, err);
+    ret = ret ?: find_table(image, DT_VERNEED, 1, &image->verneed, "DT_VERNEED", err);
+    return ret ?: find_table(image, DT_VERDEF, 1, &image->verdef, "DT_VERDEF", err);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * facts.c: finds routable imports and traces of CUDA.
+ *
+ * A stripped program with a static cudart has no symbol that says so. What remains are strings:
+ * cudart looks up the driver by name. So the read-only data is searched in a stream, a chunk at
+ * a time. No state, any thread.
+ */
+#include "rewriter/elf/facts.h"
+#include "rewriter/elf/grow.h"
+#include "rewriter/elf/names.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK     (1u << 17) /* bytes read at a time; stays in the cache */
+#define OVERLAP   128u       /* bytes kept between chunks, more than the longest name */
+#define MAX_FOUND (1u << 20) /* imports; the table has about 500 names */
+
+static int add_import(struct elf_facts *facts, size_t *room, struct elf_import import)
+{
+    struct elf_import *list;
+
+    if (facts->import_count == MAX_FOUND)
+        return -ENOEXEC;
+    list = elf_grow(facts->imports, facts->import_count, room, sizeof *list);
+    if (list == NULL)
+        return -ENOMEM;
+    facts->imports = list;
+    facts->imports[facts->import_count++] = import;
+    return 0;
+}
+
+static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct elf_image *image,
+                          size_t index, const Elf64_Sym *symbol)
+{
+    const char *name = elf_image_string(image, symbol->st_name);
+    bool program = image->interpreter != NULL && image->soname == NULL;
+
+    if (symbol->st_shndx != SHN_UNDEF || index == 0)
+        return 0;
+    if (name == NULL)
+        return -ENOEXEC;
+    if (facts->driver_import == NULL && elf_name_driver_since(name) > 0)
+        facts->driver_import = name;
+    if (facts->runtime_import == NULL && elf_name_is_runtime_api(name))
+        facts->runtime_import = name;
+    facts->imports_dlopen |= strcmp(name, "dlopen") == 0;
+    facts->imports_dlmopen |= strcmp(name, "dlmopen") == 0;
+    if (!elf_name_is_wrapped(name))
+        return 0;
+    return add_import(
+        facts, room,
+        (struct elf_import){.index = (uint32_t)index,
+                            .name = symbol->st_name,
+                            .keeps_name = symbol->st_value != 0 ||
+                                          (program && index >= image->gnu_hash_first)});
+}
+
+static int read_symbols(struct elf_facts *facts, const struct elf_image *image,
+                        struct gs_err *err)
+{
+    Elf64_Sym chunk[2048];
+    size_t room = 0;
+
+    for (size_t at = 0; at < image->symbol_count;) {
+        size_t n = image->symbol_count - at;
+
+        if (n > sizeof chunk / sizeof chunk[0])
+            n = sizeof chunk / sizeof chunk[0];
+        if (elf_source_read(&image->source, image->symbols.offset + at * sizeof chunk[0], chunk,
+                            n * sizeof chunk[0], err) != 0)
+            return -ENOEXEC;
+        for (size_t i = 0; i < n; i++) {
+            int ret = look_at_symbol(facts, &room, image, at + i, &chunk[i]);
+
+            if (ret != 0)
+                return gs_err_set(err, ret,
+                                  "%s: damaged: dynamic symbol %zu has the name offset 0x%x",
+                                  image->source.name, at + i, chunk[i].st_name);
+        }
+        at += n;
+    }
+    return 0;
+}
+
+static bool is_cuda_library(const char *needed)
+{
+    static const char *const starts[] = {
+        "libcublas", "libcudnn",    "libcufft",  "libcurand", "libcusolver", "libcusparse",
+        "libnccl",   "libcutensor", "libcufile", "libnvjpeg", "libnpp",      "libnvinfer"};
+    const char *base = strrchr(needed, '/');
+
+    base = base != NULL ? base + 1 : needed;
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        if (strncmp(base, starts[i], strlen(starts[i])) == 0)
+            return true;
+    /* libcuda, libcudart, libtorch_cuda, libc10_cuda, ...; but not ICU's libicudata */
+    if (strncmp(base, "libicudata.", 11) == 0)
+        return false;
+    return strstr(base, "cuda") != NULL;
+}
+
+static void read_needed(struct elf_facts *facts, const struct elf_image *image)
+{
+    for (size_t i = 0; i < image->dynamic_count; i++) {
+        const char *name;
+
+        if (image->dynamic[i].d_tag != DT_NEEDED)
+            continue;
+        name = elf_image_string(image, image->dynamic[i].d_un.d_val);
+        if (facts->needed == NULL && is_cuda_library(name))
+            facts->needed = name;
+        if (facts->cudart_shared == NULL && strstr(name, "libcudart.so") != NULL)
+            facts->cudart_shared = name;
+    }
+    facts->is_cudart = image->soname != NULL && strncmp(image->soname, "libcudart.so", 12) == 0;
+}
+
+static bool holds(const uint8_t *bytes, size_t length, const char *text)
+{
+    return memmem(bytes, length, text, strlen(text)) != NULL;
+}
+
+/* Names of driver functions, as cudart has them for cuGetProcAddress. */
+static void look_for_names(struct elf_facts *facts, const uint8_t *bytes, size_t length)
+{
+    const uint8_t *at = bytes, *end = bytes + length;
+
+    while ((at = memmem(at, (size_t)(end - at), "\0cu", 3)) != NULL) {
+        char name[OVERLAP];
+        size_t n;
+
+        at++;
+        n = strnlen((const char *)at, (size_t)(end - at));
+        if (n >= sizeof name || n == (size_t)(end - at))
+            continue;
+        memcpy(name, at, n + 1);
+        if (elf_name_driver_since(name) > facts->newest_api)
+            facts->newest_api = elf_name_driver_since(name);
+    }
+}
+
+static int search(struct elf_facts *facts, const struct elf_image *image, uint64_t offset,
+                  uint64_t size, uint8_t *buffer, struct gs_err *err)
+{
+    size_t kept = 0;
+
+    while (size > 0) {
+        size_t n = size < CHUNK ? (size_t)size : CHUNK;
+        int ret = elf_source_read(&image->source, offset, buffer + kept, n, err);
+
+        if (ret != 0)
+            return ret;
+        if (!facts->cudart_static)
+            facts->cudart_static = holds(buffer, kept + n, "cudaErrorCudartUnloading");
+        if (!facts->names_libcuda)
+            facts->names_libcuda = holds(buffer, kept + n, "libcuda.so");
+        look_for_names(facts, buffer, kept + n);
+        offset += n;
+        size -= n;
+        n += kept;
+        kept = n < OVERLAP ? n : OVERLAP;
+        memmove(buffer, buffer + n - kept, kept);
+    }
+    return 0;
+}
+
+static bool is_read_only_data(const struct elf_image *image, size_t i)
+{
+    const Elf64_Shdr *s = &image->sections[i];
+    const char *name = elf_image_section_name(image, i);
+
+    return s->sh_type == SHT_PROGBITS && (s->sh_flags & SHF_ALLOC) &&
+           (strncmp(name, ".rodata", 7) == 0 || strncmp(name, ".data.rel.ro", 12) == 0 ||
+            strncmp(name, ".lrodata", 8) == 0);
+}
+
+static int search_all(struct elf_facts *facts, const struct elf_image *image, bool all,
+                      uint8_t *buffer, struct gs_err *err)
+{
+    int ret = 0;
+
+    if (image->section_count > 0) {
+        for (size_t i = 1; ret == 0 && i < image->section_count; i++)
+            if (is_read_only_data(image, i) && (all || !elf_facts_cuda(facts)))
+                ret = search(facts, image, image->sections[i].sh_offset,
+                             image->sections[i].sh_size, buffer, err);
+        return ret;
+    }
+    for (size_t i = 0; ret == 0 && i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type == PT_LOAD && !(p->p_flags & PF_W) && (all || !elf_facts_cuda(facts)))
+            ret = search(facts, image, p->p_offset, p->p_filesz, buffer, err);
+    }
+    return ret;
+}
+
+int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool all,
+                   struct gs_err *err)
+{
+    uint8_t *buffer = NULL;
+    int ret;
+
+    *facts = (struct elf_facts){0};
+    ret = read_symbols(facts, image, err);
+    if (ret == 0) {
+        read_needed(facts, image);
+        facts->device_code = elf_image_section(image, ".nv_fatbin") != ELF_NO_SECTION ||
+                             elf_image_section(image, ".nvFatBinSegment") != ELF_NO_SECTION;
+        buffer = malloc(CHUNK + OVERLAP);
+        ret = buffer != NULL ? search_all(facts, image, all, buffer, err)
+                             : gs_err_set(err, -ENOMEM, "%s: no memory", image->source.name);
+        free(buffer);
+    }
+    if (ret != 0)
+        elf_facts_deinit(facts);
+    else if (facts->is_cudart || facts->cudart_shared != NULL)
+        facts->cudart_static =
+            false; /* the name of an error is no proof beside the real thing */
+    return ret;
+}
+
+void elf_facts_deinit(struct elf_facts *facts)
+{
+    free(facts->imports);
+    *facts = (struct elf_facts){0};
+}
+
+bool elf_facts_cuda(const struct elf_facts *facts)
+{
+    return facts->driver_import != NULL || facts->runtime_import != NULL ||
+           facts->needed != NULL || facts->is_cudart || facts->cudart_static ||
+           facts->device_code || facts->names_libcuda;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * facts.h: what an image has to do with CUDA: the imports that can be routed, and traces of the
+ * CUDA runtime.
+ */
+#ifndef REWRITER_ELF_FACTS_H
+#define REWRITER_ELF_FACTS_H
+
+#include "rewriter/elf/image.h"
+
+#include <stdbool.h>
+
+/* An undefined dynamic symbol whose name is in the wrap list. */
+struct elf_import {
+    uint32_t index;  /* in the dynamic symbol table */
+    uint32_t name;   /* offset in the dynamic string table */
+    bool keeps_name; /* a program's that is in the hash table under its name: it has an address
+                        (a canonical PLT entry), or the linker was mold */
+};
+
+struct elf_facts {
+    struct elf_import *imports;
+    size_t import_count;
+    const char *driver_import;  /* first cu* function it imports, or NULL */
+    const char *runtime_import; /* first cuda* function it imports, or NULL */
+    bool imports_dlopen;       /* may load with RTLD_DEEPBIND: flags cannot be seen in a file */
+    bool imports_dlmopen;      /* may load into another namespace */
+    const char *needed;        /* first CUDA library in DT_NEEDED, or NULL */
+    const char *cudart_shared; /* libcudart.so.N in DT_NEEDED, or NULL */
+    bool is_cudart;            /* it is libcudart itself */
+    bool cudart_static;        /* a static cudart is inside */
+    int newest_api;   /* CUDA version (13000) of the newest driver function it names; 0: none */
+    bool device_code; /* .nv_fatbin */
+    bool names_libcuda; /* holds the string libcuda.so */
+};
+
+/* Reads symbols and read-only data of the image; unless `all` is set, only until it is certain
+ * that the file uses CUDA (fields that a search fills may then be unset). 0, or a negative
+ * errno with err filled; after an error facts holds nothing. Strings point into the image. */
+int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool all,
+                   struct gs_err *err);
+void elf_facts_deinit(struct elf_facts *facts);
+
+/* Whether any of it shows that the file uses CUDA. */
+bool elf_facts_cuda(const struct elf_facts *facts);
+
+#endif

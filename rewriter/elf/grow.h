@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * grow.h: lists that double their room.
+ */
+#ifndef REWRITER_ELF_GROW_H
+#define REWRITER_ELF_GROW_H
+
+#include <stdlib.h>
+
+/* Makes room for one more element of `size` bytes in a list of `count`, which has `*room`. The
+ * list, perhaps in another place; NULL without memory, then everything is as it was. */
+static inline void *elf_grow(void *list, size_t count, size_t *room, size_t size)
+{
+    size_t wanted = *room > 0 ? *room * 2 : 32;
+
+    if (count < *room)
+        return list;
+    list = reallocarray(list, wanted, size);
+    if (list != NULL)
+        *room = wanted;
+    return list;
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * image.h: what the rewriter knows about one ELF file, read and checked once.
+ *
+ * Everything in struct elf_image has been checked against the file's size and against each
+ * other: tables lie inside the file, the string table ends with a NUL, segments ascend and do
+ * not overlap. Who uses it need not check again.
+ */
+#ifndef REWRITER_ELF_IMAGE_H
+#define REWRITER_ELF_IMAGE_H
+
+#include "common/err.h"
+#include "rewriter/elf/source.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ELF_NO_SECTION 0 /* index 0 is never a real section */
+
+/* A table of the dynamic linker: where it is, and how many bytes it has. */
+struct elf_table {
+    uint64_t address, offset, size; /* address 0: not there */
+};
+
+struct elf_image {
+    struct elf_source source;
+    Elf64_Ehdr header;
+    Elf64_Phdr *segments; /* header.e_phnum; an empty PT_LOAD is a PT_NULL here */
+    Elf64_Shdr *sections; /* section_count; NULL when the file has no section headers */
+    size_t section_count;
+    char *section_names; /* ends with a NUL */
+    uint64_t section_names_size;
+
+    size_t dynamic_segment; /* index of PT_DYNAMIC */
+    Elf64_Dyn *dynamic;     /* dynamic_room entries, as in the file */
+    size_t dynamic_count; /* entries before the first DT_NULL; dynamic_room if there is none */
+    size_t dynamic_room;  /* entries that the segment has room for */
+
+    struct elf_table strings, symbols, versions, hash, gnu_hash, verneed, verdef;
+    char *string_bytes; /* strings.size, ends with a NUL */
+    size_t symbol_count;
+    size_t gnu_hash_first; /* symbols from this number on are in DT_GNU_HASH; SIZE_MAX: none */
+
+    char *interpreter;  /* NULL: none */
+    uint64_t page;      /* largest page size of the machine, bytes */
+    uint64_t highest;   /* first address above every PT_LOAD */
+    uint64_t image_end; /* first file offset behind every PT_LOAD, see sums.h */
+    uint64_t data_end;  /* first file offset behind everything that the headers describe */
+    uint64_t flags_1;   /* DT_FLAGS_1 */
+    const char *soname; /* into string_bytes, or NULL */
+};
+
+/* Reads and checks the file behind source (which is copied; its descriptor and undo list stay
+ * the caller's). 0, or a negative errno with err filled: -ENOEXEC for everything that is not,
+ * or no valid, dynamically linked ELF64 file for x86-64 or aarch64. After an error image holds
+ * nothing. */
+int elf_image_read(struct elf_image *image, const struct elf_source *source,
+                   struct gs_err *err);
+void elf_image_deinit(struct elf_image *image);
+
+/* The file offset of `size` bytes at `address`; they must all come from one PT_LOAD's file
+ * part. 0 or -ENOENT. */
+int elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t size,
+                     uint64_t *offset);
+
+/* The index of the first section with that name, or ELF_NO_SECTION. */
+size_t elf_image_section(const struct elf_image *image, const char *name);
+const char *elf_image_section_name(const struct elf_image *image, size_t index);
+
+/* The string at an offset of the dynamic string table, or NULL when it lies outside. */
+const char *elf_image_string(const struct elf_image *image, uint64_t offset);
+
+/* Whether something lies behind all that the headers describe that must stay at the end of the
+ * file. Zeros, which linkers leave there for alignment or for their next run, are nothing. */
+bool elf_image_has_payload(const struct elf_image *image);
+
+/* The first dynamic entry with that tag, or NULL. */
+const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag);
+
+/* "x86-64" or "aarch64". */
+const char *elf_machine_name(unsigned machine);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * note.h: what gpushare-patch leaves in a file: the marker (what was done) and the undo note
+ * (how to go back).
+ *
+ * Both are the content of section .gpushare, at the end of a PT_LOAD's file part, where strip
+ * leaves them alone:
+ *     text      "key=value" lines: tool, scope, runtime, table, perhaps origin; NUL-padded to a
+ * multiple of 8 head      struct elf_undo_head copies ×  struct elf_undo_copy count ×   { u64
+ * offset, u32 length, u32 flags, bytes padded to a multiple of 8 }, ascending, not overlapping
+ *     trailer   struct elf_marker_trailer
+ * All numbers are little-endian, as in the files that we patch.
+ */
+#ifndef REWRITER_ELF_NOTE_H
+#define REWRITER_ELF_NOTE_H
+
+#include "common/err.h"
+#include "rewriter/elf/source.h"
+#include "rewriter/elf/sums.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ELF_MARKER_SECTION ".gpushare"
+#define ELF_OLD_SECTION    ".gpushare.dynamic" /* keeps the bytes of a .dynamic that moved */
+#define ELF_OLD_STRINGS    ".gpushare.strings" /* keeps the bytes of a .dynstr that moved */
+#define ELF_MARKER_MAGIC   "gpushare-marker"   /* 16 bytes with its NUL */
+#define ELF_UNDO_MAGIC     "gpushare-undo-3"
+
+#define ELF_UNDO_ZEROS     1u /* flag of an undo entry: the bytes were zeros and are not stored */
+#define ELF_UNDO_ZEROS_MAX 65536 /* bytes of such an entry */
+
+struct elf_marker_trailer {
+    char magic[16];
+    uint64_t text_size;   /* bytes of the text */
+    uint64_t undo_offset; /* of the head, in the file as it was written */
+    uint64_t undo_size;   /* bytes from the head to this trailer */
+};
+
+struct elf_undo_head {
+    char magic[16];
+    uint64_t original_size, patched_size; /* bytes */
+    uint64_t image_end;                   /* see sums.h */
+    uint8_t original_checksum[ELF_CHECKSUM_SIZE], image_checksum[ELF_CHECKSUM_SIZE];
+    uint32_t count, copies;
+};
+
+/* Something that was moved into the segment of the marker, and is there in a copy: what lays
+ * the file out anew (strip) may clear the old place, to which no section leads any more. */
+struct elf_undo_copy {
+    uint64_t offset, address; /* the old place */
+    uint64_t at;              /* bytes from the start of the segment */
+    uint64_t length;          /* bytes */
+};
+
+#define ELF_COPIES_MAX 2 /* the string table, always first; the block behind the headers */
+
+_Static_assert(sizeof(struct elf_marker_trailer) == 40, "format");
+_Static_assert(sizeof(struct elf_undo_head) == 112, "format");
+_Static_assert(sizeof(struct elf_undo_copy) == 32, "format");
+
+#define ELF_MARKER_TEXT_MAX (2 * PATH_MAX + 512)
+
+/* What a patched file says about itself. */
+struct elf_note {
+    char text[ELF_MARKER_TEXT_MAX]; /* of the marker */
+    struct elf_undo_head head;
+    struct elf_undo_copy copies[ELF_COPIES_MAX]; /* head.copies */
+    Elf64_Phdr segment;                          /* where it was found */
+    bool relaid; /* the file was laid out anew since: undo's offsets count in the first
+                    head.image_end bytes only */
+    struct elf_change *undo;
+    size_t undo_count;
+    uint8_t *undo_bytes; /* what undo points into */
+    struct gs_err lost;  /* code != 0: the undo note is missing or damaged, and why */
+};
+
+enum elf_note_state { ELF_NOTE_NONE = 0, ELF_NOTE_FOUND = 1 };
+
+/* Looks for marker and undo note in the file as it is (source without undo list). A marker
+ * whose undo note is missing or damaged is found, with `lost`
+ * saying what is wrong. */
+enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source);
+void elf_note_deinit(struct elf_note *note);
+
+/* Copies the value of a marker line ("runtime") into buffer; an empty string if it is not
+ * there. */
+void elf_note_value(const char *text, const char *key, char *buffer, size_t size);
+
+/* The bytes of an undo note for these changes, whose `bytes` are the original ones (NULL:
+ * zeros). Of head sizes, image_end and copies are used; the checksums are zero. NULL: no
+ * memory. */
+uint8_t *elf_undo_encode(const struct elf_undo_head *head, const struct elf_undo_copy *copies,
+                         const struct elf_change *changes, size_t count, uint64_t *size);
+
+#endif

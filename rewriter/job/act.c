@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * act.c: one file, from opening to the report.
+ *
+ * No state, any thread; the streams are the caller's.
+ */
+#include "rewriter/job/act.h"
+#include "rewriter/job/report.h"
+#include "rewriter/elf/say.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static enum elf_exit check(struct elf_job *job, FILE *out, struct gs_err *problem)
+{
+    char runtime[PATH_MAX] = "";
+    bool present;
+
+    if (job->patched == ELF_NOTE_FOUND)
+        elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    present = runtime[0] != '\0' && access(runtime, R_OK) == 0;
+    if (runtime[0] != '\0')
+        elf_job_loads_runtime(job, problem);
+    if (job->options->json)
+        elf_report_check_json(out, job, present, problem);
+    else if (!job->options->quiet && problem->code == 0)
+        elf_report_check(out, job, present);
+    if (problem->code != 0)
+        return elf_exit_of(problem->code);
+    if (job->patched == ELF_NOTE_NONE)
+        return ELF_EXIT_NOTHING;
+    return present ? ELF_EXIT_DONE : ELF_EXIT_FAILED;
+}
+
+static enum elf_exit print(struct elf_job *job, int ret, FILE *out, struct gs_err *err)
+{
+    ret = ret ?: elf_job_read(job, err);
+    ret = ret ?: elf_job_decide(job, err);
+    ret = ret ?: elf_job_plan(job, err);
+    if (job->options->json)
+        elf_report_print_json(out, job, err);
+    else
+        elf_report_print(out, job, err);
+    return elf_exit_of(ret);
+}
+
+static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
+{
+    int ret = elf_job_restore(job, err);
+
+    if (ret == 0 && !job->options->quiet)
+        elf_say(out, "%s: %s%s%s\n", job->name,
+                job->options->dry_run ? "would be restored" : "restored",
+                job->options->output ? " into " : "",
+                job->options->output ? job->options->output : "");
+    if (ret == 0 && !job->options->quiet && job->note.relaid)
+        elf_say(out,
+                "%s: note: strip or objcopy ran after the patch: what is loaded is the "
+                "original's, bit for bit; what they removed is not there\n",
+                job->name);
+    return ret;
+}
+
+static int patch(struct elf_job *job, FILE *out, struct gs_err *err)
+{
+    bool known = job->note.relaid && job->note.lost.code == 0; /* what it says of itself */
+    int ret = known && job->options->output == NULL && elf_job_is_current(job)
+                  ? -EALREADY
+                  : elf_job_read(job, err);
+
+    ret = ret ?: elf_job_decide(job, err);
+    if ((ret == 0 && elf_job_is_current(job) && job->options->output == NULL) ||
+        ret == -EALREADY) {
+        ret = elf_job_loads_runtime(job, err);
+        if (ret == 0 && !job->options->quiet)
+            elf_say(out, "%s: already patched\n", job->name);
+        return ret;
+    }
+    ret = ret ?: elf_job_plan(job, err);
+    if (ret == 0 && !job->options->dry_run)
+        ret = elf_job_write(job, err);
+    if (ret == 0 && !job->options->quiet)
+        elf_report_done(out, job);
+    return ret;
+}
+
+enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE *out,
+                      FILE *errors, bool *reaches_cuda)
+{
+    struct gs_err err = {0};
+    struct elf_job job;
+    enum elf_exit result;
+    int ret = elf_job_open(&job, name, options, &err);
+
+    if (options->print) {
+        result = print(&job, ret, out, &err);
+    } else if (options->check && (ret == 0 || options->json)) {
+        result = check(&job, out, &err);
+        if (err.code != 0 && !options->json)
+            fprintf(errors, "gpushare-patch: %s\n", err.text);
+    } else {
+        if (ret == 0)
+            ret = options->restore ? restore(&job, out, &err) : patch(&job, out, &err);
+        if (ret != 0)
+            fprintf(errors, "gpushare-patch: %s\n", err.text);
+        result = elf_exit_of(ret);
+    }
+    if (reaches_cuda != NULL)
+        *reaches_cuda = job.image.segments != NULL && elf_facts_cuda(&job.facts);
+    elf_job_deinit(&job);
+    return result;
+}
+
+enum elf_exit elf_exit_graver(enum elf_exit a, enum elf_exit b)
+{
+    static const int rank[] = {[ELF_EXIT_DONE] = 0,
+                               [ELF_EXIT_NOTHING] = 1,
+                               [ELF_EXIT_UNSUPPORTED] = 2,
+                               [ELF_EXIT_USAGE] = 3,
+                               [ELF_EXIT_FAILED] = 4};
+
+    return rank[a] >= rank[b] ? a : b;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * act.h: does to one file what the options ask for.
+ */
+#ifndef REWRITER_JOB_ACT_H
+#define REWRITER_JOB_ACT_H
+
+#include "rewriter/job/job.h"
+
+#include <stdio.h>
+
+/* Patches, restores, checks or prints one file. Reports go to `out`, errors to `errors`, one
+ * line each. reaches_cuda (may be NULL) gets whether the file was read and uses CUDA. Any
+ * thread. */
+enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE *out,
+                      FILE *errors, bool *reaches_cuda);
+
+/* The graver of two results: 1, 2, 3, 4, 0. */
+enum elf_exit elf_exit_graver(enum elf_exit a, enum elf_exit b);
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.c: opens a file, decides what is to be done with it.
+ *
+ * Owns the descriptor and everything read from it. One thread per job.
+ */
+#include "rewriter/job/job.h"
+#include "rewriter/job/location.h"
+#include "rewriter/elf/names.h"
+#include "rewriter/verify/verify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+enum elf_exit elf_exit_of(int error)
+{
+    if (error == 0)
+        return ELF_EXIT_DONE;
+    return error == -ENOEXEC   ? ELF_EXIT_UNSUPPORTED
+           : error == -ENODATA ? ELF_EXIT_NOTHING
+                               : ELF_EXIT_FAILED;
+}
+
+static int refuse_kind(const char *name, struct gs_err *err)
+{
+    return gs_err_set(err, -ENOEXEC, "%s: is no regular file; name a program or library", name);
+}
+
+int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
+                 struct gs_err *err)
+{
+    memset(job, 0, sizeof *job);
+    job->fd = -1;
+    job->name = name;
+    job->options = options;
+    if (realpath(name, job->path) == NULL)
+        return gs_err_errno(err, -errno, "%s: cannot open", name);
+    job->fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (job->fd < 0 && errno == ENXIO) /* a socket */
+        return refuse_kind(name, err);
+    if (job->fd < 0)
+        return gs_err_errno(err, -errno, "%s: cannot open", name);
+    if (fstat(job->fd, &job->stat) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot stat", name);
+    if (S_ISDIR(job->stat.st_mode))
+        return gs_err_set(err, -ENOEXEC, "%s: is a folder; name the files in it", name);
+    if (!S_ISREG(job->stat.st_mode))
+        return refuse_kind(name, err);
+    job->raw =
+        (struct elf_source){.name = name, .fd = job->fd, .size = (uint64_t)job->stat.st_size};
+    job->patched = elf_note_find(&job->note, &job->raw);
+    return 0;
+}
+
+static enum elf_scope natural_scope(const struct elf_image *image)
+{
+    if (image->header.e_type == ET_EXEC || (image->flags_1 & DF_1_PIE))
+        return ELF_SCOPE_PROCESS;
+    /* a library can have an interpreter, too (libc.so.6 and libcap.so.2 print a text when run)
+     */
+    return image->interpreter != NULL && image->soname == NULL ? ELF_SCOPE_PROCESS
+                                                               : ELF_SCOPE_OBJECT;
+}
+
+int elf_job_read(struct elf_job *job, struct gs_err *err)
+{
+    struct elf_source source = job->raw;
+    int ret;
+
+    if (job->patched == ELF_NOTE_FOUND) {
+        if (job->note.lost.code != 0)
+            return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
+        if (job->note.relaid)
+            return gs_err_set(err, -ENOEXEC,
+                              "%s: strip or objcopy ran after it was patched; --restore it "
+                              "first, then patch it again",
+                              job->name);
+        source.size = job->note.head.original_size;
+        source.undo = job->note.undo;
+        source.undo_count = job->note.undo_count;
+    }
+    ret = elf_image_read(&job->image, &source, err);
+    ret = ret ?: elf_facts_read(&job->facts, &job->image, job->options->print, err);
+    if (ret == 0)
+        job->scope = job->options->scope != ELF_SCOPE_AUTO ? job->options->scope
+                                                           : natural_scope(&job->image);
+    return ret;
+}
+
+void elf_job_deinit(struct elf_job *job)
+{
+    elf_plan_deinit(&job->plan);
+    elf_facts_deinit(&job->facts);
+    elf_image_deinit(&job->image);
+    elf_note_deinit(&job->note);
+    if (job->fd >= 0)
+        close(job->fd);
+    job->fd = -1;
+}
+
+/* What belongs to gpushare: it names the driver, too, but is not to be routed. */
+static int refuse_own(const struct elf_job *job, struct gs_err *err)
+{
+    static const char *const names[] = {"gpushare-patch", "gpushare-lockd", "gpusharectl"};
+    const char *base = strrchr(job->path, '/') + 1;
+    bool own =
+        strncmp(job->image.soname != NULL ? job->image.soname : "", "libgpushare.so", 14) == 0;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        own |= strcmp(base, names[i]) == 0;
+    return own ? gs_err_set(err, -ENODATA, "%s: nothing to do: it is a part of gpushare",
+                            job->name)
+               : 0;
+}
+
+/* The system's own libraries and the driver: what everybody's dlsym comes from must stay as it
+ * is. */
+static int refuse_system(const struct elf_job *job, struct gs_err *err)
+{
+    static const char *const names[] = {"libc.so",       "ld-linux", "libdl.so",
+                                        "libpthread.so", "librt.so", "libcuda.so"};
+    const char *base = strrchr(job->path, '/') + 1;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t length = strlen(names[i]);
+
+        if ((job->image.soname != NULL && strncmp(job->image.soname, names[i], length) == 0) ||
+            (job->image.soname == NULL && strncmp(base, names[i], length) == 0))
+            return gs_err_set(
+                err, -ENOEXEC,
+                "%s: is %s itself, which every program shares; patch the program instead",
+                job->name, job->image.soname != NULL ? job->image.soname : base);
+    }
+    return 0;
+}
+
+static int refuse_privileged(const struct elf_job *job, struct gs_err *err)
+{
+    bool capable = fgetxattr(job->fd, "security.capability", NULL, 0) > 0;
+
+    if (job->options->force || job->options->output != NULL ||
+        (!(job->stat.st_mode & (S_ISUID | S_ISGID)) && !capable))
+        return 0;
+    return gs_err_set(
+        err, -ENOEXEC,
+        "%s: runs with the rights of another user (%s), and so would the runtime library; "
+        "use --force if that is wanted",
+        job->name, capable ? "file capabilities" : "setuid or setgid");
+}
+
+/* python3, python3.11, python: it loads CUDA only when a script imports it. */
+static bool is_python(const char *path)
+{
+    const char *base = strrchr(path, '/');
+
+    base = base != NULL ? base + 1 : path;
+    return strncmp(base, "python", 6) == 0 &&
+           strspn(base + 6, "0123456789.dmt") == strlen(base + 6);
+}
+
+static int decide_by_content(const struct elf_job *job, struct gs_err *err)
+{
+    const struct elf_facts *facts = &job->facts;
+
+    if (job->options->programs_only && job->scope == ELF_SCOPE_OBJECT)
+        return gs_err_set(err, -ENODATA, "%s: nothing to do: the program routes for it",
+                          job->name);
+    if (job->scope == ELF_SCOPE_OBJECT && facts->import_count == 0) {
+        if (facts->needed != NULL)
+            return gs_err_set(
+                err, -ENODATA,
+                "%s: nothing to do: it uses CUDA only through %s; patch the program", job->name,
+                facts->needed);
+        return gs_err_set(err, -ENODATA,
+                          "%s: nothing to do: it imports no driver function and no dlsym",
+                          job->name);
+    }
+    if (elf_facts_cuda(facts) || job->options->any)
+        return 0;
+    if (job->scope == ELF_SCOPE_PROCESS && (is_python(job->path) || is_python(job->name)))
+        return 0;
+    return gs_err_set(
+        err, -ENODATA,
+        "%s: nothing to do: no CUDA in it (if it loads CUDA later, as an interpreter or a "
+        "program with plugins does: --any)",
+        job->name);
+}
+
+static void make_marker(struct elf_job *job)
+{
+    snprintf(job->marker, sizeof job->marker,
+             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n%s%s%s", GS_VERSION,
+             job->scope == ELF_SCOPE_PROCESS ? "process" : "object", job->runtime,
+             elf_names_fingerprint(), *job->origin ? "origin=" : "", job->origin,
+             *job->origin ? "\n" : "");
+}
+
+/* A copy elsewhere finds its libraries where the original did, also when it is patched again.
+ */
+static int find_origin(struct elf_job *job, struct gs_err *err)
+{
+    if (!elf_origin_is_used(&job->image))
+        return 0;
+    if (job->patched == ELF_NOTE_FOUND)
+        elf_note_value(job->note.text, "origin", job->origin, sizeof job->origin);
+    if (*job->origin == '\0' && job->options->origin != NULL)
+        snprintf(job->origin, sizeof job->origin, "%s", job->options->origin);
+    if (strpbrk(job->origin, "\n$:") == NULL)
+        return 0;
+    return gs_err_set(
+        err, -ENOEXEC,
+        "%s: finds its libraries from where it lies ($ORIGIN), and the loader would "
+        "misread that folder's name in a copy; patch it itself",
+        job->name);
+}
+
+int elf_job_decide(struct elf_job *job, struct gs_err *err)
+{
+    int ret = refuse_own(job, err) ?: refuse_system(job, err);
+
+    for (size_t i = 0; ret == 0 && i < job->image.dynamic_count; i++) {
+        const Elf64_Dyn *entry = &job->image.dynamic[i];
+
+        if (entry->d_tag == DT_NEEDED &&
+            strstr(elf_image_string(&job->image, entry->d_un.d_val), "libgpushare.so") != NULL)
+            return gs_err_set(
+                err, -ENODATA,
+                "%s: nothing to do: it was linked with gpushare already (gpushare-cc)",
+                job->name);
+    }
+    ret = ret ?: refuse_privileged(job, err);
+    ret = ret ?: find_origin(job, err);
+    ret = ret ?: decide_by_content(job, err);
+    ret =
+        ret ?: elf_location_find(job->runtime, job->options->runtime, job->options->force, err);
+    if (ret == 0 && !job->options->force)
+        ret = elf_location_check(job->runtime, job->name, job->image.header.e_machine, err);
+    if (ret != 0)
+        return ret;
+    make_marker(job);
+    return 0;
+}
+
+bool elf_job_is_current(struct elf_job *job)
+{
+    char scope[16];
+
+    if (job->patched == ELF_NOTE_NONE)
+        return false;
+    if (job->note.relaid) { /* then the original was not read: believe the note's scope */
+        elf_note_value(job->note.text, "scope", scope, sizeof scope);
+        job->scope = strcmp(scope, "process") == 0 ? ELF_SCOPE_PROCESS : ELF_SCOPE_OBJECT;
+        if (job->options->scope != ELF_SCOPE_AUTO)
+            job->scope = job->options->scope;
+        elf_note_value(job->note.text, "origin", job->origin, sizeof job->origin);
+        if (elf_location_find(job->runtime, job->options->runtime, job->options->force, NULL))
+            return false;
+        make_marker(job);
+    }
+    return strcmp(job->note.text, job->marker) == 0;
+}
+
+int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
+{
+    char runtime[PATH_MAX];
+    struct elf_image now;
+    bool loads = false;
+    int ret = elf_image_read(&now, &job->raw, err);
+
+    if (ret != 0)
+        return ret;
+    elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    for (size_t i = 0; i < now.dynamic_count; i++)
+        loads |= now.dynamic[i].d_tag == DT_NEEDED &&
+                 strcmp(elf_image_string(&now, now.dynamic[i].d_un.d_val), runtime) == 0;
+    elf_image_deinit(&now);
+    return loads ? 0
+                 : gs_err_set(
+                       err, -ENOEXEC,
+                       "%s: was patched, but does not load %s any more (edited since, with "
+                       "patchelf?); --restore it, or take it from its package, and patch "
+                       "it again",
+                       job->name, runtime);
+}
+
+/* Patching anew starts from the original. */
+static int refuse_edited(struct elf_job *job, struct gs_err *err)
+{
+    char runtime[PATH_MAX], origin[PATH_MAX];
+
+    if (job->patched == ELF_NOTE_NONE ||
+        (job->options->output == NULL && elf_job_is_current(job)))
+        return 0;
+    elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    elf_note_value(job->note.text, "origin", origin, sizeof origin);
+    return elf_verify_untouched(&job->image, &job->raw, runtime, *origin ? origin : NULL, err);
+}
+
+int elf_job_plan(struct elf_job *job, struct gs_err *err)
+{
+    const struct elf_wish wish = {.runtime = job->runtime,
+                                  .marker = job->marker,
+                                  .origin = *job->origin ? job->origin : NULL};
+
+    return refuse_edited(job, err)
+               ?: elf_plan_make(&job->plan, &job->image, &job->facts, &wish, err);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.h: one file on its way through gpushare-patch.
+ */
+#ifndef REWRITER_JOB_JOB_H
+#define REWRITER_JOB_JOB_H
+
+#include "rewriter/job/options.h"
+
+#include <limits.h>
+#include <sys/stat.h>
+
+struct elf_job {
+    const struct elf_options *options;
+    const char *name;    /* as the user gave it */
+    char path[PATH_MAX]; /* symlinks resolved */
+    int fd;              /* of the file as it is, read only */
+    struct stat stat;
+    struct elf_source raw; /* the file as it is */
+    enum elf_note_state patched;
+    struct elf_note note;   /* valid if patched */
+    struct elf_image image; /* of the original */
+    struct elf_facts facts;
+    enum elf_scope scope;
+    char runtime[PATH_MAX];
+    char origin[PATH_MAX]; /* what $ORIGIN becomes, see plan.h; "" if it stays */
+    char marker[ELF_MARKER_TEXT_MAX];
+    struct elf_plan plan;
+};
+
+enum elf_exit {
+    ELF_EXIT_DONE = 0,
+    ELF_EXIT_FAILED = 1,
+    ELF_EXIT_USAGE = 2,
+    ELF_EXIT_UNSUPPORTED = 3,
+    ELF_EXIT_NOTHING = 4
+};
+
+/* The exit status that an error leads to: -ENOEXEC 3, -ENODATA 4, every other 1. */
+enum elf_exit elf_exit_of(int error);
+
+/* Opens the file and looks for our note. job must be deinited even after an error. */
+int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
+                 struct gs_err *err);
+/* Reads the original behind the file: image, facts, scope. */
+int elf_job_read(struct elf_job *job, struct gs_err *err);
+/* Decides whether there is something to do: -ENODATA if not, -ENOEXEC if it must not be done.
+ */
+int elf_job_decide(struct elf_job *job, struct gs_err *err);
+/* Makes the plan. */
+int elf_job_plan(struct elf_job *job, struct gs_err *err);
+/* Carries out the plan. */
+int elf_job_write(struct elf_job *job, struct gs_err *err);
+/* Whether the file is patched just as these options would do it. */
+bool elf_job_is_current(struct elf_job *job);
+/* Whether a patched file still loads the library that its marker names. 0; -ENOEXEC when
+ * somebody has edited that away, or the file is damaged. */
+int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err);
+/* Gives the original back. -ENODATA when it is not patched. */
+int elf_job_restore(struct elf_job *job, struct gs_err *err);
+void elf_job_deinit(struct elf_job *job);
+
+#endif

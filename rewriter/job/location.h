@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * location.h: where the runtime library is.
+ */
+#ifndef REWRITER_JOB_LOCATION_H
+#define REWRITER_JOB_LOCATION_H
+
+#include "common/err.h"
+
+#include <limits.h>
+#include <stdbool.h>
+
+/* Finds the runtime library: `wanted` if not NULL, else beside this tool (build tree, then
+ * installation), else the configured place. Its folder is resolved, its name stays. -ENOENT if
+ * nothing is there and force is not set. */
+int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struct gs_err *err);
+
+/* Whether the library there is one for that ELF machine, which the file `name` is for. 0;
+ * -ENOENT, or what opening it gave. */
+int elf_location_check(const char *path, const char *name, unsigned machine,
+                       struct gs_err *err);
+
+#endif

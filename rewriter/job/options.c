@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.c: one table of options, from which parsing and --help are made.
+ *
+ * Owns the table. getopt keeps state of its own: main thread only.
+ */
+#include "rewriter/job/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct option_row {
+    const char *name;
+    int letter;           /* 0: no short form */
+    const char *argument; /* NULL: a flag (bool); else a text (const char *) */
+    size_t field;         /* offset in struct elf_options */
+    const char *help;
+};
+
+#define FIELD(name) offsetof(struct elf_options, name)
+
+static const struct option_row rows[] = {
+    {"print", 'p', NULL, FIELD(print), "say what each file is and what would be done to it"},
+    {"check", 'c', NULL, FIELD(check),
+     "say whether each file is patched and its runtime library there"},
+    {"restore", 'r', NULL, FIELD(restore),
+     "give each file back, byte for byte as before it was patched"},
+    {"output", 'o', "OUT", FIELD(output),
+     "write the result to OUT and leave FILE alone (one FILE)"},
+    {"dry-run", 'n', NULL, FIELD(dry_run), "plan everything, write nothing"},
+    {"runtime", 0, "PATH", FIELD(runtime),
+     "the runtime library; default: the one installed with this tool"},
+    {"scope", 0, "SCOPE", FIELD(scope_text),
+     "process (programs) or object (one library); default: by kind"},
+    {"any", 'a', NULL, FIELD(any),
+     "also a file in which no CUDA is seen (it may load CUDA later)"},
+    {"force", 'f', NULL, FIELD(force),
+     "also setuid programs, and a runtime library that is not there yet"},
+    {"json", 0, NULL, FIELD(json), "with --print or --check: one JSON object per line"},
+    {"tree", 0, "DIR", FIELD(tree),
+     "all programs and libraries below DIR that reach CUDA, instead of FILEs"},
+    {"venv", 0, "DIR", FIELD(venv), "the interpreter and the programs of a Python environment"},
+    {"exclude", 0, "GLOB", FIELD(excludes),
+     "with --tree or --venv: leave these out (name or path below DIR); repeatable"},
+    {"jobs", 'j', "N", FIELD(jobs_text),
+     "with --tree or --venv: so many files at a time; default: the processors"},
+    {"no-sync", 0, NULL, FIELD(no_sync),
+     "do not wait for the disk (a power failure may then damage the file)"},
+    {"quiet", 'q', NULL, FIELD(quiet), "say nothing when all is well"},
+    {"version", 'V', NULL, FIELD(version), "print the version"},
+    {"help", 'h', NULL, FIELD(help), "print this"},
+#ifdef GS_PATCH_FAULT
+    {"fault-step", 0, "N", FIELD(fault_text), "test build: die at step N"},
+#endif
+};
+
+#define ROW_COUNT  (sizeof rows / sizeof rows[0])
+#define LONG_START 256 /* values of options without a letter */
+
+void elf_options_help(FILE *to)
+{
+    fputs("Usage: gpushare-patch [OPTION]... FILE...\n"
+          "       gpushare-patch [OPTION]... --tree DIR | --venv DIR\n"
+          "Prepares programs and libraries so that several CUDA processes can share a GPU.\n\n",
+          to);
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        char left[48];
+
+        snprintf(left, sizeof left, "--%s%s%s", rows[i].name, rows[i].argument ? " " : "",
+                 rows[i].argument ? rows[i].argument : "");
+        if (rows[i].letter != 0)
+            fprintf(to, "  -%c, %-18s %s\n", rows[i].letter, left, rows[i].help);
+        else
+            fprintf(to, "      %-18s %s\n", left, rows[i].help);
+    }
+    fputs("\nExit status: 0 done, or already so; 1 failed; 2 wrong usage; 3 the file cannot be "
+          "patched;\n"
+          "4 nothing to do (no CUDA in it; with --check or --restore: not patched). With "
+          "several files\n"
+          "the first of 1, 3, 4, 0 that occurred.\n",
+          to);
+}
+
+static void fill_getopt(struct option longs[ROW_COUNT + 1], char *shorts)
+{
+    *shorts++ = ':';
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        longs[i] =
+            (struct option){.name = rows[i].name,
+                            .has_arg = rows[i].argument ? required_argument : no_argument,
+                            .val = LONG_START + (int)i};
+        if (rows[i].letter == 0)
+            continue;
+        *shorts++ = (char)rows[i].letter;
+        if (rows[i].argument != NULL)
+            *shorts++ = ':';
+    }
+    *shorts = '\0';
+    longs[ROW_COUNT] = (struct option){0};
+}
+
+static int set(struct elf_options *options, const struct option_row *row, const char *value)
+{
+    char *field = (char *)options + row->field;
+
+    if (row->argument == NULL) {
+        *(bool *)(void *)field = true;
+    } else if (row->field == FIELD(excludes)) {
+        if (options->exclude_count == ELF_EXCLUDES_MAX)
+            return -EINVAL;
+        options->excludes[options->exclude_count++] = value;
+    } else {
+        *(const char **)(void *)field = value;
+    }
+    return 0;
+}
+
+static int check_tree(struct elf_options *options, struct gs_err *err)
+{
+    long jobs = sysconf(_SC_NPROCESSORS_ONLN);
+    char *end = NULL;
+
+    if (options->tree != NULL && options->venv != NULL)
+        return gs_err_set(err, -EINVAL, "--tree and --venv exclude each other");
+    if (options->file_count > 0 || options->output != NULL)
+        return gs_err_set(err, -EINVAL, "--tree and --venv go without FILE and --output");
+    if (options->json && !options->print && !options->check)
+        return gs_err_set(err, -EINVAL, "--json goes with --print or --check");
+    if (options->jobs_text != NULL) {
+        jobs = strtol(options->jobs_text, &end, 10);
+        if (end == options->jobs_text || *end != '\0' || jobs < 1 || jobs > 256)
+            return gs_err_set(err, -EINVAL, "--jobs %s: is no number from 1 to 256",
+                              options->jobs_text);
+    }
+    options->jobs = jobs < 1 ? 1 : jobs > 256 ? 256 : (unsigned)jobs;
+    options->programs_only = options->venv != NULL;
+    return 0;
+}
+
+static int check_combination(struct elf_options *options, struct gs_err *err)
+{
+    if (options->scope_text != NULL && strcmp(options->scope_text, "process") == 0)
+        options->scope = ELF_SCOPE_PROCESS;
+    else if (options->scope_text != NULL && strcmp(options->scope_text, "object") == 0)
+        options->scope = ELF_SCOPE_OBJECT;
+    else if (options->scope_text != NULL)
+        return gs_err_set(err, -EINVAL, "--scope %s: is neither process nor object",
+                          options->scope_text);
+    if (options->help || options->version)
+        return 0;
+    if (options->print + options->check + options->restore > 1)
+        return gs_err_set(err, -EINVAL, "--print, --check and --restore exclude each other");
+    if (options->tree != NULL || options->venv != NULL)
+        return check_tree(options, err);
+    if (options->exclude_count > 0 || options->jobs_text != NULL)
+        return gs_err_set(err, -EINVAL, "--exclude and --jobs go with --tree or --venv");
+    if (options->file_count == 0)
+        return gs_err_set(err, -EINVAL, "no FILE given");
+    if (options->output != NULL &&
+        (options->print || options->check || options->file_count != 1))
+        return gs_err_set(err, -EINVAL,
+                          "--output goes with one FILE, and not with --print or --check");
+    if (options->json && !options->print && !options->check)
+        return gs_err_set(err, -EINVAL, "--json goes with --print or --check");
+    return 0;
+}
+
+int elf_options_parse(struct elf_options *options, int argc, char **argv, struct gs_err *err)
+{
+    struct option longs[ROW_COUNT + 1];
+    char shorts[2 * ROW_COUNT + 2];
+    int c;
+
+    *options = (struct elf_options){0};
+    fill_getopt(longs, shorts);
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+        const struct option_row *row = NULL;
+
+        for (size_t i = 0; i < ROW_COUNT; i++)
+            if (c == LONG_START + (int)i || (rows[i].letter != 0 && c == rows[i].letter))
+                row = &rows[i];
+        if (c == ':')
+            return gs_err_set(err, -EINVAL, "%s: needs a value", argv[optind - 1]);
+        if (row == NULL)
+            return gs_err_set(err, -EINVAL, "%s: no such option", argv[optind - 1]);
+        if (set(options, row, optarg) != 0)
+            return gs_err_set(err, -EINVAL, "--%s: given too often", row->name);
+    }
+    options->files = argv + optind;
+    options->file_count = argc - optind;
+    return check_combination(options, err);
+}

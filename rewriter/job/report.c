@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report.c: the texts of --print, --check and a finished patch.
+ *
+ * No state; the stream is the caller's.
+ */
+#include "rewriter/job/report.h"
+#include "rewriter/elf/names.h"
+#include "rewriter/elf/say.h"
+
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+static const char *kind_text(const struct elf_image *image)
+{
+    if (image->header.e_type == ET_EXEC)
+        return "program (fixed address)";
+    if (image->flags_1 & DF_1_PIE)
+        return "program (PIE)";
+    return image->interpreter != NULL && image->soname == NULL ? "program (PIE)" : "library";
+}
+
+static const char *scope_text(enum elf_scope scope)
+{
+    return scope == ELF_SCOPE_PROCESS ? "process" : "object";
+}
+
+static const char *cudart_text(const struct elf_facts *facts)
+{
+    return facts->cudart_static                       ? "static"
+           : facts->cudart_shared || facts->is_cudart ? "shared"
+                                                      : "none";
+}
+
+static const char *import_name(const struct elf_job *job, size_t i)
+{
+    return elf_image_string(&job->image, job->facts.imports[i].name);
+}
+
+static void print_cuda(FILE *to, const struct elf_job *job)
+{
+    const struct elf_facts *facts = &job->facts;
+
+    elf_say(to, "  cudart    %s", cudart_text(facts));
+    if (facts->cudart_shared != NULL)
+        elf_say(to, " (%s)", facts->cudart_shared);
+    if (facts->cudart_static && facts->newest_api > 0)
+        elf_say(to, " of CUDA %d.%d or later (by the newest driver function it names)",
+                facts->newest_api / 1000, facts->newest_api % 1000 / 10);
+    fputs(facts->device_code ? "; device code inside\n" : "\n", to);
+    if (facts->needed != NULL)
+        elf_say(to, "  needs     %s\n", facts->needed);
+    if (facts->names_libcuda)
+        fputs("  names     libcuda.so (opens the driver itself)\n", to);
+    if (!elf_facts_cuda(facts))
+        fputs("  CUDA      nothing seen\n", to);
+}
+
+static void print_imports(FILE *to, const struct elf_job *job)
+{
+    fputs("  routes    ", to);
+    for (size_t i = 0; i < job->facts.import_count; i++)
+        elf_say(to, "%s%s%s", i > 0 ? ", " : "", import_name(job, i),
+                job->facts.imports[i].keeps_name ? " (by interposition)" : "");
+    if (job->facts.import_count == 0)
+        fputs("nothing of its own", to);
+    fputs(job->scope == ELF_SCOPE_PROCESS ? "; and what its libraries look up\n" : "\n", to);
+}
+
+/* What routing does not reach. Which flags a call is given cannot be seen in a file. */
+static void print_escapes(FILE *to, const struct elf_facts *facts)
+{
+    if (!facts->imports_dlmopen && !facts->imports_dlopen)
+        return;
+    fputs("  escapes   may be: what it loads", to);
+    if (facts->imports_dlmopen)
+        fputs(" by dlmopen into another namespace", to);
+    if (facts->imports_dlmopen && facts->imports_dlopen)
+        fputs(", or", to);
+    if (facts->imports_dlopen)
+        fputs(" by dlopen with RTLD_DEEPBIND", to);
+    fputs(" is not routed\n", to);
+}
+
+static void print_plan(FILE *to, const struct elf_plan *plan)
+{
+    elf_say(to, "  plan      dynamic entry: %s\n", elf_dynamic_way_text(plan->dynamic_way));
+    elf_say(to, "            program header: %s", elf_slot_way_text(plan->slot_way));
+    if (plan->block.size > 0)
+        elf_say(to, ", %llu bytes behind it move", (unsigned long long)plan->block.size);
+    if (plan->slot_way == ELF_SLOT_PADDING) {
+        fputs("\n            the payload behind the program stays where it is\n", to);
+        return;
+    }
+    fprintf(to, "\n            new segment at 0x%llx; the file grows by %llu bytes\n",
+            (unsigned long long)plan->segment.address,
+            (unsigned long long)(plan->end - plan->image->source.size));
+}
+
+void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *problem)
+{
+    char runtime[PATH_MAX];
+
+    elf_say(to, "%s:\n", job->name);
+    if (job->patched == ELF_NOTE_FOUND) {
+        elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+        elf_say(to, "  state     patched for %s\n", runtime);
+    } else {
+        fputs("  state     not patched\n", to);
+    }
+    if (job->image.segments != NULL) {
+        elf_say(to, "  kind      %s %s%s%s\n", elf_machine_name(job->image.header.e_machine),
+                kind_text(&job->image), job->image.soname ? ", " : "",
+                job->image.soname ? job->image.soname : "");
+        elf_say(to, "  scope     %s\n", scope_text(job->scope));
+        print_cuda(to, job);
+        print_imports(to, job);
+        print_escapes(to, &job->facts);
+    }
+    if (job->runtime[0] != '\0')
+        elf_say(to, "  runtime   %s%s\n", job->runtime,
+                access(job->runtime, R_OK) == 0 ? "" : " (not there)");
+    if (job->stat.st_nlink > 1)
+        elf_say(to, "  links     %lu names; only this one would be changed\n",
+                (unsigned long)job->stat.st_nlink);
+    if (problem->code != 0)
+        elf_say(to, "  result    %s\n", problem->text);
+    else if (job->plan.tail != NULL)
+        print_plan(to, &job->plan);
+}
+
+/* Bytes of the UTF-8 character at p (RFC 3629), 0 where there is none. */
+static size_t utf8_length(const unsigned char *p)
+{
+    size_t length = *p < 0x80   ? 1
+                    : *p < 0xc2 ? 0
+                    : *p < 0xe0 ? 2
+                    : *p < 0xf0 ? 3
+                    : *p < 0xf5 ? 4
+                                : 0;
+
+    for (size_t i = 1; i < length; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) ||
+        (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return length;
+}
+
+void elf_report_json_string(FILE *to, const char *text)
+{
+    fputc('"', to);
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
+        size_t length = utf8_length(p);
+
+        if (length == 0)
+            fputs("\\ufffd", to);
+        else if (*p == '"' || *p == '\\')
+            fprintf(to, "\\%c", *p);
+        else if (*p < 0x20 || *p == 0x7f)
+            fprintf(to, "\\u%04x", *p);
+        else
+            fwrite(p, 1, length, to);
+        p += length > 0 ? length : 1;
+    }
+    fputc('"', to);
+}
+
+static void json_pair(FILE *to, const char *key, const char *value)
+{
+    fprintf(to, ",\"%s\":", key);
+    if (value != NULL)
+        elf_report_json_string(to, value);
+    else
+        fputs("null", to);
+}
+
+static void json_plan(FILE *to, const struct elf_plan *plan)
+{
+    static const char *const dynamic[] = {"spare", "relacount", "bind_now", "move"};
+    static const char *const slot[] = {"null", "property_note", "grow", "end", "padding"};
+
+    fprintf(to,
+            ",\"plan\":{\"dynamic\":\"%s\",\"program_header\":\"%s\",\"moved_bytes\":%llu,"
+            "\"added_bytes\":%llu}",
+            dynamic[plan->dynamic_way], slot[plan->slot_way],
+            (unsigned long long)plan->block.size,
+            (unsigned long long)(plan->end - plan->image->source.size));
+}
+
+void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_err *problem)
+{
+    fputs("{\"file\":", to);
+    elf_report_json_string(to, job->name);
+    fprintf(to, ",\"patched\":%s", job->patched == ELF_NOTE_FOUND ? "true" : "false");
+    if (job->image.segments != NULL) {
+        json_pair(to, "machine", elf_machine_name(job->image.header.e_machine));
+        json_pair(to, "kind", kind_text(&job->image));
+        json_pair(to, "soname", job->image.soname);
+        json_pair(to, "scope", scope_text(job->scope));
+        json_pair(to, "cudart", cudart_text(&job->facts));
+        fprintf(to, ",\"newest_driver_api\":%d,\"device_code\":%s,\"cuda\":%s",
+                job->facts.newest_api, job->facts.device_code ? "true" : "false",
+                elf_facts_cuda(&job->facts) ? "true" : "false");
+        fprintf(to, ",\"may_dlmopen\":%s,\"may_deepbind\":%s",
+                job->facts.imports_dlmopen ? "true" : "false",
+                job->facts.imports_dlopen ? "true" : "false");
+        json_pair(to, "needs", job->facts.needed);
+        fputs(",\"routes\":[", to);
+        for (size_t i = 0; i < job->facts.import_count; i++) {
+            if (i > 0)
+                fputc(',', to);
+            elf_report_json_string(to, import_name(job, i));
+        }
+        fputc(']', to);
+    }
+    json_pair(to, "runtime", job->runtime[0] != '\0' ? job->runtime : NULL);
+    if (problem->code == 0 && job->plan.tail != NULL)
+        json_plan(to, &job->plan);
+    json_pair(to, "problem", problem->code != 0 ? problem->text : NULL);
+    fprintf(to, ",\"exit\":%d}\n", (int)elf_exit_of(problem->code));
+}
+
+void elf_report_check(FILE *to, const struct elf_job *job, bool present)
+{
+    char runtime[PATH_MAX], scope[32];
+
+    if (job->patched == ELF_NOTE_NONE) {
+        elf_say(to, "%s: not patched\n", job->name);
+        return;
+    }
+    elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    elf_note_value(job->note.text, "scope", scope, sizeof scope);
+    elf_say(
+        to, "%s: patched, %s scope, runtime %s%s%s\n", job->name, *scope ? scope : "unknown",
+        *runtime ? runtime : "unknown (its marker is damaged)",
+        present || !*runtime
+            ? ""
+            : ", which is NOT there: it will not start; patch it again or put the library back",
+        job->note.lost.code != 0 ? "; cannot be restored (--restore says why)" : "");
+}
+
+void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
+                           const struct gs_err *problem)
+{
+    char runtime[PATH_MAX] = "", scope[32] = "", tool[64] = "";
+    bool patched = job->patched == ELF_NOTE_FOUND;
+    int status = problem->code != 0 ? (int)elf_exit_of(problem->code)
+                 : !patched         ? ELF_EXIT_NOTHING
+                 : present          ? ELF_EXIT_DONE
+                                    : ELF_EXIT_FAILED;
+
+    if (patched) {
+        elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+        elf_note_value(job->note.text, "scope", scope, sizeof scope);
+        elf_note_value(job->note.text, "tool", tool, sizeof tool);
+    }
+    fputs("{\"file\":", to);
+    elf_report_json_string(to, job->name);
+    fprintf(to, ",\"patched\":%s", patched ? "true" : "false");
+    json_pair(to, "tool", *tool ? tool : NULL);
+    json_pair(to, "scope", *scope ? scope : NULL);
+    json_pair(to, "runtime", *runtime ? runtime : NULL);
+    fprintf(to, ",\"runtime_present\":%s,\"restorable\":%s", present ? "true" : "false",
+            patched && job->note.lost.code == 0 ? "true" : "false");
+    json_pair(to, "problem", problem->code != 0 ? problem->text : NULL);
+    fprintf(to, ",\"exit\":%d}\n", status);
+}
+
+/* What vouches for the old bytes cannot vouch for the new ones. */
+static void warn_signed(FILE *to, const struct elf_job *job)
+{
+    const char *lost = NULL;
+    unsigned flags = 0;
+
+    if (fgetxattr(job->fd, "security.ima", NULL, 0) > 0 ||
+        fgetxattr(job->fd, "security.evm", NULL, 0) > 0)
+        lost = "its IMA or EVM signature";
+    else if (ioctl(job->fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_VERITY_FL))
+        lost = "its fs-verity seal";
+    if (lost != NULL)
+        elf_say(to, "%s: note: %s holds for the old content only; sign the new file anew\n",
+                job->name, lost);
+}
+
+void elf_report_done(FILE *to, const struct elf_job *job)
+{
+    const struct elf_options *options = job->options;
+    struct stat st;
+
+    elf_say(to, "%s: %s (%s scope", job->name,
+            options->dry_run ? "would be patched" : "patched", scope_text(job->scope));
+    for (size_t i = 0; i < job->facts.import_count && i < 4; i++)
+        elf_say(to, "%s%s", i > 0 ? ", " : ", routes ", import_name(job, i));
+    if (job->facts.import_count > 4)
+        elf_say(to, " and %zu more", job->facts.import_count - 4);
+    elf_say(to, ")%s%s\n", options->output ? " into " : "",
+            options->output ? options->output : "");
+    if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
+        elf_say(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
+    if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
+        elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
+    warn_signed(to, job);
+    if (job->stat.st_nlink > 1 && options->output == NULL)
+        elf_say(to, "%s: note: it had %lu names (hard links); %s stay as they were\n",
+                job->name, (unsigned long)job->stat.st_nlink,
+                options->tree != NULL ? "those outside of the folder" : "the others");
+}

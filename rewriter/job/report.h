@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report.h: what gpushare-patch says about a file, for people and as JSON.
+ */
+#ifndef REWRITER_JOB_REPORT_H
+#define REWRITER_JOB_REPORT_H
+
+#include "rewriter/job/job.h"
+
+#include <stdio.h>
+
+/* --print: kind, scope, CUDA, imports, plan. problem (code 0: none) is why it would not be
+ * patched. */
+void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *problem);
+void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_err *problem);
+
+/* --check. present: the runtime library that the marker names is there. problem (code 0: none)
+ * is why the file could not be looked at. */
+void elf_report_check(FILE *to, const struct elf_job *job, bool present);
+void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
+                           const struct gs_err *problem);
+
+/* Writes text as a JSON string with quotes; bytes that are no UTF-8 as U+FFFD. */
+void elf_report_json_string(FILE *to, const char *text);
+
+/* One line for a file that was patched (or would be, with --dry-run). */
+void elf_report_done(FILE *to, const struct elf_job *job);
+
+#endif

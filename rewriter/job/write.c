@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * write.c: carries out a job: copy, change, read back, commit.
+ *
+ * Until the commit nothing that was there before is touched. One thread per job.
+ */
+#include "rewriter/output/copy.h"
+#include "rewriter/output/fault.h"
+#include "rewriter/job/job.h"
+#include "rewriter/output/output.h"
+#include "rewriter/job/relaid.h"
+#include "rewriter/verify/verify.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* where the two checksums lie in the undo note */
+#define SUMS_AT offsetof(struct elf_undo_head, original_checksum)
+_Static_assert(offsetof(struct elf_undo_head, image_checksum) == SUMS_AT + ELF_CHECKSUM_SIZE,
+               "format");
+
+/* The file as it is, with our changes taken back if it has any. */
+static struct elf_source original_source(const struct elf_job *job)
+{
+    struct elf_source source = job->raw;
+
+    if (job->patched == ELF_NOTE_FOUND) {
+        source.size = job->note.head.original_size;
+        source.undo = job->note.undo;
+        source.undo_count = job->note.undo_count;
+    }
+    return source;
+}
+
+static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+{
+    struct elf_plan *plan = &job->plan;
+    struct elf_copy copy = {
+        .output = output, .original = &job->image.source, .sync = !job->options->no_sync};
+    struct elf_digests digests;
+    int ret = elf_copy_patched(&copy, plan, &digests, err);
+
+    ret =
+        ret ?: elf_output_write(output, plan->undo_at + SUMS_AT, &digests, sizeof digests, err);
+    ret = ret ?: elf_verify_meaning(plan, output->fd, err);
+    return ret ?: elf_verify_loader(&job->image, job->fd, output->fd, err);
+}
+
+/* 0; 1 when what the undo note gives back is not the original. */
+static int fill_original(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+{
+    struct elf_source original = original_source(job);
+    struct elf_copy copy = {
+        .output = output, .original = &original, .sync = !job->options->no_sync};
+    const struct elf_undo_head *head = &job->note.head;
+    struct elf_digests digests;
+    int ret = elf_copy_original(&copy, head->image_end, &digests, err);
+
+    if (ret != 0)
+        return ret;
+    return memcmp(digests.whole, head->original_checksum, sizeof digests.whole) != 0;
+}
+
+/* As it was; or, if strip or objcopy ran since, as that would have made it. */
+static int fill_restored(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+{
+    int ret = job->note.relaid ? 1 : fill_original(job, output, err);
+
+    if (ret <= 0)
+        return ret;
+    job->note.relaid = true; /* strip may happen to leave size and place as they were */
+    if (ftruncate(output->fd, 0) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot empty the new file", job->name);
+    return elf_relaid_write(job, output, err);
+}
+
+/* Attributes and the final step; in place of the input, or beside it with -o. */
+static int finish(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+{
+    bool in_place = job->options->output == NULL;
+    int ret = elf_output_attributes(output, job->fd, in_place, err);
+
+    elf_fault();
+    return ret
+               ?: elf_output_commit(output, in_place ? &job->stat : NULL,
+                                    !job->options->no_sync, err);
+}
+
+/* Where the result goes: the file itself, or another one beside it or elsewhere. */
+static int open_output(const struct elf_job *job, struct elf_output *output, struct gs_err *err)
+{
+    const char *target = job->options->output;
+    char real[PATH_MAX];
+    struct stat st;
+
+    if (target == NULL)
+        return elf_output_open(output, job->path, err);
+    if (lstat(target, &st) == 0 && S_ISREG(st.st_mode) && realpath(target, real) != NULL &&
+        strcmp(real, job->path) == 0)
+        return gs_err_set(err, -EEXIST,
+                          "%s: is the file itself; leave --output away to change it in place",
+                          target);
+    return elf_output_open(output, target, err);
+}
+
+int elf_job_write(struct elf_job *job, struct gs_err *err)
+{
+    struct elf_output output;
+    int ret = open_output(job, &output, err);
+
+    if (ret != 0)
+        return ret;
+    elf_fault();
+    ret = fill(job, &output, err);
+    ret = ret ?: finish(job, &output, err);
+    elf_output_deinit(&output);
+    return ret;
+}
+
+/* What $ORIGIN stands for in the original is true in the original's folder only. */
+static int refuse_pinned(const struct elf_job *job, struct gs_err *err)
+{
+    char origin[PATH_MAX];
+
+    elf_note_value(job->note.text, "origin", origin, sizeof origin);
+    if (*origin == '\0' || job->options->output != NULL)
+        return 0;
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: is a copy of a program in %s, and as that was it would not find its "
+                      "libraries here; --venv DIR --restore puts the link to that program back",
+                      job->name, origin);
+}
+
+int elf_job_restore(struct elf_job *job, struct gs_err *err)
+{
+    struct elf_output output;
+    int ret;
+
+    if (job->patched == ELF_NOTE_NONE)
+        return gs_err_set(err, -ENODATA, "%s: nothing to do: it is not patched", job->name);
+    if (job->note.lost.code != 0)
+        return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
+    ret = refuse_pinned(job, err);
+    ret = ret ?: open_output(job, &output, err);
+    if (ret != 0)
+        return ret;
+    elf_fault();
+    ret = fill_restored(job, &output, err);
+    if (!job->options->dry_run) /* only now it is known whether it can be restored */
+        ret = ret ?: finish(job, &output, err);
+    elf_output_deinit(&output);
+    return ret;
+}

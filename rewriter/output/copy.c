@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy.c: one pass over the file: read, summed up, changed, written, and checked right behind.
+ *
+ * Two threads, one behind the other, or three. The reader fills the chunks of a small ring from
+ * the original, sums them up and puts the changes over them; the writer (the caller) writes
+ * them; the checker, if the disk is waited for anyway, reads the new file back. So a file of
+ * any size needs a few MiB, and each byte is touched while the cache still holds it. Chunks of
+ * 1 MiB: large writes get large pages in the page cache, which makes this cheaper than
+ * copy_file_range() within one file system (bench/patch_bench.py). Where extents can be shared
+ * (reflink), nothing but changes is written.
+ */
+#include "rewriter/output/copy.h"
+#include "rewriter/output/fault.h"
+#include "rewriter/output/readback.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK ((uint64_t)1 << 20) /* bytes */
+#define RING  8    /* chunks between reader and writer; with 4 they often wait under load */
+#define PAGE  4096 /* copying to and from aligned memory is faster */
+
+struct pipe {
+    const struct elf_copy *copy;
+    const struct elf_plan *plan; /* NULL: the original alone */
+    uint64_t size;               /* of the original */
+    bool shared;                 /* the new file has the old one's extents already */
+    uint8_t *ring;               /* RING * CHUNK */
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    uint64_t read, written; /* under lock: bytes that the reader, the writer is done with */
+    bool stopped;           /* under lock: one of them failed */
+    struct elf_sums sums;   /* the reader's until it is joined */
+    struct gs_err read_err;
+    int read_ret;
+    struct elf_readback back; /* the checker's until it is joined */
+    struct gs_err check_err;
+    int check_ret;
+};
+
+static uint64_t chunk_end(const struct pipe *p, uint64_t at)
+{
+    return p->size - at < CHUNK ? p->size : at + CHUNK;
+}
+
+static uint8_t *slot(const struct pipe *p, uint64_t at)
+{
+    return p->ring + at / CHUNK % RING * CHUNK;
+}
+
+static void advance(struct pipe *p, uint64_t *counter, uint64_t to, int ret)
+{
+    pthread_mutex_lock(&p->lock);
+    if (ret == 0)
+        *counter = to;
+    else
+        p->stopped = true;
+    pthread_cond_broadcast(&p->moved);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Waits until *counter has reached `until`; false when it never will. */
+static bool await(struct pipe *p, const uint64_t *counter, uint64_t until)
+{
+    bool reached;
+
+    pthread_mutex_lock(&p->lock);
+    while (*counter < until && !p->stopped)
+        pthread_cond_wait(&p->moved, &p->lock);
+    reached = *counter >= until && !p->stopped;
+    pthread_mutex_unlock(&p->lock);
+    return reached;
+}
+
+static void *read_all(void *argument)
+{
+    struct pipe *p = argument;
+
+    for (uint64_t at = 0; at < p->size && p->read_ret == 0;) {
+        uint64_t end = chunk_end(p, at);
+        size_t n = (size_t)(end - at);
+        uint8_t *bytes = slot(p, at);
+
+        if (!await(p, &p->written, end > RING * CHUNK ? end - RING * CHUNK : 0))
+            break;
+        p->read_ret = elf_source_read(p->copy->original, at, bytes, n, &p->read_err);
+        if (p->read_ret == 0) {
+            elf_sums_update(&p->sums, bytes, n);
+            if (p->plan != NULL)
+                elf_changes_apply(p->plan->changes, p->plan->change_count, at, bytes, n);
+        }
+        advance(p, &p->read, end, p->read_ret);
+        at = end;
+    }
+    return NULL;
+}
+
+static void *check_all(void *argument)
+{
+    struct pipe *p = argument;
+
+    for (uint64_t at = 0; at < p->size && p->check_ret == 0;) {
+        uint64_t end = chunk_end(p, at);
+
+        if (!await(p, &p->written, end))
+            break;
+        p->check_ret = elf_readback_check(&p->back, at, end, &p->check_err);
+        if (p->check_ret != 0)
+            advance(p, &p->written, end, p->check_ret);
+        at = end;
+    }
+    return NULL;
+}
+
+/* Writes those parts of [at, end) that one of the changes touches; bytes: those of the range.
+ */
+static int write_touched(const struct pipe *p, const struct elf_change *changes, size_t count,
+                         uint64_t at, uint64_t end, struct gs_err *err)
+{
+    int ret = 0;
+
+    for (size_t i = 0; ret == 0 && i < count; i++) {
+        uint64_t from = changes[i].offset > at ? changes[i].offset : at;
+        uint64_t to = changes[i].offset + changes[i].length;
+
+        if (to > end)
+            to = end;
+        if (from < to)
+            ret = elf_output_write(p->copy->output, from, slot(p, at) + (from - at),
+                                   (size_t)(to - from), err);
+        elf_fault();
+    }
+    return ret;
+}
+
+static int write_chunk(const struct pipe *p, uint64_t at, uint64_t end, struct gs_err *err)
+{
+    const struct elf_source *original = p->copy->original;
+    int ret;
+
+    if (!p->shared)
+        return elf_output_write(p->copy->output, at, slot(p, at), (size_t)(end - at), err);
+    ret = write_touched(p, original->undo, original->undo_count, at, end, err);
+    if (p->plan != NULL)
+        ret = ret ?: write_touched(p, p->plan->changes, p->plan->change_count, at, end, err);
+    return ret;
+}
+
+static int write_all(struct pipe *p, struct gs_err *err)
+{
+    struct elf_output *output = p->copy->output;
+    int ret = 0;
+
+    for (uint64_t at = 0; ret == 0 && at < p->size;) {
+        uint64_t end = chunk_end(p, at);
+
+        if (!await(p, &p->read, end))
+            break;
+        ret = write_chunk(p, at, end, err);
+        elf_fault();
+        if (ret == 0 && p->copy->sync) /* only a hint: fsync decides */
+            (void)sync_file_range(output->fd, (off_t)at, (off_t)(end - at),
+                                  SYNC_FILE_RANGE_WRITE);
+        advance(p, &p->written, end, ret);
+        at = end;
+    }
+    return ret;
+}
+
+/* Reads, writes, and checks on the way if there is so much to be checked. */
+static int run_threads(struct pipe *p, struct gs_err *err)
+{
+    pthread_t reader, checker = 0;
+    bool whole = p->back.whole;
+    int ret = -pthread_create(&reader, NULL, read_all, p);
+
+    if (ret != 0)
+        return gs_err_errno(err, ret, "%s: cannot start a thread", p->copy->original->name);
+    if (whole)
+        ret = -pthread_create(&checker, NULL, check_all, p);
+    if (ret != 0) {
+        advance(p, &p->written, 0, ret);
+        pthread_join(reader, NULL);
+        return gs_err_errno(err, ret, "%s: cannot start a thread", p->copy->original->name);
+    }
+    ret = write_all(p, err);
+    pthread_join(reader, NULL);
+    if (whole)
+        pthread_join(checker, NULL);
+    else if (ret == 0 && p->read_ret == 0)
+        check_all(p);
+    if (ret == 0 && p->read_ret != 0)
+        ret = gs_err_set(err, p->read_ret, "%s", p->read_err.text);
+    if (ret == 0 && p->check_ret != 0)
+        ret = gs_err_set(err, p->check_ret, "%s", p->check_err.text);
+    return ret;
+}
+
+static int run(struct pipe *p, struct elf_digests *digests, struct gs_err *err)
+{
+    const struct elf_plan *plan = p->plan;
+    int ret = elf_output_share(p->copy->output, p->copy->original->fd, p->size, err);
+
+    p->shared = ret > 0;
+    p->back.whole = p->copy->sync && !p->shared;
+    ret = ret < 0 ? ret : run_threads(p, err);
+    if (ret == 0 && plan != NULL && plan->end > p->size)
+        ret = elf_output_write(p->copy->output, plan->segment.offset, plan->tail,
+                               (size_t)(plan->end - plan->segment.offset), err);
+    elf_fault();
+    elf_sums_final(&p->sums, digests->whole, digests->image);
+    return ret ?: elf_readback_finish(&p->back, digests->whole, err);
+}
+
+static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan,
+                        uint64_t image_end, struct elf_digests *digests, struct gs_err *err)
+{
+    uint64_t size = copy->original->size;
+    struct pipe p = {
+        .copy = copy,
+        .plan = plan,
+        .size = size,
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+        .moved = PTHREAD_COND_INITIALIZER,
+        .back = {.original = copy->original,
+                 .plan = plan,
+                 .new = {.name = copy->original->name,
+                         .fd = copy->output->fd,
+                         .size = plan != NULL ? plan->end : size}},
+    };
+    int ret = elf_readback_init(&p.back, image_end, err);
+
+    p.ring = aligned_alloc(PAGE, RING * CHUNK);
+    if (ret == 0 && p.ring == NULL)
+        ret = gs_err_set(err, -ENOMEM, "%s: no memory", copy->original->name);
+    elf_sums_init(&p.sums, image_end);
+    ret = ret ?: run(&p, digests, err);
+    free(p.ring);
+    elf_readback_deinit(&p.back);
+    pthread_cond_destroy(&p.moved);
+    pthread_mutex_destroy(&p.lock);
+    return ret;
+}
+
+int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
+                     struct elf_digests *digests, struct gs_err *err)
+{
+    return copy_checked(copy, plan, plan->image->image_end, digests, err);
+}
+
+int elf_copy_original(const struct elf_copy *copy, uint64_t image_end,
+                      struct elf_digests *digests, struct gs_err *err)
+{
+    return copy_checked(copy, NULL, image_end, digests, err);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy.h: makes the new file's content and checks it in the same pass.
+ */
+#ifndef REWRITER_OUTPUT_COPY_H
+#define REWRITER_OUTPUT_COPY_H
+
+#include "rewriter/output/output.h"
+#include "rewriter/plan/plan.h"
+
+/* What the copy starts from: the file as it is, seen through its undo note if it has one. */
+struct elf_copy {
+    struct elf_output *output;
+    const struct elf_source *original; /* undone, if it was patched before */
+    bool sync; /* the disk will be waited for: let it begin early, and use the time to read
+                  every byte back; else only what is changed is read back */
+};
+
+/* The checksums of the original, see sums.h. */
+struct elf_digests {
+    uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE];
+};
+
+/* Writes the original with the plan's changes, then the tail, and reads back what readback.h
+ * says. 0; -EIO when the new file is not what was planned; or what reading and writing gave. */
+int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
+                     struct elf_digests *digests, struct gs_err *err);
+
+/* Writes the original alone; its image ends at image_end. */
+int elf_copy_original(const struct elf_copy *copy, uint64_t image_end,
+                      struct elf_digests *digests, struct gs_err *err);
+
+#endif

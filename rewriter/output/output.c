@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * output.c: writes a new file beside the old one and renames it over.
+ *
+ * Owns the new file until it is committed. Invariant: at every moment the target is the
+ * complete old file or the complete new one. One thread per output.
+ */
+#include "rewriter/output/output.h"
+#include "rewriter/output/fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static void make_name(char name[NAME_MAX + 1])
+{
+    uint64_t random = 0;
+
+    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+        random = (uint64_t)getpid();
+    snprintf(name, NAME_MAX + 1, ".gpushare-patch.%016llx", (unsigned long long)random);
+}
+
+/* What to do about an error of the file system; an empty string where it says so itself. */
+static const char *way_out(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+        return " (make room for a second copy of it)";
+    case EFBIG:
+        return " (raise the file size limit, ulimit -f)";
+    case EROFS:
+        return " (patch a copy elsewhere, or mount it writable)";
+    case EACCES:
+        return " (run this as one who may write there)";
+    case EPERM:
+        return " (immutable, append-only, or another user's in a sticky folder? lsattr, ls "
+               "-ld)";
+    case EBUSY:
+        return " (it is a mount point; patch the file that is mounted there)";
+    default:
+        return "";
+    }
+}
+
+static int failed(const struct elf_output *output, const char *what, struct gs_err *err)
+{
+    int error = errno;
+
+    return gs_err_errno(err, -error, "%s: %s%s", output->target, what, way_out(error));
+}
+
+static int open_folder(struct elf_output *output, struct gs_err *err)
+{
+    const char *slash = strrchr(output->target, '/');
+    const char *base = slash != NULL ? slash + 1 : output->target;
+    char folder[PATH_MAX] = ".";
+    int flags = 0;
+
+    if (strlen(base) > NAME_MAX || *base == '\0')
+        return gs_err_set(err, -ENAMETOOLONG, "%s: is no name for a file", output->target);
+    memcpy(output->base, base, strlen(base) + 1);
+    if (slash != NULL) {
+        size_t length = slash > output->target ? (size_t)(slash - output->target) : 1;
+
+        if (length >= sizeof folder)
+            return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", output->target);
+        memcpy(folder, output->target, length);
+        folder[length] = '\0';
+    }
+    output->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (output->folder < 0)
+        return gs_err_errno(err, -errno, "%s: cannot open the folder %s", output->target,
+                            folder);
+    if (ioctl(output->folder, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_APPEND_FL)) {
+        errno = EPERM; /* what is made there could not be taken away again */
+        return failed(output, "cannot write into its folder", err);
+    }
+    return 0;
+}
+
+/* A device or folder is never replaced; a link itself is, by the file. */
+static int check_kind(const struct elf_output *output, struct gs_err *err)
+{
+    struct stat st;
+
+    if (fstatat(output->folder, output->base, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
+        return 0;
+    return gs_err_set(err, -EEXIST, "%s: is %s and is left alone; name a file", output->target,
+                      S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
+}
+
+int elf_output_open(struct elf_output *output, const char *target, struct gs_err *err)
+{
+    int ret;
+
+    *output = (struct elf_output){.target = target, .folder = -1, .fd = -1};
+    ret = open_folder(output, err);
+    ret = ret ?: check_kind(output, err);
+    if (ret != 0) {
+        elf_output_deinit(output);
+        return ret;
+    }
+    output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
+        make_name(output->temporary);
+        output->fd = openat(output->folder, output->temporary,
+                            O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (output->fd < 0)
+            output->temporary[0] = '\0';
+    }
+    if (output->fd < 0) {
+        ret = failed(output, "cannot write into its folder", err);
+        elf_output_deinit(output);
+    }
+    return ret;
+}
+
+int elf_output_link(struct elf_output *output, const char *target, const char *existing,
+                    struct gs_err *err)
+{
+    int ret;
+
+    *output = (struct elf_output){.target = target, .folder = -1, .fd = -1};
+    ret = open_folder(output, err);
+    ret = ret ?: check_kind(output, err);
+    if (ret == 0) {
+        output->fd = open(existing, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        make_name(output->temporary);
+        if (output->fd < 0 ||
+            linkat(AT_FDCWD, existing, output->folder, output->temporary, 0) != 0) {
+            ret = failed(output, "cannot become another name of the new file", err);
+            output->temporary[0] = '\0';
+        }
+    }
+    if (ret != 0)
+        elf_output_deinit(output);
+    return ret;
+}
+
+void elf_output_deinit(struct elf_output *output)
+{
+    if (output->temporary[0] != '\0' && output->folder >= 0)
+        unlinkat(output->folder, output->temporary, 0);
+    output->temporary[0] = '\0';
+    if (output->fd >= 0)
+        close(output->fd);
+    if (output->folder >= 0)
+        close(output->folder);
+    output->fd = output->folder = -1;
+}
+
+int elf_output_write(struct elf_output *output, uint64_t offset, const void *bytes,
+                     size_t length, struct gs_err *err)
+{
+    const uint8_t *from = bytes;
+
+    while (length > 0) {
+        ssize_t n = pwrite(output->fd, from, length, (off_t)offset);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return failed(output, "cannot write the new file", err);
+        from += n;
+        offset += (uint64_t)n;
+        length -= (size_t)n;
+    }
+    return 0;
+}
+
+int elf_output_share(struct elf_output *output, int from, uint64_t size, struct gs_err *err)
+{
+    if (ioctl(output->fd, FICLONE, from) != 0)
+        return 0;
+    if (ftruncate(output->fd, (off_t)size) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot cut the new file", output->target);
+    return 1;
+}
+
+static int name_it(struct elf_output *output, struct gs_err *err)
+{
+    char path[64];
+
+    if (output->temporary[0] != '\0')
+        return 0;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", output->fd);
+    make_name(output->temporary);
+    if (linkat(AT_FDCWD, path, output->folder, output->temporary, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    output->temporary[0] = '\0';
+    return gs_err_errno(err, -errno, "%s: cannot give the new file a name (is /proc mounted?)",
+                        output->target);
+}
+
+static int check_unchanged(const struct elf_output *output, const struct stat *old,
+                           struct gs_err *err)
+{
+    struct stat now;
+
+    if (old == NULL)
+        return 0;
+    if (fstatat(output->folder, output->base, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+        now.st_dev == old->st_dev && now.st_ino == old->st_ino && now.st_size == old->st_size &&
+        now.st_mtim.tv_sec == old->st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == old->st_mtim.tv_nsec)
+        return 0;
+    return gs_err_set(err, -ESTALE,
+                      "%s: somebody changed it meanwhile; it is left alone, try again",
+                      output->target);
+}
+
+int elf_output_commit(struct elf_output *output, const struct stat *old, bool sync,
+                      struct gs_err *err)
+{
+    int ret;
+
+    if (sync && fsync(output->fd) != 0)
+        return failed(output, "cannot sync the new file", err);
+    elf_fault();
+    ret = name_it(output, err);
+    elf_fault();
+    ret = ret ?: check_unchanged(output, old, err);
+    if (ret != 0)
+        return ret;
+    if (renameat(output->folder, output->temporary, output->folder, output->base) != 0)
+        return failed(output, "cannot put the new file in place", err);
+    output->temporary[0] = '\0';
+    elf_fault();
+    if (sync && fsync(output->folder) != 0 && errno != EINVAL)
+        return gs_err_errno(err, -errno, "%s: is written, but its folder cannot be synced",
+                            output->target);
+    elf_fault();
+    return 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * output.h: a new file that takes the place of an old one at once or not at all.
+ */
+#ifndef REWRITER_OUTPUT_OUTPUT_H
+#define REWRITER_OUTPUT_OUTPUT_H
+
+#include "common/err.h"
+#include "rewriter/elf/source.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+struct elf_output {
+    const char *target;           /* path that it will have, for messages */
+    int folder;                   /* descriptor of the target's folder */
+    int fd;                       /* the new file, open for reading and writing */
+    char base[NAME_MAX + 1];      /* the target's name in its folder */
+    char temporary[NAME_MAX + 1]; /* name in the folder, or "" while it has none */
+};
+
+/* Makes a new file in the folder of target: without a name where the file system can do that
+ * (then a crash leaves nothing behind), else .gpushare-patch.XXXXXX. target must outlive
+ * output. 0 or -errno. */
+int elf_output_open(struct elf_output *output, const char *target, struct gs_err *err);
+
+/* The same with an existing file as the new one: target becomes another name of it. */
+int elf_output_link(struct elf_output *output, const char *target, const char *existing,
+                    struct gs_err *err);
+
+/* Removes what was not committed. Accepts a zeroed struct with fd and folder -1. */
+void elf_output_deinit(struct elf_output *output);
+
+/* Makes the first `size` bytes those of from by sharing them (reflink). 1; 0 when the file
+ * system cannot do that; or -errno. */
+int elf_output_share(struct elf_output *output, int from, uint64_t size, struct gs_err *err);
+
+int elf_output_write(struct elf_output *output, uint64_t offset, const void *bytes,
+                     size_t length, struct gs_err *err);
+
+/* Gives the new file mode, times and extended attributes (access lists, capabilities) of from;
+ * its owner as well if whole is set, else without the rights that go with an owner (setuid,
+ * capabilities). */
+int elf_output_attributes(struct elf_output *output, int from, bool whole, struct gs_err *err);
+
+/* Syncs the file, gives it its name in one step, syncs the folder; without `sync` only the name
+ * (then a power failure may leave a damaged file). If `old` is not NULL, the target must still
+ * be that file (-ESTALE otherwise). */
+int elf_output_commit(struct elf_output *output, const struct stat *old, bool sync,
+                      struct gs_err *err);
+
+#endif

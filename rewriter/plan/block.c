@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * block.c: decides what moves when the program header table grows in place.
+ *
+ * Behind the table lie small things that only headers and dynamic entries refer to: .interp,
+ * notes, hash tables. The block is the smallest run of whole such things that makes room for
+ * one header. Anything that code or data may refer to directly does not move, nor do notes that
+ * may refer to something from where they are. No state, any thread.
+ */
+#include "rewriter/plan/plan.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_BLOCK (64ull << 20) /* bytes; the symbols of TensorFlow are 12 MB */
+#define MAX_NOTES (1ull << 16)  /* bytes */
+#define NEEDED    sizeof(Elf64_Phdr)
+#define ALIGNED   8 /* nothing that moves is aligned to more */
+
+struct range {
+    uint64_t start, end; /* file offsets */
+};
+
+static bool overlap(const struct range *block, uint64_t offset, uint64_t size)
+{
+    return size > 0 && offset < block->end && offset + size > block->start;
+}
+
+/* Takes [offset, offset + size) into the block. -ENOENT if it starts before the block: then it
+ * is not behind the table. */
+static int take(struct range *block, uint64_t offset, uint64_t size)
+{
+    if (offset < block->start)
+        return -ENOENT;
+    if (offset + size > block->end)
+        block->end = offset + size;
+    return 0;
+}
+
+static bool is_plain_owner(const char *name, uint32_t size)
+{
+    static const char *const owners[] = {"GNU", "Go", "FDO", "Linux"};
+
+    while (size > 0 && name[size - 1] == '\0') /* Go counts the padding in */
+        size--;
+    for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++)
+        if (size == strlen(owners[i]) && memcmp(name, owners[i], size) == 0)
+            return true;
+    return false;
+}
+
+/* Whether these are notes (gABI "Note Section") of owners whose notes are known to be plain
+ * data. Others may count from themselves: crashpad's says how far away its table is. */
+static bool notes_may_move(const struct elf_image *image, uint64_t offset, uint64_t size,
+                           uint64_t align)
+{
+    char *bytes =
+        size <= MAX_NOTES ? elf_source_load(&image->source, offset, size, NULL) : NULL;
+    uint64_t mask = align == 8 ? 7 : 3, at = 0;
+    bool plain = bytes != NULL;
+
+    while (plain && size - at >= sizeof(Elf64_Nhdr)) {
+        Elf64_Nhdr note;
+        uint64_t step;
+
+        memcpy(&note, bytes + at, sizeof note);
+        at += sizeof note;
+        plain = note.n_namesz <= size - at && is_plain_owner(bytes + at, note.n_namesz);
+        step = (((uint64_t)note.n_namesz + 3) & ~3ull) + note.n_descsz;
+        step = (sizeof note + step + mask) / (mask + 1) * (mask + 1) - sizeof note;
+        at = step < size - at ? at + step : size;
+    }
+    free(bytes);
+    return plain;
+}
+
+static bool section_may_move(const struct elf_image *image, size_t index)
+{
+    const Elf64_Shdr *s = &image->sections[index];
+
+    switch (s->sh_type) {
+    case SHT_NOTE:
+        return notes_may_move(image, s->sh_offset, s->sh_size, s->sh_addralign);
+    case SHT_HASH:
+    case SHT_GNU_HASH:
+    case SHT_DYNSYM:
+    case SHT_GNU_versym:
+    case SHT_GNU_verneed:
+    case SHT_GNU_verdef:
+        return true;
+    case SHT_STRTAB:
+        return s->sh_addr == image->strings.address;
+    default:
+        return strcmp(elf_image_section_name(image, index), ".interp") == 0;
+    }
+}
+
+static int take_sections(const struct elf_image *image, struct range *block)
+{
+    for (size_t i = 1; i < image->section_count; i++) {
+        const Elf64_Shdr *s = &image->sections[i];
+
+        if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL ||
+            !overlap(block, s->sh_offset, s->sh_size))
+            continue;
+        if (!section_may_move(image, i) || take(block, s->sh_offset, s->sh_size) != 0)
+            return -ENOENT;
+    }
+    return 0;
+}
+
+static int take_segments(const struct elf_image *image, struct range *block)
+{
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type == PT_LOAD || p->p_type == PT_PHDR || p->p_type == PT_NULL ||
+            !overlap(block, p->p_offset, p->p_filesz))
+            continue;
+        if (p->p_type != PT_NOTE && p->p_type != PT_INTERP && p->p_type != PT_GNU_PROPERTY)
+            return -ENOENT;
+        /* with sections each of them is looked at: mold puts different alignments into one */
+        if (p->p_type == PT_NOTE && image->section_count == 0 &&
+            !notes_may_move(image, p->p_offset, p->p_filesz, p->p_align))
+            return -ENOENT;
+        if (take(block, p->p_offset, p->p_filesz) != 0)
+            return -ENOENT;
+    }
+    return 0;
+}
+
+#define TABLES 5
+
+static void list_tables(const struct elf_image *image, const struct elf_table *tables[TABLES])
+{
+    tables[0] = &image->strings;
+    tables[1] = &image->symbols;
+    tables[2] = &image->versions;
+    tables[3] = &image->hash;
+    tables[4] = &image->gnu_hash;
+}
+
+static int take_tables(const struct elf_image *image, struct range *block)
+{
+    const struct elf_table *tables[TABLES];
+
+    list_tables(image, tables);
+    for (size_t i = 0; i < TABLES; i++)
+        if (overlap(block, tables[i]->offset, tables[i]->size) &&
+            take(block, tables[i]->offset, tables[i]->size) != 0)
+            return -ENOENT;
+    /* their sizes are known from section headers only */
+    if (image->section_count == 0 &&
+        (overlap(block, image->verneed.offset, image->verneed.size) ||
+         overlap(block, image->verdef.offset, image->verdef.size)))
+        return -ENOENT;
+    return 0;
+}
+
+/* Whether some section, note or table covers this byte of the block. */
+static bool covered(const struct elf_image *image, uint64_t at)
+{
+    const struct range byte = {at, at + 1};
+    const struct elf_table *tables[TABLES];
+
+    list_tables(image, tables);
+    for (size_t i = 0; i < TABLES; i++)
+        if (overlap(&byte, tables[i]->offset, tables[i]->size))
+            return true;
+    for (size_t i = 1; i < image->section_count; i++)
+        if (image->sections[i].sh_type != SHT_NOBITS &&
+            image->sections[i].sh_type != SHT_NULL &&
+            overlap(&byte, image->sections[i].sh_offset, image->sections[i].sh_size))
+            return true;
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        if ((image->segments[i].p_type == PT_NOTE || image->segments[i].p_type == PT_INTERP) &&
+            overlap(&byte, image->segments[i].p_offset, image->segments[i].p_filesz))
+            return true;
+    return false;
+}
+
+/* Linkers pad with zeros; patchelf, which vendors use, leaves X or Z where something was. */
+static bool is_filler(uint8_t byte)
+{
+    return byte == 0 || byte == 'X' || byte == 'Z';
+}
+
+/* What the header will overwrite must be either part of something that moves, or padding.
+ * Without section headers zeros may as well be constants: then only as many of them are padding
+ * as align what follows. */
+static int check_gaps(const struct elf_image *image, const struct range *block)
+{
+    uint8_t bytes[NEEDED + ALIGNED];
+    size_t gap = 0;
+
+    if (elf_source_read(&image->source, block->start, bytes, sizeof bytes, NULL) != 0)
+        return -ENOENT;
+    for (size_t i = 0; i < NEEDED || (gap > 0 && i < sizeof bytes); i++) {
+        gap = covered(image, block->start + i) ? 0 : gap + 1;
+        if ((gap > 0 && i < NEEDED && !is_filler(bytes[i])) ||
+            (gap == ALIGNED && image->section_count == 0))
+            return -ENOENT;
+    }
+    return 0;
+}
+
+/* Entries that code is reached by; none of these may lie in the block. */
+static int check_pointers(const struct elf_image *image, uint64_t address, uint64_t size)
+{
+    static const int64_t tags[] = {DT_RELA,       DT_JMPREL,     DT_REL,           DT_RELR,
+                                   DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY, DT_INIT,
+                                   DT_FINI,       DT_PLTGOT};
+
+    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++) {
+        const Elf64_Dyn *entry = elf_image_dynamic(image, tags[i]);
+
+        if (entry != NULL && entry->d_un.d_ptr >= address && entry->d_un.d_ptr - address < size)
+            return -ENOENT;
+    }
+    return 0;
+}
+
+/* Sets plan->block. -ENOENT when the table cannot grow in place. */
+int elf_plan_block(struct elf_plan *plan)
+{
+    const struct elf_image *image = plan->image;
+    uint64_t table_end = image->header.e_phoff + image->header.e_phnum * sizeof(Elf64_Phdr),
+             last;
+    struct range block = {table_end, table_end + NEEDED};
+
+    do { /* until nothing more hangs on it */
+        last = block.end;
+        if (take_sections(image, &block) != 0 || take_segments(image, &block) != 0 ||
+            take_tables(image, &block) != 0 || block.end - block.start > MAX_BLOCK)
+            return -ENOENT;
+    } while (block.end != last);
+    if (check_gaps(image, &block) != 0)
+        return -ENOENT;
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type != PT_LOAD || p->p_offset > image->header.e_phoff ||
+            block.end - p->p_offset > p->p_filesz)
+            continue;
+        plan->block = (struct elf_extent){.offset = block.start,
+                                          .address = p->p_vaddr + (block.start - p->p_offset),
+                                          .size = block.end - block.start};
+        if (check_pointers(image, plan->block.address, plan->block.size) == 0)
+            return 0;
+        plan->block.size = 0;
+        return -ENOENT;
+    }
+    return -ENOENT;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * imports.c: the names that a patched file needs, and the symbols that get them.
+ *
+ * A routed import S gets the name __wrap_S and the version index 1 (global, unversioned). It
+ * keeps its place: undefined symbols are in no GNU hash table. But one with an address (a
+ * canonical PLT entry of non-PIE code) is, and mold puts others there; in a program such keep
+ * the name and are routed by interposition instead: libgpushare, the first DT_NEEDED, exports S
+ * as well. A library's are renamed all the same: nobody finds an undefined symbol by the table.
+ * No state, any thread.
+ */
+#include "rewriter/elf/names.h"
+#include "rewriter/plan/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t added_length(const struct elf_plan *plan, const char *runtime)
+{
+    size_t length = strlen(runtime) + 1;
+
+    for (size_t i = 0; i < plan->facts->import_count; i++)
+        length += strlen(ELF_WRAP_PREFIX) +
+                  strlen(elf_image_string(plan->image, plan->facts->imports[i].name)) + 1;
+    return length;
+}
+
+/* Appends prefix + text and returns its offset in the new string table. */
+static uint64_t append(struct elf_plan *plan, const char *prefix, const char *text)
+{
+    uint64_t offset = plan->image->strings.size + plan->added_size;
+
+    memcpy(plan->added + plan->added_size, prefix, strlen(prefix));
+    plan->added_size += strlen(prefix);
+    memcpy(plan->added + plan->added_size, text, strlen(text) + 1);
+    plan->added_size += strlen(text) + 1;
+    return offset;
+}
+
+static int change_version(struct elf_plan *plan, uint32_t index)
+{
+    uint16_t global = VER_NDX_GLOBAL;
+
+    if (plan->image->versions.address == 0)
+        return 0;
+    return elf_plan_change(plan, plan->image->versions.offset + 2 * (uint64_t)index, &global,
+                           sizeof global);
+}
+
+int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *err)
+{
+    const struct elf_image *image = plan->image;
+
+    plan->added = calloc(1, added_length(plan, runtime));
+    if (plan->added == NULL)
+        return -ENOMEM;
+    plan->needed_name = append(plan, "", runtime);
+    for (size_t i = 0; i < plan->facts->import_count; i++) {
+        const struct elf_import *import = &plan->facts->imports[i];
+        uint64_t symbol = image->symbols.offset + import->index * sizeof(Elf64_Sym);
+        uint32_t name;
+        int ret = change_version(plan, import->index);
+
+        if (ret == 0 && !import->keeps_name) {
+            name =
+                (uint32_t)append(plan, ELF_WRAP_PREFIX, elf_image_string(image, import->name));
+            ret = elf_plan_change(plan, symbol + offsetof(Elf64_Sym, st_name), &name,
+                                  sizeof name);
+        }
+        if (ret != 0)
+            return ret;
+    }
+    if (image->strings.size + plan->added_size > UINT32_MAX)
+        return gs_err_set(err, -ENOEXEC, "%s: its string table is full", image->source.name);
+    return 0;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan.h: every byte that patching will change in a file, decided before anything is written.
+ *
+ * A plan is data: ranges of the original that get new bytes, and a tail behind the original's
+ * end. The tail starts with the one new PT_LOAD (moved block, strings, moved .dynamic, marker
+ * with undo note) and goes on with what is not loaded (section names, section headers).
+ */
+#ifndef REWRITER_PLAN_PLAN_H
+#define REWRITER_PLAN_PLAN_H
+
+#include "common/err.h"
+#include "rewriter/elf/facts.h"
+#include "rewriter/elf/image.h"
+#include "rewriter/elf/note.h"
+
+enum elf_scope { ELF_SCOPE_AUTO, ELF_SCOPE_PROCESS, ELF_SCOPE_OBJECT };
+
+/* How the new dynamic entry gets its place, best first. */
+enum elf_dynamic_way {
+    ELF_DYNAMIC_SPARE, /* a spare DT_NULL */
+    ELF_DYNAMIC_COUNT, /* in place of DT_RELACOUNT, a hint that nothing depends on */
+    ELF_DYNAMIC_NOW,   /* in place of a DT_BIND_NOW that DT_FLAGS repeats */
+    ELF_DYNAMIC_MOVE,  /* the table moves to the new segment */
+};
+
+/* How the new program header gets its place, best first. */
+enum elf_slot_way {
+    ELF_SLOT_NULL,     /* a PT_NULL */
+    ELF_SLOT_PROPERTY, /* the PT_NOTE that says the same as PT_GNU_PROPERTY */
+    ELF_SLOT_GROW,     /* the table grows, and the block behind it moves to the new segment */
+    ELF_SLOT_END,      /* the table moves to the new segment */
+    ELF_SLOT_PADDING,  /* none: the file does not grow, a segment does, over its padding */
+};
+
+/* An extent of the file, and where it is loaded. */
+struct elf_extent {
+    uint64_t offset, address, size;
+};
+
+/* What the file shall become. */
+struct elf_wish {
+    const char *runtime; /* absolute path that becomes DT_NEEDED */
+    const char *marker;  /* text of the marker */
+    const char *origin;  /* what $ORIGIN stands for from now on; NULL: it stays */
+};
+
+struct elf_plan {
+    const struct elf_image *image;
+    const struct elf_facts *facts;
+    const char *origin; /* of the wish */
+    enum elf_dynamic_way dynamic_way;
+    enum elf_slot_way slot_way;
+
+    struct elf_change *changes; /* in the order of writing: later ones win; bytes are owned */
+    size_t change_count, change_room;
+
+    char *added; /* names that go behind the old strings */
+    size_t added_size;
+    uint64_t needed_name; /* of the runtime library, offset in the new string table */
+    char marker[ELF_MARKER_TEXT_MAX];
+
+    Elf64_Dyn *dynamic; /* the new table, DT_NULL included */
+    size_t dynamic_count;
+    Elf64_Phdr *segments;              /* the new table */
+    size_t segment_count, new_segment; /* ELF_SLOT_PADDING: the one that grows */
+    Elf64_Shdr *sections;              /* the new table; NULL when the file has none */
+    size_t section_count;
+    size_t old_dynamic; /* with ELF_DYNAMIC_MOVE: number of the section that keeps the old
+                           table; else 0 */
+
+    struct elf_extent block; /* what moves for ELF_SLOT_GROW, where it was; size 0: nothing */
+    uint64_t block_new;      /* its new address */
+    struct elf_extent segment, table, strings, new_dynamic, marker_at; /* in the tail; loaded */
+    uint64_t undo_at, undo_size;                                       /* in marker_at */
+    uint64_t names_at, names_size, sections_at; /* in the tail; not loaded */
+    uint64_t end;                               /* size of the new file */
+    uint8_t *tail;                              /* bytes from segment.offset to end */
+};
+
+/* Decides everything. Uses image, facts and the wish's origin until elf_plan_deinit(). 0;
+ * -ENOEXEC when this file cannot be changed safely (err says why); -ENOMEM. */
+int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
+                  const struct elf_facts *facts, const struct elf_wish *wish,
+                  struct gs_err *err);
+void elf_plan_deinit(struct elf_plan *plan);
+
+/* The address a thing has after the move of the block; unchanged for everything else. */
+uint64_t elf_plan_moved(const struct elf_plan *plan, uint64_t address);
+
+/* Puts new bytes over a range of the original; copies them. 0 or -ENOMEM. */
+int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, size_t length);
+
+const char *elf_dynamic_way_text(enum elf_dynamic_way way);
+const char *elf_slot_way_text(enum elf_slot_way way);
+
+/* Whether a name of the dynamic section says $ORIGIN. */
+bool elf_origin_is_used(const struct elf_image *image);
+
+/* A name with origin in place of each $ORIGIN; the caller's to free. NULL: no memory. */
+char *elf_origin_expand(const char *text, const char *origin);
+
+/* The steps, each in a file of its own; 0 or a negative errno with err filled. */
+int elf_plan_names(struct elf_plan *plan, const char *runtime,
+                   struct gs_err *err);                           /* imports.c */
+int elf_plan_needed(struct elf_plan *plan);                       /* needed.c */
+int elf_plan_needed_finish(struct elf_plan *plan);                /* needed.c */
+int elf_plan_origin(struct elf_plan *plan);                       /* origin.c */
+int elf_plan_slot(struct elf_plan *plan);                         /* slot.c */
+int elf_plan_slot_finish(struct elf_plan *plan);                  /* slot.c */
+int elf_plan_block(struct elf_plan *plan);                        /* block.c */
+int elf_plan_sections(struct elf_plan *plan, struct gs_err *err); /* sections.c */
+int elf_plan_padding(struct elf_plan *plan, const char *runtime,
+                     struct gs_err *err); /* padding.c, instead of all the others */
+int elf_plan_tail(struct elf_plan *plan, struct gs_err *err); /* tail.c */
+
+/* What the undo note says but for the list of changes. */
+void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
+                        struct elf_undo_copy copies[ELF_COPIES_MAX]); /* tail.c */
+
+#endif

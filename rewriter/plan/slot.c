@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slot.c: finds a place for the program header of the new segment.
+ *
+ * Loadable segments must ascend in the table, so the new one follows the last PT_LOAD, whatever
+ * slot is used. GNU_STACK, GNU_EH_FRAME, GNU_RELRO and notes that say something are never
+ * taken. No state, any thread.
+ */
+#include "rewriter/plan/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOT_FOUND SIZE_MAX
+
+static size_t find_null(const struct elf_image *image)
+{
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        if (image->segments[i].p_type == PT_NULL)
+            return i;
+    return NOT_FOUND;
+}
+
+/* The PT_NOTE of exactly the range of PT_GNU_PROPERTY: whoever knows the note reads it from
+ * there first. */
+static size_t find_property_note(const struct elf_image *image)
+{
+    const Elf64_Phdr *property = NULL;
+
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        if (image->segments[i].p_type == PT_GNU_PROPERTY)
+            property = &image->segments[i];
+    if (property == NULL)
+        return NOT_FOUND;
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type == PT_NOTE && p->p_offset == property->p_offset &&
+            p->p_filesz == property->p_filesz && p->p_vaddr == property->p_vaddr)
+            return i;
+    }
+    return NOT_FOUND;
+}
+
+static size_t choose_way(struct elf_plan *plan)
+{
+    size_t taken = find_null(plan->image);
+
+    plan->slot_way = ELF_SLOT_NULL;
+    if (taken != NOT_FOUND)
+        return taken;
+    plan->slot_way = ELF_SLOT_PROPERTY;
+    taken = find_property_note(plan->image);
+    if (taken != NOT_FOUND)
+        return taken;
+    plan->slot_way = elf_plan_block(plan) == 0 ? ELF_SLOT_GROW : ELF_SLOT_END;
+    return NOT_FOUND;
+}
+
+int elf_plan_slot(struct elf_plan *plan)
+{
+    const struct elf_image *image = plan->image;
+    size_t taken = choose_way(plan), last_load = 0, n = 0;
+
+    plan->segments = calloc((size_t)image->header.e_phnum + 1, sizeof *plan->segments);
+    if (plan->segments == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        if (image->segments[i].p_type == PT_LOAD)
+            last_load = i;
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        if (i != taken)
+            plan->segments[n++] = image->segments[i];
+        if (i == last_load)
+            plan->new_segment = n++;
+    }
+    plan->segment_count = n;
+    return 0;
+}
+
+static void fill_new(const struct elf_plan *plan, Elf64_Phdr *p)
+{
+    *p = (Elf64_Phdr){
+        .p_type = PT_LOAD,
+        .p_flags = plan->dynamic_way == ELF_DYNAMIC_MOVE ? PF_R | PF_W : PF_R,
+        .p_offset = plan->segment.offset,
+        .p_vaddr = plan->segment.address,
+        .p_paddr = plan->segment.address,
+        .p_filesz = plan->segment.size,
+        .p_memsz = plan->segment.size,
+        .p_align = plan->image->page,
+    };
+}
+
+static void move(Elf64_Phdr *p, uint64_t offset, uint64_t address)
+{
+    p->p_paddr = p->p_paddr - p->p_vaddr + address;
+    p->p_offset = offset;
+    p->p_vaddr = address;
+}
+
+int elf_plan_slot_finish(struct elf_plan *plan)
+{
+    size_t bytes = plan->segment_count * sizeof(Elf64_Phdr);
+
+    for (size_t i = 0; i < plan->segment_count; i++) {
+        Elf64_Phdr *p = &plan->segments[i];
+
+        if (i == plan->new_segment) {
+            fill_new(plan, p);
+        } else if (p->p_type == PT_PHDR) {
+            if (plan->slot_way == ELF_SLOT_END)
+                move(p, plan->table.offset, plan->table.address);
+            p->p_filesz = p->p_memsz = bytes;
+        } else if (p->p_type == PT_DYNAMIC && plan->dynamic_way == ELF_DYNAMIC_MOVE) {
+            move(p, plan->new_dynamic.offset, plan->new_dynamic.address);
+            p->p_filesz = p->p_memsz = plan->new_dynamic.size;
+        } else if (p->p_type != PT_LOAD && p->p_filesz > 0 &&
+                   elf_plan_moved(plan, p->p_vaddr) != p->p_vaddr) {
+            uint64_t address = elf_plan_moved(plan, p->p_vaddr);
+
+            move(p, address - plan->segment.address + plan->segment.offset, address);
+        }
+    }
+    if (plan->slot_way == ELF_SLOT_END)
+        return 0; /* it is part of the tail */
+    return elf_plan_change(plan, plan->image->header.e_phoff, plan->segments, bytes);
+}

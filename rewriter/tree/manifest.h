@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manifest.h: what --tree and --venv patched below a folder, so that all of it can be given
+ * back and checked.
+ *
+ * A text file DIR/.gpushare-manifest; first line "gpushare-manifest 1", then one line per
+ * thing, paths relative to DIR, bytes below 0x21 and % as %XX:
+ *     file PATH          a patched file
+ *     link PATH TARGET   a symbolic link to TARGET that a patched copy replaced
+ */
+#ifndef REWRITER_TREE_MANIFEST_H
+#define REWRITER_TREE_MANIFEST_H
+
+#include "common/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ELF_MANIFEST_NAME ".gpushare-manifest"
+
+struct elf_manifest_entry {
+    char *path;   /* relative to the folder */
+    char *target; /* of the link; NULL: a file */
+};
+
+struct elf_manifest {
+    struct elf_manifest_entry *entries;
+    size_t count, room;
+    void *paths; /* the entries' paths as a tree (tsearch), to find one among many */
+};
+
+/* Reads the manifest of folder; one that is not there is empty. 0; -EINVAL naming the line. */
+int elf_manifest_read(struct elf_manifest *manifest, const char *folder, struct gs_err *err);
+
+/* Writes it, in one step; an empty one is removed. */
+int elf_manifest_write(const struct elf_manifest *manifest, const char *folder,
+                       struct gs_err *err);
+
+/* Adds an entry, unless the path is there. target NULL: a file. 0 or -ENOMEM. */
+int elf_manifest_add(struct elf_manifest *manifest, const char *path, const char *target);
+
+bool elf_manifest_has(const struct elf_manifest *manifest, const char *path);
+void elf_manifest_deinit(struct elf_manifest *manifest);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * parallel.c: see parallel.h. Threads take numbers of files from a counter; one that has several names
+ * (hard links) is worked on by its first, and the others follow when all threads have ended.
+ *
+ * Owns the results. A lock keeps the reports of one file together.
+ */
+#include "rewriter/tree/parallel.h"
+#include "rewriter/output/output.h"
+#include "rewriter/elf/say.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ALONE SIZE_MAX
+
+struct name {
+    struct stat was; /* before the work */
+    size_t first;    /* the first name of the same file, if that is another one; else ALONE */
+};
+
+struct work {
+    struct elf_crew *crew;
+    struct name *names; /* NULL: each is worked on by itself */
+    atomic_size_t next; /* relaxed: only hands out numbers; joining orders the results */
+    pthread_mutex_t lock;
+    size_t done; /* under lock */
+};
+
+static void show_progress(const struct work *work, const char *path)
+{
+    const struct elf_crew *crew = work->crew;
+    char name[64];
+
+    if (!isatty(STDERR_FILENO) || crew->options->quiet)
+        return;
+    if (work->done == crew->files->count) {
+        fputs("\r\033[K", stderr);
+        return;
+    }
+    snprintf(name, sizeof name, "%s", strrchr(path, '/') + 1);
+    elf_say_clean(name);
+    fprintf(stderr, "\r%s %zu of %zu: %s\033[K", crew->what, work->done, crew->files->count,
+            name);
+}
+
+static void work_on(struct work *work, size_t index)
+{
+    struct elf_crew *crew = work->crew;
+    const char *path = crew->files->list[index];
+    char *texts[2] = {NULL, NULL};
+    size_t sizes[2];
+    FILE *out = open_memstream(&texts[0], &sizes[0]);
+    FILE *errors = open_memstream(&texts[1], &sizes[1]);
+    enum elf_exit result = ELF_EXIT_FAILED;
+
+    if (out != NULL && errors != NULL)
+        result = elf_act(path, crew->options, out, errors, &crew->reaches[index]);
+    if (out != NULL)
+        fclose(out);
+    if (errors != NULL)
+        fclose(errors);
+    crew->results[index] = result;
+    pthread_mutex_lock(&work->lock);
+    work->done++;
+    show_progress(work, path);
+    if (texts[0] != NULL && !crew->silent)
+        fputs(texts[0], stdout);
+    if (texts[1] != NULL && (result == ELF_EXIT_FAILED || crew->every ||
+                             (crew->reaches[index] && result == ELF_EXIT_UNSUPPORTED)))
+        fputs(texts[1], stderr);
+    pthread_mutex_unlock(&work->lock);
+    free(texts[0]);
+    free(texts[1]);
+}
+
+static void *take_files(void *argument)
+{
+    struct work *work = argument;
+    size_t index;
+
+    while ((index = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed)) <
+           work->crew->files->count)
+        if (work->names == NULL || work->names[index].first == ALONE)
+            work_on(work, index);
+    return NULL;
+}
+
+/* Finds out which files are one. NULL: no memory; then each becomes a file of its own. */
+static struct name *find_names(const struct elf_paths *files)
+{
+    struct name *names = calloc(files->count + 1, sizeof *names);
+    size_t linked = 0, *list = calloc(files->count + 1, sizeof *list);
+
+    for (size_t i = 0; names != NULL && list != NULL && i < files->count; i++) {
+        struct stat *st = &names[i].was;
+
+        names[i].first = ALONE;
+        if (lstat(files->list[i], st) != 0 || !S_ISREG(st->st_mode) || st->st_nlink < 2)
+            continue;
+        for (size_t j = 0; j < linked && names[i].first == ALONE; j++)
+            if (names[list[j]].was.st_ino == st->st_ino &&
+                names[list[j]].was.st_dev == st->st_dev)
+                names[i].first = list[j];
+        if (names[i].first == ALONE)
+            list[linked++] = i;
+    }
+    if (list == NULL) {
+        free(names);
+        names = NULL;
+    }
+    free(list);
+    return names;
+}
+
+/* Makes the file that the first name has now this one's, too. 1 if it is already. */
+static int follow(const struct elf_crew *crew, const struct name *name, const char *path)
+{
+    const char *first = crew->files->list[name->first];
+    struct elf_output output;
+    struct stat now;
+    int ret;
+
+    if (crew->results[name->first] != ELF_EXIT_DONE || lstat(first, &now) != 0)
+        return -ENOENT;
+    if (now.st_ino == name->was.st_ino && now.st_dev == name->was.st_dev)
+        return 1;
+    ret = elf_output_link(&output, path, first, NULL);
+    if (ret != 0)
+        return ret;
+    ret = elf_output_commit(&output, &name->was, !crew->options->no_sync, NULL);
+    elf_output_deinit(&output);
+    return ret;
+}
+
+static void follow_all(struct work *work)
+{
+    struct elf_crew *crew = work->crew;
+
+    for (size_t i = 0; work->names != NULL && i < crew->files->count; i++) {
+        size_t first = work->names[i].first;
+        int ret = first != ALONE ? follow(crew, &work->names[i], crew->files->list[i]) : -1;
+
+        if (first == ALONE)
+            continue;
+        if (ret < 0) { /* then it becomes a file of its own, or says why not */
+            work_on(work, i);
+            continue;
+        }
+        crew->results[i] = ELF_EXIT_DONE;
+        crew->reaches[i] = crew->reaches[first];
+        work->done++;
+        show_progress(work, crew->files->list[i]);
+        if (!crew->options->quiet)
+            elf_say(stdout, "%s: is %s still (hard links)\n", crew->files->list[i],
+                    crew->files->list[first]);
+    }
+}
+
+int elf_crew_run(struct elf_crew *crew)
+{
+    const struct elf_options *options = crew->options;
+    bool changes = !options->dry_run && !options->print && !options->check;
+    struct work work = {.crew = crew, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[256];
+    unsigned started = 0;
+
+    crew->results = calloc(crew->files->count + 1, sizeof *crew->results);
+    crew->reaches = calloc(crew->files->count + 1, sizeof *crew->reaches);
+    if (crew->results == NULL || crew->reaches == NULL)
+        return -ENOMEM;
+    work.names = changes ? find_names(crew->files) : NULL;
+    while (started + 1 < options->jobs && started + 1 < crew->files->count &&
+           pthread_create(&threads[started], NULL, take_files, &work) == 0)
+        started++;
+    take_files(&work);
+    while (started > 0)
+        pthread_join(threads[--started], NULL);
+    follow_all(&work);
+    free(work.names);
+    pthread_mutex_destroy(&work.lock);
+    return 0;
+}
+
+void elf_crew_deinit(struct elf_crew *crew)
+{
+    free(crew->results);
+    free(crew->reaches);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * parallel.h: a few threads that do to many files what the options ask for.
+ */
+#ifndef REWRITER_TREE_PARALLEL_H
+#define REWRITER_TREE_PARALLEL_H
+
+#include "rewriter/job/act.h"
+#include "rewriter/tree/walk.h"
+
+struct elf_crew {
+    const struct elf_options *options; /* of each file; its jobs is the number of threads */
+    const struct elf_paths *files;     /* full paths */
+    const char *what;                  /* for the progress line */
+    bool silent;                       /* only results count */
+    bool every;                        /* report errors of files that do not reach CUDA, too */
+    enum elf_exit *results;            /* of each file, once it ran */
+    bool *reaches;                     /* whether it reaches CUDA */
+};
+
+/* Acts on every file; reports to stdout and stderr, those of one file in one piece. Several
+ * names of one file are one file still when it was changed. -ENOMEM before anything was done.
+ * crew must be deinited in any case. */
+int elf_crew_run(struct elf_crew *crew);
+void elf_crew_deinit(struct elf_crew *crew);
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tree.c: many files at once: finds those that reach CUDA, then does to them what the options
+ * ask for.
+ *
+ * Two passes with a few threads each: the first only looks (so that the manifest can be written
+ * before anything is changed, and a killed run can still be undone), the second acts. Owns the
+ * lists and the manifest, and the lock on the folder while it changes them.
+ */
+#include "rewriter/tree/tree.h"
+#include "rewriter/tree/parallel.h"
+#include "rewriter/tree/manifest.h"
+#include "rewriter/tree/record.h"
+#include "rewriter/elf/say.h"
+#include "rewriter/tree/venv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+struct tree {
+    const struct elf_options *options;
+    char folder[PATH_MAX]; /* real */
+    int lock;              /* on the folder; -1: nothing will be changed */
+    struct elf_walk walk;
+    struct elf_manifest manifest, left_out; /* left_out: what --restore and --check exclude */
+    struct elf_paths chosen;                /* files to act on, full paths */
+    enum elf_exit result;
+    struct gs_err err;
+};
+
+static const char *below(const struct tree *tree, const char *path)
+{
+    return path + strlen(tree->folder) + (strcmp(tree->folder, "/") == 0 ? 0 : 1);
+}
+
+static int full(const struct tree *tree, const char *path, char out[PATH_MAX],
+                struct gs_err *err)
+{
+    const char *folder = strcmp(tree->folder, "/") == 0 ? "" : tree->folder;
+
+    if (snprintf(out, PATH_MAX, "%s/%s", folder, path) >= PATH_MAX)
+        return gs_err_set(err, -ENAMETOOLONG, "%s/%s: the path is too long", folder, path);
+    return 0;
+}
+
+/* The manifest was made without following links; one that came since must not lead out of the
+ * folder. Of a listed link it is its own folder that counts. */
+static int check_inside(const struct tree *tree, const struct elf_manifest_entry *entry,
+                        const char *path, struct gs_err *err)
+{
+    size_t length = strcmp(tree->folder, "/") == 0 ? 0 : strlen(tree->folder);
+    char real[PATH_MAX], folder[PATH_MAX];
+
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    if (realpath(entry->target != NULL ? folder : path, real) == NULL)
+        return 0; /* gone */
+    if (strncmp(real, tree->folder, length) == 0 &&
+        (real[length] == '/' || real[length] == '\0'))
+        return 0;
+    return gs_err_set(
+        err, -EXDEV,
+        "%s: is listed, but a link leads from there to %s; nothing was done; take "
+        "the link away, or the line out of %s",
+        path, real, ELF_MANIFEST_NAME);
+}
+
+/* First pass: which files would be patched, or are. */
+static int choose(struct tree *tree)
+{
+    struct elf_options look = *tree->options;
+    struct elf_crew crew = {.options = &look, .files = &tree->walk.files, .what = "looking at"};
+    int ret;
+
+    look.dry_run = true;
+    look.print = look.check = look.restore = look.json = false;
+    crew.silent = true;
+    ret = elf_crew_run(&crew);
+    for (size_t i = 0; ret == 0 && i < tree->walk.files.count; i++) {
+        const char *path = tree->walk.files.list[i];
+
+        if (crew.results[i] == ELF_EXIT_DONE)
+            ret = elf_paths_add(&tree->chosen, path);
+        else if (crew.results[i] == ELF_EXIT_FAILED ||
+                 (crew.results[i] == ELF_EXIT_UNSUPPORTED && crew.reaches[i]))
+            tree->result = elf_exit_graver(tree->result, crew.results[i]);
+    }
+    elf_crew_deinit(&crew);
+    return ret;
+}
+
+static void complain(struct tree *tree, const char *path, const char *what)
+{
+    struct gs_err err = {0};
+
+    gs_err_set(&err, -EIO, "%s: %s", path, what);
+    fprintf(stderr, "gpushare-patch: %s\n", err.text);
+    tree->result = ELF_EXIT_FAILED;
+}
+
+/* The wheel records of the files in `changed`; one that cannot be changed stops no other. */
+static void update_records(struct tree *tree, const struct elf_paths *changed)
+{
+    size_t lines = 0;
+
+    for (size_t i = 0; changed->count > 0 && i < tree->walk.records.count; i++) {
+        struct gs_err err = {0};
+
+        if (elf_record_update(tree->walk.records.list[i], changed, &lines, &err) == 0)
+            continue;
+        fprintf(stderr, "gpushare-patch: %s\n", err.text);
+        tree->result = ELF_EXIT_FAILED;
+    }
+    if (lines > 0 && !tree->options->quiet)
+        elf_say(stdout, "%s: %zu lines of wheel records updated\n", tree->folder, lines);
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *good)
+{
+    struct elf_crew crew = {
+        .options = tree->options, .files = &tree->chosen, .what = what, .every = true};
+    int ret = elf_crew_run(&crew);
+
+    for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
+        tree->result = elf_exit_graver(tree->result, crew.results[i]);
+        if (crew.results[i] == ELF_EXIT_DONE || crew.results[i] == ELF_EXIT_NOTHING)
+            ret = elf_paths_add(good, tree->chosen.list[i]); /* perhaps done by a run that died
+                                                                before it came to the records */
+    }
+    if (good->count > 1)
+        qsort(good->list, good->count, sizeof *good->list, compare_paths);
+    elf_crew_deinit(&crew);
+    return ret;
+}
+
+static int patch_tree(struct tree *tree)
+{
+    const struct elf_options *options = tree->options;
+    struct elf_paths changed = {0};
+    size_t links = 0;
+    int ret = choose(tree);
+
+    if (ret == 0 && options->venv != NULL)
+        ret = elf_venv_links(tree->folder, &tree->manifest, &links, &tree->err);
+    for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
+        ret = elf_manifest_add(&tree->manifest, below(tree, tree->chosen.list[i]), NULL);
+    if (ret == 0 && !options->dry_run && !options->print)
+        ret = elf_manifest_write(&tree->manifest, tree->folder, &tree->err);
+    ret = ret ?: act_on_chosen(tree, options->print ? "printing" : "patching", &changed);
+    if (ret == 0 && links > 0)
+        tree->result = elf_exit_graver(tree->result,
+                                       elf_venv_patch(tree->folder, &tree->manifest, options));
+    if (ret == 0 && !options->dry_run && !options->print)
+        update_records(tree, &changed);
+    if (ret == 0 && tree->chosen.count == 0 && links == 0 && tree->result == ELF_EXIT_DONE)
+        ret = gs_err_set(&tree->err, -ENODATA, "%s: nothing to do: no file reaches CUDA",
+                         tree->folder);
+    elf_paths_deinit(&changed);
+    return ret;
+}
+
+/* The manifest's files that are still there. */
+static int choose_listed(struct tree *tree)
+{
+    int ret = tree->manifest.count + tree->left_out.count > 0
+                  ? 0
+                  : gs_err_set(&tree->err, -ENODATA,
+                               "%s: nothing to do: no %s says what was patched here",
+                               tree->folder, ELF_MANIFEST_NAME);
+
+    for (size_t i = 0; ret == 0 && i < tree->manifest.count; i++) {
+        const struct elf_manifest_entry *entry = &tree->manifest.entries[i];
+        char path[PATH_MAX];
+
+        ret = full(tree, entry->path, path, &tree->err);
+        ret = ret ?: check_inside(tree, entry, path, &tree->err);
+        if (ret != 0 || entry->target != NULL)
+            continue;
+        if (access(path, F_OK) == 0)
+            ret = elf_paths_add(&tree->chosen, path);
+        else if (tree->options->check && !tree->options->quiet)
+            elf_say(stderr, "%s: is gone; nothing to do\n", path);
+    }
+    return ret;
+}
+
+static int restore_tree(struct tree *tree)
+{
+    struct elf_paths changed = {0};
+    int ret = choose_listed(tree);
+
+    ret = ret ?: act_on_chosen(tree, "restoring", &changed);
+    if (tree->result == ELF_EXIT_NOTHING)
+        tree->result =
+            ELF_EXIT_DONE; /* an upgrade replaced it: nothing of ours is left in it */
+    if (ret == 0 && !tree->options->dry_run)
+        update_records(tree, &changed);
+    if (ret == 0 && !tree->options->dry_run)
+        ret = elf_venv_restore(tree->folder, &tree->manifest, tree->options, &tree->err);
+    if (ret == 0 && tree->result == ELF_EXIT_DONE && !tree->options->dry_run)
+        ret = elf_manifest_write(&tree->left_out, tree->folder, &tree->err);
+    elf_paths_deinit(&changed);
+    return ret;
+}
+
+/* What is listed and no longer patched, and what is neither. */
+static int check_tree(struct tree *tree)
+{
+    struct elf_crew crew = {
+        .options = tree->options, .files = &tree->chosen, .what = "checking", .every = true};
+    int ret = choose_listed(tree);
+
+    ret = ret ?: elf_crew_run(&crew);
+    for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
+        if (crew.results[i] == ELF_EXIT_NOTHING)
+            complain(tree, tree->chosen.list[i],
+                     "was patched and is not any more (an upgrade?); patch the tree again");
+        if (crew.results[i] != ELF_EXIT_DONE)
+            tree->result = ELF_EXIT_FAILED;
+    }
+    elf_crew_deinit(&crew);
+    elf_paths_deinit(&tree->chosen);
+    if (ret == 0 && !elf_venv_check(tree->folder, &tree->manifest))
+        tree->result = ELF_EXIT_FAILED;
+    ret = ret ?: choose(tree);
+    for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
+        if (!elf_manifest_has(&tree->manifest, below(tree, tree->chosen.list[i])))
+            complain(tree, tree->chosen.list[i],
+                     "reaches CUDA and is not listed; patch the tree again");
+    return ret;
+}
+
+/* Two runs that change the same folder would each write a list without what the other did. */
+static int lock_folder(struct tree *tree)
+{
+    const struct elf_options *options = tree->options;
+
+    if (options->dry_run || options->print || options->check)
+        return 0;
+    tree->lock = open(tree->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (tree->lock < 0)
+        return gs_err_errno(&tree->err, -errno, "%s: cannot open", tree->folder);
+    if (flock(tree->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return 0; /* some file systems cannot do it */
+    return gs_err_set(
+        &tree->err, -EBUSY,
+        "%s: another gpushare-patch is at work there; try again when it has ended",
+        tree->folder);
+}
+
+/* What is excluded is neither given back nor checked, and stays in the list. */
+static int leave_out(struct tree *tree)
+{
+    struct elf_manifest all = tree->manifest;
+    int ret = 0;
+
+    if (tree->options->exclude_count == 0 || (!tree->options->restore && !tree->options->check))
+        return 0;
+    tree->manifest = (struct elf_manifest){0};
+    for (size_t i = 0; ret == 0 && i < all.count; i++) {
+        const struct elf_manifest_entry *entry = &all.entries[i];
+
+        ret = elf_manifest_add(elf_walk_excludes(tree->options, entry->path) ? &tree->left_out
+                                                                             : &tree->manifest,
+                               entry->path, entry->target);
+    }
+    elf_manifest_deinit(&all);
+    return ret;
+}
+
+static int run(struct tree *tree)
+{
+    const struct elf_options *options = tree->options;
+    const char *name = options->tree != NULL ? options->tree : options->venv;
+    char config[PATH_MAX + 16];
+    int ret;
+
+    if (realpath(name, tree->folder) == NULL)
+        return gs_err_errno(&tree->err, -errno, "%s: cannot open", name);
+    snprintf(config, sizeof config, "%s/pyvenv.cfg", tree->folder);
+    if (options->venv != NULL && access(config, F_OK) != 0)
+        return gs_err_set(&tree->err, -EINVAL,
+                          "%s: is no Python environment (no pyvenv.cfg); use --tree", name);
+    ret = lock_folder(tree);
+    ret = ret ?: elf_walk(&tree->walk, tree->folder, options, &tree->err);
+    ret = ret ?: elf_manifest_read(&tree->manifest, tree->folder, &tree->err);
+    ret = ret ?: leave_out(tree);
+    if (ret != 0)
+        return ret;
+    if (options->restore)
+        return restore_tree(tree);
+    return options->check ? check_tree(tree) : patch_tree(tree);
+}
+
+enum elf_exit elf_tree(const struct elf_options *options)
+{
+    struct tree tree = {.options = options, .lock = -1, .result = ELF_EXIT_DONE};
+    int ret = run(&tree);
+
+    if (ret != 0) {
+        gs_err_set(&tree.err, ret, "%s: no memory", tree.folder);
+        fprintf(stderr, "gpushare-patch: %s\n", tree.err.text);
+        tree.result = elf_exit_graver(tree.result, elf_exit_of(ret));
+    }
+    elf_paths_deinit(&tree.chosen);
+    elf_manifest_deinit(&tree.manifest);
+    elf_manifest_deinit(&tree.left_out);
+    elf_walk_deinit(&tree.walk);
+    if (tree.lock >= 0)
+        close(tree.lock);
+    return tree.result;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tree.h: --tree and --venv.
+ */
+#ifndef REWRITER_TREE_TREE_H
+#define REWRITER_TREE_TREE_H
+
+#include "rewriter/job/act.h"
+
+/* Does to everything below options->tree or ->venv that reaches CUDA what the options ask for;
+ * reports to stdout and stderr. Starts threads and awaits them. */
+enum elf_exit elf_tree(const struct elf_options *options);
+
+#endif

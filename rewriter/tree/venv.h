@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * venv.h: the interpreter of a Python environment, which usually is a link to the system's.
+ *
+ * The system's interpreter is not ours to patch. So the link becomes a patched copy of it: a
+ * Python environment works with a copy as well (venv --copies makes one), because the
+ * interpreter finds pyvenv.cfg from where it lies.
+ */
+#ifndef REWRITER_TREE_VENV_H
+#define REWRITER_TREE_VENV_H
+
+#include "rewriter/tree/manifest.h"
+#include "rewriter/job/options.h"
+#include "rewriter/job/job.h"
+
+/* Adds those links in folder/bin named python* that lead out of it to the manifest. `count`
+ * gets the number of links that the manifest has then. 0 or a negative errno. */
+int elf_venv_links(const char *folder, struct elf_manifest *manifest, size_t *count,
+                   struct gs_err *err);
+
+/* Replaces each link of the manifest by a patched copy of what it led to. */
+enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *manifest,
+                             const struct elf_options *options);
+
+/* Puts the links back. 0 or a negative errno. */
+int elf_venv_restore(const char *folder, const struct elf_manifest *manifest,
+                     const struct elf_options *options, struct gs_err *err);
+
+/* Whether every link of the manifest is a patched copy of what its target is now; says on
+ * stderr what is not. */
+bool elf_venv_check(const char *folder, const struct elf_manifest *manifest);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * walk.h: the files below a folder that gpushare-patch may have to do with.
+ */
+#ifndef REWRITER_TREE_WALK_H
+#define REWRITER_TREE_WALK_H
+
+#include "rewriter/job/options.h"
+
+/* Paths, each owned. */
+struct elf_paths {
+    char **list;
+    size_t count, room;
+};
+
+struct elf_walk {
+    struct elf_paths files;   /* ELF programs and libraries */
+    struct elf_paths records; /* RECORD of *.dist-info: lists of a wheel's files with hashes */
+};
+
+/* Copies path behind the others. 0 or -ENOMEM. */
+int elf_paths_add(struct elf_paths *paths, const char *path);
+void elf_paths_deinit(struct elf_paths *paths);
+
+/* Whether the options exclude this path below the folder, or a folder on the way to it. */
+bool elf_walk_excludes(const struct elf_options *options, const char *below);
+
+/* Looks at everything below folder, follows no links, leaves out what options exclude. Sorted
+ * by path. 0 or a negative errno; walk must be deinited in any case. */
+int elf_walk(struct elf_walk *walk, const char *folder, const struct elf_options *options,
+             struct gs_err *err);
+void elf_walk_deinit(struct elf_walk *walk);
+
+#endif

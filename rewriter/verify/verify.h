@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verify.h: what a new file means is checked before it replaces the old one.
+ */
+#ifndef REWRITER_VERIFY_VERIFY_H
+#define REWRITER_VERIFY_VERIFY_H
+
+#include "rewriter/plan/plan.h"
+
+/* Reads the new file as if it were any other and checks that it means the same as the original:
+ * segments, dynamic entries, names of symbols, undo note. 0 or -EIO. */
+int elf_verify_meaning(const struct elf_plan *plan, int fd, struct gs_err *err);
+
+/* Whether a patched file (raw) still says in its dynamic section what its original says, but
+ * for the runtime library and origin (NULL: none, see plan.h): 0; -ENOEXEC when somebody edited
+ * that since, which patching anew would undo. */
+int elf_verify_untouched(const struct elf_image *original, const struct elf_source *raw,
+                         const char *runtime, const char *origin, struct gs_err *err);
+
+/* Lets the system's dynamic loader check the new file (ld.so --verify) if it is for this
+ * machine and on a mount that it may map programs from (not noexec). 0; -EIO; -ENOEXEC when it
+ * does not accept the original (old) either. */
+int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_err *err);
+
+#endif

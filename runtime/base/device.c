@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device.c: owns the devices and contexts of this process.
+ *
+ * Invariants: a device slot is complete before it is counted and never changes its identity.
+ * Context slots come in blocks, are claimed and freed under the lock; the client thread reads
+ * them while it is not parked. The lock (rank GS_LOCK_CLIENT) is never held across a driver
+ * call.
+ */
+#include "runtime/base/device.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/driver.h"
+#include "runtime/host/host.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+#include "runtime/runtime.h"
+
+#define BLOCK      64 /* contexts */
+#define MAX_BLOCKS 1024
+#define PUSHES     16
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_device devices[GS_MAX_DEVICES];
+static _Atomic(unsigned) device_count; /* release: pairs with the acquire of readers */
+static struct gs_context first_contexts[BLOCK];
+/* release, of blocks whose slots are free: pairs with the acquire of readers; they never go */
+static struct gs_context *_Atomic blocks[MAX_BLOCKS] = {first_contexts};
+static _Atomic(unsigned) greens; /* green ones ever noted: without any nobody looks for them */
+static _Atomic(uint32_t) generation; /* relaxed: a context ends in one thread at a time */
+
+struct gs_device *gs_device_at(unsigned i)
+{
+    return i < atomic_load_explicit(&device_count, memory_order_acquire) ? &devices[i] : NULL;
+}
+
+static struct gs_device *find(CUdevice ordinal)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        if (device->ordinal == ordinal)
+            return device;
+    return NULL;
+}
+
+static bool describe(CUdevice ordinal, struct gs_device *device)
+{
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+    size_t total = 0, granule = 0;
+    CUuuid uuid;
+    int vmm = 0, prefetch = 0;
+
+    memset(device, 0, sizeof *device);
+    device->ordinal = ordinal;
+    if (gs_driver.cuDeviceGetUuid_v2(&uuid, ordinal) != CUDA_SUCCESS &&
+        gs_driver.cuDeviceGetUuid(&uuid, ordinal) != CUDA_SUCCESS)
+        return false;
+    memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
+    if (gs_driver.cuDeviceTotalMem_v2(&total, ordinal) != CUDA_SUCCESS)
+        return false;
+    if (gs_driver.cuDeviceGetName(device->name, (int)sizeof device->name, ordinal) !=
+        CUDA_SUCCESS)
+        device->name[0] = '\0';
+    gs_driver.cuDeviceGetAttribute(
+        &vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
+    if (vmm != 0 && gs_driver.cuMemGetAllocationGranularity(
+                        &granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
+        vmm = 0;
+    gs_driver.cuDeviceGetAttribute(&prefetch, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                                   ordinal);
+    device->managed = prefetch != 0 && (vmm == 0 || gs_runtime.config.managed_memory);
+    device->movable = (vmm != 0 || device->managed) && !gs_runtime.config.native_memory;
+    device->granule = granule != 0 ? granule : 2u << 20;
+    device->physical = total;
+    device->total = total;
+    if (gs_runtime.config.device_limit != 0 && gs_runtime.config.device_limit < total)
+        device->total = gs_runtime.config.device_limit;
+    atomic_init(&device->capacity, device->total);
+    return true;
+}
+
+struct gs_device *gs_device_get(CUdevice ordinal)
+{
+    struct gs_device *device = find(ordinal), described;
+    unsigned count;
+
+    if (device != NULL)
+        return device;
+    if (!describe(ordinal,
+                  &described)) /* outside the lock: two threads may both ask, one entry stays */
+        return NULL;
+    gs_lock(&lock, GS_LOCK_DEVICES);
+    device = find(ordinal);
+    count = atomic_load_explicit(&device_count, memory_order_relaxed);
+    if (device == NULL && count < GS_MAX_DEVICES) {
+        device = &devices[count];
+        memcpy(device, &described, sizeof described);
+        atomic_store_explicit(&device_count, count + 1, memory_order_release);
+        gs_log("device %d (%s): %llu bytes%s", ordinal, device->name,
+               (unsigned long long)device->total,
+               !device->movable  ? ", its memory is not moved"
+               : device->managed ? ", as managed memory"
+                                 : "");
+    }
+    gs_unlock(&lock, GS_LOCK_DEVICES);
+    return device;
+}
+
+struct gs_device *gs_device_at_location(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? gs_device_get(location->id) : NULL;
+}
+
+uint64_t gs_device_room(const struct gs_device *device)
+{
+    return atomic_load_explicit(&device->capacity, memory_order_relaxed) +
+           atomic_load_explicit(&device->kept, memory_order_relaxed);
+}
+
+struct gs_device *gs_device_current(void)
+{
+    CUdevice ordinal;
+
+    return gs_driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS ? gs_device_get(ordinal) : NULL;
+}
+
+/* under the lock: one more block of free slots, the first of them */
+static struct gs_context *more_contexts(void)
+{
+    struct gs_context *block;
+
+    for (unsigned i = 0; i < MAX_BLOCKS; i++) {
+        if (atomic_load_explicit(&blocks[i], memory_order_relaxed) != NULL)
+            continue;
+        block = calloc(BLOCK, sizeof *block);
+        atomic_store_explicit(&blocks[i], block, memory_order_release);
+        return block;
+    }
+    return NULL;
+}
+
+static bool add(CUcontext handle, CUcontext home, struct gs_device *device)
+{
+    struct gs_context *slot = NULL, *at;
+
+    gs_lock(&lock, GS_LOCK_DEVICES);
+    for (unsigned i = 0; (at = gs_context_at(i)) != NULL && at->handle != handle; i++)
+        if (at->handle == NULL && slot == NULL)
+            slot = at;
+    if (at == NULL && slot == NULL)
+        slot = more_contexts();
+    if (at == NULL && slot != NULL) {
+        slot->device = device;
+        slot->home = home;
+        slot->hash = NULL;
+        slot->kernel_attempts = 0;
+        atomic_store_explicit(&slot->broken, false, memory_order_relaxed);
+        atomic_store_explicit(&slot->suspect, false, memory_order_relaxed);
+        atomic_store_explicit(&slot->handle, handle, memory_order_release);
+    }
+    gs_unlock(&lock, GS_LOCK_DEVICES);
+    return at != NULL || slot != NULL;
+}
+
+bool gs_context_add(CUcontext handle, struct gs_device *device)
+{
+    return add(handle, NULL, device);
+}
+
+bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *device)
+{
+    atomic_fetch_add_explicit(&greens, 1, memory_order_release);
+    return add(handle, home, device);
+}
+
+static struct gs_context *find_context(CUcontext handle)
+{
+    struct gs_context *context;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
+        if (handle != NULL &&
+            atomic_load_explicit(&context->handle, memory_order_acquire) == handle)
+            return context;
+    return NULL;
+}
+
+const struct gs_context *gs_context_find(CUcontext handle)
+{
+    return find_context(handle);
+}
+
+_Atomic(bool) gs_any_suspect;
+
+/* Results after which cuda.h wants the process ended, and those that say that something of the
+ * device has gone. A wrong one among them costs a question. */
+static bool may_be_final(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+    case CUDA_ERROR_UNKNOWN:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void gs_context_failed(CUcontext handle, CUresult result)
+{
+    struct gs_context *context;
+
+    if (!may_be_final(result) ||
+        (handle == NULL && gs_driver.cuCtxGetCurrent(&handle) != CUDA_SUCCESS))
+        return;
+    context = find_context(handle);
+    if (context == NULL)
+        return;
+    atomic_store_explicit(&context->suspect, true, memory_order_relaxed);
+    atomic_store_explicit(&gs_any_suspect, true, memory_order_relaxed);
+}
+
+CUresult gs_context_ask(CUcontext handle)
+{
+    struct gs_context *context = find_context(handle);
+    CUdeviceptr probe;
+    CUresult result;
+
+    if (context == NULL || !atomic_load_explicit(&context->suspect, memory_order_relaxed))
+        return CUDA_SUCCESS;
+    result = gs_driver.cuMemAlloc_v2(&probe, 1);
+    if (result == CUDA_SUCCESS) {
+        gs_driver.cuMemFree_v2(probe);
+        atomic_store_explicit(&context->suspect, false, memory_order_relaxed);
+    }
+    return may_be_final(result) ? result : CUDA_SUCCESS;
+}
+
+CUcontext gs_context_home(CUcontext handle)
+{
+    const struct gs_context *context = NULL;
+
+    if (atomic_load_explicit(&greens, memory_order_acquire) != 0)
+        context = gs_context_find(handle);
+    return context != NULL && context->home != NULL ? context->home : handle;
+}
+
+void gs_context_remove(CUcontext handle)
+{
+    struct gs_context *context;
+
+    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    gs_host_context_ended(handle);
+    gs_lock(&lock, GS_LOCK_DEVICES);
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
+        if (context->handle == handle || (context->handle != NULL && context->home == handle)) {
+            free(context->mover); /* its streams ended with the context */
+            context->mover = NULL;
+            atomic_store_explicit(&context->handle, NULL, memory_order_release);
+        }
+    gs_unlock(&lock, GS_LOCK_DEVICES);
+}
+
+CUresult gs_context_push(CUcontext handle)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+
+    for (unsigned attempt = 0; attempt < PUSHES && result != CUDA_SUCCESS; attempt++)
+        result = gs_driver.cuCtxPushCurrent_v2(handle);
+    return result;
+}
+
+uint32_t gs_contexts_generation(void)
+{
+    return atomic_load_explicit(&generation, memory_order_relaxed);
+}
+
+struct gs_context *gs_context_at(unsigned i)
+{
+    struct gs_context *block =
+        i < BLOCK * MAX_BLOCKS ? atomic_load_explicit(&blocks[i / BLOCK], memory_order_acquire)
+                               : NULL;
+
+    return block != NULL ? &block[i % BLOCK] : NULL;
+}
+
+struct gs_context *gs_context_for(const struct gs_device *device)
+{
+    struct gs_context *context, *broken = NULL;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
+        if (atomic_load_explicit(&context->handle, memory_order_acquire) == NULL ||
+            context->device != device || context->home != NULL)
+            continue;
+        if (!atomic_load_explicit(&context->broken, memory_order_relaxed))
+            return context;
+        broken = context;
+    }
+    return broken;
+}
+
+void gs_devices_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    memset(first_contexts, 0, sizeof first_contexts);
+    for (unsigned i = 1; i < MAX_BLOCKS; i++) /* as with ranges: left to the parent */
+        atomic_store_explicit(&blocks[i], NULL, memory_order_relaxed);
+    memset(devices, 0, sizeof devices);
+    atomic_store(&gs_any_suspect, false);
+    atomic_store(&device_count, 0);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device.h: what this process knows about each device it uses, and the contexts it has there.
+ */
+#ifndef GS_RUNTIME_BASE_DEVICE_H
+#define GS_RUNTIME_BASE_DEVICE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+#define GS_MAX_DEVICES 64
+#define GS_MAX_PEERS   16
+#define GS_IDLE_SIZES  32
+
+struct gs_range;
+struct gs_mover;
+
+struct gs_device {
+    CUdevice ordinal;
+    uint8_t uuid[16];
+    char name[64];
+    uint64_t physical; /* bytes, as the driver says */
+    uint64_t total;    /* bytes, as the program sees it: the limit, if that is lower */
+    uint64_t granule;  /* bytes: VMM granularity, also of everything accounted here */
+    bool movable;      /* cuMemAlloc is backed by memory that we can move ... */
+    bool managed;      /* ... which is managed memory (backend.h) */
+
+    /* The newest target, written by the client thread, read by any (relaxed: a stale value
+     * costs a round, nothing else) */
+    _Atomic(uint32_t) target_seq, target_flags;
+    _Atomic(uint64_t) budget, capacity, idle_ns, shortfall;
+
+    /* Bytes of resident that should leave and cannot, for want of host memory, or because the
+     * program keeps them without an address (cuMemUnmap). The daemon takes them for pinned:
+     * `demand`, `resident` and `capacity` are without them in what it says and hears. Client
+     * thread writes, relaxed. */
+    _Atomic(uint64_t) kept;
+    _Atomic(uint64_t) arriving; /* bytes; managed.c */
+
+    /* bytes; what gs_client_short() wants said. Relaxed: the client thread is woken after it */
+    _Atomic(uint64_t) short_asked;
+
+    /* Accounts, bytes; under the memory lock (memory.c) */
+    uint64_t demand;   /* live ranges */
+    uint64_t missing;  /* of these, not on the device */
+    uint64_t resident; /* on the device, ranges that wait for their disposal included */
+    uint64_t pinned;   /* on the device, in none of these: never moves again */
+    struct gs_range *ranges;
+    struct gs_range *cursor;              /* where swap.c looks on */
+    uint8_t sweep;                        /* ... and in which pass over them */
+    struct gs_range *dead, *dead_last;    /* free.c: in the order of their deaths */
+    struct gs_range *idle[GS_IDLE_SIZES]; /* idle_ranges.c: by size */
+    uint64_t idle_bytes;                  /* of resident */
+    bool broken; /* every context failed for good: nothing comes back, the program must be told
+                  */
+    CUdevice peers[GS_MAX_PEERS]; /* devices whose contexts were given access to this one */
+    unsigned peer_count;
+
+    /* Client thread only */
+    uint64_t told_capacity;  /* by the newest target */
+    uint64_t short_bytes;    /* to be reported */
+    uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
+    uint64_t short_since;    /* ns; 0: the driver has had memory */
+    uint64_t never_since;    /* ns: more is needed than this program may ever have; 0: not so */
+    uint64_t kept_looked_at; /* ns */
+    uint64_t graph_bytes, graphs_looked_at; /* graph_memory.c */
+    uint64_t moving_ns;                     /* spent on moving since it last ran */
+    uint64_t switch_ns;
+    bool was_out;
+    bool graphs_trimmed;     /* since it last stopped */
+    uint64_t idle_looked_at; /* ns; idle_ranges.c */
+};
+
+struct gs_context {
+    /* NULL: free slot. Stored last (release), read first: the rest of the slot is then there.
+     */
+    _Atomic(CUcontext) handle;
+    struct gs_device *device;
+    CUcontext home; /* of a green context: its primary one (gs_context_home); else NULL */
+    struct gs_mover *mover; /* swap.c: streams and what is under way; client thread only */
+    CUfunction hash;        /* kernels.c; NULL: not loaded */
+    unsigned kernel_attempts;
+    _Atomic(bool) broken;  /* it has failed for good; client thread writes, relaxed */
+    _Atomic(bool) suspect; /* it may have: what a context does not get over was said; relaxed */
+};
+
+/* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
+ * caller passes the call through). Any thread. Entries never move or go. */
+struct gs_device *gs_device_get(CUdevice ordinal);
+
+/* The device that a location names; NULL: none does. */
+struct gs_device *gs_device_at_location(const CUmemLocation *location);
+
+static inline uint32_t gs_device_flags(const struct gs_device *device)
+{
+    return atomic_load_explicit(&device->target_flags, memory_order_relaxed);
+}
+
+/* Bytes that the program may have there, kept ones included. Any thread. */
+uint64_t gs_device_room(const struct gs_device *device);
+
+/* The device of the calling thread's current context; NULL: none. */
+struct gs_device *gs_device_current(void);
+
+/* Iterates over the devices in use: i from 0 until NULL. */
+struct gs_device *gs_device_at(unsigned i);
+
+/* Notes a context (again: no effect). False: it cannot be noted, and will not be waited for.
+ * Any thread. */
+bool gs_context_add(CUcontext handle, struct gs_device *device);
+
+/* The same for a green context, of whose work and memory home has charge. */
+bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *device);
+
+/* What is known of a context; NULL: nothing. Any thread. */
+const struct gs_context *gs_context_find(CUcontext handle);
+
+/* The context that has charge of what is done and allocated in this one: itself, or a green
+ * one's primary one. A green one can be current to one thread only, so that we never enter it.
+ * Any thread. */
+CUcontext gs_context_home(CUcontext handle);
+
+/* Forgets it, and with a primary one its green ones. The caller has parked the client thread
+ * (gs_client_park). */
+void gs_context_remove(CUcontext handle);
+
+/* Makes it the current one (cuCtxPopCurrent ends that). More than one attempt: whoever could
+ * not ask would take it for broken, and what runs in it for ended. Any thread. */
+CUresult gs_context_push(CUcontext handle);
+
+/* Changes whenever a context ends: what belongs to a context is told by its handle only
+ * together with this. Any thread. */
+uint32_t gs_contexts_generation(void);
+
+/* A call in that context (NULL: the current one) has failed so: if that is what a context never
+ * gets over, gs_context_check() asks from now on. Any thread. */
+void gs_context_failed(CUcontext handle, CUresult result);
+
+/* What the driver's own cuMemAlloc says in the current context, which is that, if it has failed
+ * for good; else CUDA_SUCCESS. Any thread. */
+CUresult gs_context_ask(CUcontext handle);
+
+extern _Atomic(bool) gs_any_suspect; /* relaxed: a context that was suspected is asked */
+
+/* The driver allocates nothing in a context that has failed for good; what we make memory of
+ * needs no context, and would be given out there. */
+static inline CUresult gs_context_check(CUcontext handle)
+{
+    return __builtin_expect(atomic_load_explicit(&gs_any_suspect, memory_order_relaxed), 0)
+               ? gs_context_ask(handle)
+               : CUDA_SUCCESS;
+}
+
+/* Iterates over the contexts; NULL behind the last slot; slots with a NULL handle are free. For
+ * the client thread, and for others only for reading handles. */
+struct gs_context *gs_context_at(unsigned i);
+
+/* A context in which memory of this device can be copied, no green one, a sound one if there is
+ * one; NULL: none is left. */
+struct gs_context *gs_context_for(const struct gs_device *device);
+
+void gs_devices_after_fork(void);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver.c: owns the pointers into the real driver and the run-time form of the table.
+ *
+ * Invariant: gs_driver is written before `loaded` is released and never after. Loading may
+ * happen on any thread; two threads that load at the same time write the same values, so no
+ * lock is held while the loader runs.
+ */
+#include "runtime/base/driver.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "runtime/calls/hooks.h" /* every wrapper has exactly the prototype of the function it stands for: checked here */
+#include "runtime/base/libc_symbols.h"
+
+struct gs_driver gs_driver;
+
+#define GS_PASS(symbol, base, since, variant, family)                                          \
+    {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_PASS, NULL},
+#define GS_API(symbol, base, since, variant, family, action)                                   \
+    {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_##action, (void *)__wrap_##symbol},
+const struct gs_row gs_rows[GS_ROW_COUNT] = {
+#include "wrap/driver_api.def"
+};
+
+#define GS_API(symbol, base, since, variant, family, action) offsetof(struct gs_driver, symbol),
+static const uint16_t pointer_offset[GS_ROW_COUNT] = {
+#include "wrap/driver_api.def"
+};
+
+static struct {
+    _Atomic(bool) loaded; /* release: pairs with the acquire in gs_driver_load */
+    uintptr_t low, high;  /* address range of the object; written before loaded */
+} library;
+
+static CUresult missing(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+const struct gs_row *gs_row_by_symbol(const char *symbol)
+{
+    size_t low = 0, high = GS_ROW_COUNT;
+
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        const int order = strcmp(symbol, gs_rows[middle].symbol);
+
+        if (order == 0)
+            return &gs_rows[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+/* Rows of one base name are neighbours up to names like cuMemAllocAsync between cuMemAlloc and
+ * cuMemAlloc_v2: they all begin with the base name, so the search starts at the first symbol
+ * not below it and ends behind that prefix. */
+static size_t first_with_prefix(const char *prefix)
+{
+    size_t low = 0, high = GS_ROW_COUNT;
+
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+
+        if (strcmp(gs_rows[middle].symbol, prefix) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thread)
+{
+    const size_t length = strlen(base);
+    const struct gs_row *best = NULL, *best_variant = NULL;
+
+    for (size_t i = first_with_prefix(base); i < GS_ROW_COUNT; i++) {
+        const struct gs_row *row = &gs_rows[i];
+
+        if (strncmp(row->symbol, base, length) != 0)
+            break;
+        if (strcmp(row->base, base) != 0 || row->since > version)
+            continue;
+        if (row->variant == GS_VARIANT_ && (best == NULL || row->since > best->since))
+            best = row;
+        if (row->variant != GS_VARIANT_ &&
+            (best_variant == NULL || row->since > best_variant->since))
+            best_variant = row;
+    }
+    return per_thread && best_variant != NULL ? best_variant : best;
+}
+
+bool gs_base_is_covered(const char *base)
+{
+    const size_t length = strlen(base);
+
+    for (size_t i = first_with_prefix(base); i < GS_ROW_COUNT; i++) {
+        if (strncmp(gs_rows[i].symbol, base, length) != 0)
+            break;
+        if (strcmp(gs_rows[i].base, base) == 0 && gs_rows[i].action != GS_ACTION_PASS)
+            return true;
+    }
+    return false;
+}
+
+struct range_query {
+    uintptr_t address, low, high;
+};
+
+static int find_range(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct range_query *query = argument;
+    uintptr_t low = UINTPTR_MAX, high = 0;
+
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+
+        if (segment->p_type != PT_LOAD)
+            continue;
+        if (info->dlpi_addr + segment->p_vaddr < low)
+            low = info->dlpi_addr + segment->p_vaddr;
+        if (info->dlpi_addr + segment->p_vaddr + segment->p_memsz > high)
+            high = info->dlpi_addr + segment->p_vaddr + segment->p_memsz;
+    }
+    if (query->address < low || query->address >= high)
+        return 0;
+    query->low = low;
+    query->high = high;
+    return 1;
+}
+
+static bool fill(void *handle)
+{
+    struct range_query query = {0};
+    char *const base = (char *)&gs_driver;
+
+    query.address = (uintptr_t)gs_libc_dlsym(handle, "cuInit");
+    if (query.address == 0 || dl_iterate_phdr(find_range, &query) == 0)
+        return false;
+    for (size_t i = 0; i < GS_ROW_COUNT; i++) {
+        void *function = gs_libc_dlsym(handle, gs_rows[i].symbol);
+
+        if (function == NULL)
+            function = (void *)missing;
+        memcpy(base + pointer_offset[i], &function, sizeof function);
+    }
+    library.low = query.low;
+    library.high = query.high;
+    atomic_store_explicit(&library.loaded, true, memory_order_release);
+    return true;
+}
+
+bool gs_driver_load(void)
+{
+    void *handle;
+
+    if (atomic_load_explicit(&library.loaded, memory_order_acquire))
+        return true;
+    gs_libc_symbols_init();
+    handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (handle == NULL)
+        handle = dlopen("libcuda.so", RTLD_NOW | RTLD_NOLOAD);
+    if (handle == NULL)
+        handle = dlopen("libcuda.so.1", RTLD_NOW);
+    return handle != NULL && fill(handle);
+}
+
+/* The program found a libcuda in its own way (absolute path, other SONAME): that one is the
+ * driver. */
+static bool adopt(const void *address)
+{
+    Dl_info info;
+    const char *slash;
+    void *handle;
+
+    if (dladdr(address, &info) == 0 || info.dli_fname == NULL)
+        return false;
+    slash = strrchr(info.dli_fname, '/');
+    if (strncmp(slash != NULL ? slash + 1 : info.dli_fname, "libcuda.so", 10) != 0)
+        return false;
+    handle = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    return handle != NULL && fill(handle);
+}
+
+bool gs_driver_owns(const void *address)
+{
+    if (!atomic_load_explicit(&library.loaded, memory_order_acquire) && !adopt(address))
+        return false;
+    return (uintptr_t)address >= library.low && (uintptr_t)address < library.high;
+}
+
+bool gs_driver_present(void)
+{
+    void *handle;
+
+    if (atomic_load_explicit(&library.loaded, memory_order_acquire))
+        return true;
+    handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (handle == NULL)
+        return false;
+    dlclose(handle);
+    return true;
+}
+
+bool gs_driver_was_used(void)
+{
+    CUresult (*count_devices)(int *) = NULL;
+    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *found;
+    int count;
+
+    if (handle == NULL)
+        return false;
+    found = gs_libc_dlsym(handle, "cuDeviceGetCount");
+    memcpy(&count_devices, &found, sizeof found);
+    dlclose(handle);
+    return found != NULL && count_devices(&count) != CUDA_ERROR_NOT_INITIALIZED;
+}
+
+bool gs_driver_is_wrapper(const void *address)
+{
+    static _Atomic(uintptr_t) own_low,
+        own_high; /* relaxed: constant once found, finding twice is harmless */
+    uintptr_t low = atomic_load_explicit(&own_low, memory_order_relaxed);
+    uintptr_t high = atomic_load_explicit(&own_high, memory_order_relaxed);
+
+    if (low == 0 || high == 0) {
+        struct range_query query = {.address = (uintptr_t)missing};
+
+        if (dl_iterate_phdr(find_range, &query) == 0)
+            return false;
+        low = query.low;
+        high = query.high;
+        atomic_store_explicit(&own_low, low, memory_order_relaxed);
+        atomic_store_explicit(&own_high, high, memory_order_relaxed);
+    }
+    return (uintptr_t)address >= low && (uintptr_t)address < high;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * driver.h: the real driver. Typed pointers to every function of the table, and the table
+ * itself at run time.
+ */
+#ifndef GS_RUNTIME_BASE_DRIVER_H
+#define GS_RUNTIME_BASE_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+#include <cudaProfilerTypedefs.h>
+
+#define GS_PFN(base, since, variant) PFN_##base##_v##since##variant
+
+/* The newest CUDA version that the table knows (1000*major + 10*minor). */
+#define GS_TABLE_VERSION 13000
+
+enum gs_action {
+    GS_ACTION_PASS,
+    GS_ACTION_GATE,
+    GS_ACTION_SYNC,
+    GS_ACTION_ROOM,
+    GS_ACTION_HOOK
+};
+enum gs_variant { GS_VARIANT_, GS_VARIANT__ptsz, GS_VARIANT__ptds };
+
+/* Pointers into libcuda. Valid after gs_driver_load() returned true; a function that this
+ * driver does not have points at one that returns CUDA_ERROR_NOT_SUPPORTED. Constant
+ * afterwards. */
+struct gs_driver {
+#define GS_API(symbol, base, since, variant, family, action)                                   \
+    GS_PFN(base, since, variant) symbol;
+#include "wrap/driver_api.def"
+};
+extern struct gs_driver gs_driver;
+
+/* One row of the table. */
+struct gs_row {
+    const char *symbol, *base;
+    int since;
+    uint8_t variant; /* enum gs_variant */
+    uint8_t action;  /* enum gs_action */
+    void *wrapper;   /* NULL for GS_ACTION_PASS */
+};
+
+#define GS_API(symbol, base, since, variant, family, action) +1
+enum {
+    GS_ROW_COUNT = 0
+#include "wrap/driver_api.def"
+};
+extern const struct gs_row gs_rows[GS_ROW_COUNT]; /* sorted by symbol */
+
+/* The row of an exported name; NULL if it is none. */
+const struct gs_row *gs_row_by_symbol(const char *symbol);
+
+/* The row that cuGetProcAddress(base, version, flags) means: the newest ABI at or below
+ * version, its per-thread variant if asked for and there is one. NULL if there is none. */
+const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thread);
+
+/* True if any ABI of this base name is replaced by us. */
+bool gs_base_is_covered(const char *base);
+
+/* Finds libcuda (the copy that the program has already loaded, else libcuda.so.1) and fills
+ * gs_driver. Any thread; the first caller works, the others wait. False if there is none: asked
+ * again at the next call. Takes no lock of ours while it calls the loader. */
+bool gs_driver_load(void);
+
+/* True if address lies in the libcuda that gs_driver points into. Loads it if the address is in
+ * an object of that name. */
+bool gs_driver_owns(const void *address);
+
+/* True if libcuda is in this process already; never loads it. */
+bool gs_driver_present(void);
+
+/* True if libcuda is here and somebody has initialised it; many programs only link it. */
+bool gs_driver_was_used(void);
+
+/* The same value for everything of ours (doors, wrappers). */
+bool gs_driver_is_wrapper(const void *address);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mutex.h: the library's mutexes with their order, and conditions that are waited for with a
+ * bound. In debug builds a thread that takes a lock out of order traps; in release builds these
+ * are the plain calls. No lock is held across a driver call.
+ */
+#ifndef GS_RUNTIME_BASE_MUTEX_H
+#define GS_RUNTIME_BASE_MUTEX_H
+
+#include <pthread.h>
+#include <time.h>
+
+/* A thread that holds one may take only those below it in this list. */
+enum gs_lock_rank {
+    GS_LOCK_CLIENT,  /* client.c: parking */
+    GS_LOCK_DEVICES, /* device.c: devices and contexts */
+    GS_LOCK_DRAIN,   /* drain.c */
+    GS_LOCK_MEMORY,  /* range.c: the address tree, slabs, accounts */
+    GS_LOCK_THREADS, /* gate.c: the list of threads */
+    GS_LOCK_PACE,    /* throttle.c: pairs of events */
+    GS_LOCK_STATS,   /* stats.c: names and objects seen */
+    GS_LOCK_HOST,    /* host.c, host_file.c: host memory */
+};
+
+#ifndef NDEBUG
+/* A bit for each rank. Weak: every file defines it, the linker keeps one. */
+__attribute__((weak)) _Thread_local unsigned gs_locks_held;
+#endif
+
+static inline void gs_lock(pthread_mutex_t *mutex, enum gs_lock_rank rank)
+{
+#ifndef NDEBUG
+    if ((gs_locks_held >> rank) != 0)
+        __builtin_trap();
+    gs_locks_held |= 1u << rank;
+#else
+    (void)rank;
+#endif
+    pthread_mutex_lock(mutex);
+}
+
+static inline void gs_unlock(pthread_mutex_t *mutex, enum gs_lock_rank rank)
+{
+#ifndef NDEBUG
+    gs_locks_held &= ~(1u << rank);
+#else
+    (void)rank;
+#endif
+    pthread_mutex_unlock(mutex);
+}
+
+/* Whose bounds are times of CLOCK_MONOTONIC: a clock that is set while somebody waits changes
+ * nothing. (pthread_cond_clockwait would ask for a newer libc.) */
+static inline void gs_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * own_fd.c: descriptors that may be taken away (own_fd.h). No state.
+ */
+#include "runtime/base/own_fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FROM     1024 /* numbers below are left to the program: select() knows no others */
+#define STANDARD 3    /* a program may have closed its standard output */
+
+int gs_own_fd_floor(void)
+{
+    const int saved = errno;
+    struct rlimit limit;
+    int from = STANDARD;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        const rlim_t below = limit.rlim_cur - limit.rlim_cur / GS_OWN_FD_SHARE;
+
+        from = below < FROM ? (int)below : FROM;
+    }
+    errno = saved;
+    return from < STANDARD ? STANDARD : from;
+}
+
+static bool is_same(int fd, const struct stat *what)
+{
+    struct stat now;
+
+    return fstat(fd, &now) == 0 && now.st_dev == what->st_dev && now.st_ino == what->st_ino &&
+           now.st_rdev == what->st_rdev;
+}
+
+int gs_own_fd_higher(int fd, int from, struct stat *what)
+{
+    int higher;
+
+    if (fstat(fd, what) != 0)
+        return -1;
+    higher = fcntl(fd, F_DUPFD_CLOEXEC, from);
+    if (higher >= 0 && !is_same(higher, what)) {
+        close(higher);
+        higher = -1;
+    }
+    if (higher >= 0 && is_same(fd, what))
+        close(fd);
+    return higher;
+}
+
+void gs_own_fd_set(struct gs_own_fd *own, int fd)
+{
+    const int saved = errno;
+    struct stat what = {.st_ino = 0};
+    const int higher = gs_own_fd_higher(fd, gs_own_fd_floor(), &what);
+
+    if (higher >= 0)
+        fd = higher;
+    else if (!is_same(fd, &what))
+        fd = -1; /* the program has closed it already */
+    atomic_store_explicit(&own->device, what.st_dev, memory_order_relaxed);
+    atomic_store_explicit(&own->inode, what.st_ino, memory_order_relaxed);
+    /* release, pairs with gs_own_fd(): who sees a number with another one's file finds that
+     * they do not belong together, and uses neither */
+    atomic_store_explicit(&own->fd, fd, memory_order_release);
+    errno = saved;
+}
+
+int gs_own_fd(const struct gs_own_fd *own)
+{
+    const int saved = errno, fd = atomic_load_explicit(&own->fd, memory_order_acquire);
+    struct stat now;
+    bool ours;
+
+    if (fd < 0)
+        return -1;
+    ours = fstat(fd, &now) == 0 &&
+           now.st_dev == atomic_load_explicit(&own->device, memory_order_relaxed) &&
+           now.st_ino == atomic_load_explicit(&own->inode, memory_order_relaxed);
+    errno = saved;
+    return ours ? fd : -1;
+}
+
+void gs_own_fd_close(struct gs_own_fd *own)
+{
+    const int saved = errno, fd = gs_own_fd(own);
+
+    if (fd >= 0)
+        close(fd);
+    atomic_store_explicit(&own->fd, -1, memory_order_release);
+    errno = saved;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * own_fd.h: descriptors of this library in a process that is not ours. A program may close any
+ * number (daemons close all), and what it opens next may get it: so each is known by the file
+ * that it refers to, and looked at before it is used; what is another file by then is the
+ * program's, and is left alone. They lie above the numbers that programs reach, so that hardly
+ * any is found between the look and the use.
+ */
+#ifndef GS_RUNTIME_BASE_OWN_FD_H
+#define GS_RUNTIME_BASE_OWN_FD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <sys/stat.h>
+
+#define GS_OWN_FD_SHARE 8 /* of the numbers that there may be, one in so many may be ours */
+
+/* Any thread may look while one sets: it then sees a descriptor, or none. */
+struct gs_own_fd {
+    _Atomic(int) fd; /* -1: none */
+    _Atomic(uint64_t) device, inode;
+};
+
+#define GS_NO_FD                                                                               \
+    {                                                                                          \
+        .fd = -1                                                                               \
+    }
+
+/* The lowest number for descriptors of ours. errno is kept. */
+int gs_own_fd_floor(void);
+
+/* Another number for the file, of at least `from`, close-on-exec; the first one is closed,
+ * unless the program has made it its own meanwhile. what: the file. -1: there is none, and the
+ * first one is as it was. */
+int gs_own_fd_higher(int fd, int from, struct stat *what);
+
+/* Takes the descriptor over, close-on-exec, under a higher number if there is one. What was
+ * there before is forgotten, not closed. */
+void gs_own_fd_set(struct gs_own_fd *own, int fd);
+
+/* Its number; -1: there is none (any more). errno is kept. */
+int gs_own_fd(const struct gs_own_fd *own);
+
+/* Closes it if it is ours still; none is there then. errno is kept. */
+void gs_own_fd_close(struct gs_own_fd *own);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stats.c: counts look-ups and remembers which names and which objects were routed.
+ *
+ * State: counters (relaxed), two small sets under one lock (rank GS_LOCK_STATS); the sets are
+ * bounded, the counters are not.
+ */
+#include "runtime/base/stats.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/base/mutex.h"
+#include "runtime/runtime.h"
+
+#define MAX_OBJECTS 256
+
+static struct {
+    _Atomic(uint64_t) lookups, dlsyms, substituted, escaped;
+    _Atomic(bool) called;
+    pthread_mutex_t lock;
+    bool seen[GS_ROW_COUNT];    /* names that were handed out wrapped */
+    void *objects[MAX_OBJECTS]; /* load addresses of the objects that asked */
+    uint64_t object_names[MAX_OBJECTS];
+    unsigned object_count;
+} stats = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void gs_stats_lookup(void)
+{
+    atomic_fetch_add_explicit(&stats.lookups, 1, memory_order_relaxed);
+}
+
+static void remember_object(void *caller)
+{
+    Dl_info info;
+
+    if (dladdr(caller, &info) == 0)
+        return;
+    gs_lock(&stats.lock, GS_LOCK_STATS);
+    for (unsigned i = 0; i < stats.object_count; i++)
+        if (stats.objects[i] == info.dli_fbase) {
+            stats.object_names[i]++;
+            gs_unlock(&stats.lock, GS_LOCK_STATS);
+            return;
+        }
+    if (stats.object_count < MAX_OBJECTS) {
+        stats.object_names[stats.object_count] = 1;
+        stats.objects[stats.object_count++] = info.dli_fbase;
+    }
+    gs_unlock(&stats.lock, GS_LOCK_STATS);
+}
+
+void gs_stats_routed(const char *name, void *caller, bool substituted)
+{
+    const struct gs_row *row;
+
+    atomic_fetch_add_explicit(&stats.dlsyms, 1, memory_order_relaxed);
+    if (!substituted)
+        return;
+    atomic_fetch_add_explicit(&stats.substituted, 1, memory_order_relaxed);
+    if (gs_runtime.config.stats == NULL)
+        return;
+    remember_object(caller);
+    row = gs_row_by_symbol(name);
+    if (row != NULL) {
+        gs_lock(&stats.lock, GS_LOCK_STATS);
+        stats.seen[row - gs_rows] = true;
+        gs_unlock(&stats.lock, GS_LOCK_STATS);
+    }
+}
+
+void gs_stats_escaped(const char *name)
+{
+    (void)name;
+    atomic_fetch_add_explicit(&stats.escaped, 1, memory_order_relaxed);
+    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
+}
+
+void gs_stats_called(void)
+{
+    atomic_store_explicit(&stats.called, true, memory_order_relaxed);
+}
+
+bool gs_stats_any_escaped(void)
+{
+    return atomic_load_explicit(&stats.escaped, memory_order_relaxed) != 0;
+}
+
+bool gs_stats_any(void)
+{
+    return atomic_load_explicit(&stats.called, memory_order_relaxed) ||
+           atomic_load_explicit(&stats.substituted, memory_order_relaxed) != 0;
+}
+
+static void write_objects(FILE *file)
+{
+    fprintf(file, "  \"objects\": [");
+    for (unsigned i = 0; i < stats.object_count; i++) {
+        Dl_info info;
+        const char *name = dladdr(stats.objects[i], &info) != 0 ? info.dli_fname : "?";
+
+        fprintf(file, "%s\n    {\"names\": %llu, \"path\": \"", i != 0 ? "," : "",
+                (unsigned long long)stats.object_names[i]);
+        for (; *name != '\0'; name++)
+            if (*name != '"' && *name != '\\' && (unsigned char)*name >= 32)
+                fputc(*name, file);
+        fprintf(file, "\"}");
+    }
+    fprintf(file, "\n  ]\n");
+}
+
+int gs_stats_write(const char *path)
+{
+    FILE *file = fopen(path, "we");
+    const uint64_t calls = gs_gate_calls();
+    unsigned names = 0;
+
+    if (file == NULL)
+        return -errno;
+    gs_lock(&stats.lock, GS_LOCK_STATS);
+    for (int i = 0; i < GS_ROW_COUNT; i++)
+        names += stats.seen[i];
+    fprintf(file,
+            "{\n  \"pid\": %d,\n  \"lookups\": %llu,\n  \"dlsyms\": %llu,\n  \"substituted\": "
+            "%llu,\n"
+            "  \"escaped\": %llu,\n  \"names\": %u,\n  \"gated_calls\": %llu,\n  "
+            "\"moved_out\": %llu,\n"
+            "  \"moved_in\": %llu,\n  \"given\": %llu,\n  \"taken_over\": %llu,\n  "
+            "\"switches\": %llu,\n  \"uncovered\": %llu,\n",
+            (int)getpid(), (unsigned long long)atomic_load(&stats.lookups),
+            (unsigned long long)atomic_load(&stats.dlsyms),
+            (unsigned long long)atomic_load(&stats.substituted),
+            (unsigned long long)atomic_load(&stats.escaped), names, (unsigned long long)calls,
+            (unsigned long long)atomic_load(&gs_runtime.moved_out),
+            (unsigned long long)atomic_load(&gs_runtime.moved_in),
+            (unsigned long long)atomic_load(&gs_runtime.given),
+            (unsigned long long)atomic_load(&gs_runtime.taken_over),
+            (unsigned long long)atomic_load(&gs_runtime.switches),
+            (unsigned long long)atomic_load(&gs_runtime.uncovered));
+    write_objects(file);
+    fprintf(file, "}\n");
+    gs_unlock(&stats.lock, GS_LOCK_STATS);
+    return fclose(file) != 0 ? -errno : 0;
+}
+
+void gs_stats_after_fork(void)
+{
+    pthread_mutex_init(&stats.lock, NULL);
+}

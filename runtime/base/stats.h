@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stats.h: what was routed. Counted always (relaxed atomics, look-ups only, never a gated
+ * call); names and objects are kept for GPUSHARE_STATS.
+ */
+#ifndef GS_RUNTIME_BASE_STATS_H
+#define GS_RUNTIME_BASE_STATS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A look-up through cuGetProcAddress was answered. */
+void gs_stats_lookup(void);
+
+/* A driver function was looked up by caller (an address in the object that asked); substituted:
+ * it got our wrapper. */
+void gs_stats_routed(const char *name, void *caller, bool substituted);
+
+/* A covered name was found, but not in the libcuda we know (another copy, another namespace).
+ */
+void gs_stats_escaped(const char *name);
+
+/* A wrapper was reached that is not there by look-up (linked or patched imports). */
+void gs_stats_called(void);
+
+/* True if a driver function was found that is in another libcuda than the one we know. */
+bool gs_stats_any_escaped(void);
+
+/* True if anything at all reached us. */
+bool gs_stats_any(void);
+
+void gs_stats_after_fork(void);
+
+/* Writes the counters as JSON (docs/guide.md, "GPUSHARE_STATS") to path. 0 or -errno. */
+int gs_stats_write(const char *path);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * calls.c: the wrappers that the table writes by itself: gated calls, calls that wait, calls
+ * that may need room.
+ *
+ * No state. On the fast path a gated call costs what gs_gate_enter() costs. After a fast pass
+ * nothing but the result is looked at. Any thread.
+ */
+#include "runtime/client/client.h"
+#include "runtime/base/driver.h"
+#include "runtime/calls/freed.h"
+#include "runtime/gate/gate.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/gate/throttle.h"
+#include "runtime/memory/room.h"
+#include "runtime/memory/virtual.h"
+
+#define LIKELY_FINE(pass, result)                                                              \
+    __builtin_expect(((pass) == GS_PASS_FREE) & ((result) == CUDA_SUCCESS), 1)
+
+/* stream column of the table: what is known of the call (enum gs_gate_call) */
+#define GS_NO_STREAM                  NULL, 0
+#define GS_PTSZ(s)                    s, GS_CALL_QUEUES | GS_CALL_PER_THREAD
+#define BOUND(...)                    BOUND_PICK(__VA_ARGS__, GS_CALL_QUEUES, 0)
+#define BOUND_PICK(stream, call, ...) bound(stream, call)
+
+#define ENTER(family, ...)                    ENTER_PICK(family, __VA_ARGS__, GS_CALL_QUEUES, 0)
+#define ENTER_PICK(family, stream, call, ...) gs_gate_enter_on(stream, (call) | CALL_##family)
+
+/* what a call's family adds */
+#define CALL_LAUNCH  0
+#define CALL_COPY    0
+#define CALL_SET     0
+#define CALL_WORK    0
+#define CALL_EVENT   GS_CALL_BUILDS
+#define CALL_ALLOC   0
+#define CALL_CAPTURE GS_CALL_BUILDS
+#define CALL_QUERY   0
+
+/* Copies, sets and nodes of what the program has freed are refused as the driver refuses them
+ * (freed.h); of all arguments only those are looked at whose type says that they are an
+ * address, or hold one. */
+#define AS(type, x) _Generic((x), type : (x), default : 0)
+#define FREED(x)                                                                               \
+    (gs_freed_address(AS(CUdeviceptr, x)) || gs_freed_2d(AS(const CUDA_MEMCPY2D_v2 *, x)) ||   \
+     gs_freed_3d(AS(const CUDA_MEMCPY3D_v2 *, x)) ||                                           \
+     gs_freed_3d_peer(AS(const CUDA_MEMCPY3D_PEER_v1 *, x)) ||                                 \
+     gs_freed_set(AS(const CUDA_MEMSET_NODE_PARAMS_v1 *, x)))
+#define FREED_IN_LIST(a, b, d)                                                                 \
+    (gs_freed_batch(AS(CUdeviceptr *, a), AS(CUdeviceptr *, b), AS(size_t, d)) ||              \
+     gs_freed_batch_3d(AS(CUDA_MEMCPY3D_BATCH_OP_v1 *, b), AS(size_t, a)))
+#define ANY_FREED(...) ANY_FREED_PICK(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+#define ANY_FREED_PICK(a, b, c, d, e, f, ...)                                                  \
+    (FREED(a) || FREED(b) || FREED(c) || FREED(d) || FREED(e) || FREED(f) ||                   \
+     FREED_IN_LIST(a, b, d))
+#define REFUSED_COPY(...)    ANY_FREED(__VA_ARGS__)
+#define REFUSED_SET(...)     ANY_FREED(__VA_ARGS__)
+#define REFUSED_CAPTURE(...) ANY_FREED(__VA_ARGS__)
+#define REFUSED_LAUNCH(...)  false
+#define REFUSED_WORK(...)    false
+#define REFUSED_EVENT(...)   false
+#define REFUSED_QUERY(...)   false
+#define REFUSED_ALLOC(...)   HANDLES_PICK(__VA_ARGS__, 0)
+/* cuMemMapArrayAsync: only tile pools, which are the driver's own, can be behind arrays */
+#define HANDLES_PICK(a, b, ...)                                                                \
+    gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
+
+static void bound(CUstream stream, unsigned call)
+{
+    if ((call & GS_CALL_QUEUES) != 0 && gs_gate_is_watched())
+        gs_pace_bound(stream, (call & GS_CALL_PER_THREAD) != 0);
+}
+
+#define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \
+    CUresult __wrap_##symbol params                                                            \
+    {                                                                                          \
+        unsigned attempt = 0, pass;                                                            \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (REFUSED_##family args)                                                             \
+            return CUDA_ERROR_INVALID_VALUE;                                                   \
+        pass = ENTER(family, stream);                                                          \
+        if (__builtin_expect(pass == GS_PASS_REFUSED, 0))                                      \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
+        result = gs_driver.symbol args;                                                        \
+        if (LIKELY_FINE(pass, result)) {                                                       \
+            gs_gate_leave(GS_PASS_FREE);                                                       \
+            return result;                                                                     \
+        }                                                                                      \
+        while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED) {                 \
+            gs_gate_leave(pass);                                                               \
+            if (!gs_room_make(NULL, attempt++))                                                \
+                return result;                                                                 \
+            pass = ENTER(family, stream);                                                      \
+            if (pass == GS_PASS_REFUSED)                                                       \
+                return result;                                                                 \
+            result = gs_driver.symbol args;                                                    \
+        }                                                                                      \
+        if (result == CUDA_SUCCESS && pass == GS_PASS_WATCHED)                                 \
+            BOUND(stream);                                                                     \
+        gs_gate_leave(pass);                                                                   \
+        if (result != CUDA_SUCCESS)                                                            \
+            gs_context_failed(NULL, result);                                                   \
+        return result;                                                                         \
+    }
+
+#define GS_SYNC(symbol, base, since, variant, family, params, args)                            \
+    CUresult __wrap_##symbol params                                                            \
+    {                                                                                          \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        gs_gate_sync_begin();                                                                  \
+        result = gs_driver.symbol args;                                                        \
+        gs_gate_sync_end();                                                                    \
+        if (result != CUDA_SUCCESS)                                                            \
+            gs_context_failed(NULL, result);                                                   \
+        return result;                                                                         \
+    }
+
+#define GS_ROOM(symbol, base, since, variant, family, params, args)                            \
+    CUresult __wrap_##symbol params                                                            \
+    {                                                                                          \
+        unsigned attempt = 0;                                                                  \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        do                                                                                     \
+            result = gs_driver.symbol args;                                                    \
+        while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));           \
+        if (result != CUDA_SUCCESS)                                                            \
+            gs_context_failed(NULL, result);                                                   \
+        return result;                                                                         \
+    }
+
+#include "wrap/driver_api.def"

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doors.c: decides about dlsym and dlvsym of names that begin with "cu" (doors_*.S sends the
+ * others straight to libc).
+ *
+ * Rule: ask the real one first; substitute only if it succeeded and the result lies in libcuda.
+ * Any thread; no locks; the only state is counters. dlerror() is left as libc set it.
+ */
+#include <dlfcn.h>
+
+#include "runtime/base/driver.h"
+#include "runtime/base/libc_symbols.h"
+#include "runtime/runtime.h"
+#include "runtime/base/stats.h"
+
+/* Returned in two registers; doors_*.S reads them. */
+struct decision {
+    void *result;
+    uintptr_t decided; /* 0: libc's own function is called with the caller's arguments and
+                          return address */
+};
+
+struct decision gs_door_dlsym(void *handle, const char *name, void *unused, void *caller);
+struct decision gs_door_dlvsym(void *handle, const char *name, const char *version,
+                               void *caller);
+
+static const struct decision leave_it = {NULL, 0};
+
+/* what libc answered for a covered name -> what the program gets */
+static struct decision substitute(const struct gs_row *row, void *found, const char *name,
+                                  void *caller)
+{
+    if (found == NULL)
+        return leave_it; /* libc is asked again in the caller's name and sets dlerror() */
+    if (gs_driver_is_wrapper(found)) {
+        /* seen through the global scope, where we come before libcuda: only real if there is a
+         * libcuda */
+        if (gs_driver_present()) {
+            gs_stats_routed(name, caller, true);
+            return (struct decision){found, 1};
+        }
+        return (struct decision){gs_libc_dlsym(RTLD_NEXT, name), 1};
+    }
+    if (!gs_driver_owns(found)) {
+        gs_stats_escaped(name);
+        return (struct decision){found, 1};
+    }
+    if (gs_driver_owns(caller))
+        return (struct decision){found, 1}; /* the driver talks to itself */
+    gs_stats_routed(name, caller, true);
+    return (struct decision){row->wrapper, 1};
+}
+
+struct decision gs_door_dlsym(void *handle, const char *name, void *unused, void *caller)
+{
+    const struct gs_row *row = gs_row_by_symbol(name);
+
+    (void)unused;
+    if (row == NULL || row->action == GS_ACTION_PASS || handle == RTLD_NEXT ||
+        gs_runtime.config.disabled) {
+        if (row != NULL && handle != RTLD_NEXT && !gs_runtime.config.disabled)
+            gs_stats_routed(name, caller, false);
+        return leave_it;
+    }
+    gs_libc_symbols_init();
+    return substitute(row, gs_libc_dlsym(handle, name), name, caller);
+}
+
+struct decision gs_door_dlvsym(void *handle, const char *name, const char *version,
+                               void *caller)
+{
+    const struct gs_row *row = gs_row_by_symbol(name);
+
+    if (row == NULL || row->action == GS_ACTION_PASS || handle == RTLD_NEXT ||
+        gs_runtime.config.disabled)
+        return leave_it;
+    gs_libc_symbols_init();
+    return substitute(row, gs_libc_dlvsym(handle, name, version), name, caller);
+}

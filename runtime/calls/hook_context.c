@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_context.c: notes contexts as they come and go: the client thread drains them and copies
+ * memory in them, and memory ends with the context it was allocated in.
+ *
+ * A context ends while the client thread is parked, so that it never works in one that goes. No
+ * state.
+ */
+#include "runtime/client/client.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/gate/gate.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+#include "runtime/memory/memory.h"
+#include "runtime/memory/stream_order.h"
+#include "runtime/gate/throttle.h"
+#include "runtime/memory/room.h"
+#include "runtime/range/vmm.h"
+
+CUresult __wrap_cuInit(unsigned int flags)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return gs_driver.cuInit(flags);
+}
+
+static CUresult created(CUcontext *context, CUdevice ordinal, CUresult result)
+{
+    if (result == CUDA_SUCCESS && context != NULL)
+        gs_client_attach(*context, ordinal);
+    return result;
+}
+
+static bool room_for_context(CUdevice ordinal, unsigned attempt)
+{
+    if (attempt == 0)
+        gs_client_attach_room(ordinal);
+    return gs_room_make(gs_device_get(ordinal), attempt);
+}
+
+/* creates with room made for it when the card is full */
+#define WITH_ROOM(ordinal, call)                                                               \
+    ({                                                                                         \
+        unsigned attempt = 0;                                                                  \
+        CUresult room_result;                                                                  \
+                                                                                               \
+        do                                                                                     \
+            room_result = (call);                                                              \
+        while (room_result == CUDA_ERROR_OUT_OF_MEMORY &&                                      \
+               room_for_context(ordinal, attempt++));                                          \
+        room_result;                                                                           \
+    })
+
+CUresult __wrap_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(pctx, dev, WITH_ROOM(dev, gs_driver.cuDevicePrimaryCtxRetain(pctx, dev)));
+}
+
+CUresult __wrap_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate(pctx, flags, dev)));
+}
+
+CUresult __wrap_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate_v2(pctx, flags, dev)));
+}
+
+CUresult __wrap_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+                               unsigned int flags, CUdevice_v1 dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(
+        pctx, dev,
+        WITH_ROOM(dev, gs_driver.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
+}
+
+CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
+                               unsigned int flags, CUdevice dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return created(pctx, dev,
+                   WITH_ROOM(dev, gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
+}
+
+/* While a context ends, nobody works in it for us: neither the client thread nor who asks about
+ * its events. */
+static void quieten(void)
+{
+    gs_client_park();
+    gs_order_hold_off();
+}
+
+static void go_on(void)
+{
+    gs_order_release();
+    gs_client_unpark();
+}
+
+static void forget(CUcontext context)
+{
+    gs_context_remove(context);
+    gs_pace_context_ended(context);
+    gs_memory_context_ended(context);
+}
+
+/* ends a context by handle */
+#define END_CONTEXT(symbol, type, handle_of)                                                   \
+    CUresult __wrap_##symbol(type argument)                                                    \
+    {                                                                                          \
+        CUcontext context;                                                                     \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        context = handle_of(argument);                                                         \
+        quieten();                                                                             \
+        result = gs_driver.symbol(argument);                                                   \
+        if (result == CUDA_SUCCESS && context != NULL)                                         \
+            forget(context);                                                                   \
+        go_on();                                                                               \
+        return result;                                                                         \
+    }
+
+static CUcontext itself(CUcontext context)
+{
+    return context;
+}
+
+END_CONTEXT(cuCtxDestroy, CUcontext, itself)
+END_CONTEXT(cuCtxDestroy_v2, CUcontext, itself)
+END_CONTEXT(cuCtxDetach, CUcontext, itself)
+
+/* Primary contexts end by device: the one whose last retain is gone, or any that is reset.
+ * Which handle that was is asked before, with a retain of our own that is given back at once.
+ */
+static CUcontext primary(CUdevice ordinal)
+{
+    CUcontext context = NULL;
+    unsigned flags;
+    int active = 0;
+
+    if (gs_driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS ||
+        active == 0)
+        return NULL;
+    if (gs_driver.cuDevicePrimaryCtxRetain(&context, ordinal) != CUDA_SUCCESS)
+        return NULL;
+    gs_driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    return context;
+}
+
+static bool primary_is_gone(CUdevice ordinal)
+{
+    unsigned flags;
+    int active = 1;
+
+    return gs_driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS &&
+           active == 0;
+}
+
+/* A green context retains its primary one, which has charge of its work and memory. */
+CUresult __wrap_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+                                 unsigned int flags)
+{
+    CUcontext context = NULL, home;
+    struct gs_device *device;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = WITH_ROOM(dev, gs_driver.cuGreenCtxCreate(phCtx, desc, dev, flags));
+    if (result != CUDA_SUCCESS || gs_driver.cuCtxFromGreenCtx(&context, *phCtx) != CUDA_SUCCESS)
+        return result;
+    home = primary(dev);
+    device = gs_device_get(dev);
+    if (home == NULL || device == NULL)
+        return result;
+    gs_client_attach(home, dev);
+    if (!gs_context_add_green(context, home, device))
+        gs_client_note_partial("no memory to note a green context");
+    return result;
+}
+
+CUresult __wrap_cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    const struct gs_context *known = NULL;
+    CUcontext context, home = NULL;
+    CUdevice ordinal = -1;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    quieten();
+    if (gs_driver.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS)
+        known = gs_context_find(context);
+    if (known != NULL) {
+        home = known->home;
+        ordinal = known->device->ordinal;
+    }
+    result = gs_driver.cuGreenCtxDestroy(hCtx);
+    if (result == CUDA_SUCCESS && known != NULL) {
+        forget(context);
+        if (home != NULL && primary_is_gone(ordinal))
+            forget(home);
+    }
+    go_on();
+    return result;
+}
+
+#define END_PRIMARY(symbol)                                                                    \
+    CUresult __wrap_##symbol(CUdevice dev)                                                     \
+    {                                                                                          \
+        CUcontext context;                                                                     \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        quieten();                                                                             \
+        context = primary(dev);                                                                \
+        result = gs_driver.symbol(dev);                                                        \
+        if (result == CUDA_SUCCESS && context != NULL && primary_is_gone(dev))                 \
+            forget(context);                                                                   \
+        go_on();                                                                               \
+        return result;                                                                         \
+    }
+
+END_PRIMARY(cuDevicePrimaryCtxRelease)
+END_PRIMARY(cuDevicePrimaryCtxRelease_v2)
+END_PRIMARY(cuDevicePrimaryCtxReset)
+END_PRIMARY(cuDevicePrimaryCtxReset_v2)
+
+/* under the lock: false if it was there already, or the list is full */
+static bool note_peer(struct gs_device *device, CUdevice peer)
+{
+    for (unsigned i = 0; i < device->peer_count; i++)
+        if (device->peers[i] == peer)
+            return false;
+    if (device->peer_count == GS_MAX_PEERS)
+        return false;
+    device->peers[device->peer_count++] = peer;
+    return true;
+}
+
+/* The driver gives a peer access to all of cuMemAlloc's memory, what comes later included; to
+ * VMM memory mapping by mapping. What is on the device gets it now, the rest as it comes. */
+static void share_with(struct gs_device *device, CUdevice peer)
+{
+    bool is_new;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    is_new = note_peer(device, peer);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (is_new && gs_vmm_share(device, peer) != CUDA_SUCCESS)
+        gs_log("device %d did not get access to all memory of device %d", peer,
+               device->ordinal);
+}
+
+CUresult __wrap_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int flags)
+{
+    CUdevice here, there = -1;
+    CUcontext popped;
+    CUresult result;
+    unsigned pass;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuCtxEnablePeerAccess(peerContext, flags);
+    if (result != CUDA_SUCCESS || gs_driver.cuCtxGetDevice(&here) != CUDA_SUCCESS ||
+        gs_driver.cuCtxPushCurrent_v2(peerContext) != CUDA_SUCCESS)
+        return result;
+    if (gs_driver.cuCtxGetDevice(&there) != CUDA_SUCCESS)
+        there = -1;
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    pass = gs_gate_enter(); /* nothing moves inside */
+    if (there >= 0 && gs_device_get(there) != NULL)
+        share_with(gs_device_get(there), here);
+    if (pass != GS_PASS_REFUSED)
+        gs_gate_leave(pass);
+    return result;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_memory.c: allocation and freeing. Where a device cannot move memory (no VMM,
+ * GPUSHARE_MEMORY=native) everything goes to the driver. No state.
+ */
+#include "runtime/client/client.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/base/log.h"
+#include "runtime/memory/memory.h"
+#include "runtime/memory/room.h"
+#include "runtime/runtime.h"
+
+#define PITCH_BYTES                                                                            \
+    512 /* what drivers give; textures want at least the device's own alignment, which is no   \
+           larger */
+
+/* The current device if its memory is ours to give; NULL: the driver's call. */
+static struct gs_device *movable_device(void)
+{
+    struct gs_device *device;
+
+    if (!gs_client_ready() || gs_runtime.config.disabled)
+        return NULL;
+    device = gs_device_current();
+    if (device == NULL || !device->movable)
+        return NULL;
+    gs_client_attach_current(device);
+    return device;
+}
+
+CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    struct gs_device *device = movable_device();
+    unsigned attempt = 0;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (device != NULL && dptr != NULL)
+        return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytesize},
+                                  dptr);
+    do
+        result = gs_driver.cuMemAlloc_v2(dptr, bytesize);
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(device, attempt++));
+    return result;
+}
+
+CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
+                                   size_t Height, unsigned int ElementSizeBytes)
+{
+    struct gs_device *device = movable_device();
+    size_t pitch = 0, bytes = 0;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    /* what cannot be is the driver's to refuse */
+    if (device == NULL || dptr == NULL || pPitch == NULL || WidthInBytes == 0 || Height == 0 ||
+        (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
+        __builtin_add_overflow(WidthInBytes, PITCH_BYTES - 1, &pitch) ||
+        __builtin_mul_overflow(pitch & ~(size_t)(PITCH_BYTES - 1), Height, &bytes))
+        return gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
+                                            ElementSizeBytes);
+    pitch &= ~(size_t)(PITCH_BYTES - 1);
+    result = gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, dptr);
+    if (result == CUDA_SUCCESS)
+        *pPitch = pitch;
+    return result;
+}
+
+CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
+{
+    CUresult result;
+    bool ours = false;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (dptr != 0) {
+        result = gs_memory_free(dptr, NULL, &ours);
+        if (ours)
+            return result;
+    }
+    return gs_driver.cuMemFree_v2(dptr);
+}
+
+/* Legacy IPC needs memory of cuMemAlloc; the driver refuses it for VMM memory. The program gets
+ * the driver's own answer, and the user a hint. */
+CUresult __wrap_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    static bool said;
+    struct gs_allocation allocation;
+    CUresult result;
+    unsigned pass;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    pass = gs_gate_enter();
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_driver.cuIpcGetMemHandle(pHandle, dptr);
+    gs_gate_leave(pass);
+    if (result != CUDA_SUCCESS && gs_memory_find(dptr, &allocation) == GS_MEMORY_LIVE) {
+        gs_say_once(&said, "this program shares device memory with other processes (legacy "
+                           "CUDA IPC), which memory that can "
+                           "be moved does not support; run it with GPUSHARE_MEMORY=native");
+        gs_client_note_partial("legacy IPC was refused: run with GPUSHARE_MEMORY=native");
+    }
+    return result;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_multicast.c: memory of ours in multicast objects. It is pinned, and each of its chunks
+ * is bound, since a driver binds one piece of memory at a time; what is unbound must be what
+ * was bound (cuda.h, cuMulticastUnbind), and so is unbound chunk by chunk.
+ *
+ * State, under gs_memory_lock: what was bound in more than one piece. An entry whose object has
+ * gone stays until its handle is used again, at the next bind there. A bind may wait for other
+ * processes (until the whole team is there): outside the gate. Any thread.
+ */
+#include <stdlib.h>
+
+#include "runtime/client/client.h"
+#include "runtime/memory/foreign_mapping.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/base/mutex.h"
+#include "runtime/memory/virtual.h"
+
+/* bytes at an offset of the object, from here on in pieces */
+struct bound {
+    struct bound *next;
+    CUmemGenericAllocationHandle object;
+    CUdevice device;
+    uint64_t at, bytes;
+    uint64_t first, piece; /* bytes: of the first one; of the others, the last may be less */
+};
+
+/* What is bound: of memory with handles, or (range NULL) that has an address only. */
+struct source {
+    const struct gs_range *range;
+    uint64_t offset; /* in it */
+    CUdeviceptr address;
+};
+
+static struct bound *in_pieces;
+
+static bool is_handle_of_ours(CUmemGenericAllocationHandle handle)
+{
+    bool ours;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    ours = gs_virtual_is_ours(handle);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return ours;
+}
+
+/* under the lock: where the list has what was bound at one of these offsets, or its end */
+static struct bound **entry_in(const struct bound *bound)
+{
+    struct bound **at = &in_pieces;
+
+    while (*at != NULL &&
+           ((*at)->object != bound->object || (*at)->device != bound->device ||
+            (*at)->at >= bound->at + bound->bytes || bound->at >= (*at)->at + (*at)->bytes))
+        at = &(*at)->next;
+    return at;
+}
+
+/* What the driver has just bound is all that is bound there. entry: NULL if it is whole. */
+static void note(const struct bound *bound, struct bound *entry)
+{
+    struct bound **at;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    while (*(at = entry_in(bound)) != NULL) {
+        struct bound *old = *at;
+
+        *at = old->next;
+        free(old);
+    }
+    if (entry != NULL) {
+        *entry = *bound;
+        entry->next = in_pieces;
+        in_pieces = entry;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+static uint64_t piece_at(const struct bound *bound, uint64_t done)
+{
+    const uint64_t left = bound->bytes - done, piece = done == 0 ? bound->first : bound->piece;
+
+    return left < piece ? left : piece;
+}
+
+/* The first `bytes` of it, which end with a piece. */
+static CUresult unbind_pieces(const struct bound *bound, uint64_t bytes)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t piece;
+
+    for (uint64_t done = 0; done < bytes && result == CUDA_SUCCESS; done += piece) {
+        piece = piece_at(bound, done);
+        result =
+            gs_driver.cuMulticastUnbind(bound->object, bound->device, bound->at + done, piece);
+    }
+    return result;
+}
+
+static CUresult bind_piece(const struct bound *bound, const struct source *source,
+                           uint64_t done, uint64_t piece, unsigned long long flags)
+{
+    const struct gs_range *range = source->range;
+    const uint64_t offset = source->offset + done;
+
+    if (range == NULL)
+        return gs_driver.cuMulticastBindAddr(bound->object, bound->at + done,
+                                             source->address + done, piece, flags);
+    return gs_driver.cuMulticastBindMem(bound->object, bound->at + done,
+                                        range->chunks[offset / range->chunk_bytes].handle,
+                                        offset % range->chunk_bytes, piece, flags);
+}
+
+/* All or nothing. The memory is pinned. */
+static CUresult bind_pieces(const struct bound *bound, const struct source *source,
+                            unsigned long long flags)
+{
+    struct bound *entry = NULL;
+    CUresult result = CUDA_SUCCESS;
+    uint64_t done = 0;
+
+    if (bound->first < bound->bytes) {
+        entry = malloc(sizeof *entry);
+        if (entry == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    while (done < bound->bytes && result == CUDA_SUCCESS) {
+        const uint64_t piece = piece_at(bound, done);
+
+        result = bind_piece(bound, source, done, piece, flags);
+        done += result == CUDA_SUCCESS ? piece : 0;
+    }
+    if (result == CUDA_SUCCESS) {
+        note(bound, entry);
+        return result;
+    }
+    unbind_pieces(bound, done);
+    free(entry);
+    return result;
+}
+
+static void set_pieces(struct bound *bound, const struct gs_range *range, uint64_t offset)
+{
+    bound->device = range->device->ordinal;
+    bound->piece = range->chunk_bytes;
+    bound->first = range->chunk_bytes - offset % range->chunk_bytes;
+}
+
+/* Memory of the program's own, which is held. */
+static CUresult bind_own(struct bound *bound, struct gs_range *range, uint64_t offset,
+                         unsigned long long flags)
+{
+    const struct source source = {.range = range, .offset = offset};
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+
+    if (bound->bytes != 0 && offset <= range->reserved &&
+        bound->bytes <= range->reserved - offset) {
+        set_pieces(bound, range, offset);
+        result = gs_virtual_pin(range);
+    }
+    if (result == CUDA_SUCCESS)
+        result = bind_pieces(bound, &source, flags);
+    gs_virtual_drop(range);
+    return result;
+}
+
+CUresult __wrap_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                   CUmemGenericAllocationHandle memHandle, size_t memOffset,
+                                   size_t size, unsigned long long flags)
+{
+    struct bound bound = {.object = mcHandle, .at = mcOffset, .bytes = size};
+    struct gs_range *range;
+    bool ours;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_handle_of_ours(mcHandle))
+        return CUDA_ERROR_INVALID_VALUE;
+    range = gs_virtual_hold(memHandle, &ours);
+    if (range != NULL)
+        return bind_own(&bound, range, memOffset, flags);
+    if (ours)
+        return CUDA_ERROR_INVALID_VALUE;
+    return gs_driver.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+}
+
+/* Memory of cuMemAllocAsync, which is pinned: from the address on, as far as its range goes.
+ * The driver refuses memory of cuMemAlloc. */
+static CUresult pin_pooled(struct bound *bound, CUdeviceptr address)
+{
+    const unsigned pass = gs_gate_enter(); /* it is in place inside */
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    struct gs_range *range;
+
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_range_at(address);
+    if (range != NULL && range->pool != NULL &&
+        bound->bytes <= range->node.base + range->reserved - address) {
+        gs_range_pin(range);
+        set_pieces(bound, range, address - range->node.base);
+        result = CUDA_SUCCESS;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_gate_leave(pass);
+    return result;
+}
+
+CUresult __wrap_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                    CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    struct bound bound = {.object = mcHandle, .at = mcOffset, .bytes = size};
+    const struct source source = {.address = memptr};
+    struct gs_range *range;
+    uint64_t offset, left;
+    CUresult result;
+    bool ours;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_handle_of_ours(mcHandle))
+        return CUDA_ERROR_INVALID_VALUE;
+    range = gs_virtual_hold_at(memptr, &offset, &left, &ours);
+    if (range != NULL) {
+        bound.bytes = size <= left ? size : 0; /* 0 is refused */
+        return bind_own(&bound, range, offset, flags);
+    }
+    if (!ours)
+        return gs_driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    result = size != 0 ? pin_pooled(&bound, memptr) : CUDA_ERROR_INVALID_VALUE;
+    return result == CUDA_SUCCESS ? bind_pieces(&bound, &source, flags) : result;
+}
+
+CUresult __wrap_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                                  size_t mcOffset, size_t size)
+{
+    struct bound bound = {.object = mcHandle, .device = dev, .at = mcOffset, .bytes = size};
+    struct bound *entry, **at;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_handle_of_ours(mcHandle))
+        return CUDA_ERROR_INVALID_VALUE;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    at = entry_in(&bound);
+    entry = *at;
+    if (entry != NULL && entry->at == mcOffset && entry->bytes == size)
+        *at = entry->next; /* ours now */
+    else
+        entry = NULL;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (entry == NULL)
+        return gs_driver.cuMulticastUnbind(mcHandle, dev, mcOffset, size);
+    result = unbind_pieces(entry, size);
+    free(entry);
+    return result;
+}
+
+CUresult __wrap_cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
+{
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_handle_of_ours(mcHandle))
+        return CUDA_ERROR_INVALID_VALUE;
+    return gs_driver.cuMulticastAddDevice(mcHandle, dev);
+}

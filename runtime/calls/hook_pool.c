@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_pool.c: stream-ordered allocation and memory pools as the program calls them. What we do
+ * not serve is the driver's own: pools that can be exported, of the host or of managed memory,
+ * and everything on a stream that is being captured (it becomes a node of the graph, whose
+ * memory the driver keeps; report.c sees it in what is free on the card). No state.
+ */
+#include "runtime/gate/capture.h"
+#include "runtime/client/client.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/memory/memory.h"
+#include "runtime/memory/stream_order.h"
+#include "runtime/memory/pool.h"
+#include "runtime/memory/room.h"
+#include "runtime/runtime.h"
+
+/* the driver's own, on hStream: submitted inside the gate, and again when room was made */
+#define DRIVERS_OWN(per_thread, call)                                                          \
+    ({                                                                                         \
+        CUresult own_result = CUDA_ERROR_OUT_OF_MEMORY;                                        \
+        unsigned attempt = 0, pass;                                                            \
+                                                                                               \
+        do {                                                                                   \
+            pass = gs_gate_enter_on(hStream,                                                   \
+                                    GS_CALL_QUEUES | ((per_thread) ? GS_CALL_PER_THREAD : 0)); \
+            if (pass == GS_PASS_REFUSED)                                                       \
+                break;                                                                         \
+            own_result = (call);                                                               \
+            gs_gate_leave(pass);                                                               \
+        } while (own_result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&           \
+                 gs_room_make(NULL, attempt++));                                               \
+        own_result;                                                                            \
+    })
+
+/* An error is the driver's to give, so it counts as yes. */
+static bool is_captured(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result;
+
+    if ((stream == NULL && !per_thread) || stream == CU_STREAM_LEGACY)
+        return false; /* never; and to ask would disturb the captures of others */
+    result = per_thread ? gs_driver.cuStreamIsCapturing_ptsz(stream, &status)
+                        : gs_driver.cuStreamIsCapturing(stream, &status);
+    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static struct gs_device *device_of(CUcontext context)
+{
+    const struct gs_context *known = gs_context_find(context);
+
+    return known != NULL ? known->device : gs_device_current();
+}
+
+/* The pool that serves an allocation on this stream (handle NULL: its device's current one);
+ * NULL if that is the driver's own. */
+static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
+                        struct gs_position *position, struct gs_pool **pool)
+{
+    struct gs_device *device;
+    CUresult result;
+
+    *pool = NULL;
+    if (gs_runtime.config.disabled || is_captured(stream, per_thread))
+        return CUDA_SUCCESS;
+    result = gs_position_of(stream, per_thread, position);
+    if (result != CUDA_SUCCESS)
+        return result;
+    device = device_of(position->context);
+    if (device == NULL || !device->movable)
+        return CUDA_SUCCESS;
+    if (handle == NULL)
+        result = gs_driver.cuDeviceGetMemPool(&handle, device->ordinal);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *pool = gs_pool_of(handle);
+    if (*pool != NULL)
+        gs_client_attach_current((*pool)->device);
+    return CUDA_SUCCESS;
+}
+
+/* beside a capture of another thread the driver allows this, but not what we make it of */
+static CUresult allocate(struct gs_pool *pool, uint64_t bytes,
+                         const struct gs_position *position, CUdeviceptr *address)
+{
+    const CUstreamCaptureMode mode = gs_capture_relax();
+    const CUresult result = gs_pool_allocate(pool, bytes, position, address);
+
+    gs_capture_restore(mode);
+    return result;
+}
+
+#define ALLOCATE(handle, per_thread, drivers_own)                                              \
+    ({                                                                                         \
+        struct gs_position position;                                                           \
+        struct gs_pool *pool = NULL;                                                           \
+        CUresult answer = CUDA_SUCCESS;                                                        \
+                                                                                               \
+        if (dptr != NULL && bytesize != 0) /* the driver says what nothing at all is */        \
+            answer = serving(handle, hStream, per_thread, &position, &pool);                   \
+        if (answer == CUDA_SUCCESS)                                                            \
+            answer = pool != NULL ? allocate(pool, bytesize, &position, dptr)                  \
+                                  : DRIVERS_OWN(per_thread, drivers_own);                      \
+        answer;                                                                                \
+    })
+
+#define ALLOC_ASYNC(symbol, per_thread)                                                        \
+    CUresult __wrap_##symbol(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)             \
+    {                                                                                          \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        return ALLOCATE(NULL, per_thread, gs_driver.symbol(dptr, bytesize, hStream));          \
+    }
+
+ALLOC_ASYNC(cuMemAllocAsync, false)
+ALLOC_ASYNC(cuMemAllocAsync_ptsz, true)
+
+#define ALLOC_FROM_POOL(symbol, per_thread)                                                    \
+    CUresult __wrap_##symbol(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle,          \
+                             CUstream hStream)                                                 \
+    {                                                                                          \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        if (handle == NULL)                                                                    \
+            return gs_driver.symbol(dptr, bytesize, handle, hStream);                          \
+        return ALLOCATE(handle, per_thread,                                                    \
+                        gs_driver.symbol(dptr, bytesize, handle, hStream));                    \
+    }
+
+ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, false)
+ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true)
+
+/* Memory of cuMemAlloc may be freed so as well. *ours is false: the driver's own. */
+static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread, bool *ours)
+{
+    struct gs_allocation allocation;
+    struct gs_position position;
+    CUstreamCaptureMode mode;
+    CUresult result;
+
+    *ours = address != 0 && gs_memory_find(address, &allocation) != GS_MEMORY_FOREIGN &&
+            !is_captured(stream, per_thread);
+    if (!*ours)
+        return CUDA_SUCCESS;
+    result = gs_position_of(stream, per_thread, &position);
+    if (result != CUDA_SUCCESS)
+        return result;
+    mode = gs_capture_relax();
+    result = gs_memory_free(address, &position, ours);
+    gs_capture_restore(mode);
+    return result;
+}
+
+#define FREE_ASYNC(symbol, per_thread)                                                         \
+    CUresult __wrap_##symbol(CUdeviceptr dptr, CUstream hStream)                               \
+    {                                                                                          \
+        CUresult result;                                                                       \
+        bool ours;                                                                             \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        result = free_async(dptr, hStream, per_thread, &ours);                                 \
+        return ours ? result : DRIVERS_OWN(per_thread, gs_driver.symbol(dptr, hStream));       \
+    }
+
+FREE_ASYNC(cuMemFreeAsync, false)
+FREE_ASYNC(cuMemFreeAsync_ptsz, true)
+
+/* --- pools: the driver first, which checks everything --- */
+
+CUresult __wrap_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    unsigned attempt = 0;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    do
+        result = gs_driver.cuMemPoolCreate(pool, poolProps);
+    while (result == CUDA_ERROR_OUT_OF_MEMORY &&
+           gs_room_make(gs_device_at_location(&poolProps->location), attempt++));
+    if (result == CUDA_SUCCESS)
+        gs_pool_created(*pool, poolProps);
+    return result;
+}
+
+CUresult __wrap_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemPoolDestroy(pool);
+    if (result == CUDA_SUCCESS)
+        gs_pool_destroyed(pool);
+    return result;
+}
+
+CUresult __wrap_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    struct gs_pool *served;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemPoolTrimTo(pool, minBytesToKeep);
+    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
+    if (served != NULL)
+        gs_pool_trim(served, minBytesToKeep);
+    return result;
+}
+
+#define POOL_ATTRIBUTE(symbol, ours)                                                           \
+    CUresult __wrap_##symbol(CUmemoryPool pool, CUmemPool_attribute attr, void *value)         \
+    {                                                                                          \
+        struct gs_pool *served;                                                                \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!gs_client_ready())                                                                \
+            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        result = gs_driver.symbol(pool, attr, value);                                          \
+        served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;                             \
+        if (served != NULL)                                                                    \
+            ours(served, attr, value);                                                         \
+        return result;                                                                         \
+    }
+
+POOL_ATTRIBUTE(cuMemPoolSetAttribute, gs_pool_attribute_set)
+POOL_ATTRIBUTE(cuMemPoolGetAttribute, gs_pool_attribute_get)
+
+CUresult __wrap_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+    struct gs_pool *served;
+    CUresult result;
+    unsigned pass;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemPoolSetAccess(pool, map, count);
+    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
+    if (served == NULL)
+        return result;
+    pass = gs_gate_enter(); /* nothing moves inside */
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_pool_set_access(served, map, count);
+    gs_gate_leave(pass);
+    return result;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_query.c: questions about memory get the virtual truth: the card as this program may use
+ * it alone, and allocations as it made them, wherever their bytes are at the moment. No state.
+ */
+#include <string.h>
+
+#include "runtime/gate/capture.h"
+#include "runtime/client/client.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/memory/memory.h"
+#include "runtime/memory/stream_order.h"
+#include "runtime/runtime.h"
+
+#define UNKNOWN_ADDRESS ((CUdeviceptr)1) /* what the driver knows nothing about */
+
+CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    size_t real_free, real_total;
+    struct gs_device *device;
+    struct gs_accounts accounts;
+    uint64_t capacity;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMemGetInfo_v2(&real_free, &real_total);
+    if (result != CUDA_SUCCESS || free == NULL || total == NULL)
+        return result != CUDA_SUCCESS ? result : gs_driver.cuMemGetInfo_v2(free, total);
+    device = gs_device_current();
+    *free = real_free;
+    *total = real_total;
+    if (device == NULL || !device->movable || gs_runtime.config.disabled)
+        return CUDA_SUCCESS;
+    gs_client_attach_current(device);
+    gs_client_await_target(device); /* or that there is no daemon, which is another answer */
+    *total = device->total;
+    if (!gs_capture_active())
+        gs_order_collect(false); /* what streams have passed is free */
+    accounts = gs_memory_accounts(device);
+    if (gs_client_is_alone() && device->total == device->physical) {
+        *free +=
+            accounts.idle; /* no daemon: nobody makes room, so what is free is what is free */
+        return CUDA_SUCCESS;
+    }
+    capacity = gs_device_room(device);
+    *free = capacity > accounts.demand ? capacity - accounts.demand : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult __wrap_cuDeviceTotalMem_v2(size_t *bytes, CUdevice_v1 dev)
+{
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuDeviceTotalMem_v2(bytes, dev);
+    if (result == CUDA_SUCCESS && gs_runtime.config.device_limit != 0 &&
+        *bytes > gs_runtime.config.device_limit)
+        *bytes = gs_runtime.config.device_limit;
+    return result;
+}
+
+CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    struct gs_allocation allocation;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (pbase == NULL && psize == NULL) /* the driver knows what it thinks of that */
+        return gs_driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    switch (gs_memory_find(dptr, &allocation)) {
+    case GS_MEMORY_FOREIGN:
+        return gs_driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
+    case GS_MEMORY_HOLE:
+        return CUDA_ERROR_NOT_FOUND;
+    default:
+        break;
+    }
+    if (pbase != NULL)
+        *pbase = allocation.base;
+    if (psize != NULL)
+        *psize = allocation.bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult put(void *data, const void *value, size_t bytes)
+{
+    memcpy(data, value, bytes);
+    return CUDA_SUCCESS;
+}
+
+/* the driver writes flags as 4 bytes (tests/gpu/driver_facts.c on an H200, driver 580) */
+static CUresult put_flag(void *data, bool value)
+{
+    const unsigned flag = value;
+
+    return put(data, &flag, sizeof flag);
+}
+
+/* What differs between the program's allocation and the VMM mapping behind it: answered from
+ * our books. *answered is false for the rest. Types: CUDA driver API manual,
+ * cuPointerGetAttribute. */
+static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
+                              const struct gs_allocation *allocation, bool *answered)
+{
+    const unsigned device_memory = CU_MEMORYTYPE_DEVICE;
+    const unsigned long long id = allocation->id, none = 0;
+    const int ordinal = allocation->device->ordinal;
+    const size_t bytes = allocation->bytes;
+
+    *answered = true;
+    if (allocation->own) { /* the driver knows this kind; only the chunks are ours */
+        if (attribute == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR)
+            return put(data, &allocation->base, sizeof allocation->base);
+        if (attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
+            return put(data, &bytes, sizeof bytes);
+        *answered = false;
+        return CUDA_SUCCESS;
+    }
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        return put(data, &allocation->context, sizeof(CUcontext));
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        return put(data, &device_memory, sizeof device_memory);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        return put(data, &address, sizeof address);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        return put(data, &id, sizeof id);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        return put(data, &ordinal, sizeof ordinal);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        return put(data, &allocation->base, sizeof allocation->base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return put(data, &bytes, sizeof bytes);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        return put(data, &allocation->pool, sizeof(CUmemoryPool));
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* whatever ours has (handover.h) */
+        return put(data, &none, sizeof none);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *answered = allocation->device->managed; /* has one in the driver's eyes */
+        return *answered ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        return put_flag(data, true);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        return put_flag(data, false);
+    default:
+        *answered = false;
+        return CUDA_SUCCESS;
+    }
+}
+
+static CUresult attribute_of_ours(void *data, CUpointer_attribute attribute,
+                                  CUdeviceptr address, const struct gs_allocation *allocation)
+{
+    CUresult result;
+    bool answered;
+    unsigned pass;
+
+    if (data == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = own_attribute(data, attribute, address, allocation, &answered);
+    if (answered)
+        return result;
+    pass = gs_gate_enter(); /* the driver knows only what is mapped */
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_driver.cuPointerGetAttribute(data, attribute, address);
+    gs_gate_leave(pass);
+    return result;
+}
+
+CUresult __wrap_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                      CUdeviceptr ptr)
+{
+    struct gs_allocation allocation;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    switch (gs_memory_find(ptr, &allocation)) {
+    case GS_MEMORY_LIVE:
+        return attribute_of_ours(data, attribute, ptr, &allocation);
+    case GS_MEMORY_HOLE:
+        return CUDA_ERROR_INVALID_VALUE;
+    default:
+        return gs_driver.cuPointerGetAttribute(data, attribute, ptr);
+    }
+}
+
+/* "no error if an attribute is not supported for the pointer: it is then set to NULL" (manual)
+ */
+CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes,
+                                       CUpointer_attribute *attributes, void **data,
+                                       CUdeviceptr ptr)
+{
+    struct gs_allocation allocation;
+    enum gs_memory_found found;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    found = gs_memory_find(ptr, &allocation);
+    if (numAttributes == 0 || attributes == NULL || data == NULL || found != GS_MEMORY_LIVE)
+        return gs_driver.cuPointerGetAttributes(
+            numAttributes, attributes, data, found == GS_MEMORY_HOLE ? UNKNOWN_ADDRESS : ptr);
+    for (unsigned i = 0; i < numAttributes; i++) {
+        const void *none = NULL;
+        CUresult result;
+        bool answered;
+        unsigned pass;
+
+        if (data[i] == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (own_attribute(data[i], attributes[i], ptr, &allocation, &answered) != CUDA_SUCCESS)
+            put(data[i], &none, sizeof none);
+        if (answered)
+            continue;
+        pass = gs_gate_enter();
+        if (pass == GS_PASS_REFUSED)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        result = gs_driver.cuPointerGetAttributes(1, &attributes[i], &data[i], ptr);
+        gs_gate_leave(pass);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hooks.h: prototypes of every wrapper, from the table.
+ */
+#ifndef GS_RUNTIME_CALLS_HOOKS_H
+#define GS_RUNTIME_CALLS_HOOKS_H
+
+#include "runtime/base/driver.h"
+
+#pragma GCC visibility push(default)
+#define GS_PASS(...)
+#define GS_API(symbol, base, since, variant, family, action)                                   \
+    __typeof__(*(GS_PFN(base, since, variant))0) __wrap_##symbol;
+#include "wrap/driver_api.def"
+#pragma GCC visibility pop
+
+#endif

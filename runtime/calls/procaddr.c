@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * procaddr.c: cuGetProcAddress in both signatures.
+ *
+ * The real resolver is asked first; its answer is replaced by (name, version, flags).
+ * cuGetProcAddress itself is asked for at 11030 (4 arguments) and at 12000 (5 arguments): the
+ * table has both, so each caller gets its own signature. Facts: CUDA driver API manual, "Driver
+ * Entry Point Access"; CUDART.md for what cudart asks.
+ */
+#include <string.h>
+
+#include "runtime/base/driver.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/base/log.h"
+#include "runtime/runtime.h"
+#include "runtime/base/stats.h"
+
+/* A driver newer than the table may answer with an ABI that we do not know. It is known if the
+ * newest version that the table knows gives the same address. */
+static bool abi_is_known(const char *symbol, int version, cuuint64_t flags, const void *found)
+{
+    void *at_table = NULL;
+
+    if (version <= GS_TABLE_VERSION)
+        return true;
+    if (gs_driver.cuGetProcAddress_v2(symbol, &at_table, GS_TABLE_VERSION, flags, NULL) !=
+        CUDA_SUCCESS)
+        return false;
+    return at_table == found;
+}
+
+static CUresult replace(const char *symbol, void **function, int version, cuuint64_t flags,
+                        void *caller)
+{
+    const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    const struct gs_row *row;
+
+    gs_stats_lookup();
+    if (symbol == NULL || function == NULL || *function == NULL || gs_runtime.config.disabled ||
+        !gs_base_is_covered(symbol))
+        return CUDA_SUCCESS;
+    if (!gs_driver_owns(*function)) {
+        gs_stats_escaped(symbol);
+        return CUDA_SUCCESS;
+    }
+    row = abi_is_known(symbol, version, flags, *function)
+              ? gs_row_by_base(symbol, version, per_thread)
+              : NULL;
+    if (row == NULL) {
+        gs_runtime_uncovered(symbol, version);
+        if (!gs_runtime.config.strict)
+            return CUDA_SUCCESS;
+        *function = NULL;
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    if (row->wrapper == NULL)
+        return CUDA_SUCCESS;
+    *function = row->wrapper;
+    gs_stats_routed(row->symbol, caller, true);
+    return CUDA_SUCCESS;
+}
+
+CUresult __wrap_cuGetProcAddress(const char *symbol, void **pfn, int driverVersion,
+                                 cuuint64_t flags)
+{
+    CUresult result, replaced;
+
+    if (!gs_driver_load())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuGetProcAddress(symbol, pfn, driverVersion, flags);
+    if (result != CUDA_SUCCESS) {
+        gs_stats_lookup();
+        return result;
+    }
+    replaced = replace(symbol, pfn, driverVersion, flags, __builtin_return_address(0));
+    return replaced;
+}
+
+CUresult __wrap_cuGetProcAddress_v2(const char *symbol, void **pfn, int driverVersion,
+                                    cuuint64_t flags,
+                                    CUdriverProcAddressQueryResult *symbolStatus)
+{
+    CUresult result, replaced;
+
+    if (!gs_driver_load())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuGetProcAddress_v2(symbol, pfn, driverVersion, flags, symbolStatus);
+    if (result != CUDA_SUCCESS) {
+        gs_stats_lookup();
+        return result;
+    }
+    replaced = replace(symbol, pfn, driverVersion, flags, __builtin_return_address(0));
+    if (replaced != CUDA_SUCCESS && symbolStatus != NULL)
+        *symbolStatus = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return replaced;
+}

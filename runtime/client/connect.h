@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * connect.h: the connection to the daemon. Client thread only, but for gs_connect_last_word().
+ */
+#ifndef GS_RUNTIME_CLIENT_CONNECT_H
+#define GS_RUNTIME_CLIENT_CONNECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/packet.h"
+#include "lockd/protocol/wire.h"
+#include "runtime/base/own_fd.h"
+
+/* Connects (where there is no connection) and sends HELLO; start: starts the daemon if nobody
+ * answers. 0, the connection is non-blocking then; or -errno. At most about a second. */
+int gs_connect(bool start, struct gs_own_fd *connection);
+
+/* Sends one message whole, and descriptors (NULL: none), which stay the caller's. 0, -EAGAIN
+ * (the daemon is slow: send the newest state later), or -errno: the connection is gone. */
+int gs_connect_send(int fd, const void *message, uint32_t length,
+                    const struct gs_descriptors *with);
+
+/* Receives one TARGET, and at most so many descriptors with it, the caller's then. 1: both are
+ * valid; 0: nothing there; -errno: the connection is gone (-EPROTO: it is not a daemon of this
+ * version). */
+int gs_connect_receive(int fd, struct gs_wire_target *target, unsigned most,
+                       struct gs_descriptors *with);
+
+void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text);
+
+/* A note over a connection of its own; never starts a daemon, waits at most 100 ms. */
+void gs_connect_last_word(uint32_t kind, const char *text);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reconcile.c: the client's side of the protocol (lockd/protocol/wire.h): from the newest targets to what
+ * the gate and the memory do.
+ *
+ * The connection is session.c's, what moves moving.c's; this is the order of things. State: one
+ * object, client thread only, but for the atomics at its head. Invariants: memory moves out
+ * only while `stopped` (gate closed, nobody inside, everything submitted has finished, no
+ * capture); the gate opens only when every device may run and nothing is missing; resident
+ * never grows beyond the budget.
+ */
+#include "runtime/client/reconcile.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "lockd/protocol/wire.h"
+#include "runtime/gate/capture.h"
+#include "runtime/client/client.h"
+#include "runtime/base/device.h"
+#include "runtime/gate/drain.h"
+#include "runtime/gate/gate.h"
+#include "runtime/base/log.h"
+#include "runtime/memory/memory.h"
+#include "runtime/swap/moving.h"
+#include "runtime/client/report.h"
+#include "runtime/runtime.h"
+#include "runtime/client/session.h"
+#include "runtime/swap/swap.h"
+
+#define MS             1000000ull
+#define IDLE_LOOK      (1000 * MS) /* four times what work may go unseen after a long rest */
+#define SHORT_STEP_MIN (2ull << 20)
+#define SHORT_STEP_MAX (512ull << 20)
+
+static struct {
+    _Atomic(bool) exiting;
+
+    bool stopped; /* see above; true at the start: nothing has run */
+    bool drain_is_old;
+    bool started_to_stop; /* the gate has been closed, the drain goes on */
+    bool stuck;
+    uint64_t stop_since; /* ns */
+    uint64_t activity, active_at;
+    bool idle;
+} self = {.stopped = true};
+
+int gs_converge_fd(void)
+{
+    /* at the end nobody reads what comes */
+    return atomic_load_explicit(&self.exiting, memory_order_relaxed) ? -1 : gs_session_fd();
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- stopping --- */
+
+static bool all_may_run(void)
+{
+    struct gs_device *device;
+    bool may = true;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        may &= (gs_device_flags(device) & GS_TARGET_RUN) != 0;
+    return may;
+}
+
+static bool somebody_waits(void)
+{
+    struct gs_device *device;
+    bool waits = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        waits |= (gs_device_flags(device) & GS_TARGET_WAITERS) != 0;
+    return waits;
+}
+
+/* How long it may idle before it says so: where a turn costs least. 0: no turns are taken. */
+static uint64_t idle_limit(void)
+{
+    struct gs_device *device;
+    uint64_t least = 0;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const uint64_t ns = atomic_load_explicit(&device->idle_ns, memory_order_relaxed);
+
+        if (ns != 0)
+            least = least == 0 ? ns : smaller(least, ns);
+    }
+    return least;
+}
+
+static bool something_leaves(void)
+{
+    struct gs_device *device;
+    bool leaves = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        leaves |= gs_swap_is_under_way(device, true);
+    return leaves;
+}
+
+static void open_gate(void)
+{
+    gs_gate_open(somebody_waits());
+}
+
+static void reopen_if_complete(void)
+{
+    self.started_to_stop = false;
+    gs_memory_if_complete(open_gate);
+}
+
+/* One attempt to come to a stop. Returns ns until the next one, 0 when stopped. */
+static uint64_t stop(uint64_t now)
+{
+    if (self.stop_since == 0)
+        self.stop_since = now;
+    if (!self.started_to_stop) {
+        if (gs_capture_active())
+            return MS;
+        if (!gs_gate_close(100 * MS)) {
+            reopen_if_complete();
+            self.stuck = now - self.stop_since > GS_DRAIN_LIMIT_NS;
+            return 10 * MS;
+        }
+        if (gs_capture_active()) { /* began just before the gate closed */
+            reopen_if_complete();
+            return MS;
+        }
+        self.started_to_stop = true;
+        self.drain_is_old = gs_drain_busy(); /* it began before the gate was last open */
+    }
+    if (!gs_drain(20 * MS)) {
+        if (now - self.stop_since > GS_DRAIN_LIMIT_NS) {
+            gs_log("submitted work does not finish: running on");
+            self.stuck = true;
+            self.stop_since = now;
+            reopen_if_complete();
+            return 2000 * MS;
+        }
+        return 1; /* look at the daemon's messages, then wait on */
+    }
+    if (self.drain_is_old) {
+        self.drain_is_old = false;
+        return 1;
+    }
+    self.stopped = true;
+    self.started_to_stop = self.stuck = false;
+    self.stop_since = 0;
+    return 0;
+}
+
+/* --- idleness --- */
+
+/* Idle after idle_ns without a gated call or a waiting sync. Returns ns until the next look:
+ * what has been idle for long is looked at less often. */
+static uint64_t watch_idleness(uint64_t now)
+{
+    const uint64_t idle_ns = idle_limit();
+    uint64_t idle_for;
+    bool busy;
+    const uint64_t activity = gs_gate_activity(&busy);
+
+    if (activity != self.activity || busy || self.stopped || gs_gate_waiting() != 0 ||
+        gs_capture_active()) {
+        self.activity = activity;
+        self.active_at = now;
+    }
+    if (self.stopped || idle_ns == 0) {
+        self.idle = false;
+        return UINT64_MAX;
+    }
+    idle_for = now - self.active_at;
+    self.idle = idle_for >= idle_ns;
+    return (self.idle ? smaller(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
+}
+
+/* --- a round --- */
+
+static uint64_t report_all(uint64_t now)
+{
+    struct gs_report report = {
+        .running = !self.stopped,
+        .want = gs_gate_waiting() != 0 || (!self.stopped && !self.idle),
+        .stuck = self.stuck,
+        .partial = atomic_load_explicit(&gs_runtime.partial, memory_order_relaxed),
+    };
+    struct gs_device *device;
+    uint64_t due = UINT64_MAX;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL && gs_session_fd() >= 0; i++) {
+        const uint64_t asked =
+            atomic_exchange_explicit(&device->short_asked, 0, memory_order_relaxed);
+        uint64_t after;
+        int error;
+
+        if (asked != 0 && device->short_bytes == 0)
+            device->short_bytes = asked;
+        error = gs_report_send(device, &report, now, &after);
+        if (error < 0 && error != -EAGAIN)
+            gs_session_failed(now);
+        if (after < due)
+            due = after;
+    }
+    gs_session_send_note();
+    return due;
+}
+
+uint64_t gs_converge(void)
+{
+    const bool exiting = atomic_load_explicit(&self.exiting, memory_order_acquire);
+    uint64_t now = gs_now(), due = 1000 * MS;
+    bool more = false;
+
+    if (exiting && gs_gate_waiting() == 0)
+        return 50 * MS;
+    gs_session_turn(now);
+    if (gs_session_fd() < 0)
+        due = 20 * MS;
+    if (!all_may_run() && !self.stopped)
+        due = smaller(due, stop(now));
+    else if (all_may_run() && self.started_to_stop)
+        reopen_if_complete();
+    if (gs_memory_dispose_dead(self.stopped))
+        due = smaller(due, MS);
+    if (all_may_run() || self.stopped)
+        more = gs_moving_step(now, self.stopped, !exiting);
+    now = gs_now();
+    if (all_may_run() && something_leaves()) /* a target with less budget than is in place */
+        gs_swap_settle();
+    if (all_may_run() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
+        self.stopped = false;
+        self.stop_since = 0;
+        gs_moving_arrived();
+    } else if (self.stopped && !more) {
+        struct gs_device *device;
+
+        for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+            due = smaller(due, device->retry_at > now ? device->retry_at - now : UINT64_MAX);
+    }
+    if (!more)
+        due = smaller(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
+    due = smaller(due, watch_idleness(now));
+    due = smaller(due, report_all(now));
+    return more ? 0 : due;
+}
+
+bool gs_client_short(struct gs_device *device, unsigned seconds)
+{
+    uint64_t step;
+
+    if (gs_runtime.config.disabled || gs_client_is_alone() ||
+        ((gs_device_flags(device) & GS_TARGET_SOLE) != 0 && !gs_session_is_new(gs_now())))
+        return false;
+    step = device->total / 64; /* at a time: the driver does not say how much it lacks */
+    step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;
+    step = smaller(step, SHORT_STEP_MAX) << seconds;
+    atomic_store_explicit(&device->short_asked, smaller(step, device->total / 2),
+                          memory_order_relaxed);
+    gs_client_wake();
+    return true;
+}
+
+void gs_converge_exiting(void)
+{
+    atomic_store_explicit(&self.exiting, true, memory_order_release);
+}
+
+void gs_converge_after_fork(void)
+{
+    gs_session_after_fork();
+    memset(&self, 0, sizeof self);
+    gs_report_after_fork();
+    self.stopped = true;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reconcile.h: works towards the daemon's newest targets and reports the state reached. Client
+ * thread only, unless marked.
+ */
+#ifndef GS_RUNTIME_CLIENT_RECONCILE_H
+#define GS_RUNTIME_CLIENT_RECONCILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One round: reads targets, stops or moves a step or opens the gate, reports. Returns after how
+ * many ns the next round is due at the latest; 0: at once. */
+uint64_t gs_converge(void);
+
+/* The daemon's descriptor, or -1. */
+int gs_converge_fd(void);
+
+/* Any thread: the process ends. */
+void gs_converge_exiting(void);
+
+void gs_converge_after_fork(void);
+
+#endif

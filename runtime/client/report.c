@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report.c: decides what is worth a message, and measures what the driver calls free.
+ *
+ * State: the last message of each device. Client thread only.
+ */
+#include "runtime/client/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/client/connect.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/range/handover.h"
+#include "runtime/host/host.h"
+#include "runtime/swap/kernels.h"
+#include "runtime/memory/memory.h"
+#include "runtime/runtime.h"
+#include "runtime/client/session.h"
+
+#define STEP_BYTES (64ull << 20) /* resident is reported at least this often while it moves */
+#define ACCOUNT_NS                                                                             \
+    2000000ull /* plain growth within the budget: at most one message in this time */
+
+static struct {
+    struct gs_wire_state sent;
+    uint64_t sent_at;
+    bool valid;
+} last[GS_MAX_DEVICES];
+
+static unsigned slot_of(const struct gs_device *device)
+{
+    unsigned i = 0;
+
+    while (gs_device_at(i) != device)
+        i++;
+    return i;
+}
+
+void gs_report_forget(const struct gs_device *device)
+{
+    last[slot_of(device)].valid = false;
+}
+
+/* what the driver calls free, if that is the whole card's business and not a made-up limit's */
+static uint64_t measure_free(const struct gs_device *device)
+{
+    const struct gs_context *context = gs_context_for(device);
+    size_t free_bytes = 0, total = 0;
+    CUresult result;
+    CUcontext popped;
+
+    if (device->total != device->physical || context == NULL ||
+        gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
+        return UINT64_MAX;
+    result = gs_driver.cuMemGetInfo_v2(&free_bytes, &total);
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    return result == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
+}
+
+/* Only if nothing came or went meanwhile: the daemon subtracts resident from it. */
+static uint64_t measure_settled(const struct gs_device *device, uint64_t resident)
+{
+    const uint64_t free_bytes = measure_free(device);
+
+    return gs_memory_accounts(device).resident == resident ? free_bytes : UINT64_MAX;
+}
+
+static void fill(struct gs_wire_state *state, struct gs_device *device,
+                 const struct gs_report *report)
+{
+    const bool wants_run = (gs_device_flags(device) & GS_TARGET_RUN) != 0;
+    const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
+    const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
+    const struct gs_accounts accounts = gs_memory_accounts(device);
+
+    memset(state, 0, sizeof *state);
+    state->header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,
+                                            .version = GS_WIRE_VERSION,
+                                            .type = GS_WIRE_STATE,
+                                            .length = sizeof *state};
+    memcpy(state->uuid, device->uuid, sizeof state->uuid);
+    state->target_seq = atomic_load_explicit(&device->target_seq, memory_order_acquire);
+    state->device_total = device->total;
+    state->demand = accounts.demand - (kept < accounts.demand ? kept : accounts.demand);
+    state->resident = accounts.resident - (kept < accounts.resident ? kept : accounts.resident);
+    state->pinned = accounts.pinned + device->graph_bytes + kept;
+    if ((wants_run && accounts.missing != 0) || (!report->running && state->resident > budget))
+        state->flags |= GS_STATE_MOVING;
+    state->flags |= (report->running ? GS_STATE_RUNNING : 0) |
+                    (report->want ? GS_STATE_WANT : 0) | (report->stuck ? GS_STATE_STUCK : 0) |
+                    (report->partial ? GS_STATE_PARTIAL : 0) |
+                    (device->short_bytes != 0 ? GS_STATE_SHORT : 0);
+    state->short_bytes = device->short_bytes;
+    state->moved_out = atomic_load_explicit(&gs_runtime.moved_out, memory_order_relaxed);
+    state->moved_in = atomic_load_explicit(&gs_runtime.moved_in, memory_order_relaxed);
+    state->switch_ns = device->switch_ns;
+    state->host_used = gs_host_used();
+    state->host_wanted = gs_host_wanted();
+    snprintf(state->device_name, sizeof state->device_name, "%s", device->name);
+}
+
+static uint64_t difference(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+enum worth { NOTHING_NEW, LATER, NOW };
+
+static enum worth worth_sending(const struct gs_wire_state *state,
+                                const struct gs_wire_state *sent, uint64_t budget)
+{
+    const bool moving = (state->flags & GS_STATE_MOVING) != 0;
+
+    if (state->flags != sent->flags || state->target_seq != sent->target_seq ||
+        state->pinned != sent->pinned || state->short_bytes != 0)
+        return NOW;
+    if (state->demand == sent->demand && state->resident == sent->resident)
+        return state->host_used == sent->host_used && state->host_wanted == sent->host_wanted &&
+                       state->given == 0
+                   ? NOTHING_NEW
+                   : LATER;
+    if (state->demand > budget || difference(state->resident, sent->resident) >= STEP_BYTES)
+        return NOW;
+    if (moving && (state->flags & GS_STATE_RUNNING) == 0 && state->resident <= budget)
+        return NOW; /* arrived */
+    return LATER;
+}
+
+/* With the memory that has left and is not released; where that cannot be sent, it is. */
+static int send_with_gifts(const struct gs_device *device, struct gs_wire_state *state,
+                           const struct gs_descriptors *with)
+{
+    const int error = gs_connect_send(gs_session_fd(), state, sizeof *state, with);
+
+    if (error == -EAGAIN)
+        return error;
+    gs_gift_sent(device);
+    if (error == 0 || with->count == 0)
+        return error;
+    state->given = 0;
+    state->given_bytes = 0;
+    return gs_connect_send(gs_session_fd(), state, sizeof *state, NULL);
+}
+
+int gs_report_send(struct gs_device *device, const struct gs_report *report, uint64_t now,
+                   uint64_t *after)
+{
+    const unsigned slot = slot_of(device);
+    struct gs_descriptors with;
+    struct gs_wire_state state;
+    enum worth worth = NOW;
+    int error;
+
+    *after = UINT64_MAX;
+    fill(&state, device, report);
+    gs_gift_report(device, &state, &with);
+    if (last[slot].valid)
+        worth = worth_sending(&state, &last[slot].sent,
+                              atomic_load_explicit(&device->budget, memory_order_relaxed));
+    if (worth == NOTHING_NEW)
+        return 0;
+    if (worth == LATER && now - last[slot].sent_at < ACCOUNT_NS) {
+        *after = ACCOUNT_NS;
+        return 0;
+    }
+    state.device_free = UINT64_MAX;
+    if ((state.flags & GS_STATE_MOVING) == 0)
+        state.device_free = measure_settled(device, state.resident);
+    state.calls = gs_gate_calls();
+    error = send_with_gifts(device, &state, &with);
+    if (error == -EAGAIN)
+        *after = ACCOUNT_NS;
+    if (error != 0)
+        return error;
+    last[slot].sent = state;
+    last[slot].sent_at = now;
+    last[slot].valid = true;
+    device->short_bytes = 0; /* said; asked again if it happens again */
+    return 0;
+}
+
+void gs_report_after_fork(void)
+{
+    memset(last, 0, sizeof last);
+    gs_host_after_fork();
+    gs_kernels_after_fork();
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report.h: tells the daemon the state of a device in this process. Client thread only.
+ */
+#ifndef GS_RUNTIME_CLIENT_REPORT_H
+#define GS_RUNTIME_CLIENT_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/device.h"
+
+/* what is the same for all devices of the process */
+struct gs_report {
+    bool running, want, stuck, partial;
+};
+
+/* Sends the state if it differs from the last one sent in a way that matters. *after: ns until
+ * it should be tried again (UINT64_MAX: when something changes). 0, -EAGAIN, or -errno: the
+ * connection is gone. */
+int gs_report_send(struct gs_device *device, const struct gs_report *report, uint64_t now,
+                   uint64_t *after);
+
+/* The next state is sent whatever was sent before. */
+void gs_report_forget(const struct gs_device *device);
+
+void gs_report_after_fork(void);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * session.c: owns the connection to the daemon: finds it, hears its targets, comes back after
+ * it was lost, and gives up where nobody answers.
+ *
+ * State: one object, client thread only, but for the atomics at its head. With no daemon, what
+ * the program holds is kept; after GS_ALONE_AFTER_NS it runs without one, and goes on looking.
+ */
+#include "runtime/client/session.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/client/client.h"
+#include "runtime/client/connect.h"
+#include "runtime/base/device.h"
+#include "runtime/range/handover.h"
+#include "runtime/host/host.h"
+#include "runtime/base/log.h"
+#include "runtime/memory/memory.h"
+#include "runtime/base/own_fd.h"
+#include "runtime/client/report.h"
+#include "runtime/runtime.h"
+
+#define MS 1000000ull
+
+static struct {
+    _Atomic(bool) alone; /* no daemon: ungated */
+    _Atomic(bool) partial_pending;
+    _Atomic(uint64_t) new_until; /* ns: until then a daemon that has come back may not know of
+                                    all programs yet; UINT64_MAX: there is none */
+    char partial_text[160];      /* written once, before partial_pending */
+
+    struct gs_own_fd connection;
+    uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
+                          yet */
+    uint64_t next_try; /* ns */
+    uint64_t refused_since; /* ns: connections end before a target came; 0: they do not */
+    uint64_t connected_at;  /* ns */
+    bool heard;             /* a target came on this connection */
+} self = {.connection = GS_NO_FD};
+
+int gs_session_fd(void)
+{
+    return gs_own_fd(&self.connection);
+}
+
+static bool is_connected(void)
+{
+    return atomic_load_explicit(&self.connection.fd, memory_order_relaxed) >= 0;
+}
+
+void gs_session_give_up(const char *why)
+{
+    static bool said;
+
+    gs_say_once(&said, "running without sharing: %s (see docs/guide.md)", why);
+    atomic_store_explicit(&self.alone, true, memory_order_release);
+}
+
+bool gs_client_is_alone(void)
+{
+    return atomic_load_explicit(&self.alone, memory_order_acquire);
+}
+
+bool gs_session_is_new(uint64_t now)
+{
+    return now < atomic_load_explicit(&self.new_until, memory_order_relaxed);
+}
+
+/* A daemon that has just come back takes what programs hold that it does not know yet for
+ * foreign: its word on less room counts a little later. */
+static void take_capacity(struct gs_device *device, uint64_t now)
+{
+    const uint64_t told = device->told_capacity;
+
+    if (!gs_session_is_new(now) ||
+        told > atomic_load_explicit(&device->capacity, memory_order_relaxed))
+        atomic_store_explicit(&device->capacity, told, memory_order_relaxed);
+}
+
+static void apply(const struct gs_wire_target *target, struct gs_descriptors *with,
+                  uint64_t now)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
+            continue;
+        gs_gift_heard(device, target, with);
+        atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
+        device->told_capacity = target->capacity;
+        take_capacity(device, now);
+        atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
+        atomic_store_explicit(&device->shortfall, target->shortfall, memory_order_relaxed);
+        atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
+        gs_host_set_budget(target->host_budget);
+        atomic_store_explicit(&device->target_seq, target->seq, memory_order_release);
+        gs_log("target %u: %s%s budget %llu of %llu MiB", target->seq,
+               (target->flags & GS_TARGET_RUN) != 0 ? "run" : "wait",
+               (target->flags & GS_TARGET_WAITERS) != 0 ? " (others wait)" : "",
+               (unsigned long long)(target->budget >> 20),
+               (unsigned long long)(target->capacity >> 20));
+    }
+}
+
+/* refused: it said so. */
+static void lost(uint64_t now, bool refused)
+{
+    struct gs_device *device;
+
+    gs_log("the daemon is gone");
+    gs_own_fd_close(&self.connection);
+    self.lost_at = now;
+    self.next_try = now;
+    if (!self.heard) { /* another release, too many programs; or somebody kills each of them */
+        self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 200 * MS);
+        if (self.refused_since == 0)
+            self.refused_since = now;
+        else if (now - self.refused_since > GS_ALONE_AFTER_NS && !gs_client_is_alone())
+            gs_session_give_up(refused ? "gpushare-lockd refuses it"
+                                       : "gpushare-lockd ends before it answers, again and "
+                                         "again; run it by hand to see why");
+    }
+    atomic_store_explicit(&self.new_until, UINT64_MAX, memory_order_relaxed);
+    gs_gift_lost();
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        gs_report_forget(device); /* the next daemon gets everything anew */
+}
+
+static void receive(uint64_t now)
+{
+    struct gs_descriptors with = {.count = 0};
+    struct gs_wire_target target;
+    int got = 0;
+
+    do {
+        const unsigned most = gs_gift_expect();
+        const int fd = gs_session_fd();
+
+        got = fd >= 0          ? gs_connect_receive(fd, &target, most, &with)
+              : is_connected() ? -EBADF /* the program has closed it */
+                               : 0;
+        if (got > 0) {
+            self.heard = true;
+            self.refused_since = 0;
+            atomic_store_explicit(&self.alone, false, memory_order_release);
+            apply(&target, &with, now);
+            gs_descriptors_close(&with);
+        }
+        gs_gift_received();
+    } while (got > 0);
+    if (got < 0)
+        lost(now, got == -ECONNREFUSED);
+}
+
+/* The kernel takes connections for a daemon that is stopped or hangs. */
+static void wait_for_first_word(uint64_t now)
+{
+    if (is_connected() && !self.heard && !gs_client_is_alone() &&
+        now - self.connected_at > GS_ALONE_AFTER_NS)
+        gs_session_give_up("gpushare-lockd does not answer");
+}
+
+/* What a new daemon takes for granted until its first target: what is there, and what a running
+ * program may need (docs/protocol.md). The rest of the old budget may be somebody else's now.
+ */
+static void claim_no_more(void)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+        const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
+        uint64_t most = accounts.resident > kept ? accounts.resident - kept : 0;
+
+        if (accounts.missing == 0 && accounts.demand > most)
+            most = accounts.demand;
+        if (atomic_load_explicit(&device->budget, memory_order_relaxed) > most)
+            atomic_store_explicit(&device->budget, most, memory_order_relaxed);
+    }
+}
+
+/* With no daemon, what we hold is kept; after a while the gate opens without one. */
+static void reconnect(uint64_t now)
+{
+    int error;
+
+    if (is_connected() || now < self.next_try)
+        return;
+    if (self.lost_at == 0)
+        self.lost_at = now;
+    error = gs_connect(!gs_client_is_alone(), &self.connection);
+    if (error == 0) {
+        self.heard = false;
+        if (!gs_client_is_alone())
+            claim_no_more();
+        self.connected_at = now;
+        self.lost_at = 0;
+        if (atomic_load_explicit(&self.new_until, memory_order_relaxed) != 0)
+            atomic_store_explicit(&self.new_until, now + 3000 * MS, memory_order_relaxed);
+        return;
+    }
+    self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
+    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || error == -ENOENT ||
+                                  error == -EPERM || error == -EACCES || error == -EINVAL)) {
+        char why[160];
+
+        snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)",
+                 error == -ECHILD   ? "it ended at once; run it by hand to see why"
+                 : error == -ENOENT ? "the program was not found; see GPUSHARE_LOCKD"
+                 : error == -EINVAL ? "GPUSHARE_SOCKET is no full path"
+                                    : strerror(-error));
+        gs_session_give_up(why);
+    }
+}
+
+/* without a daemon: everything is allowed */
+static void allow_everything(void)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        atomic_store_explicit(&device->target_flags, GS_TARGET_RUN, memory_order_relaxed);
+        atomic_store_explicit(&device->budget, UINT64_MAX / 2, memory_order_relaxed);
+        gs_host_set_budget(UINT64_MAX);
+        atomic_store_explicit(&device->capacity, device->total, memory_order_relaxed);
+    }
+}
+
+void gs_session_turn(uint64_t now)
+{
+    struct gs_device *device;
+
+    reconnect(now);
+    receive(now);
+    wait_for_first_word(now);
+    if (gs_client_is_alone())
+        allow_everything();
+    else
+        for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+            if (atomic_load_explicit(&device->target_seq, memory_order_relaxed) != 0)
+                take_capacity(device, now);
+}
+
+void gs_session_failed(uint64_t now)
+{
+    receive(now); /* why it was ended was said before */
+    if (is_connected())
+        lost(now, false);
+}
+
+void gs_session_send_note(void)
+{
+    const int fd = gs_session_fd();
+    struct gs_wire_note note;
+
+    if (fd < 0 || !atomic_exchange_explicit(&self.partial_pending, false, memory_order_acq_rel))
+        return;
+    gs_connect_note(&note, GS_NOTE_OTHER, self.partial_text);
+    gs_connect_send(fd, &note, sizeof note, NULL);
+}
+
+/* --- what other threads say --- */
+
+void gs_client_await_target(struct gs_device *device)
+{
+    /* the session gives up before: this is for a driver that hangs in the client thread */
+    const uint64_t until = gs_now() + 3 * GS_ALONE_AFTER_NS;
+    const struct timespec pause = {0, 200000};
+
+    while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 &&
+           !gs_client_is_alone() && gs_now() < until)
+        nanosleep(&pause, NULL);
+}
+
+void gs_client_note_partial(const char *text)
+{
+    static _Atomic(bool) taken;
+
+    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
+    if (atomic_exchange_explicit(&taken, true, memory_order_relaxed))
+        return;
+    snprintf(self.partial_text, sizeof self.partial_text, "%s", text);
+    atomic_store_explicit(&self.partial_pending, true, memory_order_release);
+    gs_client_wake();
+}
+
+void gs_session_after_fork(void)
+{
+    gs_own_fd_close(&self.connection);
+    memset(&self, 0, sizeof self);
+    atomic_store(&self.connection.fd, -1);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * session.h: the connection to the daemon. Client thread only, unless marked.
+ */
+#ifndef GS_RUNTIME_CLIENT_SESSION_H
+#define GS_RUNTIME_CLIENT_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Connects if it is time to, and takes over what the daemon has said; without a daemon
+ * everything is allowed. */
+void gs_session_turn(uint64_t now);
+
+/* A daemon has come back (or has yet to) and may not know of all programs: that one is alone,
+ * or that others hold so much, is not sure. Any thread. */
+bool gs_session_is_new(uint64_t now);
+
+/* The daemon's descriptor; -1: none, or the program has closed it. */
+int gs_session_fd(void);
+
+/* Sending on it failed for good. */
+void gs_session_failed(uint64_t now);
+
+/* Sends what gs_client_note_partial() left. */
+void gs_session_send_note(void);
+
+/* Any thread: run without a daemon from now on, saying why once. */
+void gs_session_give_up(const char *why);
+
+void gs_session_after_fork(void);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * drain.c: a thread of its own calls cuCtxSynchronize, which nothing can interrupt; the client
+ * thread waits for it with a bound and goes on talking to the daemon.
+ *
+ * State: one drain at a time, under its own lock, which is not held across driver calls.
+ */
+#include "runtime/gate/drain.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool started, busy, finished;
+    pthread_t thread;
+} drain = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* changed: start() */
+
+/* Waits for one context. The failure of a single call must not pass for "nothing runs here":
+ * memory would be taken away under a kernel. A broken context fails every time; nothing runs in
+ * it any more, and the program will be told. */
+static void synchronize(CUcontext handle)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned attempt = 0; attempt < 4; attempt++) {
+        CUcontext popped;
+
+        result = gs_context_push(handle);
+        if (result != CUDA_SUCCESS)
+            continue;
+        result = gs_driver.cuCtxSynchronize();
+        gs_driver.cuCtxPopCurrent_v2(&popped);
+        if (result == CUDA_SUCCESS)
+            return;
+    }
+    gs_context_failed(handle, result);
+    gs_log("draining context %p: CUresult %d", (void *)handle, result);
+}
+
+static void synchronize_all(void)
+{
+    struct gs_context *context;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
+        const CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
+
+        if (handle != NULL && context->home == NULL) /* it waits for its green ones */
+            synchronize(handle);
+    }
+}
+
+static void *drain_main(void *unused)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    (void)unused;
+    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    for (;;) {
+        gs_lock(&drain.lock, GS_LOCK_DRAIN);
+        while (!drain.busy)
+            pthread_cond_wait(&drain.changed, &drain.lock);
+        gs_unlock(&drain.lock, GS_LOCK_DRAIN);
+        synchronize_all();
+        gs_lock(&drain.lock, GS_LOCK_DRAIN);
+        drain.busy = false;
+        drain.finished = true;
+        pthread_cond_broadcast(&drain.changed);
+        gs_unlock(&drain.lock, GS_LOCK_DRAIN);
+    }
+    return NULL;
+}
+
+static bool start(void)
+{
+    if (drain.started)
+        return true;
+    gs_condition_init(&drain.changed);
+    drain.started = pthread_create(&drain.thread, NULL, drain_main, NULL) ==
+                    0; /* inherits our signal mask: all */
+    return drain.started;
+}
+
+bool gs_drain(uint64_t timeout_ns)
+{
+    struct timespec until;
+    bool finished;
+
+    if (!start()) {
+        synchronize_all(); /* no thread to be had: without a bound rather than not at all */
+        return true;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    timeout_ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(timeout_ns / 1000000000u);
+    until.tv_nsec = (long)(timeout_ns % 1000000000u);
+    gs_lock(&drain.lock, GS_LOCK_DRAIN);
+    if (!drain.busy) {
+        drain.busy = true;
+        drain.finished = false;
+        pthread_cond_broadcast(&drain.changed);
+    }
+    while (!drain.finished)
+        if (pthread_cond_timedwait(&drain.changed, &drain.lock, &until) != 0)
+            break;
+    finished = drain.finished;
+    gs_unlock(&drain.lock, GS_LOCK_DRAIN);
+    return finished;
+}
+
+bool gs_drain_busy(void)
+{
+    bool busy;
+
+    gs_lock(&drain.lock, GS_LOCK_DRAIN);
+    busy = drain.busy;
+    gs_unlock(&drain.lock, GS_LOCK_DRAIN);
+    return busy;
+}
+
+void gs_drain_after_fork(void)
+{
+    pthread_mutex_init(&drain.lock, NULL);
+    drain.started = drain.busy = drain.finished = false;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gate.c: owns the gate's state and the list of threads that have ever passed it.
+ *
+ * Invariants: a thread's seq is even exactly when it is registered and outside. The state is
+ * written by the client thread only (and by the child handler of fork). Threads wait for the
+ * state on a futex; the client thread wakes them all. Lock: `threads.lock` (rank
+ * GS_LOCK_THREADS) guards the list; never held across a driver call or a wait.
+ */
+#include "runtime/gate/gate.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/gate/capture.h"
+#include "runtime/client/client.h"
+#include "runtime/base/mutex.h"
+#include "runtime/gate/throttle.h"
+#include "runtime/runtime.h"
+#include "runtime/base/stats.h"
+
+_Thread_local struct gs_gate_thread gs_gate_self = {.seq = 1};
+_Atomic(uint32_t) gs_gate_state = GS_GATE_CLOSED;
+
+static struct {
+    pthread_mutex_t lock;
+    struct gs_gate_thread *first;
+    uint64_t ended_passes;
+    pthread_key_t key;
+    bool fenced; /* no membarrier here */
+} threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic(uint32_t) waiting;
+static _Atomic(bool) refusing;
+
+static void thread_ends(void *argument)
+{
+    struct gs_gate_thread *thread = argument;
+
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
+    *thread->link = thread->next;
+    if (thread->next != NULL)
+        thread->next->link = thread->link;
+    threads.ended_passes += atomic_load_explicit(&thread->seq, memory_order_relaxed) / 2;
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
+    gs_pace_thread_ends(thread->pace);
+    thread->pace = NULL;
+    thread->registered = 0; /* a later destructor that still calls the driver registers again */
+    atomic_store_explicit(&thread->seq, 1, memory_order_relaxed);
+}
+
+static void prepare(void)
+{
+    pthread_key_create(&threads.key, thread_ends);
+    threads.fenced =
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+}
+
+static void register_thread(struct gs_gate_thread *self)
+{
+    pthread_once(&once, prepare);
+    gs_stats_called();
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
+    self->next = threads.first;
+    if (self->next != NULL)
+        self->next->link = &self->next;
+    self->link = &threads.first;
+    threads.first = self;
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
+    pthread_setspecific(threads.key, self);
+    self->registered = 1;
+    atomic_store_explicit(&self->seq, 0, memory_order_relaxed);
+}
+
+static void futex_wait(_Atomic(uint32_t) *word, uint32_t value, uint64_t timeout_ns)
+{
+    const struct timespec timeout = {(time_t)(timeout_ns / 1000000000u),
+                                     (long)(timeout_ns % 1000000000u)};
+
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0);
+}
+
+static void futex_wake_all(_Atomic(uint32_t) *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Marks this thread inside and looks at the gate, with the fence that the fast path leaves to
+ * membarrier. */
+static uint32_t step_in(struct gs_gate_thread *self)
+{
+    const uint32_t seq = atomic_load_explicit(&self->seq, memory_order_relaxed);
+
+    atomic_store_explicit(&self->seq, seq | 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load_explicit(&gs_gate_state, memory_order_acquire);
+}
+
+static void step_out(struct gs_gate_thread *self)
+{
+    const uint32_t seq = atomic_load_explicit(&self->seq, memory_order_relaxed);
+
+    atomic_store_explicit(&self->seq, (seq | 1) + 1, memory_order_release);
+}
+
+/* What the waiting call would do; call: enum gs_gate_call. */
+struct request {
+    CUstream stream;
+    unsigned call;
+};
+
+/* ... may be done at a shut gate */
+static bool goes_through(const struct request *request)
+{
+    if ((request->call & GS_CALL_BUILDS) != 0 && gs_capture_active())
+        return true;
+    return (request->call & GS_CALL_QUEUES) != 0 &&
+           gs_capture_records(request->stream, (request->call & GS_CALL_PER_THREAD) != 0);
+}
+
+static unsigned wait_until_open(struct gs_gate_thread *self, const struct request *request)
+{
+    unsigned pass = GS_PASS_REFUSED;
+    uint32_t state;
+
+    step_out(self);
+    atomic_fetch_add_explicit(&waiting, 1, memory_order_relaxed);
+    if (!gs_client_wish()) { /* no context here: the driver itself has the right answer */
+        atomic_fetch_sub_explicit(&waiting, 1, memory_order_relaxed);
+        return GS_PASS_NESTED;
+    }
+    for (;;) {
+        if (atomic_load_explicit(&refusing, memory_order_acquire))
+            break;
+        if (goes_through(request)) {
+            pass = GS_PASS_NESTED;
+            break;
+        }
+        /* without stepping in: to wait is no activity, which would keep a capture from being
+         * forgotten */
+        state = atomic_load_explicit(&gs_gate_state, memory_order_relaxed);
+        if (state != GS_GATE_CLOSED && step_in(self) != GS_GATE_CLOSED) {
+            pass = GS_PASS_WATCHED; /* a state of 3 or 0 is handled the same way: leaving is the
+                                       slow one */
+            break;
+        }
+        if (state != GS_GATE_CLOSED)
+            step_out(self);
+        futex_wait(&gs_gate_state, GS_GATE_CLOSED,
+                   1000000000u); /* bounded: a lost wake-up costs a second */
+    }
+    atomic_fetch_sub_explicit(&waiting, 1, memory_order_relaxed);
+    return pass;
+}
+
+/* seq is odd and this thread is registered; looks at the gate with the fence. request NULL:
+ * does not wait. */
+static unsigned enter(const struct request *request)
+{
+    struct gs_gate_thread *self = &gs_gate_self;
+
+    if (step_in(self) != GS_GATE_CLOSED)
+        return GS_PASS_WATCHED;
+    if (request != NULL)
+        return wait_until_open(self, request);
+    step_out(self);
+    return GS_PASS_REFUSED;
+}
+
+unsigned gs_gate_enter_odd(CUstream stream, unsigned call)
+{
+    const int saved = errno;
+    const struct request request = {stream, call};
+    unsigned pass;
+
+    if (gs_gate_self.registered != 0)
+        return GS_PASS_NESTED;
+    register_thread(&gs_gate_self);
+    pass = enter(&request);
+    errno = saved;
+    return pass;
+}
+
+unsigned gs_gate_enter_closed(CUstream stream, unsigned call)
+{
+    const int saved = errno;
+    const struct request request = {stream, call};
+    const unsigned pass = enter(&request);
+
+    errno = saved;
+    return pass;
+}
+
+bool gs_gate_try_enter(unsigned *pass)
+{
+    const int saved = errno;
+
+    if (gs_gate_self.registered == 0)
+        register_thread(&gs_gate_self);
+    if ((atomic_load_explicit(&gs_gate_self.seq, memory_order_relaxed) & 1) != 0)
+        *pass = GS_PASS_NESTED;
+    else
+        *pass = enter(NULL);
+    errno = saved;
+    return *pass != GS_PASS_REFUSED;
+}
+
+void gs_gate_leave_slow(unsigned pass)
+{
+    if (pass == GS_PASS_WATCHED)
+        step_out(&gs_gate_self);
+}
+
+bool gs_gate_is_watched(void)
+{
+    return atomic_load_explicit(&gs_gate_state, memory_order_relaxed) == GS_GATE_WATCHED;
+}
+
+void gs_gate_sync_begin(void)
+{
+    if (gs_gate_self.registered == 0)
+        register_thread(&gs_gate_self);
+    atomic_fetch_add_explicit(&gs_gate_self.syncing, 1, memory_order_relaxed);
+}
+
+void gs_gate_sync_end(void)
+{
+    struct gs_gate_thread *self = &gs_gate_self;
+
+    atomic_fetch_sub_explicit(&self->syncing, 1, memory_order_relaxed);
+    atomic_store_explicit(&self->synced,
+                          atomic_load_explicit(&self->synced, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+static bool somebody_inside(void)
+{
+    bool inside = false;
+
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
+    for (struct gs_gate_thread *thread = threads.first; thread != NULL && !inside;
+         thread = thread->next)
+        inside = (atomic_load_explicit(&thread->seq, memory_order_acquire) & 1) != 0;
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
+    return inside;
+}
+
+bool gs_gate_close(uint64_t timeout_ns)
+{
+    const uint64_t deadline = gs_now() + timeout_ns;
+    unsigned rounds = 0;
+
+    atomic_store_explicit(&gs_gate_state, GS_GATE_CLOSED, memory_order_seq_cst);
+    pthread_once(&once, prepare);
+    if (!threads.fenced)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    while (somebody_inside()) {
+        const struct timespec pause = {0, 20000};
+
+        if (gs_now() > deadline)
+            return false;
+        if (rounds++ < 100)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+void gs_gate_shut(void)
+{
+    atomic_store_explicit(&gs_gate_state, GS_GATE_CLOSED, memory_order_seq_cst);
+}
+
+void gs_gate_open(bool watched)
+{
+    uint32_t state = watched ? GS_GATE_WATCHED : GS_GATE_OPEN;
+
+    pthread_once(&once, prepare);
+    if (!watched && threads.fenced)
+        state = GS_GATE_FENCED;
+    atomic_store_explicit(&refusing, false, memory_order_release);
+    if (atomic_exchange_explicit(&gs_gate_state, state, memory_order_acq_rel) == GS_GATE_CLOSED)
+        futex_wake_all(&gs_gate_state);
+}
+
+void gs_gate_refuse(bool refuse)
+{
+    atomic_store_explicit(&refusing, refuse, memory_order_release);
+    if (refuse)
+        futex_wake_all(&gs_gate_state);
+}
+
+unsigned gs_gate_waiting(void)
+{
+    return atomic_load_explicit(&waiting, memory_order_relaxed);
+}
+
+uint64_t gs_gate_activity(bool *busy)
+{
+    uint64_t sum;
+
+    *busy = false;
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
+    sum = threads.ended_passes * 2;
+    for (struct gs_gate_thread *thread = threads.first; thread != NULL; thread = thread->next) {
+        const uint32_t seq = atomic_load_explicit(&thread->seq, memory_order_relaxed);
+
+        sum += seq + (uint64_t)atomic_load_explicit(&thread->synced, memory_order_relaxed);
+        *busy |=
+            (seq & 1) != 0 || atomic_load_explicit(&thread->syncing, memory_order_relaxed) != 0;
+    }
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
+    return sum;
+}
+
+uint64_t gs_gate_calls(void)
+{
+    uint64_t sum;
+
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
+    sum = threads.ended_passes;
+    for (struct gs_gate_thread *thread = threads.first; thread != NULL; thread = thread->next)
+        sum += atomic_load_explicit(&thread->seq, memory_order_relaxed) / 2;
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
+    return sum;
+}
+
+void gs_gate_after_fork(void)
+{
+    struct gs_gate_thread *self = &gs_gate_self;
+
+    pthread_mutex_init(&threads.lock, NULL);
+    threads.first = NULL;
+    threads.ended_passes = 0;
+    atomic_store(&waiting, 0);
+    atomic_store(&refusing, false);
+    atomic_store(&gs_gate_state, GS_GATE_CLOSED);
+    self->registered = 0;
+    atomic_store(&self->syncing, 0);
+    atomic_store(&self->seq, 1);
+}

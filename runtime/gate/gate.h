@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gate.h: the gate around every call that submits GPU work or needs device memory in place.
+ *
+ * A thread is inside between gs_gate_enter() and gs_gate_leave(). The closing side (client
+ * thread only) shuts the gate, then waits until no thread is inside; afterwards nothing new can
+ * reach the GPU until it opens. The work is submitted before leaving, so nothing slips out
+ * behind a closed gate.
+ *
+ * Asymmetric: entering is a thread-local store, a load and a branch, without a fence; closing
+ * pays with membarrier(2) (MEMBARRIER_CMD_PRIVATE_EXPEDITED), which makes every running
+ * thread's store visible and its later load fresh. Where the kernel does not have it, entering
+ * uses a full fence.
+ */
+#ifndef GS_RUNTIME_GATE_GATE_H
+#define GS_RUNTIME_GATE_GATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+enum gs_gate_state {
+    GS_GATE_OPEN = 0,
+    GS_GATE_WATCHED = 1, /* open, but others wait: unfinished submissions are bounded */
+    GS_GATE_CLOSED = 2,  /* not now; also before the first target of the daemon */
+    GS_GATE_FENCED = 3,  /* open, but this kernel has no membarrier: entering needs the fence */
+};
+
+/* What entering found; passed on to leaving. 0 is the fast path. */
+enum gs_gate_pass {
+    GS_PASS_FREE = 0,
+    GS_PASS_NESTED = 1,  /* this thread was inside already */
+    GS_PASS_WATCHED = 2, /* bound this thread's unfinished work */
+    GS_PASS_REFUSED = 4, /* not inside: the memory cannot be brought back; the call must fail
+                            with out of memory */
+};
+
+/* Per thread. seq is odd while inside, and before the thread is registered (so that the fast
+ * path needs no second test); each pass adds 2, which makes it the activity counter as well.
+ * Written by its thread only. */
+struct gs_gate_thread {
+    _Atomic(uint32_t) seq;
+    uint32_t registered;
+    _Atomic(uint32_t) syncing; /* inside a call that waits for the GPU */
+    _Atomic(uint32_t) synced;  /* such calls that have returned */
+    uint32_t submissions;      /* while watched */
+    struct gs_gate_thread *next, **link;
+    struct gs_pace *pace; /* throttle.c */
+};
+extern _Thread_local struct gs_gate_thread gs_gate_self;
+
+/* relaxed loads in the fast path; the closer orders by membarrier */
+extern _Atomic(uint32_t) gs_gate_state;
+
+/* What is known of a call that enters; or'ed. */
+enum gs_gate_call {
+    GS_CALL_QUEUES = 1,     /* it queues work on its stream */
+    GS_CALL_PER_THREAD = 2, /* ... of which 0 is the thread's own */
+    GS_CALL_BUILDS = 4,     /* it touches no memory: what captures and graphs are made of */
+};
+
+/* seq was odd: first pass of this thread, or nested */
+unsigned gs_gate_enter_odd(CUstream stream, unsigned call);
+/* seq was made odd, and then the gate was not plainly open */
+unsigned gs_gate_enter_closed(CUstream stream, unsigned call);
+void gs_gate_leave_slow(unsigned pass);
+
+/* Goes in; waits while the gate is closed (see client.h for why that ends). Any thread. Result:
+ * enum gs_gate_pass. call: enum gs_gate_call. A capture keeps the program from stopping, and so
+ * must be able to end: while one is under way, work that is only recorded, because its stream
+ * is being captured, and calls that only build go through a shut gate. */
+static inline __attribute__((always_inline)) unsigned gs_gate_enter_on(CUstream stream,
+                                                                       unsigned call)
+{
+    struct gs_gate_thread *const self = &gs_gate_self;
+    const uint32_t seq = atomic_load_explicit(&self->seq, memory_order_relaxed);
+
+    if (__builtin_expect((seq & 1) != 0, 0))
+        return gs_gate_enter_odd(stream, call);
+    atomic_store_explicit(&self->seq, seq + 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst); /* pairs with membarrier in gs_gate_close() */
+    if (__builtin_expect(
+            atomic_load_explicit(&gs_gate_state, memory_order_acquire) != GS_GATE_OPEN, 0))
+        return gs_gate_enter_closed(stream, call);
+    return GS_PASS_FREE;
+}
+
+/* ... for a call that queues nothing. */
+static inline __attribute__((always_inline)) unsigned gs_gate_enter(void)
+{
+    return gs_gate_enter_on(NULL, 0);
+}
+
+static inline __attribute__((always_inline)) void gs_gate_leave(unsigned pass)
+{
+    struct gs_gate_thread *const self = &gs_gate_self;
+
+    if (__builtin_expect(pass != GS_PASS_FREE, 0)) {
+        gs_gate_leave_slow(pass);
+        return;
+    }
+    /* release: what was done inside happens before the closer sees this thread outside */
+    atomic_store_explicit(&self->seq,
+                          atomic_load_explicit(&self->seq, memory_order_relaxed) + 1,
+                          memory_order_release);
+}
+
+/* As gs_gate_enter(), but never waits: false if the gate is closed (then not inside). */
+bool gs_gate_try_enter(unsigned *pass);
+
+/* Around a call that waits for GPU work; not inside the gate. Notes activity. */
+void gs_gate_sync_begin(void);
+void gs_gate_sync_end(void);
+
+/* Client thread only. close: shuts and waits until nobody is inside, at most timeout_ns; false:
+ * somebody still is. The gate stays shut then: only the caller can know whether it may open
+ * again (memory may have gone missing meanwhile). */
+bool gs_gate_close(uint64_t timeout_ns);
+void gs_gate_open(bool watched);
+
+/* Any thread, under the memory lock: shuts without waiting for those inside. For memory that is
+ * not in place yet: whoever can know its address has not submitted anything with it. */
+void gs_gate_shut(void);
+
+/* Client thread only, while closed: waiting and new threads are refused (true) or wait again
+ * (false). */
+void gs_gate_refuse(bool refuse);
+
+/* True while others wait for the device: the caller, inside, bounds its unfinished work. */
+bool gs_gate_is_watched(void);
+
+/* Number of threads that wait at the gate. Any thread. */
+unsigned gs_gate_waiting(void);
+
+/* Changes whenever a thread went through the gate or through a sync. *busy: some thread is
+ * inside or waits for the GPU. */
+uint64_t gs_gate_activity(bool *busy);
+
+/* Passes since the start (approximate: threads that ended are counted when they end). */
+uint64_t gs_gate_calls(void);
+
+/* In a forked child: one thread, closed gate, no history. */
+void gs_gate_after_fork(void);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * throttle.h: a bound on unfinished work while others wait.
+ */
+#ifndef GS_RUNTIME_GATE_THROTTLE_H
+#define GS_RUNTIME_GATE_THROTTLE_H
+
+#include <stdbool.h>
+
+#include <cudaTypedefs.h>
+
+/* While others wait: keeps this thread at no more than about GS_PACE_UNFINISHED submissions
+ * ahead of the GPU, so that a drain takes milliseconds. Inside the gate, after the submission.
+ * Waits at most 50 ms; does nothing while the stream is captured. per_thread: stream 0 means
+ * the per-thread stream. */
+#define GS_PACE_UNFINISHED 32
+void gs_pace_bound(CUstream stream, bool per_thread);
+
+struct gs_pace;
+
+/* A thread ends; NULL: it had none. Any thread. */
+void gs_pace_thread_ends(struct gs_pace *pace);
+
+/* A context has ended, and its events with it. Any thread. */
+void gs_pace_context_ended(CUcontext context);
+
+void gs_pace_after_fork(void);
+
+#endif

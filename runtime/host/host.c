@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host.c: owns the arena of host memory: segments, the blocks cut from them, and the thread
+ * that makes segments ready before they are needed.
+ *
+ * State: the list of segments, under arena.lock (rank GS_LOCK_HOST), which is never held across
+ * a driver call or while memory is touched. A segment's registration is the client thread's.
+ * Invariants: a bit of a segment's map is set exactly while a block has that unit; held = bytes
+ * of all segments and of those being made.
+ */
+#include "runtime/host/host.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/host/host_file.h"
+#include "runtime/host/host_memory.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+
+#define UNIT GS_BLOCK_BYTES
+#define SEGMENT_UNITS                                                                          \
+    128u /* 256 MiB: 5 ms to register, some 10 ms to touch; more only                          \
+            for what must be in one piece */
+#define FLOOR_BYTES  (512ull << 20) /* of available host memory that stays untouched */
+#define NODE_UNKNOWN (-2)
+
+enum registration { NEVER, WAITING, REGISTERED };
+
+struct gs_host_segment {
+    struct gs_host_segment *next;
+    char *memory;
+    uint32_t units, used; /* of UNIT bytes */
+    enum registration
+        registration;  /* NEVER: beyond the budget, or the driver does not want to */
+    CUcontext context; /* REGISTERED: where; it ends with that */
+    uint8_t map[];     /* a bit for each unit */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wanted;
+    struct gs_host_segment *segments;
+    bool started, hopeless; /* the thread; and it could not get all of the goal */
+    _Atomic(uint64_t) goal; /* bytes that shall be ready */
+    _Atomic(uint64_t) held, registered, refused, budget;
+    _Atomic(int) node;
+} arena = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .wanted = PTHREAD_COND_INITIALIZER,
+           .budget = UINT64_MAX,
+           .node = NODE_UNKNOWN};
+
+static uint64_t load(_Atomic(uint64_t) *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* --- segments --- */
+
+static uint64_t segment_bytes(const struct gs_host_segment *segment)
+{
+    return segment->units * UNIT;
+}
+
+/* The floor is kept free, so that this never wakes the OOM killer. */
+static bool machine_has(uint64_t bytes)
+{
+    const uint64_t available = gs_host_available();
+
+    return available == UINT64_MAX || available >= bytes + FLOOR_BYTES;
+}
+
+/* A new segment, touched, not in the list. */
+static struct gs_host_segment *make_segment(uint32_t units)
+{
+    struct gs_host_segment *segment;
+    const uint64_t bytes = units * UNIT;
+    const int node = atomic_load_explicit(&arena.node, memory_order_relaxed);
+    const uint64_t held = atomic_fetch_add_explicit(&arena.held, bytes, memory_order_relaxed);
+
+    segment = machine_has(bytes) ? calloc(1, sizeof *segment + (units + 7) / 8) : NULL;
+    if (segment != NULL)
+        segment->memory = gs_host_map(bytes, node);
+    if (segment == NULL || segment->memory == NULL) {
+        free(segment);
+        atomic_fetch_sub_explicit(&arena.held, bytes, memory_order_relaxed);
+        return NULL;
+    }
+    segment->units = units;
+    segment->registration = held + bytes <= load(&arena.budget) ? WAITING : NEVER;
+    return segment;
+}
+
+static void link_segment(struct gs_host_segment *segment)
+{
+    struct gs_host_segment **at = &arena.segments;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    while (*at != NULL && (*at)->registration != NEVER)
+        at = &(*at)->next; /* what is not registered is used last */
+    segment->next = *at;
+    *at = segment;
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+static void register_segment(struct gs_host_segment *segment)
+{
+    CUcontext context = NULL;
+    CUresult result;
+
+    if (gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL)
+        return;
+    result = gs_driver.cuMemHostRegister_v2(segment->memory, segment_bytes(segment),
+                                            CU_MEMHOSTREGISTER_PORTABLE);
+    if (result != CUDA_SUCCESS)
+        gs_log("registering %llu bytes of host memory: CUresult %d; copies are slower",
+               (unsigned long long)segment_bytes(segment), result);
+    else
+        atomic_fetch_add_explicit(&arena.registered, segment_bytes(segment),
+                                  memory_order_relaxed);
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    segment->context = context;
+    segment->registration = result == CUDA_SUCCESS ? REGISTERED : NEVER;
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+static void unregister(struct gs_host_segment *segment)
+{
+    if (segment->registration != REGISTERED)
+        return;
+    gs_driver.cuMemHostUnregister(segment->memory);
+    atomic_fetch_sub_explicit(&arena.registered, segment_bytes(segment), memory_order_relaxed);
+}
+
+static void free_segment(struct gs_host_segment *segment)
+{
+    unregister(segment);
+    gs_host_unmap(segment->memory, segment_bytes(segment));
+    atomic_fetch_sub_explicit(&arena.held, segment_bytes(segment), memory_order_relaxed);
+    free(segment);
+}
+
+/* --- blocks --- */
+
+static bool is_used(const struct gs_host_segment *segment, uint32_t unit)
+{
+    return (segment->map[unit / 8] >> (unit % 8) & 1) != 0;
+}
+
+static void mark(struct gs_host_segment *segment, uint32_t from, uint32_t count)
+{
+    for (uint32_t unit = from; unit < from + count; unit++)
+        segment->map[unit / 8] ^= (uint8_t)(1u << (unit % 8));
+}
+
+/* first fit: where count free units begin; units if nowhere */
+static uint32_t find(const struct gs_host_segment *segment, uint32_t count)
+{
+    uint32_t run = 0;
+
+    if (segment->units - segment->used < count)
+        return segment->units;
+    for (uint32_t unit = 0; unit < segment->units; unit++) {
+        run = is_used(segment, unit) ? 0 : run + 1;
+        if (run == count)
+            return unit + 1 - count;
+    }
+    return segment->units;
+}
+
+static bool cut(struct gs_host_block *block, uint32_t units)
+{
+    struct gs_host_segment *segment;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    for (segment = arena.segments; segment != NULL; segment = segment->next) {
+        const uint32_t from = find(segment, units);
+
+        if (from == segment->units)
+            continue;
+        mark(segment, from, units);
+        segment->used += units;
+        block->segment = segment;
+        block->offset = from * UNIT;
+        block->memory = segment->memory + block->offset;
+        break;
+    }
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    if (segment != NULL && segment->registration == WAITING)
+        register_segment(segment);
+    return segment != NULL;
+}
+
+static uint32_t units_to_make(uint32_t least)
+{
+    const uint64_t held = load(&arena.held), goal = load(&arena.goal);
+    const uint64_t more = goal > held ? (goal - held + UNIT - 1) / UNIT : 0;
+
+    if (more <= least || least >= SEGMENT_UNITS) /* a large block gets a segment of its own */
+        return least;
+    return more < SEGMENT_UNITS ? (uint32_t)more : SEGMENT_UNITS;
+}
+
+static bool grow(uint32_t units)
+{
+    struct gs_host_segment *segment = make_segment(units_to_make(units));
+
+    if (segment == NULL && units_to_make(units) != units)
+        segment = make_segment(units);
+    if (segment != NULL)
+        link_segment(segment);
+    return segment != NULL;
+}
+
+struct gs_host_block *gs_host_get(uint64_t bytes)
+{
+    const uint32_t units = (uint32_t)((bytes + UNIT - 1) / UNIT);
+    struct gs_host_block *block = calloc(1, sizeof *block + units * sizeof block->hashes[0]);
+
+    if (block == NULL)
+        return NULL;
+    block->bytes = bytes;
+    gs_host_file_begin();
+    while (!cut(block, units))
+        if (!grow(units)) {
+            if (gs_host_file_get(units * UNIT, &block->offset))
+                return block;
+            gs_log("no host memory for %llu bytes more (%llu are held)",
+                   (unsigned long long)bytes, (unsigned long long)load(&arena.held));
+            atomic_store_explicit(&arena.refused, bytes, memory_order_relaxed);
+            free(block);
+            return NULL;
+        }
+    atomic_store_explicit(&arena.refused, 0, memory_order_relaxed);
+    return block;
+}
+
+void gs_host_put(struct gs_host_block *block)
+{
+    struct gs_host_segment *segment = block != NULL ? block->segment : NULL;
+    const uint32_t units = block != NULL ? (uint32_t)((block->bytes + UNIT - 1) / UNIT) : 0;
+
+    if (segment != NULL) {
+        gs_lock(&arena.lock, GS_LOCK_HOST);
+        mark(segment, (uint32_t)(block->offset / UNIT), units);
+        segment->used -= units;
+        gs_unlock(&arena.lock, GS_LOCK_HOST);
+    } else if (block != NULL) {
+        gs_host_file_put(block->offset, units * UNIT);
+    }
+    free(block);
+}
+
+/* --- ahead of need --- */
+
+static void *prepare_main(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        uint64_t goal, budget;
+        bool made;
+
+        gs_lock(&arena.lock, GS_LOCK_HOST);
+        while (arena.hopeless || load(&arena.goal) <= load(&arena.held))
+            pthread_cond_wait(&arena.wanted, &arena.lock);
+        goal = load(&arena.goal);
+        budget = load(&arena.budget);
+        gs_unlock(&arena.lock, GS_LOCK_HOST);
+        /* beyond the budget nothing is provided on the mere chance that it is needed */
+        made = load(&arena.held) < budget && grow(1);
+        gs_lock(&arena.lock, GS_LOCK_HOST);
+        /* what has changed meanwhile is worth another attempt: nobody will say so again */
+        arena.hopeless = !made && goal == load(&arena.goal) && budget == load(&arena.budget);
+        gs_unlock(&arena.lock, GS_LOCK_HOST);
+    }
+    return NULL;
+}
+
+/* the NUMA node next to the device; asked once */
+static void find_node(void)
+{
+    const struct gs_device *device = gs_device_at(0);
+    int node = -1;
+
+    if (atomic_load_explicit(&arena.node, memory_order_relaxed) != NODE_UNKNOWN ||
+        device == NULL)
+        return;
+    if (gs_driver.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID,
+                                       device->ordinal) != CUDA_SUCCESS)
+        node = -1;
+    atomic_store_explicit(&arena.node, node, memory_order_relaxed);
+}
+
+void gs_host_prepare(uint64_t bytes)
+{
+    pthread_t thread;
+
+    find_node();
+    gs_host_file_begin(); /* it needs a buffer: before memory is taken ahead */
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    if (atomic_exchange_explicit(&arena.goal, bytes, memory_order_relaxed) != bytes)
+        arena.hopeless = false;
+    if (!arena.started && bytes > load(&arena.held) &&
+        pthread_create(&thread, NULL, prepare_main, NULL) ==
+            0) { /* inherits: all signals blocked */
+        pthread_detach(thread);
+        pthread_setname_np(thread, "gpushare-host");
+        arena.started = true;
+    }
+    pthread_cond_signal(&arena.wanted);
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+static struct gs_host_segment *find_unregistered(void)
+{
+    struct gs_host_segment *segment;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    for (segment = arena.segments; segment != NULL && segment->registration != WAITING;)
+        segment = segment->next;
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    return segment;
+}
+
+bool gs_host_has_unregistered(void)
+{
+    return find_unregistered() != NULL;
+}
+
+bool gs_host_register_one(void)
+{
+    struct gs_host_segment *segment = find_unregistered();
+
+    if (segment == NULL)
+        return false;
+    register_segment(segment);
+    return find_unregistered() != NULL;
+}
+
+static struct gs_host_segment *take_unused(void)
+{
+    struct gs_host_segment **at, *segment = NULL;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    for (at = &arena.segments; *at != NULL && segment == NULL;)
+        if ((*at)->used == 0) {
+            segment = *at;
+            *at = segment->next;
+        } else {
+            at = &(*at)->next;
+        }
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    return segment;
+}
+
+void gs_host_trim(uint64_t keep)
+{
+    struct gs_host_segment *segment;
+
+    if (load(&arena.goal) > keep) /* client thread only, as gs_host_prepare() */
+        atomic_store_explicit(&arena.goal, keep, memory_order_relaxed);
+    while (load(&arena.held) > keep && (segment = take_unused()) != NULL)
+        free_segment(segment);
+}
+
+void gs_host_context_ended(const void *context)
+{
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    for (struct gs_host_segment *segment = arena.segments; segment != NULL;
+         segment = segment->next)
+        if (segment->registration == REGISTERED && segment->context == context) {
+            segment->registration = WAITING;
+            atomic_fetch_sub_explicit(&arena.registered, segment_bytes(segment),
+                                      memory_order_relaxed);
+        }
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+uint64_t gs_host_used(void)
+{
+    return load(&arena.held);
+}
+
+uint64_t gs_host_wanted(void)
+{
+    const uint64_t held = load(&arena.held) + load(&arena.refused);
+    const uint64_t goal = load(&arena.goal);
+
+    return held > goal ? held : goal;
+}
+
+void gs_host_set_budget(uint64_t bytes)
+{
+    if (atomic_exchange_explicit(&arena.budget, bytes, memory_order_relaxed) >= bytes)
+        return;
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    arena.hopeless = false;
+    pthread_cond_signal(&arena.wanted);
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+uint64_t gs_host_budget(void)
+{
+    return load(&arena.budget);
+}
+
+void gs_host_after_fork(void)
+{
+    pthread_mutex_init(&arena.lock, NULL);
+    pthread_cond_init(&arena.wanted, NULL);
+    arena.segments = NULL; /* not mapped here; the books are left to the parent */
+    atomic_store(&arena.goal, 0);
+    arena.started = arena.hopeless = false;
+    atomic_store(&arena.held, 0);
+    atomic_store(&arena.registered, 0);
+    atomic_store(&arena.refused, 0);
+    atomic_store(&arena.budget, UINT64_MAX);
+    atomic_store(&arena.node, NODE_UNKNOWN);
+    gs_host_file_after_fork();
+}

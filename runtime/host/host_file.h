@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host_file.h: the last place for what is not on the device: a file without a name in the
+ * folder that GPUSHARE_SPILL names, written past the page cache where the file system can.
+ *
+ * Client thread, but gs_host_file_put(): any.
+ */
+#ifndef GS_RUNTIME_HOST_HOST_FILE_H
+#define GS_RUNTIME_HOST_HOST_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GS_HOST_FILE_PIECE (16ull << 20) /* bytes of the buffer */
+
+/* Opens the file if a folder is named; says once if it cannot be used. Again: no effect. */
+void gs_host_file_begin(void);
+
+/* What crosses between device and file goes through this; NULL: there is no file. */
+char *gs_host_file_buffer(void);
+
+/* Room for bytes (a multiple of 2 MiB); false: there is no file, or the disk has none left
+ * (said once). */
+bool gs_host_file_get(uint64_t bytes, uint64_t *offset);
+void gs_host_file_put(uint64_t offset, uint64_t bytes);
+
+/* 0, or -errno. memory is aligned to a page; bytes are a multiple of one. */
+int gs_host_file_write(uint64_t offset, const void *memory, uint64_t bytes);
+int gs_host_file_read(uint64_t offset, void *memory, uint64_t bytes);
+
+void gs_host_file_after_fork(void);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host_memory.c: huge-page friendly anonymous memory, touched by several threads. No state; any
+ * thread.
+ */
+#include "runtime/host/host_memory.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TOUCH_STEP    (8ull << 20) /* a thread more for each of these, up to TOUCH_THREADS */
+#define TOUCH_THREADS 8
+#define HUGE_PAGE     (2ull << 20)
+#define POLICY_PREFER 1 /* MPOL_PREFERRED, linux/mempolicy.h */
+#define CGROUP_FOLDER "/sys/fs/cgroup"
+
+/* the number at the start of a file; UINT64_MAX: there is none ("max", no file) */
+static uint64_t number_in(const char *path)
+{
+    char text[32] = "";
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length;
+    char *end;
+    uint64_t value;
+
+    if (fd < 0)
+        return UINT64_MAX;
+    length = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (length <= 0)
+        return UINT64_MAX;
+    value = strtoull(text, &end, 10);
+    return end != text ? value : UINT64_MAX;
+}
+
+static uint64_t group_leaves(const char *group)
+{
+    char path[PATH_MAX];
+    uint64_t most, current;
+
+    if (snprintf(path, sizeof path, CGROUP_FOLDER "%s/memory.max", group) >= (int)sizeof path)
+        return UINT64_MAX;
+    most = number_in(path);
+    if (most == UINT64_MAX)
+        return UINT64_MAX;
+    snprintf(path, sizeof path, CGROUP_FOLDER "%s/memory.current", group);
+    current = number_in(path);
+    return current < most ? most - current : 0;
+}
+
+/* the process's group and those above it (cgroup v2; a container sees its own as the root) */
+static uint64_t groups_leave(void)
+{
+    char line[PATH_MAX - 64] = "", *slash;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    uint64_t least = UINT64_MAX, left;
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
+           strncmp(line, "0::", 3) != 0)
+        line[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+    if (strncmp(line, "0::/", 4) != 0 || strstr(line, "..") != NULL)
+        return group_leaves("");
+    line[strcspn(line, "\n")] = '\0';
+    do {
+        left = group_leaves(line + 3);
+        least = left < least ? left : least;
+        slash = strrchr(line + 3, '/');
+        if (slash != NULL)
+            *slash = '\0';
+    } while (slash != NULL);
+    return least;
+}
+
+/* limits of the process itself: what is used is counted in pages, in this field of statm */
+static uint64_t limit_leaves(int resource, unsigned field)
+{
+    struct rlimit limit;
+    char text[128] = "", *at = text;
+    uint64_t used;
+    ssize_t length;
+    int fd;
+
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    length = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (length <= 0)
+        return UINT64_MAX;
+    for (unsigned i = 0; i < field; i++)
+        strtoull(at, &at, 10);
+    used = strtoull(at, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return used < limit.rlim_cur ? limit.rlim_cur - used : 0;
+}
+
+static uint64_t limits_leave(void)
+{
+    const uint64_t data = limit_leaves(RLIMIT_DATA, 5), space = limit_leaves(RLIMIT_AS, 0);
+
+    return data < space ? data : space;
+}
+
+uint64_t gs_host_available(void)
+{
+    const uint64_t groups = groups_leave(), limits = limits_leave();
+    const uint64_t group = groups < limits ? groups : limits;
+    uint64_t machine = UINT64_MAX;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+
+    if (file == NULL)
+        return group;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "MemAvailable:", 13) == 0)
+            machine = strtoull(line + 13, NULL, 10) * 1024;
+    fclose(file);
+    return machine < group ? machine : group;
+}
+
+struct span {
+    char *from;
+    uint64_t bytes;
+};
+
+static void *touch(void *argument)
+{
+    const struct span *span = argument;
+
+    for (uint64_t at = 0; at < span->bytes; at += 4096)
+        *(volatile char *)(span->from + at) = 0;
+    return NULL;
+}
+
+static unsigned touch_threads(uint64_t bytes)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t count = bytes / TOUCH_STEP + 1;
+
+    if (processors > 0 && count > (uint64_t)processors / 2 + 1)
+        count = (uint64_t)processors / 2 + 1; /* the program has work of its own */
+    return (unsigned)(count < TOUCH_THREADS ? count : TOUCH_THREADS);
+}
+
+static void touch_all(char *memory, uint64_t bytes)
+{
+    const unsigned count = touch_threads(bytes);
+    const uint64_t part = (bytes / count + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE;
+    bool running[TOUCH_THREADS] = {false};
+    struct span spans[TOUCH_THREADS];
+    pthread_t ids[TOUCH_THREADS];
+
+    for (unsigned i = 0; i < count; i++) {
+        const uint64_t from = part * i < bytes ? part * i : bytes;
+
+        spans[i] = (struct span){memory + from, bytes - from < part ? bytes - from : part};
+        running[i] = i + 1 < count && pthread_create(&ids[i], NULL, touch, &spans[i]) == 0;
+        if (!running[i])
+            touch(&spans[i]);
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (running[i])
+            pthread_join(ids[i], NULL);
+}
+
+char *gs_host_map(uint64_t bytes, int node)
+{
+    char *all = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const uint64_t ahead = HUGE_PAGE - (uint64_t)(uintptr_t)all % HUGE_PAGE;
+    char *memory = all + ahead;
+
+    if (all == MAP_FAILED)
+        return NULL;
+    munmap(all, ahead);
+    if (ahead < HUGE_PAGE)
+        munmap(memory + bytes, HUGE_PAGE - ahead);
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    madvise(memory, bytes,
+            MADV_DONTFORK); /* a forked child must not copy what the bus writes to */
+    madvise(memory, bytes, MADV_DONTDUMP);
+    if (node >= 0 && node < 64) {
+        const unsigned long mask = 1ul << node;
+
+        syscall(SYS_mbind, memory, bytes, POLICY_PREFER, &mask, 65ul, 0u);
+    }
+    touch_all(memory, bytes);
+    return memory;
+}
+
+void gs_host_unmap(char *memory, uint64_t bytes)
+{
+    munmap(memory, bytes);
+}

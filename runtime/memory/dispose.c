@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dispose.c: what was freed and must wait: ranges for the client thread (the gate was shut, or
+ * a stream has not passed them), slab pieces that were freed during a capture; and what is left
+ * when a context ends.
+ *
+ * State, under gs_memory_lock: the dead ranges of each device (in struct gs_device, exactly
+ * those whose life is DEAD), and the late pieces. Whoever takes one out owns it.
+ */
+#include <stdlib.h>
+
+#include "lockd/protocol/wire.h"
+#include "runtime/gate/capture.h"
+#include "runtime/client/client.h"
+#include "runtime/base/driver.h"
+#include "runtime/memory/graph_memory.h"
+#include "runtime/memory/idle_ranges.h"
+#include "runtime/base/mutex.h"
+#include "runtime/memory/memory.h"
+#include "runtime/memory/stream_order.h"
+#include "runtime/memory/pool.h"
+#include "runtime/runtime.h"
+#include "runtime/range/slab.h"
+#include "runtime/memory/virtual.h"
+
+#define BATCH 64
+
+static struct late_piece {
+    struct late_piece *next;
+    struct gs_range *range;
+    CUdeviceptr address;
+} * late_pieces;
+
+void gs_memory_bury(struct gs_range *range)
+{
+    struct gs_device *device = range->device;
+
+    range->life = GS_RANGE_DEAD;
+    range->idle_next = NULL;
+    *(device->dead != NULL ? &device->dead_last->idle_next : &device->dead) = range;
+    device->dead_last = range;
+}
+
+/* Without memory for the note the piece stays retired until its context ends. */
+void gs_memory_put_later(struct gs_range *range, CUdeviceptr address)
+{
+    struct late_piece *piece = malloc(sizeof *piece);
+
+    if (piece == NULL)
+        return;
+    *piece = (struct late_piece){.range = range, .address = address};
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    piece->next = late_pieces;
+    late_pieces = piece;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* Under the lock: takes up to BATCH dead ranges for disposal, those of one context if it is not
+ * NULL. */
+static unsigned take_dead(struct gs_device *device, CUcontext context, struct gs_range **batch,
+                          unsigned count)
+{
+    struct gs_range **at = &device->dead, *range, *last = NULL;
+
+    while ((range = *at) != NULL && count < BATCH)
+        if (context == NULL || range->context == context) {
+            *at = range->idle_next;
+            range->life = GS_RANGE_DISPOSING;
+            batch[count++] = range;
+        } else {
+            last = range;
+            at = &range->idle_next;
+        }
+    if (range == NULL)
+        device->dead_last = last;
+    return count;
+}
+
+/* under the lock: live ones of a context that has ended */
+static unsigned take_live(struct gs_device *device, CUcontext context, struct gs_range **batch,
+                          unsigned count)
+{
+    for (struct gs_range *range = device->ranges; range != NULL && count < BATCH;
+         range = range->next) {
+        if (range->life != GS_RANGE_LIVE || range->context != context)
+            continue;
+        gs_pool_unuse(range->pool,
+                      range->slab != NULL ? gs_slab_asked(range->slab) : range->node.size);
+        gs_range_end_life(range, GS_RANGE_DISPOSING);
+        gs_pool_leave(range);
+        batch[count++] = range;
+    }
+    return count;
+}
+
+/* Ranges for disposal: dead ones, or (context != NULL) the live and dead ones of that context.
+ */
+static unsigned collect(CUcontext context, struct gs_range **batch)
+{
+    struct gs_device *device;
+    unsigned count = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        count = take_dead(device, context, batch, count);
+        if (context != NULL)
+            count = take_live(device, context, batch, count);
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return count;
+}
+
+static void forget_late_pieces(CUcontext context)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (struct late_piece **at = &late_pieces, *piece; (piece = *at) != NULL;) {
+        if (piece->range->context == context) {
+            *at = piece->next;
+            free(piece);
+        } else {
+            at = &piece->next;
+        }
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_memory_context_ended(CUcontext context)
+{
+    struct gs_range *batch[BATCH];
+    unsigned count;
+
+    gs_order_context_ended(context);
+    forget_late_pieces(context);
+    gs_memory_mend();
+    while ((count = collect(context, batch)) != 0)
+        for (unsigned i = 0; i < count; i++) {
+            batch[i]->after = NULL; /* events end with their context */
+            gs_range_dispose(batch[i]);
+        }
+    gs_client_wake();
+}
+
+/* The event's context must be current to ask (this thread has none). No answer is no yes. */
+static bool has_passed(const struct gs_range *range)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    CUcontext popped;
+
+    if (gs_context_push(range->context) != CUDA_SUCCESS)
+        return false;
+    result = gs_driver.cuEventQuery(range->after);
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+        return result == CUDA_SUCCESS;
+    return !gs_memory_is_captured(
+        gs_memory_synchronize(range->context)); /* a broken context uses nothing any more */
+}
+
+static bool may_dispose(const struct gs_range *range, bool moving)
+{
+    if (moving || range->at_rest)
+        return true; /* everything submitted has finished, or all that used it */
+    if (range->after != NULL)
+        return has_passed(range);
+    if (gs_capture_active())
+        return false;
+    /* freed while the gate was shut: other work may still be under way */
+    return !gs_memory_is_captured(gs_memory_synchronize(range->context));
+}
+
+/* True while some of them still wait for the end of a capture. */
+static bool put_late_pieces(bool moving)
+{
+    struct late_piece *piece, *next;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    piece = late_pieces;
+    late_pieces = NULL;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (; piece != NULL; piece = next) {
+        next = piece->next;
+        if (!moving && (gs_capture_active() ||
+                        gs_memory_is_captured(gs_memory_synchronize(piece->range->context))))
+            gs_memory_put_later(piece->range, piece->address);
+        else
+            gs_memory_put_piece(piece->range, piece->address);
+        free(piece);
+    }
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    piece = late_pieces;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return piece != NULL;
+}
+
+bool gs_memory_dispose_dead(bool moving)
+{
+    struct gs_range *batch[BATCH];
+    struct gs_device *device;
+    bool waits = put_late_pieces(moving);
+    unsigned count;
+
+    waits |= gs_order_collect(moving);
+    count = collect(NULL, batch);
+    waits |= count == BATCH;
+    for (unsigned i = 0; i < count; i++) {
+        if (may_dispose(batch[i], moving)) {
+            gs_range_dispose(batch[i]);
+            continue;
+        }
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_memory_bury(batch[i]);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        waits = true;
+    }
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        gs_idle_trim(device, gs_now());
+        gs_graph_memory_look(device, moving && (gs_device_flags(device) & GS_TARGET_RUN) == 0,
+                             gs_now());
+    }
+    return waits;
+}
+
+void gs_memory_after_fork(void)
+{
+    gs_ranges_after_fork();
+    late_pieces = NULL;
+    gs_slabs_after_fork();
+    gs_virtual_after_fork();
+    gs_order_after_fork();
+    gs_pools_after_fork();
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * foreign_mapping.c: owns the list of the driver's own mappings in the program's reservations
+ * (foreign_mapping.h).
+ *
+ * State: their tree, under gs_memory_lock. Invariant: a range has as many `aliases` as there
+ * are mappings here that are of it, and mappings about to be made. Any thread.
+ */
+#include "runtime/memory/foreign_mapping.h"
+
+#include <stdlib.h>
+
+#include "runtime/client/client.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/mutex.h"
+#include "runtime/memory/virtual.h"
+
+static struct gs_tree tree;
+
+struct gs_direct *gs_direct_at(CUdeviceptr address)
+{
+    return (struct gs_direct *)gs_tree_find(&tree, address);
+}
+
+bool gs_direct_overlaps(CUdeviceptr address, uint64_t bytes)
+{
+    return gs_tree_overlap(&tree, address, bytes) != NULL;
+}
+
+static struct gs_direct *direct_new(CUdeviceptr address, uint64_t bytes, struct gs_range *of)
+{
+    struct gs_direct *direct = calloc(1, sizeof *direct);
+
+    if (direct == NULL)
+        return NULL;
+    direct->node.base = address;
+    direct->node.size = bytes;
+    direct->of = of;
+    return direct;
+}
+
+static void add(struct gs_direct *direct)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_tree_insert(&tree, &direct->node);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+CUresult gs_direct_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                       CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    struct gs_direct *direct;
+    CUresult result;
+    bool taken;
+
+    if (bytes == 0)
+        return gs_driver.cuMemMap(address, bytes, offset, handle, flags);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    taken = gs_range_overlaps(address, bytes) || gs_direct_overlaps(address, bytes);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (taken)
+        return CUDA_ERROR_INVALID_VALUE;
+    direct = direct_new(address, bytes, NULL);
+    if (direct == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_driver.cuMemMap(address, bytes, offset, handle, flags);
+    if (result == CUDA_SUCCESS)
+        add(direct);
+    else
+        free(direct);
+    return result;
+}
+
+/* What lies of the chunks between these, chunk by chunk; all or nothing. */
+static CUresult map_chunks(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                           const struct gs_range *range)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t done = 0;
+
+    while (done < bytes && result == CUDA_SUCCESS) {
+        const uint32_t chunk = (uint32_t)((offset + done) / range->chunk_bytes);
+        const uint64_t from = offset + done - chunk * range->chunk_bytes;
+        const uint64_t left = gs_range_chunk_bytes(range, chunk) - from;
+        const uint64_t piece = left < bytes - done ? left : bytes - done;
+
+        result =
+            gs_driver.cuMemMap(address + done, piece, from, range->chunks[chunk].handle, 0);
+        done += result == CUDA_SUCCESS ? piece : 0;
+    }
+    if (result != CUDA_SUCCESS && done != 0)
+        gs_driver.cuMemUnmap(address, done);
+    return result;
+}
+
+CUresult gs_direct_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                            struct gs_range *range)
+{
+    struct gs_direct *direct = direct_new(address, bytes, range);
+    CUresult result = direct != NULL ? gs_virtual_pin(range) : CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (result == CUDA_SUCCESS)
+        result = map_chunks(address, bytes, offset, range);
+    if (result == CUDA_SUCCESS) {
+        direct->offset = offset;
+        add(direct);
+        return result;
+    }
+    free(direct);
+    gs_virtual_drop(range);
+    return result;
+}
+
+static bool first(CUdeviceptr address, CUdeviceptr end, struct gs_tree_node *found)
+{
+    const struct gs_tree_node *node;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    node = gs_tree_first(&tree, address, end - address);
+    if (node != NULL)
+        *found = *node;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return node != NULL;
+}
+
+CUresult gs_direct_unmap(CUdeviceptr address, uint64_t bytes)
+{
+    const CUdeviceptr end = address + bytes;
+    struct gs_tree_node found;
+    struct gs_direct *direct;
+    CUresult result = CUDA_SUCCESS;
+
+    while (result == CUDA_SUCCESS && first(address, end, &found)) {
+        result = gs_driver.cuMemUnmap(found.base, found.size);
+        if (result != CUDA_SUCCESS)
+            break;
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        direct = (struct gs_direct *)gs_tree_remove(&tree, found.base);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        if (direct != NULL && direct->of != NULL)
+            gs_virtual_drop(direct->of);
+        free(direct);
+    }
+    return result;
+}
+
+CUresult gs_direct_set_access(CUdeviceptr address, uint64_t bytes,
+                              const CUmemAccessDesc *access, size_t count)
+{
+    const CUdeviceptr end = address + bytes;
+    struct gs_tree_node found;
+    CUresult result = CUDA_SUCCESS;
+
+    for (; result == CUDA_SUCCESS && first(address, end, &found);
+         address = found.base + found.size)
+        result = gs_driver.cuMemSetAccess(found.base, found.size, access, count);
+    return result;
+}
+
+void gs_direct_after_fork(void)
+{
+    tree.root = NULL; /* as with ranges: left to the parent */
+}

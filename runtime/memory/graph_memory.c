@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * graph_memory.c: watches what the driver holds for graphs. To the daemon it is memory that
+ * nobody can move, which it learns from what is free on the card.
+ *
+ * State: in struct gs_device, client thread only.
+ */
+#include "runtime/memory/graph_memory.h"
+
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/client/report.h"
+
+#define LOOK_NS 500000000ull
+
+static uint64_t reserved(const struct gs_device *device)
+{
+    uint64_t bytes = 0;
+
+    return gs_driver.cuDeviceGetGraphMemAttribute(
+               device->ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes) == CUDA_SUCCESS
+               ? bytes
+               : 0;
+}
+
+bool gs_graph_memory_trim(const struct gs_device *device)
+{
+    const uint64_t before = reserved(device);
+
+    return before != 0 && gs_driver.cuDeviceGraphMemTrim(device->ordinal) == CUDA_SUCCESS &&
+           reserved(device) < before;
+}
+
+void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_ns)
+{
+    const bool stops = at_rest && !device->graphs_trimmed;
+    uint64_t bytes;
+
+    device->graphs_trimmed = at_rest;
+    if (!stops && now_ns - device->graphs_looked_at < LOOK_NS)
+        return;
+    device->graphs_looked_at = now_ns;
+    if (gs_context_for(device) == NULL)
+        return;
+    if (stops)
+        gs_graph_memory_trim(device);
+    bytes = reserved(device);
+    if (bytes == device->graph_bytes)
+        return;
+    gs_log("device %d: graphs hold %llu MiB", device->ordinal,
+           (unsigned long long)(bytes >> 20));
+    device->graph_bytes = bytes;
+    gs_report_forget(device);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * idle_ranges.c: owns the lists of idle ranges of each device (in struct gs_device, by size, the
+ * newest first).
+ *
+ * Invariants, under gs_memory_lock: a range is in a list exactly while its life is IDLE; then
+ * it is in place as a whole, in no account but `resident`, and nothing on the GPU uses it.
+ * device->idle_bytes is their sum. Whoever takes one out of its list owns it. Any thread.
+ */
+#include "runtime/memory/idle_ranges.h"
+
+#include "lockd/protocol/wire.h"
+#include "runtime/range/backend.h"
+#include "runtime/client/client.h"
+#include "runtime/base/mutex.h"
+#include "runtime/memory/pool.h"
+#include "runtime/runtime.h"
+
+#define KEPT_NS    1000000000ull
+#define LOOK_NS    250000000ull
+#define BATCH      64
+#define SCAN_LIMIT 64 /* ranges of a list that are looked at for one of the right size */
+
+static unsigned list_of(const struct gs_range *range)
+{
+    const uint64_t pieces = range->reserved / range->device->granule;
+    const unsigned list = 63u - (unsigned)__builtin_clzll(pieces | 1);
+
+    return list < GS_IDLE_SIZES ? list : GS_IDLE_SIZES - 1;
+}
+
+static void enlist(struct gs_range *range)
+{
+    struct gs_range **head = &range->device->idle[list_of(range)];
+
+    range->idle_next = *head;
+    if (range->idle_next != NULL)
+        range->idle_next->idle_link = &range->idle_next;
+    range->idle_link = head;
+    *head = range;
+    range->device->idle_bytes += range->reserved;
+    range->life = GS_RANGE_IDLE;
+}
+
+static void delist(struct gs_range *range)
+{
+    *range->idle_link = range->idle_next;
+    if (range->idle_next != NULL)
+        range->idle_next->idle_link = range->idle_link;
+    range->device->idle_bytes -= range->reserved;
+    range->life = GS_RANGE_DISPOSING;
+}
+
+/* Alone on the card half of it, without a daemon to ask an eighth, beside others what they will
+ * hardly feel; nothing while they wait. */
+uint64_t gs_idle_limit(const struct gs_device *device)
+{
+    const uint32_t flags = gs_device_flags(device);
+
+    if ((flags & GS_TARGET_RUN) == 0 || (flags & GS_TARGET_WAITERS) != 0)
+        return 0;
+    if (gs_client_is_alone())
+        return device->total / 8;
+    return (flags & GS_TARGET_SOLE) != 0 ? device->total / 2 : device->total / 64;
+}
+
+bool gs_idle_put(struct gs_range *range)
+{
+    const struct gs_device *device = range->device;
+
+    if (gs_backend_of(range)->send != NULL) /* it ends with the context that it was made in */
+        return false;
+    if (range->own != NULL || range->pinned || device->broken ||
+        (range->pool != NULL && range->pool->peer_count != 0) || !gs_range_is_whole(range) ||
+        device->idle_bytes + range->reserved > gs_idle_limit(device))
+        return false;
+    gs_pool_settle(range);
+    range->idle_since = gs_now();
+    enlist(range);
+    return true;
+}
+
+struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *pool,
+                              uint64_t reserved)
+{
+    const uint64_t pieces = reserved / device->granule;
+    const unsigned list = 63u - (unsigned)__builtin_clzll(pieces | 1);
+    struct gs_range *range = device->idle[list < GS_IDLE_SIZES ? list : GS_IDLE_SIZES - 1];
+
+    if (pool != NULL && pool->peer_count != 0)
+        return NULL; /* it must be mapped with their access */
+    for (unsigned i = 0; range != NULL && i < SCAN_LIMIT; i++, range = range->idle_next)
+        if (range->reserved == reserved && (range->pool == NULL || range->pool == pool)) {
+            delist(range);
+            return range;
+        }
+    return NULL;
+}
+
+struct wanted {
+    const struct gs_pool *pool; /* NULL: any */
+    uint64_t bytes;             /* at least so many … */
+    uint64_t before;            /* … and those idle since before, ns, that no pool holds */
+};
+
+static unsigned collect(struct gs_device *device, const struct wanted *wanted, uint64_t *sum,
+                        struct gs_range **batch)
+{
+    unsigned count = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = GS_IDLE_SIZES; i-- > 0;)
+        for (struct gs_range *range = device->idle[i], *next; range != NULL && count < BATCH;
+             range = next) {
+            next = range->idle_next;
+            if (wanted->pool != NULL && range->pool != wanted->pool)
+                continue;
+            if (*sum >= wanted->bytes &&
+                (range->pool != NULL || range->idle_since >= wanted->before))
+                continue;
+            delist(range);
+            gs_pool_leave(range);
+            *sum += range->reserved;
+            batch[count++] = range;
+        }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return count;
+}
+
+static uint64_t give_back(struct gs_device *device, const struct wanted *wanted)
+{
+    struct gs_range *batch[BATCH];
+    uint64_t sum = 0;
+    unsigned count;
+
+    do {
+        count = collect(device, wanted, &sum, batch);
+        for (unsigned i = 0; i < count; i++)
+            gs_range_dispose(batch[i]);
+    } while (count == BATCH);
+    return sum;
+}
+
+uint64_t gs_idle_give_back(struct gs_device *device, const struct gs_pool *pool, uint64_t bytes)
+{
+    return give_back(device, &(struct wanted){.pool = pool, .bytes = bytes});
+}
+
+void gs_idle_trim(struct gs_device *device, uint64_t now)
+{
+    const struct gs_accounts accounts = gs_memory_accounts(device);
+    const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed),
+                   limit = gs_idle_limit(device);
+    struct wanted wanted = {0};
+
+    if (accounts.idle == 0)
+        return;
+    if (accounts.resident + accounts.missing > budget)
+        wanted.bytes = accounts.resident + accounts.missing - budget;
+    if (accounts.idle > limit && accounts.idle - limit > wanted.bytes)
+        wanted.bytes = accounts.idle - limit;
+    if (now - device->idle_looked_at > LOOK_NS) {
+        device->idle_looked_at = now;
+        wanted.before = now > KEPT_NS ? now - KEPT_NS : 0;
+    }
+    if ((wanted.bytes != 0 || wanted.before != 0) && give_back(device, &wanted) != 0)
+        gs_client_wake(); /* it is to be reported */
+}

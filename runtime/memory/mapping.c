@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mapping.c: where the program maps its own VMM memory (handles: virtual.c), and the address
+ * space it has reserved for that.
+ *
+ * State: the reservations, under gs_memory_lock. A range that is needed changes only where the
+ * client thread does not work on it: inside the gate, or while that thread is parked; until it
+ * is accessible it is not needed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/client/client.h"
+#include "runtime/memory/foreign_mapping.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/base/mutex.h"
+#include "runtime/memory/virtual.h"
+#include "runtime/range/vmm.h"
+
+static struct gs_tree reservations;
+
+void gs_reserved_add(CUdeviceptr address, uint64_t bytes)
+{
+    struct gs_tree_node *node = calloc(1, sizeof *node);
+
+    if (node == NULL)
+        return; /* mapping there will be refused; better than a mapping nobody can undo */
+    node->base = address;
+    node->size = bytes;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_tree_insert(&reservations, node);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
+{
+    struct gs_tree_node *node;
+    CUresult result;
+    bool mapped;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    node = gs_tree_find(&reservations, address);
+    mapped = node != NULL ? gs_range_overlaps(node->base, node->size)
+                          : gs_range_at(address) != NULL || gs_range_was_at(address) != NULL;
+    /* out before the driver can give the address to another thread; back if it refuses */
+    if (node != NULL && !mapped)
+        gs_tree_remove(&reservations, node->base);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (mapped)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = gs_driver.cuMemAddressFree(address, bytes);
+    if (result == CUDA_SUCCESS || node == NULL) {
+        free(node);
+        return result;
+    }
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_tree_insert(&reservations, node);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return result;
+}
+
+/* under the lock */
+static bool is_reserved(CUdeviceptr address, uint64_t bytes)
+{
+    const struct gs_tree_node *node = gs_tree_find(&reservations, address);
+
+    return node != NULL && bytes <= node->base + node->size - address;
+}
+
+void gs_reserved_after_fork(void)
+{
+    reservations.root = NULL;
+}
+
+/* memory that it has already goes where the program wants it now */
+static CUresult map_resident(struct gs_range *range)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint32_t i;
+
+    for (i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
+        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+            result = gs_vmm_map(range, i);
+    if (result == CUDA_SUCCESS)
+        return result;
+    for (i--; i-- > 0;)
+        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+            gs_vmm_unmap(range, i);
+    return result;
+}
+
+/* under the lock: whole pages of a reservation, where nothing is */
+static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
+{
+    return bytes != 0 && bytes % granule == 0 && address % granule == 0 &&
+           is_reserved(address, bytes) && !gs_range_overlaps(address, bytes) &&
+           !gs_direct_overlaps(address, bytes);
+}
+
+/* under the lock; direct: as a mapping of the driver's own */
+static CUresult note_mapping(struct gs_range *range, CUdeviceptr address, uint64_t bytes,
+                             uint64_t offset, bool *direct)
+{
+    *direct = range->own->mapped || offset != 0 || bytes != range->reserved;
+    if (offset % range->device->granule != 0 || offset > range->reserved ||
+        bytes > range->reserved - offset)
+        return CUDA_ERROR_NOT_SUPPORTED; /* as the driver (580) says */
+    if (!may_map(address, bytes, range->device->granule))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!*direct) {
+        gs_range_set_address(range, address, bytes);
+        range->own->access_count = 0;
+        range->own->mapped = true;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                        CUmemGenericAllocationHandle handle, bool *ours)
+{
+    struct gs_range *range = gs_virtual_hold(handle, ours);
+    CUresult result;
+    bool direct;
+
+    if (range == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    gs_virtual_begin(range);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    result = note_mapping(range, address, bytes, offset, &direct);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (result == CUDA_SUCCESS && !direct) {
+        result = map_resident(range);
+        if (result != CUDA_SUCCESS) {
+            gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+            gs_range_clear_address(range);
+            range->own->mapped = false;
+            gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        }
+    }
+    gs_virtual_end(range);
+    if (result == CUDA_SUCCESS && direct)
+        return gs_direct_map_ours(address, bytes, offset, range);
+    gs_virtual_drop(range);
+    return result;
+}
+
+/* What there is from address on. */
+enum span {
+    UNKNOWN, /* nothing of ours, and no mapping of the program's that is known */
+    MAPPED,  /* whole mappings of the program's, and nothing else */
+    BROKEN,  /* anything else */
+};
+
+/* under the lock */
+static enum span span_of(CUdeviceptr address, uint64_t bytes)
+{
+    if (!gs_range_overlaps(address, bytes) && !gs_direct_overlaps(address, bytes))
+        return UNKNOWN;
+    while (bytes != 0) {
+        const struct gs_range *range = gs_range_at(address);
+        const struct gs_direct *direct = gs_direct_at(address);
+        uint64_t step = 0;
+
+        if (direct != NULL && direct->node.base == address)
+            step = direct->node.size;
+        else if (range != NULL && range->own != NULL && range->node.base == address)
+            step = range->reserved;
+        if (step == 0 || step > bytes)
+            return BROKEN;
+        address += step;
+        bytes -= step;
+    }
+    return MAPPED;
+}
+
+/* The lowest mapping of ours between these; NULL: none. */
+static struct gs_range *first_of_ours(CUdeviceptr address, CUdeviceptr end)
+{
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_range_first(address, end - address);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range;
+}
+
+static void unmap_one(struct gs_range *range)
+{
+    bool last;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (gs_range_is_needed(range) && !range->pinned)
+        gs_range_unneed(range);
+    range->own->accessible = false;
+    range->own->access_count = 0;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+            gs_vmm_unmap(range, i);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_range_clear_address(range);
+    range->own->mapped = false;
+    last = gs_virtual_ends(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (last)
+        gs_range_dispose(range);
+}
+
+CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
+{
+    const CUdeviceptr end = address + bytes;
+    struct gs_range *range;
+    enum span span;
+    CUresult result;
+    bool entered;
+    unsigned pass;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    span = span_of(address, bytes);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    *ours = span != UNKNOWN;
+    if (span != MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = gs_direct_unmap(address, bytes); /* first what the driver might refuse */
+    if (result != CUDA_SUCCESS || first_of_ours(address, end) == NULL)
+        return result;
+    entered = gs_gate_try_enter(&pass);
+    if (!entered)
+        gs_client_park();
+    while ((range = first_of_ours(address, end)) != NULL)
+        unmap_one(range);
+    if (entered)
+        gs_gate_leave(pass);
+    else
+        gs_client_unpark();
+    gs_client_wake();
+    return CUDA_SUCCESS;
+}
+
+/* What a driver would say of these without the memory being there; what is noted is asked for
+ * at every mapping from now on, and one that is refused would keep the memory away for ever. */
+static CUresult check_access(const struct gs_device *device, const CUmemAccessDesc *access,
+                             size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int reaches = 1;
+
+        if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+            access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+            access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        if (access[i].location.id == device->ordinal)
+            continue;
+        if (gs_device_get(access[i].location.id) == NULL ||
+            gs_driver.cuDeviceCanAccessPeer(&reaches, access[i].location.id, device->ordinal) !=
+                CUDA_SUCCESS ||
+            reaches == 0)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* under the lock: what the program asks for replaces what it asked for the same location */
+static CUresult note_access(struct gs_virtual *own, const CUmemAccessDesc *access, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        unsigned at = 0;
+
+        while (at < own->access_count && memcmp(&own->access[at].location, &access[i].location,
+                                                sizeof access[i].location) != 0)
+            at++;
+        if (at == GS_VIRTUAL_ACCESS)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        own->access[at] = access[i];
+        if (at == own->access_count)
+            own->access_count++;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The first access makes it needed (between gs_virtual_begin and _end): its memory comes now,
+ * or is missing and the gate shuts. */
+static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *access, size_t count)
+{
+    CUresult result;
+    unsigned pass;
+    bool entered;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    result = note_access(range->own, access, count);
+    if (result != CUDA_SUCCESS)
+        range->own->access_count = 0;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
+        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+            result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
+                                              gs_range_chunk_bytes(range, i), access, count);
+    if (result != CUDA_SUCCESS)
+        return result;
+    /* until it is accessible the client thread leaves it alone */
+    entered = gs_gate_try_enter(&pass);
+    if (entered)
+        gs_range_place(range);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->own->accessible = true;
+    if (!range->pinned)
+        gs_range_miss(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (entered)
+        gs_gate_leave(pass);
+    gs_client_wake();
+    return CUDA_SUCCESS;
+}
+
+/* more, or other, access to memory that is in use */
+static CUresult change_access(struct gs_range *range, const CUmemAccessDesc *access,
+                              size_t count)
+{
+    const unsigned pass = gs_gate_enter();
+    struct gs_virtual before;
+    CUresult result;
+
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    before = *range->own;
+    result = note_access(range->own, access, count);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
+        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+            result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
+                                              gs_range_chunk_bytes(range, i), access, count);
+    if (result != CUDA_SUCCESS) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        memcpy(range->own->access, before.access, sizeof before.access);
+        range->own->access_count = before.access_count;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    }
+    gs_gate_leave(pass);
+    return result;
+}
+
+CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
+                               const CUmemAccessDesc *access, size_t count, bool *ours)
+{
+    const CUdeviceptr end = address + bytes;
+    CUresult result = CUDA_SUCCESS;
+    struct gs_range *range;
+    enum span span;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    span = span_of(address, bytes);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    *ours = span != UNKNOWN;
+    if (span != MAPPED || access == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    range = first_of_ours(address, end);
+    if (range != NULL)
+        result = check_access(range->device, access, count);
+    if (result == CUDA_SUCCESS)
+        result = gs_direct_set_access(address, bytes, access, count);
+    for (; range != NULL && result == CUDA_SUCCESS; range = first_of_ours(address, end)) {
+        bool needed;
+
+        gs_virtual_begin(range);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        needed = gs_range_is_needed(range);
+        address = range->node.base + range->reserved;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        if (!needed)
+            result = make_needed(range, access, count);
+        gs_virtual_end(range);
+        if (needed)
+            result = change_access(range, access, count);
+    }
+    return result;
+}
+
+CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *location,
+                               unsigned long long *flags, bool *ours)
+{
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_range_at(address);
+    *ours = range != NULL && range->own != NULL && flags != NULL && location != NULL;
+    if (*ours) {
+        *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        for (unsigned i = 0; i < range->own->access_count; i++)
+            if (memcmp(&range->own->access[i].location, location, sizeof *location) == 0)
+                *flags = range->own->access[i].flags;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory.c: what cuMemAlloc and cuMemAllocAsync mean, on top of ranges (range.h), slabs
+ * (slab.h) and what was freed before (idle_ranges.h, stream_order.h). Freeing: free.c.
+ *
+ * No state. Any thread.
+ */
+#include "runtime/memory/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/range/backend.h"
+#include "runtime/gate/capture.h"
+#include "runtime/client/client.h"
+#include "runtime/memory/foreign_mapping.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/memory/idle_ranges.h"
+#include "runtime/base/mutex.h"
+#include "runtime/memory/stream_order.h"
+#include "runtime/memory/pool.h"
+#include "runtime/range/slab.h"
+#include "runtime/memory/virtual.h"
+
+/* an empty range with address space of its own */
+static struct gs_range *range_new(struct gs_device *device, uint64_t reserved, CUresult *result)
+{
+    struct gs_range *range =
+        gs_range_new(device, reserved,
+                     reserved < GS_LARGE_RANGE_BYTES ? GS_CHUNK_BYTES : GS_LARGE_CHUNK_BYTES);
+
+    *result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (range == NULL)
+        return NULL;
+    *result = gs_backend_of(range)->reserve(range);
+    if (*result != CUDA_SUCCESS) {
+        free(range);
+        return NULL;
+    }
+    return range;
+}
+
+/* a range that never got into the tree, and has no memory */
+static void discard(struct gs_range *range)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_pool_leave(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_backend_of(range)->give_back(range);
+    free(range);
+}
+
+/* Under the lock: the range is the program's from now on. slab_for: cut it for pieces of that
+ * size and take the first. */
+static CUdeviceptr enter_life(struct gs_range *range, const struct gs_request *request,
+                              uint64_t slab_for)
+{
+    CUdeviceptr address = range->node.base;
+    uint64_t bytes = request->bytes;
+
+    range->at_rest = false;
+    if (slab_for != 0 && gs_slab_make(range, slab_for)) {
+        address = gs_slab_take(range->device, range->context, range->pool, slab_for);
+        bytes = range->reserved;
+    }
+    gs_range_set_address(range, range->node.base, bytes);
+    gs_pool_use(request->pool, request->bytes);
+    return address;
+}
+
+/* Memory that was freed before and has the right size. false: there is none */
+static bool reuse(const struct gs_request *request, CUcontext context, uint64_t reserved,
+                  uint64_t slab_for, CUdeviceptr *address)
+{
+    struct gs_range *range = NULL;
+    bool good = false;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (request->position != NULL)
+        range =
+            gs_order_take(request->position, request->device, request->pool, reserved, false)
+                .range;
+    if (range == NULL)
+        range = gs_idle_take(request->device, request->pool, reserved);
+    if (range != NULL) {
+        if (request->pool == NULL)
+            gs_pool_leave(range);
+        good = gs_pool_join(range, request->pool) && gs_range_begin_life(range);
+    }
+    if (good) {
+        range->context = context;
+        *address = enter_life(range, request, slab_for);
+    } else if (range != NULL) { /* more than the program may have: it goes */
+        gs_pool_leave(range);
+        gs_memory_bury(range);
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (good)
+        gs_client_wake_soon();
+    else if (range != NULL)
+        gs_client_wake();
+    return good;
+}
+
+/* Gives the new range its memory if there is some for it. False: not, and nobody will make
+ * room.
+ */
+static bool place(struct gs_range *range, bool *placed)
+{
+    *placed = gs_range_place(range);
+    if (*placed)
+        return true;
+    if (gs_idle_give_back(range->device, NULL, range->reserved) != 0)
+        *placed = gs_range_place(range);
+    return *placed || !gs_client_is_alone();
+}
+
+static CUresult account(struct gs_range *range, struct gs_pool *pool)
+{
+    bool joined;
+
+    gs_client_await_target(
+        range->device); /* what there is to have; known from the first allocation on */
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    joined = gs_pool_join(range, pool);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return joined && gs_range_account(range->device, range->reserved)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* There is no room now: memory that another stream has freed and not passed, which this one is
+ * made to wait for. Inside the gate. */
+static bool behind_another(const struct gs_request *request, CUcontext context,
+                           uint64_t reserved, uint64_t slab_for, CUdeviceptr *address)
+{
+    struct gs_range *range;
+    bool good;
+
+    if (request->position == NULL || !request->pool->may_wait)
+        return false;
+    range = gs_order_take_behind(request->position, request->device, request->pool, reserved);
+    if (range == NULL)
+        return false;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    good = gs_range_begin_life(range);
+    if (good) {
+        range->context = context;
+        *address = enter_life(range, request, slab_for);
+    } else {
+        gs_pool_leave(range);
+        gs_memory_bury(range);
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return good;
+}
+
+/* A new range in the tree, in place or missing. */
+static CUresult allocate_range(const struct gs_request *request, CUcontext context,
+                               uint64_t reserved, uint64_t slab_for, CUdeviceptr *address)
+{
+    struct gs_device *device = request->device;
+    CUresult result;
+    struct gs_range *range = range_new(device, reserved, &result);
+    bool entered, can_wait, placed = false;
+    unsigned pass;
+
+    if (range == NULL)
+        return result;
+    range->context = context;
+    result = account(range, request->pool);
+    if (result != CUDA_SUCCESS) {
+        discard(range);
+        return result;
+    }
+    entered = gs_gate_try_enter(&pass);
+    can_wait = !entered || place(range, &placed);
+    if (entered && !placed && (!can_wait || request->position != NULL)) {
+        bool found;
+
+        gs_range_unaccount(device, reserved);
+        found = behind_another(request, context, reserved, slab_for, address);
+        if (found || !can_wait || !gs_range_account(device, reserved)) {
+            gs_range_take_back(range);
+            gs_gate_leave(pass);
+            discard(range);
+            gs_client_wake();
+            return found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!placed)
+        gs_range_miss(range);
+    *address = enter_life(range, request, slab_for);
+    gs_range_link(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (entered)
+        gs_gate_leave(pass);
+    gs_client_wake();
+    return CUDA_SUCCESS;
+}
+
+static CUdeviceptr take_piece(const struct gs_request *request, CUcontext context)
+{
+    const uint64_t size = gs_slab_piece_bytes(request->bytes);
+    struct gs_freed_memory freed = {0};
+    CUdeviceptr address;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (request->position != NULL)
+        freed = gs_order_take(request->position, request->device, request->pool, size, true);
+    address = freed.piece;
+    if (address != 0)
+        gs_slab_revive(freed.range, address, request->bytes);
+    else
+        address = gs_slab_take(request->device, context, request->pool, request->bytes);
+    if (address != 0)
+        gs_pool_use(request->pool, request->bytes);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return address;
+}
+
+CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *address)
+{
+    const uint64_t granule = request->device->granule;
+    const bool small = request->bytes <= GS_SLAB_MAX_BYTES && granule <= GS_SLAB_BYTES;
+    const uint64_t slab_for = small ? request->bytes : 0;
+    uint64_t reserved = GS_SLAB_BYTES;
+    CUcontext context = NULL;
+    CUresult result;
+
+    result = gs_driver.cuCtxGetCurrent(&context);
+    if (result == CUDA_SUCCESS)
+        result = gs_context_check(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (request->bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (request->bytes > request->device->total) /* also bounds the bookkeeping */
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    context = gs_context_home(context);
+    if (small) {
+        *address = take_piece(request, context);
+        if (*address != 0)
+            return CUDA_SUCCESS;
+    } else {
+        reserved = (request->bytes + granule - 1) / granule * granule;
+    }
+    if (reuse(request, context, reserved, slab_for, address))
+        return CUDA_SUCCESS;
+    return allocate_range(request, context, reserved, slab_for, address);
+}
+
+enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
+{
+    enum gs_memory_found found = GS_MEMORY_FOREIGN;
+    const struct gs_direct *direct;
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    direct = gs_direct_at(address);
+    range = gs_range_at(address);
+    if (direct != NULL && direct->of != NULL) {
+        found = GS_MEMORY_LIVE;
+        *allocation = (struct gs_allocation){.base = direct->node.base,
+                                             .bytes = direct->node.size,
+                                             .device = direct->of->device,
+                                             .id = direct->of->id,
+                                             .own = true};
+    } else if (range != NULL) {
+        found = GS_MEMORY_LIVE;
+        *allocation =
+            (struct gs_allocation){.base = range->node.base,
+                                   .bytes = range->node.size,
+                                   .context = range->context,
+                                   .device = range->device,
+                                   .id = range->id,
+                                   .pool = range->pool != NULL ? range->pool->handle : NULL,
+                                   .own = range->own != NULL};
+        if (range->slab != NULL &&
+            !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))
+            found = GS_MEMORY_HOLE;
+    } else if (gs_range_was_at(address)) {
+        found = GS_MEMORY_HOLE; /* the driver would still know it */
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return found;
+}
+
+enum use { IN_USE, ENDING, ENDED };
+
+/* under the lock: ENDING: freed in stream order */
+static enum use use_of(CUdeviceptr address)
+{
+    const struct gs_range *range = gs_range_at(address);
+
+    if (range != NULL && range->slab != NULL) {
+        const enum gs_slab_state state = gs_slab_state(range, address);
+
+        return state == GS_SLAB_LIVE ? IN_USE : state == GS_SLAB_RETIRED ? ENDING : ENDED;
+    }
+    if (range == NULL)
+        range = gs_range_was_at(address);
+    if (range == NULL || range->life == GS_RANGE_LIVE)
+        return IN_USE;
+    return range->life == GS_RANGE_ORDERED ? ENDING : ENDED;
+}
+
+static enum use look_up(CUdeviceptr address)
+{
+    enum use use;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    use = use_of(address);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return use;
+}
+
+/* What the thread has looked up since something was last freed, and found in use: loops work on
+ * the same few buffers, and need not take the lock each time. */
+static _Thread_local struct {
+    uint32_t frees;
+    CUdeviceptr known[4];
+} found_in_use;
+
+bool gs_memory_was_freed(CUdeviceptr address)
+{
+    const uint32_t frees = atomic_load_explicit(&gs_memory_frees, memory_order_acquire);
+    CUdeviceptr *const known = &found_in_use.known[(address >> GS_SLAB_MIN_SHIFT) % 4];
+    enum use use;
+
+    if (found_in_use.frees == frees && *known == address)
+        return false;
+    use = look_up(address);
+    if (use == ENDING && !gs_capture_active()) {
+        const bool waits = gs_order_collect(false);
+
+        use = look_up(address);
+        if (use == ENDING && !waits) /* another thread is about to give it back */
+            use = ENDED;
+    }
+    if (use == IN_USE) {
+        if (found_in_use.frees != frees)
+            memset(found_in_use.known, 0, sizeof found_in_use.known);
+        found_in_use.frees = frees;
+        *known = address;
+    }
+    return use == ENDED;
+}

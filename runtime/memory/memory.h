@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory.h: the program's movable device memory. Addresses never move; physical memory behind
+ * them comes and goes.
+ */
+#ifndef GS_RUNTIME_MEMORY_MEMORY_H
+#define GS_RUNTIME_MEMORY_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+#include "runtime/base/device.h"
+#include "runtime/range/range.h"
+
+struct gs_position;
+
+struct gs_request {
+    struct gs_device *device;
+    struct gs_pool *pool;               /* NULL: cuMemAlloc */
+    const struct gs_position *position; /* in stream order; NULL: cuMemAlloc */
+    uint64_t bytes;
+};
+
+/* Device memory, aligned to at least 512. Never blocks for a lease. CUDA_SUCCESS,
+ * CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY beyond what any lease could
+ * give, or the driver's own error. */
+CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *address);
+
+/* Frees what gs_memory_allocate() gave, cuMemFree's way (position NULL) or behind what the
+ * stream has run so far. *ours is false when the address is nobody's here: ask the driver. */
+CUresult gs_memory_free(CUdeviceptr address, const struct gs_position *position, bool *ours);
+
+struct gs_allocation {
+    CUdeviceptr base;
+    uint64_t bytes;
+    CUcontext context;
+    struct gs_device *device;
+    uint64_t id;
+    CUmemoryPool pool; /* NULL: none */
+    bool own; /* the program's own VMM memory: base and bytes are those of its mapping */
+};
+
+enum gs_memory_found {
+    GS_MEMORY_FOREIGN, /* not ours: ask the driver */
+    GS_MEMORY_LIVE,
+    GS_MEMORY_HOLE, /* mapped by us, but no allocation is there: to the program it is no device
+                       address at all */
+};
+
+/* The allocation that contains address. Any thread. */
+enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation);
+
+/* The program has freed what was at address, and nothing it has submitted may use it any more:
+ * no address of its own, though memory may still be there. Any thread. */
+bool gs_memory_was_freed(CUdeviceptr address);
+
+/* A context has ended: everything allocated in it is gone. */
+void gs_memory_context_ended(CUcontext context);
+
+/* Disposes of what was freed while the gate was closed or in stream order, and of what was kept
+ * for too long. Client thread; moving: the gate is closed and the GPU at rest. Returns true
+ * while some of it still waits for its event. */
+bool gs_memory_dispose_dead(bool moving);
+
+/* Between memory.c, free.c, dispose.c and stream_order.c, without gs_memory_lock. */
+
+/* Waits for everything in the context; more than once where one answer could be wrong. */
+CUresult gs_memory_synchronize(CUcontext context);
+
+/* The context has a capture under way: waiting is not allowed now (and was not done). */
+bool gs_memory_is_captured(CUresult result);
+
+/* Under gs_memory_lock: the client thread is to dispose of a range that has left the accounts.
+ */
+void gs_memory_bury(struct gs_range *range);
+
+/* A retired piece that was freed during a capture: not handed out before the client thread
+ * could wait for its use. */
+void gs_memory_put_later(struct gs_range *range, CUdeviceptr address);
+
+/* A retired piece that nothing uses any more. */
+void gs_memory_put_piece(struct gs_range *range, CUdeviceptr address);
+
+/* A range that nothing uses any more, DISPOSING, without a copy on the host: kept for the next
+ * one, or given back. */
+void gs_memory_keep_or_drop(struct gs_range *range);
+
+void gs_memory_after_fork(void);
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pool.c: owns the pools that we serve: their accounts, attributes and who may reach them.
+ *
+ * Invariants, under gs_memory_lock: reserved = sum of the ranges whose pool it is; used = what
+ * the program holds of them, in units of 512 bytes. A pool in the list has a handle that is
+ * alive in the driver, or is destroyed and has ranges left. Any thread.
+ */
+#include "runtime/memory/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/gate/capture.h"
+#include "runtime/base/driver.h"
+#include "runtime/memory/idle_ranges.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+#include "runtime/memory/memory.h"
+#include "runtime/runtime.h"
+
+#define UNIT 512u
+
+static struct gs_pool *pools;
+
+static uint64_t units(uint64_t bytes)
+{
+    return (bytes + UNIT - 1) / UNIT * UNIT;
+}
+
+/* under the lock */
+static struct gs_pool *find(CUmemoryPool handle)
+{
+    struct gs_pool *pool = pools;
+
+    while (pool != NULL && (pool->handle != handle || pool->destroyed))
+        pool = pool->next;
+    return pool;
+}
+
+static struct gs_pool *add(CUmemoryPool handle, struct gs_device *device, uint64_t most)
+{
+    struct gs_pool *pool = calloc(1, sizeof *pool), *there;
+    uint64_t threshold = 0;
+    int may_wait = 1;
+
+    if (pool == NULL)
+        return NULL;
+    if (gs_driver.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                                        &threshold) != CUDA_SUCCESS)
+        threshold = 0;
+    if (gs_driver.cuMemPoolGetAttribute(handle,
+                                        CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+                                        &may_wait) != CUDA_SUCCESS)
+        may_wait = 0;
+    pool->handle = handle;
+    pool->device = device;
+    pool->most = most;
+    pool->threshold = threshold;
+    pool->may_wait = may_wait != 0;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    there = find(handle);
+    if (there == NULL) {
+        pool->next = pools;
+        pools = pool;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (there != NULL)
+        free(pool);
+    return there != NULL ? there : pool;
+}
+
+/* A handle that nobody has seen made is a device's default pool, or one that was imported. */
+static struct gs_pool *standard_pool(CUmemoryPool handle)
+{
+    struct gs_device *device = gs_device_current();
+    CUmemoryPool standard;
+
+    for (unsigned i = 0; device != NULL; device = gs_device_at(i++))
+        if (device->movable &&
+            gs_driver.cuDeviceGetDefaultMemPool(&standard, device->ordinal) == CUDA_SUCCESS &&
+            standard == handle)
+            return add(handle, device, 0);
+    return NULL;
+}
+
+struct gs_pool *gs_pool_of(CUmemoryPool handle)
+{
+    struct gs_pool *pool;
+
+    if (handle == NULL || gs_runtime.config.disabled)
+        return NULL;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    pool = find(handle);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return pool != NULL ? pool : standard_pool(handle);
+}
+
+void gs_pool_created(CUmemoryPool handle, const CUmemPoolProps *props)
+{
+    struct gs_device *device;
+
+    if (gs_runtime.config.disabled || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        props->handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+        props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->usage != 0) {
+        gs_log("a pool of other than plain device memory: its memory is not moved");
+        return;
+    }
+    device = gs_device_get(props->location.id);
+    if (device != NULL && device->movable)
+        add(handle, device, props->maxSize);
+}
+
+/* under the lock: the last of a destroyed pool has gone */
+static void free_if_over(struct gs_pool *pool)
+{
+    struct gs_pool **link = &pools;
+
+    if (!pool->destroyed || pool->ranges != 0)
+        return;
+    while (*link != pool)
+        link = &(*link)->next;
+    *link = pool->next;
+    free(pool);
+}
+
+void gs_pool_destroyed(CUmemoryPool handle)
+{
+    struct gs_device *device = NULL;
+    struct gs_pool *pool;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    pool = find(handle);
+    if (pool != NULL) {
+        device = pool->device;
+        pool->destroyed = true;
+        pool->threshold = 0;
+        pool->ranges++; /* held until what it keeps has gone */
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (pool == NULL)
+        return;
+    gs_idle_give_back(device, pool, UINT64_MAX);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    pool->ranges--;
+    free_if_over(pool);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* --- accounts --- */
+
+bool gs_pool_join(struct gs_range *range, struct gs_pool *pool)
+{
+    if (pool == NULL || range->pool == pool)
+        return true;
+    if (pool->most != 0 && pool->reserved + range->reserved > pool->most)
+        return false;
+    range->pool = pool;
+    pool->ranges++;
+    pool->reserved += range->reserved;
+    if (pool->reserved > pool->reserved_high)
+        pool->reserved_high = pool->reserved;
+    return true;
+}
+
+void gs_pool_leave(struct gs_range *range)
+{
+    struct gs_pool *pool = range->pool;
+
+    if (pool == NULL)
+        return;
+    range->pool = NULL;
+    pool->ranges--;
+    pool->reserved -= range->reserved;
+    free_if_over(pool);
+}
+
+void gs_pool_settle(struct gs_range *range)
+{
+    if (range->pool != NULL && range->pool->reserved > range->pool->threshold)
+        gs_pool_leave(range);
+}
+
+void gs_pool_use(struct gs_pool *pool, uint64_t bytes)
+{
+    if (pool == NULL)
+        return;
+    pool->used += units(bytes);
+    if (pool->used > pool->used_high)
+        pool->used_high = pool->used;
+}
+
+void gs_pool_unuse(struct gs_pool *pool, uint64_t bytes)
+{
+    if (pool != NULL)
+        pool->used -= units(bytes);
+}
+
+/* --- allocation --- */
+
+CUresult gs_pool_allocate(struct gs_pool *pool, uint64_t bytes,
+                          const struct gs_position *position, CUdeviceptr *address)
+{
+    const struct gs_request request = {
+        .device = pool->device, .pool = pool, .position = position, .bytes = bytes};
+    CUresult result = gs_memory_allocate(&request, address);
+
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    gs_pool_trim(pool, 0);
+    return gs_memory_allocate(&request, address);
+}
+
+/* --- attributes --- */
+
+void gs_pool_attribute_set(struct gs_pool *pool, CUmemPool_attribute attribute,
+                           const void *value)
+{
+    uint64_t number = 0;
+    int flag = 0;
+
+    if (attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+        memcpy(&flag, value, sizeof flag);
+    else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        memcpy(&number, value, sizeof number);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        pool->may_wait = flag != 0;
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool->threshold = number;
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* it can only be reset */
+        pool->reserved_high = pool->reserved;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        pool->used_high = pool->used;
+        break;
+    default:
+        break;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_pool_attribute_get(struct gs_pool *pool, CUmemPool_attribute attribute, void *value)
+{
+    uint64_t number = 0;
+
+    if (attribute < CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+        attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        return;
+    if (!gs_capture_active())
+        gs_order_collect(false);
+    memcpy(&number, value, sizeof number);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    number += attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool->reserved
+              : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH  ? pool->reserved_high
+              : attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT   ? pool->used
+                                                                : pool->used_high;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    memcpy(value, &number, sizeof number);
+}
+
+void gs_pool_trim(struct gs_pool *pool, uint64_t keep)
+{
+    uint64_t reserved;
+
+    if (!gs_capture_active())
+        gs_order_collect(false);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    reserved = pool->reserved;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (reserved > keep)
+        gs_idle_give_back(pool->device, pool, reserved - keep);
+}
+
+/* --- peers --- */
+
+/* under the lock: what is asked for replaces what was asked for the same device */
+static bool note_peer(struct gs_pool *pool, const CUmemAccessDesc *access)
+{
+    unsigned at = 0;
+
+    while (at < pool->peer_count && pool->peers[at].location.id != access->location.id)
+        at++;
+    if (access->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+        if (at < pool->peer_count)
+            pool->peers[at] = pool->peers[--pool->peer_count];
+        return true;
+    }
+    if (at == GS_MAX_PEERS)
+        return false;
+    pool->peers[at] = *access;
+    if (at == pool->peer_count)
+        pool->peer_count++;
+    return true;
+}
+
+struct placed {
+    CUdeviceptr address;
+    uint64_t bytes;
+};
+
+/* under the lock: what this pool has on the device; list NULL: their number only */
+static size_t list_placed(const struct gs_pool *pool, struct placed *list)
+{
+    size_t count = 0;
+
+    for (const struct gs_range *range = pool->device->ranges; range != NULL;
+         range = range->next)
+        for (uint32_t i = 0; range->pool == pool && i < range->chunk_count; i++)
+            if (range->chunks[i].state == GS_CHUNK_RESIDENT) {
+                if (list != NULL)
+                    list[count] = (struct placed){gs_range_chunk_address(range, i),
+                                                  gs_range_chunk_bytes(range, i)};
+                count++;
+            }
+    return count;
+}
+
+CUresult gs_pool_set_access(struct gs_pool *pool, const CUmemAccessDesc *access, size_t count)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct placed *list = NULL;
+    size_t placed;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (size_t i = 0; i < count; i++)
+        if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            access[i].location.id != pool->device->ordinal && !note_peer(pool, &access[i]))
+            result = CUDA_ERROR_NOT_SUPPORTED;
+    placed = list_placed(pool, NULL);
+    list = calloc(placed + 1, sizeof *list);
+    if (list != NULL)
+        list_placed(pool, list);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (list == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < placed; i++) { /* one that is given back meanwhile fails alone */
+        const CUresult one =
+            gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, access, count);
+
+        if (one == CUDA_SUCCESS)
+            continue;
+        gs_log("access to %llu bytes of a pool at %#llx: %d", (unsigned long long)list[i].bytes,
+               (unsigned long long)list[i].address, one);
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        if (gs_range_at(list[i].address) != NULL)
+            result = one;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    }
+    free(list);
+    return result;
+}
+
+void gs_pools_after_fork(void)
+{
+    pools = NULL;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pool.h: the memory pools whose memory is ours to move: those on a device, for this process
+ * alone.
+ *
+ * The program holds the driver's own handle of each pool, so that whatever we do not serve
+ * (allocation nodes of graphs, export, questions about access) can be asked of the driver; the
+ * driver's pool itself stays empty. Pools that can be exported, of the host, or of managed
+ * memory are the driver's alone.
+ */
+#ifndef GS_RUNTIME_MEMORY_POOL_H
+#define GS_RUNTIME_MEMORY_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+#include "runtime/base/device.h"
+#include "runtime/memory/stream_order.h"
+#include "runtime/range/range.h"
+
+/* Under gs_memory_lock but for handle and device. */
+struct gs_pool {
+    struct gs_pool *next;
+    CUmemoryPool handle; /* the driver's; dead once destroyed */
+    struct gs_device *device;
+    bool destroyed;                   /* it lives until its last range has gone */
+    bool may_wait;                    /* CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES */
+    uint64_t most;                    /* bytes that it may hold; 0: no bound of its own */
+    uint64_t threshold;               /* bytes that it holds on to */
+    uint64_t used, used_high;         /* bytes the program has */
+    uint64_t reserved, reserved_high; /* bytes of its ranges */
+    uint32_t ranges;
+    unsigned peer_count;
+    CUmemAccessDesc peers[GS_MAX_PEERS]; /* other devices that may reach its memory */
+};
+
+/* The pool behind a handle if it is one of ours; NULL: the driver's alone. Any thread. */
+struct gs_pool *gs_pool_of(CUmemoryPool handle);
+
+/* Made by the driver with these properties just now: ours if we can serve it. */
+void gs_pool_created(CUmemoryPool handle, const CUmemPoolProps *props);
+void gs_pool_destroyed(CUmemoryPool handle);
+
+/* As cuMemAllocFromPoolAsync: memory behind what the stream has run so far. */
+CUresult gs_pool_allocate(struct gs_pool *pool, uint64_t bytes,
+                          const struct gs_position *position, CUdeviceptr *address);
+
+/* Attributes that we answer; *ours is false for the others. The driver has accepted the value,
+ * or given its own (for an amount: what it holds of this pool itself). */
+void gs_pool_attribute_set(struct gs_pool *pool, CUmemPool_attribute attribute,
+                           const void *value);
+void gs_pool_attribute_get(struct gs_pool *pool, CUmemPool_attribute attribute, void *value);
+
+/* Gives back what the pool holds and nobody uses, down to keep bytes. */
+void gs_pool_trim(struct gs_pool *pool, uint64_t keep);
+
+/* The driver has accepted these. Inside the gate. */
+CUresult gs_pool_set_access(struct gs_pool *pool, const CUmemAccessDesc *access, size_t count);
+
+/* The following under gs_memory_lock; they take a range without a pool. */
+
+/* A range becomes this pool's; false: the pool may not hold that much. */
+bool gs_pool_join(struct gs_range *range, struct gs_pool *pool);
+
+/* The range is no longer its pool's; frees a destroyed pool with its last range. */
+void gs_pool_leave(struct gs_range *range);
+
+/* The range becomes idle: it stays with its pool while that may hold so much. */
+void gs_pool_settle(struct gs_range *range);
+
+/* bytes of the range are handed to the program, or came back from it. */
+void gs_pool_use(struct gs_pool *pool, uint64_t bytes);
+void gs_pool_unuse(struct gs_pool *pool, uint64_t bytes);
+
+void gs_pools_after_fork(void);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stream_frees.h: the lists behind stream_order.c: what each stream has freed and not passed, in the order of
+ * its frees and by size. Nobody else includes it.
+ *
+ * Everything under gs_memory_lock.
+ */
+#ifndef GS_RUNTIME_MEMORY_STREAM_FREES_H
+#define GS_RUNTIME_MEMORY_STREAM_FREES_H
+
+#include "runtime/memory/stream_order.h"
+
+#define GS_NOTE_SIZES   40
+#define GS_NOTE_BUCKETS 256 /* of streams */
+
+/* one free, with an event behind it */
+struct gs_note {
+    struct gs_note *later, *earlier;           /* of its stream */
+    struct gs_note *same_later, *same_earlier; /* of its stream and size */
+    struct gs_note_stream *stream;
+    struct gs_range *range;
+    CUdeviceptr piece;
+    uint64_t bytes, number;
+    CUevent event;
+    CUcontext context; /* the event's */
+};
+
+/* exists while it has notes */
+struct gs_note_stream {
+    struct gs_note_stream *next; /* of its bucket */
+    unsigned long long id;
+    CUcontext context;
+    struct gs_note *first, *last;
+    struct gs_note *sizes[GS_NOTE_SIZES];
+};
+
+/* Some stream has notes. */
+bool gs_note_any(void);
+
+/* id 0: unknown, there is none. */
+struct gs_note_stream *gs_note_stream(unsigned long long id, CUcontext context);
+
+/* The i-th stream of a bucket; NULL behind the last. */
+struct gs_note_stream *gs_note_stream_at(unsigned bucket, unsigned i);
+
+/* The stream's newest. Returns what of `fresh`, which the caller has allocated, was not needed.
+ */
+struct gs_note_stream *gs_note_add(struct gs_note *note, const struct gs_position *position,
+                                   struct gs_note_stream *fresh);
+void gs_note_remove(struct gs_note *note);
+
+/* A stream's note of exactly these bytes. */
+struct gs_note *gs_note_find(const struct gs_note_stream *stream,
+                             const struct gs_device *device, const struct gs_pool *pool,
+                             uint64_t bytes, bool is_piece);
+
+/* Notes that nothing is noted on, with their events, for the next frees. */
+void gs_note_keep(struct gs_note *note);
+struct gs_note *gs_note_spare(CUcontext context); /* NULL: none */
+struct gs_note *gs_note_surplus(void);            /* NULL: there are not too many */
+
+void gs_notes_after_fork(void);
+
+#endif

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stream_order.c: frees in stream order and the events that mark them, which are used again; the
+ * lists: stream_frees.c.
+ *
+ * Invariants, under gs_memory_lock: while a note is in its stream's list its range's life is
+ * ORDERED, or its piece is retired. Whoever takes a note out owns its memory. An answer about a
+ * note's event counts only if the note's number is still the same, and an event is destroyed
+ * only while nobody asks (`asking`): what he asks about may have been taken out meanwhile. Any
+ * thread.
+ */
+#include "runtime/memory/stream_order.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "runtime/gate/capture.h"
+#include "runtime/client/client.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/mutex.h"
+#include "runtime/memory/memory.h"
+#include "runtime/memory/stream_frees.h"
+#include "runtime/memory/pool.h"
+#include "runtime/runtime.h"
+#include "runtime/range/slab.h"
+
+#define HOLD_OFF_NS 1000000000ull
+
+static struct {
+    unsigned asking;   /* threads in gs_order_collect() */
+    unsigned held_off; /* contexts that are about to end */
+} order;
+
+/* Nobody asks about events, and nobody begins to: returns surplus notes, one at a time; NULL:
+ * none. */
+static struct gs_note *surplus(void)
+{
+    struct gs_note *note;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    note = order.asking == 0 && order.held_off == 0 ? gs_note_surplus() : NULL;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return note;
+}
+
+static void drop_surplus(void)
+{
+    struct gs_note *note;
+
+    while ((note = surplus()) != NULL) {
+        const bool pushed = gs_position_enter(note->context);
+
+        gs_driver.cuEventDestroy_v2(note->event);
+        gs_position_leave(pushed);
+        free(note);
+    }
+}
+
+static void keep(struct gs_note *note)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_note_keep(note);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* a note with an event recorded behind the stream's work; NULL: not to be had */
+static struct gs_note *note_new(const struct gs_position *position)
+{
+    struct gs_note *note;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    note = gs_note_spare(position->context);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (note == NULL) {
+        note = calloc(1, sizeof *note);
+        if (note == NULL)
+            return NULL;
+        note->context = position->context;
+        note->event = gs_position_event(position->context);
+        if (note->event == NULL) {
+            free(note);
+            return NULL;
+        }
+    }
+    if (gs_position_record(note->event, position))
+        return note;
+    keep(note);
+    return NULL;
+}
+
+/* --- frees --- */
+
+bool gs_order_put(struct gs_range *range, CUdeviceptr piece, uint64_t bytes,
+                  const struct gs_position *position)
+{
+    struct gs_note *note = note_new(position);
+    struct gs_note_stream *fresh;
+
+    if (note == NULL)
+        return false;
+    fresh = calloc(1, sizeof *fresh);
+    if (fresh == NULL) {
+        keep(note);
+        return false;
+    }
+    note->range = range;
+    note->piece = piece;
+    note->bytes = bytes;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    fresh = gs_note_add(note, position, fresh);
+    if (piece == 0)
+        range->life = GS_RANGE_ORDERED;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    free(fresh);
+    return true;
+}
+
+/* under the lock: out of the lists; its memory is the caller's */
+static struct gs_freed_memory take(struct gs_note *note)
+{
+    gs_note_remove(note);
+    if (note->piece == 0)
+        note->range->life = GS_RANGE_DISPOSING;
+    return (struct gs_freed_memory){note->range, note->piece};
+}
+
+struct gs_freed_memory gs_order_take(const struct gs_position *position,
+                                     const struct gs_device *device, const struct gs_pool *pool,
+                                     uint64_t bytes, bool is_piece)
+{
+    const struct gs_note_stream *stream = gs_note_stream(position->id, position->context);
+    struct gs_note *note =
+        stream != NULL ? gs_note_find(stream, device, pool, bytes, is_piece) : NULL;
+    struct gs_freed_memory memory;
+
+    if (note == NULL)
+        return (struct gs_freed_memory){0};
+    memory = take(note);
+    gs_note_keep(note);
+    return memory;
+}
+
+static bool wait_behind(const struct gs_position *position, CUevent event)
+{
+    return (position->per_thread
+                ? gs_driver.cuStreamWaitEvent_ptsz(position->stream, event, 0)
+                : gs_driver.cuStreamWaitEvent(position->stream, event, 0)) == CUDA_SUCCESS;
+}
+
+/* Its range is disposed of when the event has passed. */
+static void leave_to_client(struct gs_note *note)
+{
+    struct gs_range *range = note->range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->after = note->event;
+    range->context = note->context; /* with which it ends */
+    gs_memory_bury(range);
+    gs_pool_leave(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    free(note);
+    gs_client_wake();
+}
+
+/* under the lock: one of any stream of the context */
+static struct gs_note *find_anywhere(CUcontext context, const struct gs_device *device,
+                                     const struct gs_pool *pool, uint64_t bytes)
+{
+    const struct gs_note_stream *stream;
+    struct gs_note *note;
+
+    for (unsigned bucket = 0; bucket < GS_NOTE_BUCKETS; bucket++)
+        for (stream = gs_note_stream_at(bucket, 0); stream != NULL; stream = stream->next)
+            if (stream->context == context &&
+                (note = gs_note_find(stream, device, pool, bytes, false)) != NULL)
+                return note;
+    return NULL;
+}
+
+struct gs_range *gs_order_take_behind(const struct gs_position *position,
+                                      const struct gs_device *device,
+                                      const struct gs_pool *pool, uint64_t bytes)
+{
+    struct gs_range *range = NULL;
+    struct gs_note *note;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    note = find_anywhere(position->context, device, pool, bytes);
+    if (note != NULL)
+        range = take(note).range;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (note == NULL)
+        return NULL;
+    if (!wait_behind(position, note->event) &&
+        gs_memory_synchronize(note->context) != CUDA_SUCCESS) {
+        leave_to_client(note); /* nothing has waited for it */
+        return NULL;
+    }
+    keep(note);
+    return range;
+}
+
+/* --- what has been passed --- */
+
+static void give_back(const struct gs_freed_memory *memory)
+{
+    if (memory->piece != 0)
+        gs_memory_put_piece(memory->range, memory->piece);
+    else
+        gs_memory_keep_or_drop(memory->range);
+}
+
+/* The stream's first free, for the query that follows without the lock. */
+struct question {
+    CUevent event;
+    CUcontext context;
+    uint64_t number;
+    unsigned long long stream; /* its id */
+};
+
+static bool first_of(const struct gs_note_stream *stream, struct question *question)
+{
+    const struct gs_note *note = stream != NULL ? stream->first : NULL;
+
+    if (note == NULL)
+        return false;
+    *question = (struct question){note->event, note->context, note->number, stream->id};
+    return true;
+}
+
+/* Has the event passed? No answer is no yes; a broken context runs nothing any more. */
+static bool has_passed(const struct question *question)
+{
+    const bool pushed = gs_position_enter(question->context);
+    const CUresult result = gs_driver.cuEventQuery(question->event);
+
+    gs_position_leave(pushed);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+        return result == CUDA_SUCCESS;
+    return !gs_memory_is_captured(gs_memory_synchronize(question->context));
+}
+
+/* under the lock: takes the note out if it is still the stream's first */
+static struct gs_freed_memory take_first(const struct question *question)
+{
+    const struct gs_note_stream *stream = gs_note_stream(question->stream, question->context);
+    struct gs_note *note = stream != NULL ? stream->first : NULL;
+    struct gs_freed_memory memory;
+
+    if (note == NULL || note->number != question->number)
+        return (struct gs_freed_memory){0};
+    memory = take(note);
+    gs_note_keep(note);
+    return memory;
+}
+
+/* One stream's frees, the oldest first, until one has not been passed. True: it has some left.
+ */
+static bool collect_stream(struct question *question, bool all)
+{
+    struct gs_freed_memory memory;
+    bool more = true;
+
+    while (more) {
+        if (!all && !has_passed(question))
+            return true;
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        memory = take_first(question);
+        more = first_of(gs_note_stream(question->stream, question->context), question);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        if (memory.range != NULL)
+            give_back(&memory);
+    }
+    return false;
+}
+
+/* the streams of one bucket, which come and go meanwhile */
+static bool collect_bucket(unsigned bucket, bool all)
+{
+    struct question question;
+    bool waits = false, more = true;
+
+    for (unsigned skip = 0; more; skip++) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        more = first_of(gs_note_stream_at(bucket, skip), &question);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        if (more && collect_stream(&question, all))
+            waits = true;
+        else if (more)
+            skip--; /* that stream is out of the list */
+    }
+    return waits;
+}
+
+/* False: there is nothing to ask about, or not now (*some). */
+static bool begin_to_ask(bool *some)
+{
+    bool may;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    *some = gs_note_any();
+    may = *some && order.held_off == 0;
+    order.asking += may;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return may;
+}
+
+bool gs_order_collect(bool all)
+{
+    CUstreamCaptureMode mode;
+    bool waits;
+
+    if (!begin_to_ask(&waits))
+        return waits;
+    waits = false;
+    mode = gs_capture_relax();
+    for (unsigned bucket = 0; bucket < GS_NOTE_BUCKETS; bucket++)
+        waits |= collect_bucket(bucket, all);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    order.asking--;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    drop_surplus();
+    gs_capture_restore(mode);
+    return waits;
+}
+
+/* --- the end of a context --- */
+
+void gs_order_hold_off(void)
+{
+    const uint64_t until = gs_now() + HOLD_OFF_NS;
+    const struct timespec pause = {0, 50000};
+    bool asked = true;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    order.held_off++;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    while (asked && gs_now() < until) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        asked = order.asking != 0;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        if (asked)
+            nanosleep(&pause, NULL);
+    }
+}
+
+void gs_order_release(void)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    order.held_off--;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* A slab ends with its context; one of which another context's work may still use a piece ends
+ * with that one instead. Under the lock. */
+static void hand_over_slabs(CUcontext context)
+{
+    const struct gs_note_stream *stream;
+
+    for (unsigned bucket = 0; bucket < GS_NOTE_BUCKETS; bucket++)
+        for (stream = gs_note_stream_at(bucket, 0); stream != NULL; stream = stream->next)
+            for (const struct gs_note *note = stream->first; note != NULL; note = note->later)
+                if (note->piece != 0 && note->range->context == context)
+                    note->range->context = note->context;
+}
+
+/* under the lock; its event has ended with the context */
+static struct gs_note *take_of(CUcontext context)
+{
+    const struct gs_note_stream *stream;
+
+    for (unsigned bucket = 0; bucket < GS_NOTE_BUCKETS; bucket++)
+        for (stream = gs_note_stream_at(bucket, 0); stream != NULL; stream = stream->next)
+            if (stream->context == context) {
+                struct gs_note *note = stream->first;
+
+                take(note);
+                return note;
+            }
+    return NULL;
+}
+
+void gs_order_context_ended(CUcontext context)
+{
+    struct gs_note *note;
+
+    do {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        note = take_of(context);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        if (note != NULL)
+            give_back(&(struct gs_freed_memory){note->range, note->piece});
+        free(note);
+    } while (note != NULL);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    hand_over_slabs(context);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    do {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        note = gs_note_spare(context);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        free(note);
+    } while (note != NULL);
+}
+
+void gs_order_after_fork(void)
+{
+    order.asking = order.held_off = 0;
+    gs_notes_after_fork();
+}

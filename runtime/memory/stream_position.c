@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stream_position.c: streams as calls name them, and events in them. No state. Any thread.
+ */
+#include "runtime/memory/stream_order.h"
+
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/memory/memory.h"
+
+#define ATTEMPTS 4
+
+CUresult gs_position_of(CUstream stream, bool per_thread, struct gs_position *position)
+{
+    CUresult result;
+
+    *position = (struct gs_position){.stream = stream, .per_thread = per_thread};
+    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        result = gs_driver.cuCtxGetCurrent(&position->context);
+    else
+        result = gs_driver.cuStreamGetCtx(stream, &position->context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    position->context = gs_context_home(position->context);
+    if (position->context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    result = per_thread ? gs_driver.cuStreamGetId_ptsz(stream, &position->id)
+                        : gs_driver.cuStreamGetId(stream, &position->id);
+    if (result != CUDA_ERROR_NOT_SUPPORTED)
+        return result;
+    position->id = 0; /* a driver before 12.0: such memory comes back when it was passed */
+    return CUDA_SUCCESS;
+}
+
+bool gs_position_enter(CUcontext context)
+{
+    CUcontext current = NULL;
+
+    return gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != context &&
+           gs_context_push(context) == CUDA_SUCCESS;
+}
+
+void gs_position_leave(bool pushed)
+{
+    CUcontext popped;
+
+    if (pushed)
+        gs_driver.cuCtxPopCurrent_v2(&popped);
+}
+
+CUevent gs_position_event(CUcontext context)
+{
+    const bool pushed = gs_position_enter(context);
+    CUevent event = NULL;
+
+    if (gs_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        event = NULL;
+    gs_position_leave(pushed);
+    return event;
+}
+
+bool gs_position_record(CUevent event, const struct gs_position *position)
+{
+    return (position->per_thread
+                ? gs_driver.cuEventRecord_ptsz(event, position->stream)
+                : gs_driver.cuEventRecord(event, position->stream)) == CUDA_SUCCESS;
+}
+
+CUevent gs_order_mark(const struct gs_position *position)
+{
+    CUevent event = gs_position_event(position->context);
+
+    if (event == NULL || gs_position_record(event, position))
+        return event;
+    gs_driver.cuEventDestroy_v2(event);
+    return NULL;
+}
+
+/* A call's failure says nothing about the work; a broken context fails each time. */
+CUresult gs_order_wait(const struct gs_position *position)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
+        result = position->per_thread ? gs_driver.cuStreamSynchronize_ptsz(position->stream)
+                                      : gs_driver.cuStreamSynchronize(position->stream);
+        if (result == CUDA_SUCCESS || gs_memory_is_captured(result))
+            break;
+    }
+    return result;
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * virtual.c: owns the handles that the program holds of its own VMM memory.
+ *
+ * A handle is a range (range.h) without an address until the program maps it. Invariants (under
+ * gs_memory_lock): the handle tree holds the ranges that are not yet disposed of; a range is in
+ * the address tree exactly while `mapped`; chunks of a range that is not needed are touched by
+ * nobody but the calls here. A range that is needed changes only where the client thread does
+ * not work on it: inside the gate, or while that thread is parked.
+ */
+#include "runtime/memory/virtual.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/client/client.h"
+#include "runtime/memory/foreign_mapping.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+#include "runtime/memory/room.h"
+#include "runtime/runtime.h"
+#include "runtime/range/vmm.h"
+
+#define FIRST_HANDLE                                                                           \
+    0x6773000000000000ull /* nowhere near the driver's own, which are pointers */
+
+#define PAUSE_NS 50000 /* while another thread works on a range */
+
+static struct gs_tree handles;
+static uint64_t next_handle = FIRST_HANDLE;
+
+static struct gs_range *range_of(CUmemGenericAllocationHandle handle)
+{
+    struct gs_tree_node *node = gs_tree_find(&handles, handle);
+
+    return node == NULL
+               ? NULL
+               : ((struct gs_virtual *)((char *)node - offsetof(struct gs_virtual, by_handle)))
+                     ->range;
+}
+
+/* Under the lock. Also a handle that is no more: the driver would take it for a pointer of its
+ * own. */
+bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle)
+{
+    return handle >= FIRST_HANDLE && handle < next_handle;
+}
+
+/* under the lock: the range behind a handle that the program still may use */
+struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle)
+{
+    struct gs_range *range = range_of(handle);
+
+    return range != NULL && range->own->references > 0 ? range : NULL;
+}
+
+struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop)
+{
+    struct gs_device *device;
+
+    if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->allocFlags.usage != 0 ||
+        gs_runtime.config.disabled)
+        return NULL;
+    device = gs_device_get(prop->location.id);
+    return device != NULL && device->movable ? device : NULL;
+}
+
+static bool try_begin(struct gs_range *range)
+{
+    bool begun;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    begun = !range->own->worked_on;
+    range->own->worked_on = true;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return begun;
+}
+
+void gs_virtual_begin(struct gs_range *range)
+{
+    const struct timespec pause = {0, PAUSE_NS};
+    const int saved = errno;
+
+    while (!try_begin(range))
+        nanosleep(&pause, NULL);
+    errno = saved;
+}
+
+void gs_virtual_end(struct gs_range *range)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->own->worked_on = false;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* Physical memory for chunks that never had any. Nobody else works on the range. */
+static CUresult give_memory(struct gs_range *range)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++) {
+        struct gs_chunk *chunk = &range->chunks[i];
+        const uint64_t bytes = gs_range_chunk_bytes(range, i);
+
+        if (chunk->state == GS_CHUNK_HOST)
+            return CUDA_ERROR_NOT_SUPPORTED; /* unmapped while it was out: it has no address to
+                                                be copied to */
+        if (chunk->state == GS_CHUNK_RESIDENT)
+            continue;
+        result = gs_driver.cuMemCreate(&chunk->handle, bytes, &range->own->prop, 0);
+        if (result == CUDA_SUCCESS && range->own->mapped)
+            result = gs_vmm_map(range, i);
+        if (result != CUDA_SUCCESS)
+            break;
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        chunk->state = GS_CHUNK_RESIDENT;
+        range->device->resident += bytes;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    }
+    return result;
+}
+
+/* What the driver thinks of these properties: it is asked at once, with a piece of the smallest
+ * size, because programs try kinds of handles and go by the answer (PyTorch and fabric
+ * handles). The last good answer is remembered. */
+static CUresult ask_driver(const struct gs_device *device, const CUmemAllocationProp *prop)
+{
+    static CUmemAllocationProp good;
+    static bool any;
+    CUmemGenericAllocationHandle handle;
+    CUresult result;
+    bool known;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    known = any && memcmp(&good, prop, sizeof good) == 0;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (known)
+        return CUDA_SUCCESS;
+    result = gs_driver.cuMemCreate(&handle, device->granule, prop, 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return CUDA_SUCCESS; /* a full card says nothing about the properties */
+    if (result != CUDA_SUCCESS)
+        return result;
+    gs_driver.cuMemRelease(handle);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    good = *prop;
+    any = true;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return CUDA_SUCCESS;
+}
+
+CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
+                           const CUmemAllocationProp *prop,
+                           CUmemGenericAllocationHandle *handle)
+{
+    /* what may be exported must be one piece of memory */
+    const bool whole = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+    struct gs_virtual *own;
+    struct gs_range *range;
+    CUresult asked;
+    bool released;
+
+    if (bytes == 0 || bytes % device->granule != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    asked = ask_driver(device, prop);
+    if (asked != CUDA_SUCCESS)
+        return asked;
+    gs_client_await_target(device);
+    if (!gs_range_account(device, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    own = calloc(1, sizeof *own);
+    range = gs_range_new(device, bytes, whole ? bytes : GS_CHUNK_BYTES);
+    if (own == NULL || range == NULL) {
+        free(own);
+        free(range);
+        gs_range_unaccount(device, bytes);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    own->prop = *prop;
+    own->references = 1;
+    own->range = range;
+    own->by_handle.size = 1;
+    range->own = own;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    own->by_handle.base = *handle = next_handle;
+    next_handle += 16;
+    gs_tree_insert(&handles, &own->by_handle);
+    gs_range_link(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (gs_client_is_alone()) { /* nobody will make room later: what is there is there now */
+        const CUresult result = give_memory(range);
+
+        if (result != CUDA_SUCCESS) {
+            gs_virtual_release(*handle, &released);
+            return result;
+        }
+    }
+    gs_client_wake();
+    return CUDA_SUCCESS;
+}
+
+/* Under the lock: nobody can reach it any more. True: the caller disposes of it. */
+bool gs_virtual_ends(struct gs_range *range)
+{
+    if (range->own->references > 0 || range->own->mapped || range->own->aliases > 0 ||
+        range->life != GS_RANGE_LIVE)
+        return false;
+    gs_tree_remove(&handles, range->own->by_handle.base);
+    gs_range_end_life(range, GS_RANGE_DISPOSING);
+    return true;
+}
+
+CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours)
+{
+    struct gs_range *range;
+    bool last = false;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_virtual_usable(handle);
+    *ours = gs_virtual_is_ours(handle);
+    if (range != NULL) {
+        range->own->references--;
+        last = gs_virtual_ends(range);
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (last) {
+        gs_range_dispose(range);
+        gs_client_wake();
+    }
+    return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *handle,
+                           bool *ours)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE; /* of cuMemAlloc's memory there is none */
+    const struct gs_direct *direct;
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    direct = gs_direct_at(address);
+    range = direct != NULL ? direct->of : gs_range_at(address);
+    *ours = range != NULL || gs_range_was_at(address) != NULL;
+    if (range != NULL && range->own != NULL) {
+        range->own->references++;
+        *handle = range->own->by_handle.base;
+        result = CUDA_SUCCESS;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return result;
+}
+
+CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop,
+                               bool *ours)
+{
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_virtual_usable(handle);
+    *ours = gs_virtual_is_ours(handle);
+    if (range != NULL)
+        *prop = range->own->prop;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours)
+{
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_virtual_usable(handle);
+    *ours = gs_virtual_is_ours(handle);
+    if (range != NULL)
+        range->own->aliases++;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range;
+}
+
+struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
+                                    bool *ours)
+{
+    const struct gs_direct *direct;
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    direct = gs_direct_at(address);
+    range = direct != NULL ? direct->of : gs_range_at(address);
+    *ours = range != NULL || gs_range_was_at(address) != NULL;
+    if (range != NULL && range->own == NULL)
+        range = NULL;
+    if (range != NULL) {
+        const struct gs_tree_node *node = direct != NULL ? &direct->node : &range->node;
+
+        *offset = address - node->base + (direct != NULL ? direct->offset : 0);
+        *left = node->base + node->size - address;
+        range->own->aliases++;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range;
+}
+
+bool gs_virtual_is_behind(const CUarrayMapInfo *mappings, unsigned count)
+{
+    bool ours = false;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; mappings != NULL && i < count; i++)
+        ours |= gs_virtual_is_ours(mappings[i].memHandle.memHandle);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return ours;
+}
+
+void gs_virtual_drop(struct gs_range *range)
+{
+    bool last;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->own->aliases--;
+    last = gs_virtual_ends(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!last)
+        return;
+    gs_range_dispose(range);
+    gs_client_wake();
+}
+
+/* inside the gate */
+static CUresult pin(struct gs_range *range)
+{
+    CUresult result;
+
+    gs_virtual_begin(range);
+    result = give_memory(range);
+    if (result == CUDA_SUCCESS) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_range_pin(range);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_log("%llu bytes of the program's own are shared: pinned",
+               (unsigned long long)range->reserved);
+    }
+    gs_virtual_end(range);
+    return result;
+}
+
+CUresult gs_virtual_pin(struct gs_range *range)
+{
+    CUresult result;
+    unsigned attempt = 0, pass;
+
+    do {
+        pass = gs_gate_enter(); /* what is needed is in place inside */
+        if (pass == GS_PASS_REFUSED)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        result = pin(range);
+        gs_gate_leave(pass);
+    } while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&
+             gs_room_make(range->device, attempt++));
+    gs_client_wake();
+    return result;
+}
+
+void gs_virtual_after_fork(void)
+{
+    handles.root = NULL;
+    gs_reserved_after_fork();
+    gs_direct_after_fork();
+}

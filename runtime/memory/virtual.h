@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * virtual.h: the program's own VMM memory (cuMemCreate, cuMemMap, cuMemSetAccess …), made
+ * movable.
+ *
+ * The program holds handles of ours; the driver's handles behind them come and go chunk by
+ * chunk, at the addresses where the program mapped its handle. PyTorch's expandable segments
+ * and XLA allocate in this way. What may be shared with others (exported, bound to a multicast
+ * object, mapped twice or in part) is pinned at that moment: in place for good, and no longer
+ * in the accounts of what can be moved. Memory that is not plain device memory (host, tile
+ * pools) stays the driver's from the start.
+ *
+ * Each function sets *ours to false, and does nothing, for handles and addresses that are not
+ * ours.
+ */
+#ifndef GS_RUNTIME_MEMORY_VIRTUAL_H
+#define GS_RUNTIME_MEMORY_VIRTUAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+#include "runtime/base/device.h"
+#include "runtime/memory/memory.h"
+
+#define GS_VIRTUAL_ACCESS 24 /* locations that one mapping can be made accessible from */
+
+/* What a range of the program's own has beyond one of cuMemAlloc. Under gs_memory_lock. */
+struct gs_virtual {
+    struct gs_tree_node by_handle; /* base: the handle that the program holds */
+    struct gs_range *range;
+    CUmemAllocationProp prop;
+    unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */
+    unsigned aliases;    /* mappings of it beside that one (foreign_mapping.h), and who holds it */
+    bool worked_on;      /* gs_virtual_begin() */
+    bool mapped;
+    bool accessible; /* it has been: the program can reach it, so it is needed */
+    unsigned access_count;
+    CUmemAccessDesc access[GS_VIRTUAL_ACCESS];
+};
+
+/* The device whose memory prop asks for, if that is memory we can move; else NULL. */
+struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop);
+
+CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
+                           const CUmemAllocationProp *prop,
+                           CUmemGenericAllocationHandle *handle);
+CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours);
+CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *handle,
+                           bool *ours);
+CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop,
+                               bool *ours);
+
+CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                        CUmemGenericAllocationHandle handle, bool *ours);
+
+/* Also where mappings of the driver's own are beside ours. */
+CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours);
+CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
+                               const CUmemAccessDesc *access, size_t count, bool *ours);
+CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *location,
+                               unsigned long long *flags, bool *ours);
+
+/* What the handle stands for, or what is mapped at the address: offset and the bytes left are
+ * in it. It stays until it is dropped. NULL: none; *ours then says whether a handle, or memory,
+ * of ours is meant nevertheless. */
+struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours);
+struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
+                                    bool *ours);
+void gs_virtual_drop(struct gs_range *range);
+
+/* Pins what is held: all its chunks have the driver's own handles for good. Waits for the lease
+ * like a submission. */
+CUresult gs_virtual_pin(struct gs_range *range);
+
+/* True if one of so many mappings is to be of a handle of ours. Any thread. */
+bool gs_virtual_is_behind(const CUarrayMapInfo *mappings, unsigned count);
+
+/* Address space that the program has reserved. */
+void gs_reserved_add(CUdeviceptr address, uint64_t bytes);
+
+/* Frees it as the program asks: refused while a mapping of ours lies in it, and if it is that
+ * of memory that we gave; else the driver decides. */
+CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
+
+void gs_reserved_after_fork(void);
+
+/* Between virtual.c and mapping.c. */
+
+/* Between the two the calling thread alone gives the range memory and maps it. It does not wait
+ * at the gate meanwhile: who waits here may be inside. */
+void gs_virtual_begin(struct gs_range *range);
+void gs_virtual_end(struct gs_range *range);
+
+/* The following under gs_memory_lock. */
+
+/* Also a handle that is no more: the driver would take it for a pointer of its own. */
+bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle);
+
+/* The range behind a handle that the program still may use; NULL: none. */
+struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle);
+
+/* Nobody can reach the range any more: it leaves the books. True: the caller disposes of it. */
+bool gs_virtual_ends(struct gs_range *range);
+
+void gs_virtual_after_fork(void);
+
+#endif

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * handover.c: owns the descriptors of device memory in this process: in hand (came, and not used
+ * yet), of chunks (in use), given (on their way to the daemon).
+ *
+ * Each has a place in one table, of which they are a small part of what the process may open.
+ * Only the client thread fills places; whoever's chunk loses its memory empties one (atomics).
+ * A program may close numbers that are not its own and use them again: nothing is closed or
+ * sent that is no longer what it was (same_file).
+ */
+#include "runtime/range/handover.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/driver.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+#include "runtime/base/own_fd.h"
+#include "runtime/runtime.h"
+#include "runtime/range/vmm.h"
+
+#define PLACES    1024u
+#define LOST      (-1)
+#define LEAST     64   /* who may open no more than these has all of them */
+#define HAND_MOST 512u /* pieces */
+#define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
+
+#define FORK_WAIT_NS  100000000u /* a driver that hangs in an export must not hang fork() */
+#define FORK_PAUSE_NS 50000
+
+struct place {
+    _Atomic(int) fd; /* 0: free; LOST: another place has its number now */
+    dev_t device, kind;
+    ino_t inode;
+};
+
+struct piece {
+    struct gs_device *device;
+    uint64_t bytes;
+    uint16_t place;
+};
+
+static struct place places[PLACES];
+static struct {
+    /* seq_cst, both: either the client thread sees that somebody forks, or that one sees it
+     * busy with a descriptor that has no place yet */
+    _Atomic(unsigned) forking;
+    _Atomic(bool) busy;
+
+    struct piece in_hand[HAND_MOST];
+    unsigned hand_count;
+    struct piece given[GS_GIVEN_MOST]; /* those of one device are of one size */
+    unsigned given_count;
+} self;
+
+/* --- places --- */
+
+static bool same_file(const struct place *place, int fd)
+{
+    struct stat now;
+
+    return fstat(fd, &now) == 0 && now.st_dev == place->device && now.st_ino == place->inode &&
+           now.st_rdev == place->kind;
+}
+
+static void empty(unsigned i)
+{
+    struct place *place = &places[i];
+    const int fd = atomic_load_explicit(&place->fd, memory_order_acquire), saved = errno;
+
+    if (fd != 0 && same_file(place, fd))
+        close(fd);
+    errno = saved;
+    atomic_store_explicit(&place->fd, 0, memory_order_release);
+}
+
+static unsigned most_places(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= LEAST)
+        return 0;
+    return limit.rlim_cur / GS_OWN_FD_SHARE < PLACES
+               ? (unsigned)(limit.rlim_cur / GS_OWN_FD_SHARE)
+               : PLACES;
+}
+
+/* On a card all descriptors of memory are of one file. A number that is given to us again was
+ * closed by somebody else: the place that had it has nothing. */
+static void lose(int fd)
+{
+    for (unsigned i = 0; i < PLACES; i++) {
+        int had = fd;
+
+        atomic_compare_exchange_strong_explicit(&places[i].fd, &had, LOST, memory_order_acq_rel,
+                                                memory_order_relaxed);
+    }
+}
+
+/* Takes the descriptor over, under a higher number. False: it is closed. */
+static bool fill(int fd, uint16_t *index)
+{
+    const unsigned most = most_places();
+    int kept = -1;
+    unsigned i = 0;
+    struct stat what;
+
+    while (i < most && atomic_load_explicit(&places[i].fd, memory_order_acquire) != 0)
+        i++;
+    if (i < most)
+        kept = gs_own_fd_higher(fd, gs_own_fd_floor(), &what);
+    if (kept < 0) {
+        close(fd);
+        return false;
+    }
+    lose(kept);
+    places[i].device = what.st_dev;
+    places[i].inode = what.st_ino;
+    places[i].kind = what.st_rdev;
+    atomic_store_explicit(&places[i].fd, kept, memory_order_release);
+    *index = (uint16_t)i;
+    return true;
+}
+
+void gs_gift_forget(struct gs_chunk *chunk)
+{
+    if (chunk->gift != 0)
+        empty(chunk->gift - 1u);
+    chunk->gift = 0;
+}
+
+/* --- descriptors without a place --- */
+
+/* False: somebody forks. */
+static bool begin(void)
+{
+    atomic_store_explicit(&self.busy, true, memory_order_seq_cst);
+    if (atomic_load_explicit(&self.forking, memory_order_seq_cst) == 0)
+        return true;
+    atomic_store_explicit(&self.busy, false, memory_order_release);
+    return false;
+}
+
+static void end(void)
+{
+    atomic_store_explicit(&self.busy, false, memory_order_release);
+}
+
+void gs_gift_before_fork(void)
+{
+    const struct timespec pause = {0, FORK_PAUSE_NS};
+    const int saved = errno;
+
+    atomic_fetch_add_explicit(&self.forking, 1, memory_order_seq_cst);
+    for (unsigned i = 0; i < FORK_WAIT_NS / FORK_PAUSE_NS &&
+                         atomic_load_explicit(&self.busy, memory_order_seq_cst);
+         i++)
+        nanosleep(&pause, NULL);
+    errno = saved;
+}
+
+void gs_gift_after_fork(void)
+{
+    atomic_fetch_sub_explicit(&self.forking, 1, memory_order_relaxed);
+}
+
+void gs_gift_in_child(void)
+{
+    for (unsigned i = 0; i < PLACES; i++)
+        empty(i);
+    self.hand_count = self.given_count = 0;
+    atomic_store_explicit(&self.forking, 0, memory_order_relaxed);
+    atomic_store_explicit(&self.busy, false, memory_order_relaxed);
+}
+
+/* --- what comes --- */
+
+unsigned gs_gift_expect(void)
+{
+    const unsigned places_most = most_places(), hand = HAND_MOST - self.hand_count,
+                   most = hand < GS_PACKET_FDS ? hand : GS_PACKET_FDS;
+    unsigned found = 0;
+
+    for (unsigned i = 0; i < places_most && found < most; i++)
+        found += atomic_load_explicit(&places[i].fd, memory_order_relaxed) == 0;
+    return begin() ? found : 0;
+}
+
+void gs_gift_received(void)
+{
+    end();
+}
+
+static void count_out(struct gs_device *device, uint64_t bytes)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    device->resident -= bytes;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* False: the budget has no room for them. */
+static bool count_in(struct gs_device *device, uint64_t bytes, uint64_t budget)
+{
+    bool fits;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    fits = device->resident <= budget && bytes <= budget - device->resident;
+    if (fits)
+        device->resident += bytes;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return fits;
+}
+
+static void receive(struct gs_device *device, const struct gs_wire_target *target,
+                    struct gs_descriptors *with)
+{
+    const uint64_t bytes = target->gift_bytes;
+
+    if (!device->movable || device->managed || bytes == 0)
+        return;
+    while (with->count != 0 && self.hand_count < HAND_MOST &&
+           count_in(device, bytes, target->budget)) {
+        struct piece *piece = &self.in_hand[self.hand_count];
+
+        if (fill(with->fd[--with->count], &piece->place)) {
+            piece->device = device;
+            piece->bytes = bytes;
+            self.hand_count++;
+        } else {
+            count_out(device, bytes);
+        }
+    }
+}
+
+void gs_gift_heard(struct gs_device *device, const struct gs_wire_target *target,
+                   struct gs_descriptors *with)
+{
+    if ((target->flags & GS_TARGET_RUN) == 0) {
+        gs_gift_shrink(device, 0);
+        return;
+    }
+    gs_gift_sent(device);
+    receive(device, target, with);
+}
+
+uint64_t gs_gift_in_hand(const struct gs_device *device)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < self.hand_count; i++)
+        bytes += self.in_hand[i].device == device ? self.in_hand[i].bytes : 0;
+    return bytes;
+}
+
+/* Out of the hand; its place is the caller's. */
+static struct piece take(unsigned i)
+{
+    const struct piece piece = self.in_hand[i];
+
+    self.in_hand[i] = self.in_hand[--self.hand_count];
+    count_out(piece.device, piece.bytes);
+    return piece;
+}
+
+void gs_gift_shrink(struct gs_device *device, uint64_t most)
+{
+    for (unsigned i = self.hand_count; i > 0 && gs_gift_in_hand(device) > most; i--)
+        if (self.in_hand[i - 1].device == device)
+            empty(take(i - 1).place);
+}
+
+static bool place_piece(const struct piece *piece, struct gs_range *range, uint32_t chunk)
+{
+    CUmemGenericAllocationHandle *handle = &range->chunks[chunk].handle;
+    const int fd = atomic_load_explicit(&places[piece->place].fd, memory_order_acquire);
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+
+    if (same_file(&places[piece->place], fd))
+        result = gs_driver.cuMemImportFromShareableHandle(
+            handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result == CUDA_SUCCESS) {
+        result = gs_vmm_map(range, chunk);
+        if (result == CUDA_SUCCESS)
+            return true;
+        gs_vmm_release(*handle);
+    }
+    gs_log("memory from another program: CUresult %d", result);
+    return false;
+}
+
+bool gs_gift_place(struct gs_range *range, uint32_t chunk)
+{
+    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
+
+    for (unsigned i = self.hand_count; i > 0 && range->own == NULL; i--) {
+        struct piece piece;
+
+        if (self.in_hand[i - 1].device != range->device || self.in_hand[i - 1].bytes != bytes)
+            continue;
+        piece = take(i - 1);
+        if (place_piece(&piece, range, chunk)) {
+            range->chunks[chunk].gift = (uint16_t)(piece.place + 1u);
+            atomic_fetch_add_explicit(&gs_runtime.taken_over, bytes, memory_order_relaxed);
+            return true;
+        }
+        empty(piece.place);
+    }
+    return false;
+}
+
+/* --- what goes --- */
+
+bool gs_gift_is_wanted(const struct gs_range *range, uint32_t chunk)
+{
+    return (gs_device_flags(range->device) & GS_TARGET_GIVE) != 0 && range->own == NULL &&
+           !range->device->managed &&
+           gs_range_chunk_bytes(range, chunk) >= range->device->physical / WORTH;
+}
+
+static bool export(const struct gs_chunk *chunk, uint16_t *place)
+{
+    int fd = -1;
+    bool done;
+
+    if (!chunk->sendable || !begin())
+        return false;
+    done = gs_driver.cuMemExportToShareableHandle(&fd, chunk->handle,
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                                  0) == CUDA_SUCCESS &&
+           fill(fd, place);
+    end();
+    return done;
+}
+
+/* It can go with the device's next report. */
+static bool can_be_sent(const struct piece *piece)
+{
+    for (unsigned i = 0; i < self.given_count; i++)
+        if (self.given[i].device == piece->device && self.given[i].bytes != piece->bytes)
+            return false;
+    return self.given_count < GS_GIVEN_MOST;
+}
+
+/* A descriptor for the chunk's memory: the one with which it came, or a new one. */
+static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
+{
+    if (chunk->gift == 0)
+        return export(chunk, place);
+    *place = (uint16_t)(chunk->gift - 1u);
+    return same_file(&places[*place],
+                     atomic_load_explicit(&places[*place].fd, memory_order_acquire));
+}
+
+bool gs_gift_give(struct gs_range *range, uint32_t chunk)
+{
+    struct gs_chunk *const which = &range->chunks[chunk];
+    struct piece piece = {range->device, gs_range_chunk_bytes(range, chunk), 0};
+    CUresult unmapped, released;
+
+    /* with RUN on something else may come in before it is known that this has left */
+    if (!gs_gift_is_wanted(range, chunk) ||
+        (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 || !can_be_sent(&piece) ||
+        !descriptor_for(which, &piece.place))
+        return false;
+    unmapped = gs_vmm_unmap(range, chunk);
+    released = gs_vmm_release(which->handle);
+    which->gift = 0;
+    if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
+        /* memory that is still mapped here is nobody else's */
+        gs_log("memory at %#llx cannot be given away: %d, %d",
+               (unsigned long long)gs_range_chunk_address(range, chunk), unmapped, released);
+        empty(piece.place);
+        return true;
+    }
+    self.given[self.given_count++] = piece;
+    atomic_fetch_add_explicit(&gs_runtime.given, piece.bytes, memory_order_relaxed);
+    return true;
+}
+
+void gs_gift_report(const struct gs_device *device, struct gs_wire_state *state,
+                    struct gs_descriptors *with)
+{
+    with->count = 0;
+    for (unsigned i = 0; i < self.given_count; i++) {
+        const struct place *place = &places[self.given[i].place];
+        const int fd = atomic_load_explicit(&place->fd, memory_order_acquire);
+
+        if (self.given[i].device != device || !same_file(place, fd))
+            continue;
+        with->fd[with->count++] = fd;
+        state->given_bytes = self.given[i].bytes;
+    }
+    state->given = with->count;
+}
+
+void gs_gift_sent(const struct gs_device *device)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < self.given_count; i++)
+        if (self.given[i].device == device)
+            empty(self.given[i].place);
+        else
+            self.given[left++] = self.given[i];
+    self.given_count = left;
+}
+
+void gs_gift_lost(void)
+{
+    while (self.given_count != 0)
+        empty(self.given[--self.given_count].place);
+    while (self.hand_count != 0)
+        empty(take(self.hand_count - 1).place);
+}

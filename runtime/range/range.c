@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * range.c: owns the ranges of movable memory, the tree of their addresses, and the accounts of
+ * what is where.
+ *
+ * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges that are not
+ * pinned; missing = bytes of their chunks that are needed and not RESIDENT; resident = bytes of
+ * RESIDENT chunks of all ranges that are not pinned, plus claims of allocations under way; the
+ * tree holds exactly the live ranges that have an address, `gone` cuMemAlloc's other ones;
+ * whoever makes missing grow from an application thread shuts the gate under the same lock.
+ * Chunks are touched by: the allocating thread before the range is in the tree; the client
+ * thread; the disposing thread.
+ */
+#include "runtime/range/range.h"
+
+#include <stdlib.h>
+
+#include "runtime/range/backend.h"
+#include "runtime/client/client.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/host/host.h"
+#include "runtime/base/mutex.h"
+#include "runtime/range/slab.h"
+#include "runtime/swap/swap.h"
+#include "runtime/memory/virtual.h"
+
+pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct gs_tree tree;
+static struct gs_tree gone; /* cuMemAlloc's that have ended and still have their address */
+static _Atomic(uint64_t) next_id = 1;
+
+uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
+{
+    const uint64_t from = chunk * range->chunk_bytes;
+
+    return range->reserved - from < range->chunk_bytes ? range->reserved - from
+                                                       : range->chunk_bytes;
+}
+
+CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk)
+{
+    return range->node.base + chunk * range->chunk_bytes;
+}
+
+bool gs_range_is_mapped(const struct gs_range *range)
+{
+    return range->own == NULL || range->own->mapped;
+}
+
+bool gs_range_is_needed(const struct gs_range *range)
+{
+    return range->own == NULL || (range->own->mapped && range->own->accessible);
+}
+
+void gs_range_pin(struct gs_range *range)
+{
+    if (range->pinned)
+        return;
+    range->pinned = true;
+    range->device->demand -= range->reserved;
+    range->device->resident -= range->reserved;
+    range->device->pinned += range->reserved;
+}
+
+bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes)
+{
+    return gs_tree_overlap(&tree, address, bytes) != NULL ||
+           gs_tree_overlap(&gone, address, bytes) != NULL;
+}
+
+struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved, uint64_t chunk_bytes)
+{
+    const uint64_t chunks = (reserved + chunk_bytes - 1) / chunk_bytes;
+    struct gs_range *range = calloc(1, sizeof *range + chunks * sizeof range->chunks[0]);
+
+    if (range == NULL)
+        return NULL;
+    range->device = device;
+    range->reserved = reserved;
+    range->chunk_bytes = chunk_bytes;
+    range->chunk_count = (uint32_t)chunks;
+    range->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    return range;
+}
+
+/* under the lock */
+static bool demand_more(struct gs_device *device, uint64_t bytes)
+{
+    const uint64_t capacity = gs_device_room(device);
+
+    if (bytes > capacity || device->demand > capacity - bytes)
+        return false;
+    device->demand += bytes;
+    return true;
+}
+
+bool gs_range_account(struct gs_device *device, uint64_t bytes)
+{
+    bool fits;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    fits = demand_more(device, bytes);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return fits;
+}
+
+void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    device->demand -= bytes;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_range_take_back(struct gs_range *range)
+{
+    for (uint32_t i = 0; i < range->chunk_count; i++) {
+        struct gs_chunk *chunk = &range->chunks[i];
+        const bool resident = chunk->state == GS_CHUNK_RESIDENT;
+
+        if (resident)
+            gs_backend_of(range)->remove(range, i);
+        chunk->state = GS_CHUNK_ABSENT;
+        chunk->zero = false;
+        gs_host_put(chunk->host);
+        chunk->host = NULL;
+        if (!resident)
+            continue;
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        *(range->pinned ? &range->device->pinned : &range->device->resident) -=
+            gs_range_chunk_bytes(range, i);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    }
+}
+
+static uint64_t absent_bytes(const struct gs_range *range)
+{
+    uint64_t absent = 0;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        if (range->chunks[i].state != GS_CHUNK_RESIDENT)
+            absent += gs_range_chunk_bytes(range, i);
+    return absent;
+}
+
+bool gs_range_place(struct gs_range *range)
+{
+    struct gs_device *device = range->device;
+    const uint64_t wanted = absent_bytes(range);
+    uint64_t placed = 0;
+    bool claimed;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        if (range->chunks[i].state == GS_CHUNK_HOST)
+            return false; /* copying is the client thread's */
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    claimed = device->resident + wanted <=
+              atomic_load_explicit(&device->budget, memory_order_relaxed) +
+                  atomic_load_explicit(&device->kept, memory_order_relaxed);
+    if (claimed)
+        device->resident += wanted;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!claimed)
+        return false;
+    gs_client_wake(); /* said before it is done: else others measure it as nobody's */
+    if (wanted == range->reserved && range->own == NULL) {
+        const uint32_t count = gs_backend_of(range)->place_all(range);
+
+        for (uint32_t i = 0; i < count; i++) {
+            range->chunks[i].state = GS_CHUNK_RESIDENT;
+            placed += gs_range_chunk_bytes(range, i);
+        }
+    }
+    for (uint32_t i = 0; i < range->chunk_count && placed < wanted; i++) {
+        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+            continue;
+        if (gs_backend_of(range)->place(range, i) != CUDA_SUCCESS)
+            break;
+        range->chunks[i].state = GS_CHUNK_RESIDENT;
+        placed += gs_range_chunk_bytes(range, i);
+    }
+    if (placed == wanted)
+        return true;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    device->resident -= wanted - placed;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return false;
+}
+
+void gs_range_miss(struct gs_range *range)
+{
+    const uint64_t absent = absent_bytes(range);
+
+    if (absent == 0)
+        return;
+    range->device->missing += absent;
+    gs_gate_shut();
+}
+
+void gs_range_unneed(struct gs_range *range)
+{
+    range->device->missing -= absent_bytes(range);
+}
+
+void gs_range_set_address(struct gs_range *range, uint64_t address, uint64_t bytes)
+{
+    range->node.base = address;
+    range->node.size = bytes;
+    gs_tree_insert(&tree, &range->node);
+}
+
+void gs_range_clear_address(struct gs_range *range)
+{
+    gs_tree_remove(&tree, range->node.base);
+}
+
+const struct gs_range *gs_range_was_at(CUdeviceptr address)
+{
+    return (const struct gs_range *)gs_tree_find(&gone, address);
+}
+
+struct gs_range *gs_range_at(CUdeviceptr address)
+{
+    return (struct gs_range *)gs_tree_find(&tree, address);
+}
+
+struct gs_range *gs_range_first(CUdeviceptr address, uint64_t bytes)
+{
+    return (struct gs_range *)gs_tree_first(&tree, address, bytes);
+}
+
+void gs_range_link(struct gs_range *range)
+{
+    struct gs_device *device = range->device;
+
+    range->next = device->ranges;
+    if (range->next != NULL)
+        range->next->link = &range->next;
+    range->link = &device->ranges;
+    device->ranges = range;
+}
+
+_Atomic(uint32_t) gs_memory_frees;
+
+void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
+{
+    atomic_fetch_add_explicit(&gs_memory_frees, 1, memory_order_release);
+    if (range->own == NULL) { /* the program's own mapping went before */
+        gs_range_clear_address(range);
+        range->node.size = range->reserved;
+        gs_tree_insert(&gone, &range->node);
+    }
+    if (gs_range_is_needed(range))
+        range->device->missing -= absent_bytes(range);
+    if (!range->pinned)
+        range->device->demand -= range->reserved;
+    range->life = (uint8_t)life;
+}
+
+bool gs_range_begin_life(struct gs_range *range)
+{
+    if (!demand_more(range->device, range->reserved))
+        return false;
+    gs_tree_remove(&gone, range->node.base);
+    range->life = GS_RANGE_LIVE;
+    range->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    return true;
+}
+
+bool gs_range_is_whole(const struct gs_range *range)
+{
+    return absent_bytes(range) == 0;
+}
+
+void gs_range_forget_contents(struct gs_range *range)
+{
+    for (uint32_t i = 0; i < range->chunk_count; i++) {
+        gs_host_put(range->chunks[i].host);
+        range->chunks[i].host = NULL;
+    }
+}
+
+void gs_range_dispose(struct gs_range *range)
+{
+    const struct gs_context *context = gs_context_for(range->device);
+    CUcontext current = NULL;
+    bool pushed = false;
+
+    if (range->moving != 0) /* freed meanwhile; only the client thread can see this */
+        gs_swap_settle();
+    /* destroying events needs a context; the client thread has none of its own */
+    if (gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL &&
+        context != NULL)
+        pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
+    gs_range_take_back(range);
+    if (range->own == NULL) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_tree_remove(&gone, range->node.base);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_backend_of(range)->give_back(range);
+    }
+    if (range->after != NULL)
+        gs_driver.cuEventDestroy_v2(range->after);
+    if (pushed)
+        gs_driver.cuCtxPopCurrent_v2(&current);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    *range->link = range->next;
+    if (range->next != NULL)
+        range->next->link = range->link;
+    if (range->device->cursor == range)
+        range->device->cursor = range->next;
+    gs_slab_free(range->slab);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    free(range->own);
+    free(range);
+}
+
+struct gs_accounts gs_memory_accounts(const struct gs_device *device)
+{
+    struct gs_accounts accounts;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    accounts = (struct gs_accounts){device->demand, device->missing, device->resident,
+                                    device->idle_bytes, device->pinned};
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return accounts;
+}
+
+uint64_t gs_memory_out_of_reach(const struct gs_device *device)
+{
+    uint64_t sum = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        if (range->life == GS_RANGE_LIVE && !range->pinned && !gs_range_is_needed(range))
+            sum += range->reserved - absent_bytes(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return sum;
+}
+
+void gs_memory_mend(void)
+{
+    struct gs_device *device;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        device->broken = false;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+bool gs_memory_if_complete(void (*then)(void))
+{
+    struct gs_device *device;
+    bool complete = true;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        complete &= device->missing == 0 || device->broken;
+    if (complete)
+        then();
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return complete;
+}
+
+void gs_ranges_after_fork(void)
+{
+    pthread_mutex_init(&gs_memory_lock, NULL);
+    gone.root = NULL;
+    tree.root = NULL; /* the parent's ranges mean nothing here; their books are left to it */
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * vmm.c: creates, maps, unmaps and releases the physical memory of chunks. No state.
+ */
+#include "runtime/range/vmm.h"
+
+#include <stdlib.h>
+
+#include "runtime/range/backend.h"
+#include "runtime/base/driver.h"
+#include "runtime/range/handover.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+#include "runtime/memory/pool.h"
+#include "runtime/memory/virtual.h"
+
+#define ATTEMPTS 4 /* at giving memory back: a failure may have been that call's alone */
+
+static CUmemAccessDesc access_from(CUdevice ordinal)
+{
+    return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
+                             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+}
+
+static void add_access(CUmemAccessDesc *access, size_t *count, const CUmemAccessDesc *more)
+{
+    for (size_t i = 0; i < *count; i++)
+        if (access[i].location.id == more->location.id)
+            return;
+    access[(*count)++] = *more;
+}
+
+/* cuMemAlloc's memory: its own device, and those whose contexts were given peer access to it; a
+ * pool's: also those that it was opened to */
+static size_t plain_access(const struct gs_range *range, CUmemAccessDesc *access)
+{
+    const struct gs_device *device = range->device;
+    size_t count = 1;
+
+    access[0] = access_from(device->ordinal);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; i < device->peer_count; i++)
+        access[count++] = access_from(device->peers[i]);
+    for (unsigned i = 0; range->pool != NULL && i < range->pool->peer_count; i++)
+        add_access(access, &count, &range->pool->peers[i]);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return count;
+}
+
+struct placed {
+    CUdeviceptr address;
+    uint64_t bytes;
+};
+
+/* under the lock: cuMemAlloc's chunks that are on the device; list NULL: their number only */
+static size_t list_placed(const struct gs_device *device, struct placed *list)
+{
+    size_t count = 0;
+
+    for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count; i++)
+            if (range->own == NULL && range->chunks[i].state == GS_CHUNK_RESIDENT) {
+                if (list != NULL)
+                    list[count] = (struct placed){gs_range_chunk_address(range, i),
+                                                  gs_range_chunk_bytes(range, i)};
+                count++;
+            }
+    return count;
+}
+
+CUresult gs_vmm_share(struct gs_device *device, CUdevice peer)
+{
+    const CUmemAccessDesc access = access_from(peer);
+    CUresult result = CUDA_SUCCESS;
+    struct placed *list = NULL;
+    size_t count;
+
+    if (device->managed)
+        return CUDA_SUCCESS; /* all devices can reach it */
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    count = list_placed(device, NULL);
+    list = calloc(count + 1, sizeof *list);
+    if (list != NULL)
+        list_placed(device, list);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (list == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < count; i++) { /* one that was freed meanwhile fails alone */
+        const CUresult one =
+            gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, &access, 1);
+
+        if (one != CUDA_SUCCESS)
+            result = one;
+    }
+    free(list);
+    return result;
+}
+
+CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk)
+{
+    CUmemAccessDesc plain[2 * GS_MAX_PEERS + 1];
+    const CUmemAccessDesc *access = range->own != NULL ? range->own->access : plain;
+    const size_t count =
+        range->own != NULL ? range->own->access_count : plain_access(range, plain);
+    const CUdeviceptr address = gs_range_chunk_address(range, chunk);
+    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
+    CUresult result = gs_driver.cuMemMap(address, bytes, 0, range->chunks[chunk].handle, 0);
+
+    if (result != CUDA_SUCCESS || count == 0)
+        return result;
+    result = gs_driver.cuMemSetAccess(address, bytes, access, count);
+    if (result != CUDA_SUCCESS)
+        gs_vmm_unmap(range, chunk);
+    return result;
+}
+
+CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk)
+{
+    const CUdeviceptr address = gs_range_chunk_address(range, chunk);
+    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
+    CUresult result = CUDA_ERROR_UNKNOWN;
+
+    /* again: what stays mapped would be in the way of the next mapping here for ever */
+    for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
+        result = gs_driver.cuMemUnmap(address, bytes);
+    return result;
+}
+
+CUresult gs_vmm_release(CUmemGenericAllocationHandle handle)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+
+    for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
+        result = gs_driver.cuMemRelease(handle);
+    return result;
+}
+
+static CUmemAllocationProp plain_memory(const struct gs_device *device)
+{
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal}};
+}
+
+/* Memory that a descriptor can be made of, if that is of use; else, or where the driver has
+ * none of that kind, plain memory. */
+static CUresult create(struct gs_range *range, uint32_t index)
+{
+    struct gs_chunk *chunk = &range->chunks[index];
+    const uint64_t bytes = gs_range_chunk_bytes(range, index);
+    CUmemAllocationProp wanted =
+        range->own != NULL ? range->own->prop : plain_memory(range->device);
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+
+    chunk->sendable = gs_gift_is_wanted(range, index);
+    if (chunk->sendable) {
+        wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        result = gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
+        if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
+            return result;
+        chunk->sendable = false;
+        wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    }
+    return gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
+}
+
+static CUresult place(struct gs_range *range, uint32_t chunk)
+{
+    CUresult result = create(range, chunk);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gs_vmm_map(range, chunk);
+    if (result != CUDA_SUCCESS)
+        gs_vmm_release(range->chunks[chunk].handle);
+    return result;
+}
+
+/* memory for one chunk at its address, without access to it */
+static bool put_in_place(struct gs_range *range, uint32_t chunk)
+{
+    const CUmemAllocationProp plain = plain_memory(range->device);
+    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
+    CUmemGenericAllocationHandle *handle = &range->chunks[chunk].handle;
+
+    range->chunks[chunk].sendable = false;
+    if (gs_driver.cuMemCreate(handle, bytes, &plain, 0) != CUDA_SUCCESS)
+        return false;
+    if (gs_driver.cuMemMap(gs_range_chunk_address(range, chunk), bytes, 0, *handle, 0) ==
+        CUDA_SUCCESS)
+        return true;
+    gs_vmm_release(*handle);
+    return false;
+}
+
+static void take(struct gs_range *range, uint32_t chunk)
+{
+    const CUresult unmapped =
+        gs_range_is_mapped(range) ? gs_vmm_unmap(range, chunk) : CUDA_SUCCESS;
+    const CUresult released = gs_vmm_release(range->chunks[chunk].handle);
+
+    gs_gift_forget(&range->chunks[chunk]);
+    if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS)
+        gs_log("unmapping %llu bytes at %#llx: %d, %d",
+               (unsigned long long)gs_range_chunk_bytes(range, chunk),
+               (unsigned long long)gs_range_chunk_address(range, chunk), unmapped, released);
+}
+
+static uint32_t place_all(struct gs_range *range)
+{
+    CUmemAccessDesc access[2 * GS_MAX_PEERS + 1];
+    const size_t count = plain_access(range, access);
+    uint32_t placed = 0;
+    uint64_t bytes;
+
+    while (placed < range->chunk_count && put_in_place(range, placed))
+        placed++;
+    bytes = placed < range->chunk_count ? placed * range->chunk_bytes : range->reserved;
+    if (placed == 0 ||
+        gs_driver.cuMemSetAccess(range->node.base, bytes, access, count) == CUDA_SUCCESS)
+        return placed;
+    while (placed > 0)
+        take(range, --placed);
+    return 0;
+}
+
+static CUresult reserve(struct gs_range *range)
+{
+    return gs_driver.cuMemAddressReserve((CUdeviceptr *)&range->node.base, range->reserved,
+                                         range->device->granule, 0, 0);
+}
+
+static void give_back(struct gs_range *range)
+{
+    gs_driver.cuMemAddressFree(range->node.base, range->reserved);
+}
+
+const struct gs_backend gs_vmm_backend = {.reserve = reserve,
+                                          .give_back = give_back,
+                                          .place = place,
+                                          .place_all = place_all,
+                                          .remove = take};

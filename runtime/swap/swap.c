@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * swap.c: the pipeline that moves chunks: a ring of jobs for each context in use
+ * (swap_mover.h). On the way out a job is hashed, its changed blocks are copied, its memory is
+ * released; on the way in memory is made, and filled. Each call tops the ring up, waits for the
+ * oldest job, and settles it.
+ *
+ * No state but the movers', client thread only. While anything is under way the gate is closed,
+ * so that a range can end, but its chunks are disposed of by this thread (gs_range_dispose
+ * settles first). Invariant: jobs of one ring go one way.
+ */
+#include "runtime/swap/swap.h"
+
+#include <poll.h>
+#include <time.h>
+
+#include "runtime/range/backend.h"
+#include "runtime/base/driver.h"
+#include "runtime/range/handover.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+#include "runtime/runtime.h"
+#include "runtime/swap/swap_mover.h"
+
+#define DROPPED     64u            /* host copies given back at a time */
+#define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */
+#define QUEUE_BYTES (192ull << 20) /* of these, copies queued */
+
+#define NEWS_PAUSE_NS 50000
+#define NEWS_MOST     64 /* looks at news while one chunk comes in */
+
+/* --- failing --- */
+
+/* The program gets a sticky error from every call in that context. The error of one call may
+ * have been that call's alone. */
+static bool context_is_broken(struct gs_context *context, CUresult result)
+{
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ||
+        result == CUDA_ERROR_INVALID_VALUE ||
+        result == CUDA_ERROR_INVALID_CONTEXT) /* none was current, which says nothing of it */
+        return false;
+    for (unsigned i = 0; i < 3; i++)
+        if (gs_driver.cuCtxSynchronize() == CUDA_SUCCESS)
+            return false;
+    atomic_store_explicit(&context->broken, true, memory_order_relaxed);
+    return true;
+}
+
+/* No context is left that could save anything: the gate may open, every call will say what
+ * happened. */
+static bool device_is_broken(struct gs_device *device)
+{
+    const struct gs_context *context = gs_context_for(device);
+    const bool broken =
+        context == NULL || atomic_load_explicit(&context->broken, memory_order_relaxed);
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    device->broken |= broken;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return broken;
+}
+
+/* A copy failed: everything under way stays where it was; a sound context takes over from a
+ * broken one. With none there is nothing left to save, and the card is given back. */
+static void abandon(struct gs_mover *mover, CUresult result)
+{
+    bool broken, idle = false;
+
+    gs_log("moving memory %s: CUresult %d", mover->out ? "out" : "in", result);
+    for (unsigned i = 0; i < 4 && !idle; i++)
+        idle = gs_driver.cuStreamSynchronize(mover->copies) == CUDA_SUCCESS &&
+               gs_driver.cuStreamSynchronize(mover->hashes) == CUDA_SUCCESS;
+    broken = context_is_broken(mover->context, result) && device_is_broken(mover->device);
+    while (mover->count != 0) {
+        struct gs_job *job = gs_mover_job(mover, 0);
+        const bool foreign = !mover->out && job->chunk->gift != 0;
+        uint8_t state = job->chunk->state;
+
+        if (broken && mover->out)
+            state = GS_CHUNK_ABSENT;
+        else if (broken && !foreign)
+            state = GS_CHUNK_RESIDENT;
+        /* in: what was made for it goes again, the host copy is good; and another program's
+         * bytes are nothing for a context that may come after the broken ones */
+        if (broken == mover->out || foreign)
+            gs_backend_of(job->range)->remove(job->range, job->index);
+        gs_mover_settle(job, state);
+        gs_mover_drop_first(mover);
+    }
+}
+
+/* --- out --- */
+
+static void begin_hashing(struct gs_mover *mover, struct gs_job *job)
+{
+    const uint64_t slot = (uint64_t)(job - mover->jobs);
+    const uint64_t blocks = (job->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES;
+
+    if (gs_backend_of(job->range)->send != NULL || mover->results == NULL ||
+        mover->context->hash == NULL || blocks > GS_HASH_MOST)
+        return;
+    job->hashes_there = mover->results_there + slot * sizeof mover->results[0];
+    if (gs_hash_queue(mover->context, job->address, job->bytes, job->hashes_there,
+                      mover->hashes) != CUDA_SUCCESS)
+        return; /* copied without */
+    job->hashes = mover->results[slot];
+    job->stage = GS_JOB_HASHING;
+    job->marked = gs_mover_mark(&job->hashed, mover->hashes) == CUDA_SUCCESS;
+}
+
+/* The kernel reads the chunk until then, whatever is known of its result. */
+static CUresult await_hashes(const struct gs_mover *mover, const struct gs_job *job)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (job->stage != GS_JOB_HASHING ||
+        (job->marked && gs_driver.cuEventSynchronize(job->hashed) == CUDA_SUCCESS))
+        return CUDA_SUCCESS;
+    for (unsigned i = 0; i < 4; i++) { /* one call's failure says nothing about the kernel */
+        result = gs_driver.cuStreamSynchronize(mover->hashes);
+        if (result == CUDA_SUCCESS)
+            break;
+    }
+    return result;
+}
+
+/* The host, or the spill file, has no room for it: it stays, and so does what was chosen behind
+ * it. */
+static bool has_no_place(const struct gs_job *job, CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY &&
+           (job->chunk->host == NULL || job->chunk->host->memory == NULL);
+}
+
+static void keep_from(struct gs_mover *mover, unsigned first)
+{
+    gs_driver.cuStreamSynchronize(mover->hashes); /* their hashes may still be on the way */
+    while (mover->count > first) {
+        struct gs_job *job = gs_mover_job(mover, mover->count - 1);
+
+        gs_mover_settle(job, job->chunk->state);
+        mover->bytes -= job->bytes;
+        if (job->stage == GS_JOB_COPYING) {
+            mover->queued--;
+            mover->queued_bytes -= job->bytes;
+        }
+        mover->count--;
+    }
+}
+
+/* Queues the copies of the oldest job that has none queued yet. *kept: it has no place. */
+static CUresult queue_out(struct gs_mover *mover, bool *kept)
+{
+    struct gs_job *job = gs_mover_job(mover, mover->queued);
+    CUresult result = await_hashes(mover, job);
+
+    job->stage = GS_JOB_COPYING;
+    mover->queued++;
+    mover->queued_bytes += job->bytes;
+    if (result == CUDA_SUCCESS)
+        result = gs_job_copy_out(job, mover->copies);
+    if (result == CUDA_SUCCESS && job->copied != 0)
+        result = gs_mover_mark(&job->done, mover->copies);
+    *kept = has_no_place(job, result);
+    if (*kept)
+        keep_from(mover, mover->queued - 1);
+    else if (result != CUDA_SUCCESS)
+        abandon(mover, result);
+    return result;
+}
+
+static CUresult retire_out(struct gs_mover *mover)
+{
+    struct gs_job *job = gs_mover_job(mover, 0);
+    const CUresult result =
+        job->copied != 0 ? gs_driver.cuEventSynchronize(job->done) : CUDA_SUCCESS;
+
+    if (result != CUDA_SUCCESS) {
+        abandon(mover, result);
+        return result;
+    }
+    gs_job_copied_out(job);
+    if (!gs_gift_give(job->range, job->index))
+        gs_backend_of(job->range)->remove(job->range, job->index);
+    atomic_fetch_add_explicit(&gs_runtime.moved_out, job->copied, memory_order_relaxed);
+    gs_mover_settle(job, GS_CHUNK_HOST);
+    gs_mover_drop_first(mover);
+    return CUDA_SUCCESS;
+}
+
+/* --- in --- */
+
+/* Memory for the chunk: another program's, or made. What is in hand and under way is no more
+ * than room. */
+static CUresult place(struct gs_mover *mover, const struct gs_job *job, uint64_t room)
+{
+    if (job->chunk->state == GS_CHUNK_HOST && gs_gift_place(job->range, job->index))
+        return CUDA_SUCCESS;
+    gs_gift_shrink(mover->device, room - mover->bytes);
+    return gs_backend_of(job->range)->place(job->range, job->index);
+}
+
+/* Makes memory for the job chosen last, and queues what belongs there. */
+static CUresult queue_in(struct gs_mover *mover, uint64_t room)
+{
+    struct gs_job *job = gs_mover_job(mover, mover->count - 1);
+    CUresult result = place(mover, job, room);
+
+    if (result != CUDA_SUCCESS) { /* nothing of it is under way: only this one goes back */
+        gs_mover_settle(job, job->chunk->state);
+        mover->bytes -= job->bytes;
+        mover->count--;
+        if (context_is_broken(mover->context, result))
+            device_is_broken(mover->device);
+        return result;
+    }
+    job->stage = GS_JOB_COPYING;
+    mover->queued++;
+    mover->queued_bytes += job->bytes;
+    result = gs_job_copy_in(job, mover->copies);
+    if (result == CUDA_SUCCESS)
+        result = gs_mover_mark(&job->done, mover->copies);
+    if (result != CUDA_SUCCESS)
+        abandon(mover, result);
+    return result;
+}
+
+static CUresult retire_in(struct gs_mover *mover)
+{
+    struct gs_job *job = gs_mover_job(mover, 0);
+    const CUresult result = gs_driver.cuEventSynchronize(job->done);
+
+    if (result != CUDA_SUCCESS) {
+        abandon(mover, result);
+        return result;
+    }
+    atomic_fetch_add_explicit(&gs_runtime.moved_in, job->copied, memory_order_relaxed);
+    gs_mover_settle(job, GS_CHUNK_RESIDENT);
+    gs_mover_drop_first(mover);
+    return CUDA_SUCCESS;
+}
+
+static bool is_hungry(const struct gs_mover *mover)
+{
+    bool more;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    more = mover->device->missing > mover->bytes;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return more && mover->bytes < QUEUE_BYTES && mover->count < GS_MOVER_RING;
+}
+
+/* The oldest copy has ended. False: there is news meanwhile, perhaps of more room; the bus must
+ * not wait for what can be mapped now. */
+static bool await_in(struct gs_mover *mover, int news)
+{
+    const struct gs_job *job = gs_mover_job(mover, 0);
+    const struct timespec pause = {0, NEWS_PAUSE_NS};
+    struct pollfd polled = {news, POLLIN, 0};
+
+    if (!is_hungry(mover) || mover->heard == NEWS_MOST)
+        return true;
+    while (gs_driver.cuEventQuery(job->done) == CUDA_ERROR_NOT_READY)
+        if (ppoll(&polled, 1, &pause, NULL) > 0) {
+            mover->heard++;
+            return false;
+        }
+    return true;
+}
+
+/* --- settling --- */
+
+/* Out: what has been queued is retired, the rest goes back to where it is. */
+static void finish(struct gs_mover *mover)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    while (mover->queued != 0 && result == CUDA_SUCCESS)
+        result = mover->out ? retire_out(mover) : retire_in(mover);
+    if (mover->count != 0)
+        keep_from(mover, 0);
+}
+
+static void settle_device(const struct gs_device *device)
+{
+    struct gs_context *context;
+    CUcontext popped;
+    bool pushed;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
+        if (context->handle == NULL || context->mover == NULL || context->mover->count == 0 ||
+            (device != NULL && context->device != device))
+            continue;
+        pushed = gs_context_push(context->handle) == CUDA_SUCCESS;
+        finish(context->mover); /* a driver may want a current context for that */
+        if (pushed)
+            gs_driver.cuCtxPopCurrent_v2(&popped);
+    }
+}
+
+void gs_swap_settle(void)
+{
+    settle_device(NULL);
+}
+
+bool gs_swap_is_under_way(const struct gs_device *device, bool out)
+{
+    const struct gs_context *context;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
+        if (context->handle != NULL && context->device == device && context->mover != NULL &&
+            context->mover->count != 0 && context->mover->out == out)
+            return true;
+    return false;
+}
+
+/* The mover, entered, going that way with nothing under way the other. */
+static struct gs_mover *enter_for(struct gs_device *device, bool out)
+{
+    struct gs_mover *mover = gs_mover_enter(device);
+
+    if (mover == NULL)
+        return NULL;
+    if (mover->count == 0 || mover->out != out) {
+        finish(mover);
+        mover->out = out;
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        gs_mover_look_anew(mover);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    }
+    return mover;
+}
+
+/* --- the two ways --- */
+
+enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
+{
+    struct gs_mover *mover = enter_for(device, true);
+    CUresult result = CUDA_SUCCESS;
+    bool moved, kept = false;
+
+    if (mover == NULL)
+        return GS_SWAP_SHORT;
+    while (mover->bytes < excess && mover->bytes < AHEAD_BYTES &&
+           mover->count < GS_MOVER_RING && gs_mover_choose(mover, 0))
+        begin_hashing(mover, gs_mover_job(mover, mover->count - 1));
+    while (mover->queued < mover->count && mover->queued_bytes < QUEUE_BYTES &&
+           result == CUDA_SUCCESS)
+        result = queue_out(mover, &kept);
+    moved = mover->count != 0;
+    if (moved)
+        result = retire_out(mover);
+    gs_mover_leave();
+    if (moved && result == CUDA_SUCCESS)
+        return GS_SWAP_MOVED;
+    if (kept)
+        return GS_SWAP_KEPT;
+    return result == CUDA_SUCCESS ? GS_SWAP_NOTHING : GS_SWAP_SHORT;
+}
+
+enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news,
+                               uint64_t *lacking)
+{
+    struct gs_mover *mover = enter_for(device, false);
+    CUresult result = CUDA_SUCCESS;
+    uint64_t bytes;
+    bool moved;
+
+    *lacking = 0;
+    if (mover == NULL)
+        return GS_SWAP_SHORT;
+    while (mover->bytes < QUEUE_BYTES && mover->count < GS_MOVER_RING &&
+           result == CUDA_SUCCESS && mover->bytes < room &&
+           gs_mover_choose(mover, room - mover->bytes)) {
+        bytes = gs_mover_job(mover, mover->count - 1)->bytes;
+        result = queue_in(mover, room);
+        *lacking = result != CUDA_SUCCESS ? bytes : 0;
+    }
+    moved = mover->count != 0;
+    if (moved && await_in(mover, *lacking == 0 ? news : -1))
+        moved = retire_in(mover) == CUDA_SUCCESS;
+    gs_mover_leave();
+    if (*lacking != 0 && !moved)
+        gs_log("copying in: CUresult %d, %llu bytes lacking", result,
+               (unsigned long long)*lacking);
+    if (moved)
+        return GS_SWAP_MOVED;
+    return result == CUDA_SUCCESS ? GS_SWAP_NOTHING : GS_SWAP_SHORT;
+}
+
+/* under the lock: takes up to DROPPED host copies of what is on the device */
+static unsigned take_copies(const struct gs_device *device, struct gs_host_block **taken)
+{
+    unsigned count = 0;
+
+    for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count && range->life == GS_RANGE_LIVE; i++) {
+            struct gs_chunk *chunk = &range->chunks[i];
+
+            if (chunk->state != GS_CHUNK_RESIDENT || chunk->moving || chunk->host == NULL)
+                continue;
+            if (count == DROPPED)
+                return count;
+            taken[count++] = chunk->host;
+            chunk->host = NULL;
+        }
+    return count;
+}
+
+void gs_swap_drop_copies(struct gs_device *device)
+{
+    struct gs_host_block *taken[DROPPED];
+    unsigned count;
+
+    do {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        count = take_copies(device, taken);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        for (unsigned i = 0; i < count; i++)
+            gs_host_put(taken[i]); /* may make the spill file shorter: not under the lock */
+    } while (count == DROPPED);
+}

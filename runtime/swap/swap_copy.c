@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * swap_copy.c: the bytes of one chunk: which blocks of it must cross the bus, and in what
+ * pieces. No state. Client thread only.
+ */
+#include "runtime/swap/swap_job.h"
+
+#include <string.h>
+
+#include "runtime/range/backend.h"
+#include "runtime/base/driver.h"
+#include "runtime/host/host_file.h"
+#include "runtime/base/log.h"
+
+_Static_assert(GS_LARGE_CHUNK_BYTES <= GS_HASH_MOST * GS_BLOCK_BYTES, "they are hashed");
+
+static unsigned block_count(const struct gs_job *job)
+{
+    return (unsigned)((job->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
+}
+
+static uint64_t block_from(const struct gs_job *job, unsigned block)
+{
+    const uint64_t from = block * GS_BLOCK_BYTES;
+
+    return from < job->bytes ? from : job->bytes;
+}
+
+static bool is_zero(const uint64_t *hash)
+{
+    return (hash[0] | hash[1]) == 0;
+}
+
+/* --- the file --- */
+
+static CUresult through_file(const struct gs_job *job, uint64_t from, uint64_t bytes, bool out,
+                             CUstream stream)
+{
+    const struct gs_host_block *host = job->chunk->host;
+    char *buffer = gs_host_file_buffer();
+
+    for (uint64_t at = 0; at < bytes; at += GS_HOST_FILE_PIECE) {
+        const uint64_t piece =
+            bytes - at < GS_HOST_FILE_PIECE ? bytes - at : GS_HOST_FILE_PIECE;
+        const uint64_t offset = host->offset + from + at;
+        const CUdeviceptr address = job->address + from + at;
+        int error = out ? 0 : gs_host_file_read(offset, buffer, piece);
+        CUresult result = CUDA_SUCCESS;
+
+        if (error == 0)
+            result = out ? gs_driver.cuMemcpyDtoHAsync_v2(buffer, address, piece, stream)
+                         : gs_driver.cuMemcpyHtoDAsync_v2(address, buffer, piece, stream);
+        if (error == 0 && result == CUDA_SUCCESS)
+            result = gs_driver.cuStreamSynchronize(stream);
+        if (result != CUDA_SUCCESS)
+            return result;
+        if (error == 0 && out)
+            error = gs_host_file_write(offset, buffer, piece);
+        if (error != 0) {
+            gs_log("the spill file: %s", strerror(-error));
+            return CUDA_ERROR_OUT_OF_MEMORY; /* of the file's kind: tried again later */
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+/* --- pieces --- */
+
+static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bool out,
+                           CUstream stream)
+{
+    struct gs_host_block *host = job->chunk->host;
+
+    job->copied += bytes;
+    if (host->memory == NULL)
+        return through_file(job, from, bytes, out, stream);
+    return out ? gs_driver.cuMemcpyDtoHAsync_v2(host->memory + from, job->address + from, bytes,
+                                                stream)
+               : gs_driver.cuMemcpyHtoDAsync_v2(job->address + from, host->memory + from, bytes,
+                                                stream);
+}
+
+enum need { SKIP, COPY, CLEAR };
+
+/* what block of the chunk needs; any number of them, hashed or not */
+static enum need need_out(const struct gs_job *job, unsigned block)
+{
+    const struct gs_host_block *host = job->chunk->host;
+
+    if (job->hashes == NULL)
+        return COPY;
+    return is_zero(job->hashes[block]) ||
+                   (job->compares &&
+                    memcmp(host->hashes[block], job->hashes[block], 2 * sizeof(uint64_t)) == 0)
+               ? SKIP
+               : COPY;
+}
+
+static enum need need_in(const struct gs_job *job, unsigned block)
+{
+    const struct gs_host_block *host = job->chunk->host;
+
+    return job->chunk->zero || (host->known && is_zero(host->hashes[block])) ? CLEAR : COPY;
+}
+
+/* Calls the driver once for each run of blocks that need the same. */
+static CUresult by_runs(struct gs_job *job, bool out, CUstream stream)
+{
+    enum need (*const need_of)(const struct gs_job *, unsigned) = out ? need_out : need_in;
+    const unsigned count = block_count(job);
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned first = 0, end; first < count && result == CUDA_SUCCESS; first = end) {
+        const enum need need = need_of(job, first);
+        const uint64_t from = block_from(job, first);
+
+        for (end = first + 1; end < count && need_of(job, end) == need;)
+            end++;
+        if (need == COPY)
+            result = copy_piece(job, from, block_from(job, end) - from, out, stream);
+        else if (need == CLEAR)
+            result = gs_driver.cuMemsetD8Async(job->address + from, 0,
+                                               block_from(job, end) - from, stream);
+    }
+    return result;
+}
+
+CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
+{
+    const unsigned count = block_count(job);
+    const struct gs_backend *backend = gs_backend_of(job->range);
+    struct gs_host_block *host = job->chunk->host;
+
+    job->copied = 0;
+    job->zero = job->hashes != NULL;
+    if (backend->send != NULL) {
+        job->copied = job->bytes;
+        return backend->send(job->range, job->index, stream);
+    }
+    for (unsigned i = 0; i < count && job->zero; i++)
+        job->zero = is_zero(job->hashes[i]);
+    if (job->zero)
+        return CUDA_SUCCESS; /* needs no host memory at all */
+    if (host == NULL)
+        host = job->chunk->host = gs_host_get(job->bytes);
+    if (host == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    job->compares = host->known;
+    host->known = false; /* until all of it has arrived */
+    return by_runs(job, true, stream);
+}
+
+void gs_job_copied_out(struct gs_job *job)
+{
+    struct gs_host_block *host = job->chunk->host;
+
+    job->chunk->zero = job->zero;
+    if (gs_backend_of(job->range)->send != NULL)
+        return; /* it has no host memory of ours */
+    if (job->zero) {
+        gs_host_put(host);
+        job->chunk->host = NULL;
+        return;
+    }
+    if (job->hashes != NULL)
+        memcpy(host->hashes, job->hashes, block_count(job) * sizeof host->hashes[0]);
+    host->known = job->hashes != NULL;
+}
+
+CUresult gs_job_copy_in(struct gs_job *job, CUstream stream)
+{
+    job->copied = 0;
+    if (job->chunk->state != GS_CHUNK_HOST)
+        return CUDA_SUCCESS;
+    if (gs_backend_of(job->range)->send != NULL) {
+        job->copied = job->bytes; /* came with its place */
+        return CUDA_SUCCESS;
+    }
+    return by_runs(job, false, stream);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * swap_mover.c: owns the movers: makes them ready in a context, chooses chunks for them, and
+ * ends their jobs.
+ *
+ * State: the movers (of gs_context), client thread only. The client thread is the only one that
+ * changes a live chunk's state: it chooses chunks under gs_memory_lock and works on them
+ * without it. Invariant: a chunk is `moving` exactly while a job has it.
+ */
+#include "runtime/swap/swap_mover.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/driver.h"
+#include "runtime/base/mutex.h"
+
+static bool make_streams(struct gs_mover *mover)
+{
+    return (mover->copies != NULL ||
+            gs_driver.cuStreamCreate(&mover->copies, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) &&
+           (mover->hashes != NULL ||
+            gs_driver.cuStreamCreate(&mover->hashes, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+}
+
+/* The one that has something under way; else any. */
+static struct gs_context *context_to_use(const struct gs_device *device)
+{
+    struct gs_context *context;
+
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
+        if (context->handle != NULL && context->device == device && context->mover != NULL &&
+            context->mover->count != 0)
+            return context;
+    return gs_context_for(device);
+}
+
+/* Makes a context of the device current, and its mover ready; NULL: there is none (and nothing
+ * is current). */
+struct gs_mover *gs_mover_enter(struct gs_device *device)
+{
+    struct gs_context *context = context_to_use(device);
+    struct gs_mover *mover;
+    CUcontext popped;
+
+    if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
+        return NULL;
+    if (context->mover == NULL)
+        context->mover = calloc(1, sizeof *mover);
+    mover = context->mover;
+    if (mover != NULL && make_streams(mover)) {
+        mover->device = device;
+        mover->context = context;
+        if (gs_kernels_ready(context) && mover->results == NULL)
+            mover->results = gs_hash_results(GS_MOVER_RING, &mover->results_there);
+        return mover;
+    }
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    return NULL;
+}
+
+void gs_mover_leave(void)
+{
+    CUcontext popped;
+
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+}
+
+/* --- choosing --- */
+
+/* Passes over the ranges: on the way out those go first that were out before, so that the same
+ * ones go every time and their host copies are of use. */
+enum sweep { OUT_AGAIN, OUT_ANY, SWEEPS };
+
+static bool suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
+{
+    if (chunk->moving || (chunk->state == GS_CHUNK_RESIDENT) != out)
+        return false;
+    return !out || sweep == OUT_ANY || chunk->host != NULL;
+}
+
+/* under the lock: the next chunk from the cursor on that may go, of at most limit bytes */
+static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t limit,
+                                   uint32_t *index)
+{
+    for (; device->sweep < SWEEPS; device->sweep++, device->cursor = device->ranges)
+        for (; device->cursor != NULL; device->cursor = device->cursor->next) {
+            struct gs_range *range = device->cursor;
+
+            if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
+                continue;
+            for (uint32_t i = 0; i < range->chunk_count; i++)
+                if (suits(&range->chunks[i], out, device->sweep) &&
+                    (out || gs_range_chunk_bytes(range, i) <= limit)) {
+                    *index = i;
+                    return range;
+                }
+        }
+    return NULL;
+}
+
+void gs_mover_look_anew(const struct gs_mover *mover)
+{
+    mover->device->cursor = mover->device->ranges;
+    mover->device->sweep = mover->out ? OUT_AGAIN : OUT_ANY;
+}
+
+bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
+{
+    struct gs_device *device = mover->device;
+    struct gs_job *job = gs_mover_job(mover, mover->count);
+    struct gs_range *range = NULL;
+    uint32_t index = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    /* what came up behind the cursor is found by starting anew, once */
+    for (unsigned attempt = 0; attempt < 2 && range == NULL; attempt++) {
+        range = next_chunk(device, mover->out, limit, &index);
+        if (range == NULL) {
+            gs_mover_look_anew(mover);
+        }
+    }
+    if (range != NULL) {
+        range->chunks[index].moving = true;
+        range->moving++;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (range == NULL)
+        return false;
+    job->range = range;
+    job->chunk = &range->chunks[index];
+    job->index = index;
+    job->stage = GS_JOB_CHOSEN;
+    job->address = gs_range_chunk_address(range, index);
+    job->bytes = gs_range_chunk_bytes(range, index);
+    job->copied = 0;
+    job->hashes = NULL;
+    mover->count++;
+    mover->bytes += job->bytes;
+    return true;
+}
+
+/* The job ends; state: what its chunk is from now on. Chunk state and accounts change together:
+ * a range that was freed meanwhile has been taken out of `missing` as it was at that moment
+ * (range.c, end_life). */
+void gs_mover_settle(struct gs_job *job, uint8_t state)
+{
+    struct gs_device *device = job->range->device;
+    bool needed;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    needed = job->range->life == GS_RANGE_LIVE && gs_range_is_needed(job->range);
+    if (state != job->chunk->state && state == GS_CHUNK_RESIDENT) {
+        device->resident += job->bytes;
+        device->missing -= needed ? job->bytes : 0;
+    } else if (job->chunk->state == GS_CHUNK_RESIDENT && state != GS_CHUNK_RESIDENT) {
+        device->resident -= job->bytes;
+        device->missing += needed ? job->bytes : 0;
+    }
+    job->chunk->state = state;
+    job->chunk->moving = false;
+    job->range->moving--;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_mover_drop_first(struct gs_mover *mover)
+{
+    const struct gs_job *job = gs_mover_job(mover, 0);
+
+    mover->heard = 0;
+    mover->bytes -= job->bytes;
+    if (job->stage == GS_JOB_COPYING) {
+        mover->queued--;
+        mover->queued_bytes -= job->bytes;
+    }
+    mover->first = (mover->first + 1) % GS_MOVER_RING;
+    mover->count--;
+}
+
+static bool have_event(CUevent *event)
+{
+    return *event != NULL ||
+           gs_driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+}
+
+CUresult gs_mover_mark(CUevent *event, CUstream stream)
+{
+    if (!have_event(event)) {
+        *event = NULL;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return gs_driver.cuEventRecord(*event, stream);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cc.c: gpushare-cc, gpushare-c++ and gpushare-nvcc: one program, told apart by its name. Runs
+ * the real compiler with the same words, and puts the link part before them when the command
+ * links. It becomes the compiler (exec), so status, output and signals are the compiler's own.
+ */
+#include "wrap/cc/args.h"
+#include "wrap/cc/locate.h"
+#include "wrap/cc/phase.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LEVEL_VARIABLE "GPUSHARE_CC_LEVEL"
+#define LEVEL_MAX      12 /* a build tool, nvcc and its host compiler nest three deep */
+
+enum show {
+    SHOW_NOTHING, /* run */
+    SHOW_COMMAND,
+    SHOW_LINK,
+    SHOW_COMPILE,
+};
+
+struct request {
+    const char *name; /* as called */
+    enum gs_compiler compiler;
+    enum show show;
+    const char *asked_compiler, *asked_runtime;
+    struct gs_args words; /* for the compiler */
+};
+
+static const char usage[] =
+    "usage: gpushare-cc|gpushare-c++|gpushare-nvcc [ours] COMPILER OPTIONS AND FILES\n"
+    "Compiles as cc, c++ or nvcc does; what it links shares the GPU through libgpushare.\n"
+    "  --showme                    print the whole command instead of running it\n"
+    "  --showme:link               print only what is added to a link\n"
+    "  --showme:compile            print only what is added to a compilation (nothing)\n"
+    "  --gpushare-compiler=CMD     the real compiler (else GPUSHARE_CC, GPUSHARE_CXX,\n"
+    "                              GPUSHARE_NVCC; else cc, c++, nvcc)\n"
+    "  --gpushare-runtime=PATH     libgpushare.so.1 to link with (else the installed one)\n"
+    "  --gpushare-version          print the version of gpushare\n"
+    "  --gpushare-help             print this\n"
+    "All other words go to the compiler. Manual page: gpushare-cc(1).\n";
+
+static int name_to_compiler(const char *name, enum gs_compiler *compiler)
+{
+    static const struct {
+        const char *name;
+        enum gs_compiler compiler;
+    } names[] = {
+        {"gpushare-cc", GS_COMPILER_CC},
+        {"gpushare-c++", GS_COMPILER_CXX},
+        {"gpushare-nvcc", GS_COMPILER_NVCC},
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(name, names[i].name) == 0) {
+            *compiler = names[i].compiler;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+/* Takes our own options out of argv; the rest becomes request->words. Positive: nothing is left
+ * to do (help or version was printed). */
+static int read_words(struct request *request, char **argv, struct gs_err *err)
+{
+    static const char compiler[] = "--gpushare-compiler=", runtime[] = "--gpushare-runtime=";
+    int r = 0;
+
+    for (size_t i = 1; r == 0 && argv[i] != NULL; i++) {
+        const char *word = argv[i];
+
+        if (strcmp(word, "--showme") == 0 || strcmp(word, "-showme") == 0)
+            request->show = SHOW_COMMAND;
+        else if (strcmp(word, "--showme:link") == 0)
+            request->show = SHOW_LINK;
+        else if (strcmp(word, "--showme:compile") == 0)
+            request->show = SHOW_COMPILE;
+        else if (strncmp(word, compiler, sizeof compiler - 1) == 0)
+            request->asked_compiler = word + sizeof compiler - 1;
+        else if (strncmp(word, runtime, sizeof runtime - 1) == 0)
+            request->asked_runtime = word + sizeof runtime - 1;
+        else if (strcmp(word, "--gpushare-help") == 0)
+            return fputs(usage, stdout) < 0 ? -EIO : 1;
+        else if (strcmp(word, "--gpushare-version") == 0)
+            return puts("gpushare " GS_VERSION) < 0 ? -EIO : 1;
+        else if (strncmp(word, "--gpushare-", 11) == 0)
+            return gs_err_set(err, -EINVAL,
+                              "%s is no option of gpushare-cc; see --gpushare-help", word);
+        else
+            r = gs_args_push(&request->words, "%s", word);
+    }
+    return r;
+}
+
+/* Paths stand inside lists that commas separate, and nvcc hands them to a shell. */
+static int check_path(enum gs_compiler compiler, const char *path, struct gs_err *err)
+{
+    const char *bad = compiler == GS_COMPILER_NVCC ? ",\"\\$`\n" : ",\n";
+
+    if (strpbrk(path, bad) == NULL)
+        return 0;
+    return gs_err_set(err, -EINVAL,
+                      "%s has a character that cannot be handed through the compiler to the "
+                      "linker (one of: comma, newline%s); install gpushare into another folder",
+                      path, compiler == GS_COMPILER_NVCC ? ", \" \\ $ `" : "");
+}
+
+/* The link part. First among the inputs, so that libgpushare is the first DT_NEEDED and its
+ * dlsym is the first one found; --no-as-needed, since nothing but __wrap_ names may refer to
+ * it. */
+static int push_link_part(enum gs_compiler compiler, const struct gs_runtime_files *files,
+                          bool clang_host, struct gs_args *args, struct gs_err *err)
+{
+    int r = check_path(compiler, files->library, err);
+
+    if (r == 0)
+        r = check_path(compiler, files->list, err);
+    if (r != 0)
+        return r;
+    if (compiler == GS_COMPILER_NVCC) {
+        /* By -Xcompiler, not -Xlinker: nvcc puts that before the inputs. "\," keeps a comma
+         * from nvcc, the double quotes keep blanks from the shell that nvcc starts. Hosts'
+         * compilers ignore -Wl in the steps before the link (clang warns, unless told). */
+        r = gs_args_push(
+            args,
+            "-Xcompiler=-Wl\\,--push-state\\,--no-as-needed\\,\"%s\"\\,--pop-state,"
+            "-Wl\\,-rpath\\,\"%s\",-Wl\\,@\"%s\"%s",
+            files->library, files->folder, files->list,
+            clang_host ? ",-Wno-unused-command-line-argument" : "");
+    } else {
+        r = gs_args_push(args, "-Wl,--push-state,--no-as-needed,%s,--pop-state",
+                         files->library);
+        if (r == 0)
+            r = gs_args_push(args, "-Wl,-rpath,%s", files->folder);
+        if (r == 0)
+            r = gs_args_push(args, "-Wl,@%s", files->list);
+    }
+    return r == 0 ? 0 : gs_err_set(err, r, "out of memory");
+}
+
+static int make_command(const struct request *request, struct gs_args *command,
+                        struct gs_err *err)
+{
+    struct gs_phase phase;
+    struct gs_runtime_files files;
+    int r = gs_phase_read(request->compiler, &request->words, &phase, err);
+
+    if (r != 0 || request->show == SHOW_COMPILE)
+        return r;
+    if (phase.links && phase.is_static)
+        return gs_err_set(
+            err, -EINVAL,
+            "a fully static program cannot load libgpushare; link without -static "
+            "and -static-pie (a static libcudart is fine)");
+    if (request->show != SHOW_LINK)
+        r = gs_locate_compiler(request->compiler, request->asked_compiler, command, err);
+    if (r == 0 && (phase.links || request->show == SHOW_LINK)) {
+        r = gs_locate_runtime(request->asked_runtime, &files, err);
+        if (r == 0)
+            r = push_link_part(request->compiler, &files, phase.clang_host, command, err);
+    }
+    for (size_t i = 0; r == 0 && request->show != SHOW_LINK && i < request->words.count; i++)
+        r = gs_args_push(command, "%s", request->words.item[i]);
+    return r == -ENOMEM ? gs_err_set(err, r, "out of memory") : r;
+}
+
+/* A PATH on which another wrapper calls us back would go round for ever. */
+static int count_level(struct gs_err *err)
+{
+    const char *text = getenv(LEVEL_VARIABLE);
+    long level = text != NULL ? strtol(text, NULL, 10) : 0;
+    char next[24];
+
+    if (level < 0 || level >= LEVEL_MAX)
+        return gs_err_set(err, -ELOOP,
+                          "the compiler called gpushare-cc %d times over; set GPUSHARE_CC, "
+                          "GPUSHARE_CXX or GPUSHARE_NVCC to the real one",
+                          LEVEL_MAX);
+    snprintf(next, sizeof next, "%ld", level + 1);
+    return setenv(LEVEL_VARIABLE, next, 1) == 0 ? 0 : gs_err_errno(err, -errno, "environment");
+}
+
+static int run(const struct request *request, struct gs_err *err)
+{
+    struct gs_args command = {0};
+    int r = make_command(request, &command, err);
+
+    if (r == 0 && request->show != SHOW_NOTHING) {
+        gs_args_print(&command, stdout);
+        if (fflush(stdout) != 0)
+            r = gs_err_errno(err, -errno, "standard output");
+    } else if (r == 0 && command.count != 0) {
+        r = count_level(err);
+        if (r == 0) {
+            execv(command.item[0], command.item);
+            r = gs_err_errno(err, -errno, "%s", command.item[0]);
+        }
+    }
+    gs_args_deinit(&command);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    struct request request = {.name = slash != NULL ? slash + 1 : argc > 0 ? argv[0] : ""};
+    struct gs_err err = {0};
+    int r;
+
+    if (name_to_compiler(request.name, &request.compiler) != 0) {
+        fprintf(stderr,
+                "gpushare-cc: called as '%s'; call it gpushare-cc, gpushare-c++ or "
+                "gpushare-nvcc\n",
+                request.name);
+        return 2;
+    }
+    r = read_words(&request, argv, &err);
+    if (r == 0)
+        r = run(&request, &err);
+    else if (r > 0)
+        r = 0;
+    gs_args_deinit(&request.words);
+    if (r == 0)
+        return 0;
+    if (err.code == 0)
+        gs_err_errno(&err, r, "cannot go on");
+    fprintf(stderr, "%s: %s\n", request.name, err.text);
+    return r == -EINVAL ? 2 : 1;
+}
