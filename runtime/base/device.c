@@ -14,10 +14,9 @@
 #include <string.h>
 
 #include "runtime/base/driver.h"
-#include "runtime/host/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 
 #define BLOCK      64 /* contexts */
 #define MAX_BLOCKS 1024
@@ -268,7 +267,6 @@ void gs_context_remove(CUcontext handle)
     struct gs_context *context;
 
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
-    gs_host_context_ended(handle);
     gs_lock(&lock, GS_LOCK_DEVICES);
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
         if (context->handle == handle || (context->handle != NULL && context->home == handle)) {

@@ -40,7 +40,7 @@ struct gs_device {
     _Atomic(uint64_t) kept;
     _Atomic(uint64_t) arriving; /* bytes; managed.c */
 
-    /* bytes; what gs_client_short() wants said. Relaxed: the client thread is woken after it */
+    /* bytes; what gs_room_make() wants said. Relaxed: the client thread is woken after it */
     _Atomic(uint64_t) short_asked;
 
     /* Accounts, bytes; under the memory lock (memory.c) */
@@ -62,6 +62,7 @@ struct gs_device {
     /* Client thread only */
     uint64_t told_capacity;  /* by the newest target */
     uint64_t short_bytes;    /* to be reported */
+    bool report_anew;        /* the next state is sent whatever was sent before */
     uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
     uint64_t short_since;    /* ns; 0: the driver has had memory */
     uint64_t never_since;    /* ns: more is needed than this program may ever have; 0: not so */
@@ -124,7 +125,7 @@ const struct gs_context *gs_context_find(CUcontext handle);
 CUcontext gs_context_home(CUcontext handle);
 
 /* Forgets it, and with a primary one its green ones. The caller has parked the client thread
- * (gs_client_park). */
+ * (gs_worker_park). */
 void gs_context_remove(CUcontext handle);
 
 /* Makes it the current one (cuCtxPopCurrent ends that). More than one attempt: whoever could

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver.c: owns the pointers into the real driver and the run-time form of the table.
+ * driver.c: owns the pointers into the real driver.
  *
  * Invariant: gs_driver is written before `loaded` is released and never after. Loading may
  * happen on any thread; two threads that load at the same time write the same values, so no
@@ -13,21 +13,17 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "runtime/calls/hooks.h" /* every wrapper has exactly the prototype of the function it stands for: checked here */
 #include "runtime/base/libc_symbols.h"
 
 struct gs_driver gs_driver;
 
-#define GS_PASS(symbol, base, since, variant, family)                                          \
-    {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_PASS, NULL},
-#define GS_API(symbol, base, since, variant, family, action)                                   \
-    {#symbol, #base, since, GS_VARIANT_##variant, GS_ACTION_##action, (void *)__wrap_##symbol},
-const struct gs_row gs_rows[GS_ROW_COUNT] = {
+#define GS_API(symbol, base, since, variant, family, action) #symbol,
+static const char *const names[GS_ROW_COUNT] = {
 #include "wrap/driver_api.def"
 };
 
 #define GS_API(symbol, base, since, variant, family, action) offsetof(struct gs_driver, symbol),
-static const uint16_t pointer_offset[GS_ROW_COUNT] = {
+static const uint16_t offsets[GS_ROW_COUNT] = {
 #include "wrap/driver_api.def"
 };
 
@@ -39,76 +35,6 @@ static struct {
 static CUresult missing(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-const struct gs_row *gs_row_by_symbol(const char *symbol)
-{
-    size_t low = 0, high = GS_ROW_COUNT;
-
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        const int order = strcmp(symbol, gs_rows[middle].symbol);
-
-        if (order == 0)
-            return &gs_rows[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
-}
-
-/* Rows of one base name are neighbours up to names like cuMemAllocAsync between cuMemAlloc and
- * cuMemAlloc_v2: they all begin with the base name, so the search starts at the first symbol
- * not below it and ends behind that prefix. */
-static size_t first_with_prefix(const char *prefix)
-{
-    size_t low = 0, high = GS_ROW_COUNT;
-
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-
-        if (strcmp(gs_rows[middle].symbol, prefix) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thread)
-{
-    const size_t length = strlen(base);
-    const struct gs_row *best = NULL, *best_variant = NULL;
-
-    for (size_t i = first_with_prefix(base); i < GS_ROW_COUNT; i++) {
-        const struct gs_row *row = &gs_rows[i];
-
-        if (strncmp(row->symbol, base, length) != 0)
-            break;
-        if (strcmp(row->base, base) != 0 || row->since > version)
-            continue;
-        if (row->variant == GS_VARIANT_ && (best == NULL || row->since > best->since))
-            best = row;
-        if (row->variant != GS_VARIANT_ &&
-            (best_variant == NULL || row->since > best_variant->since))
-            best_variant = row;
-    }
-    return per_thread && best_variant != NULL ? best_variant : best;
-}
-
-bool gs_base_is_covered(const char *base)
-{
-    const size_t length = strlen(base);
-
-    for (size_t i = first_with_prefix(base); i < GS_ROW_COUNT; i++) {
-        if (strncmp(gs_rows[i].symbol, base, length) != 0)
-            break;
-        if (strcmp(gs_rows[i].base, base) == 0 && gs_rows[i].action != GS_ACTION_PASS)
-            return true;
-    }
-    return false;
 }
 
 struct range_query {
@@ -147,11 +73,11 @@ static bool fill(void *handle)
     if (query.address == 0 || dl_iterate_phdr(find_range, &query) == 0)
         return false;
     for (size_t i = 0; i < GS_ROW_COUNT; i++) {
-        void *function = gs_libc_dlsym(handle, gs_rows[i].symbol);
+        void *function = gs_libc_dlsym(handle, names[i]);
 
         if (function == NULL)
             function = (void *)missing;
-        memcpy(base + pointer_offset[i], &function, sizeof function);
+        memcpy(base + offsets[i], &function, sizeof function);
     }
     library.low = query.low;
     library.high = query.high;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver.h: the real driver. Typed pointers to every function of the table, and the table
- * itself at run time.
+ * driver.h: the real driver: typed pointers to every function of the table.
  */
 #ifndef GS_RUNTIME_BASE_DRIVER_H
 #define GS_RUNTIME_BASE_DRIVER_H
@@ -15,18 +14,6 @@
 
 #define GS_PFN(base, since, variant) PFN_##base##_v##since##variant
 
-/* The newest CUDA version that the table knows (1000*major + 10*minor). */
-#define GS_TABLE_VERSION 13000
-
-enum gs_action {
-    GS_ACTION_PASS,
-    GS_ACTION_GATE,
-    GS_ACTION_SYNC,
-    GS_ACTION_ROOM,
-    GS_ACTION_HOOK
-};
-enum gs_variant { GS_VARIANT_, GS_VARIANT__ptsz, GS_VARIANT__ptds };
-
 /* Pointers into libcuda. Valid after gs_driver_load() returned true; a function that this
  * driver does not have points at one that returns CUDA_ERROR_NOT_SUPPORTED. Constant
  * afterwards. */
@@ -37,31 +24,12 @@ struct gs_driver {
 };
 extern struct gs_driver gs_driver;
 
-/* One row of the table. */
-struct gs_row {
-    const char *symbol, *base;
-    int since;
-    uint8_t variant; /* enum gs_variant */
-    uint8_t action;  /* enum gs_action */
-    void *wrapper;   /* NULL for GS_ACTION_PASS */
-};
-
+/* How many functions the table has. */
 #define GS_API(symbol, base, since, variant, family, action) +1
 enum {
     GS_ROW_COUNT = 0
 #include "wrap/driver_api.def"
 };
-extern const struct gs_row gs_rows[GS_ROW_COUNT]; /* sorted by symbol */
-
-/* The row of an exported name; NULL if it is none. */
-const struct gs_row *gs_row_by_symbol(const char *symbol);
-
-/* The row that cuGetProcAddress(base, version, flags) means: the newest ABI at or below
- * version, its per-thread variant if asked for and there is one. NULL if there is none. */
-const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thread);
-
-/* True if any ABI of this base name is replaced by us. */
-bool gs_base_is_covered(const char *base);
 
 /* Finds libcuda (the copy that the program has already loaded, else libcuda.so.1) and fills
  * gs_driver. Any thread; the first caller works, the others wait. False if there is none: asked

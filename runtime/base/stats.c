@@ -16,9 +16,8 @@
 #include <unistd.h>
 
 #include "runtime/base/driver.h"
-#include "runtime/gate/gate.h"
 #include "runtime/base/mutex.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 
 #define MAX_OBJECTS 256
 
@@ -57,10 +56,8 @@ static void remember_object(void *caller)
     gs_unlock(&stats.lock, GS_LOCK_STATS);
 }
 
-void gs_stats_routed(const char *name, void *caller, bool substituted)
+void gs_stats_routed(unsigned row, void *caller, bool substituted)
 {
-    const struct gs_row *row;
-
     atomic_fetch_add_explicit(&stats.dlsyms, 1, memory_order_relaxed);
     if (!substituted)
         return;
@@ -68,12 +65,9 @@ void gs_stats_routed(const char *name, void *caller, bool substituted)
     if (gs_runtime.config.stats == NULL)
         return;
     remember_object(caller);
-    row = gs_row_by_symbol(name);
-    if (row != NULL) {
-        gs_lock(&stats.lock, GS_LOCK_STATS);
-        stats.seen[row - gs_rows] = true;
-        gs_unlock(&stats.lock, GS_LOCK_STATS);
-    }
+    gs_lock(&stats.lock, GS_LOCK_STATS);
+    stats.seen[row] = true;
+    gs_unlock(&stats.lock, GS_LOCK_STATS);
 }
 
 void gs_stats_escaped(const char *name)
@@ -116,10 +110,9 @@ static void write_objects(FILE *file)
     fprintf(file, "\n  ]\n");
 }
 
-int gs_stats_write(const char *path)
+int gs_stats_write(const char *path, uint64_t calls)
 {
     FILE *file = fopen(path, "we");
-    const uint64_t calls = gs_gate_calls();
     unsigned names = 0;
 
     if (file == NULL)

@@ -12,9 +12,9 @@
 /* A look-up through cuGetProcAddress was answered. */
 void gs_stats_lookup(void);
 
-/* A driver function was looked up by caller (an address in the object that asked); substituted:
- * it got our wrapper. */
-void gs_stats_routed(const char *name, void *caller, bool substituted);
+/* The driver function of this row (below GS_ROW_COUNT) was looked up by caller, an address in
+ * the object that asked; substituted: it got our wrapper. */
+void gs_stats_routed(unsigned row, void *caller, bool substituted);
 
 /* A covered name was found, but not in the libcuda we know (another copy, another namespace).
  */
@@ -31,7 +31,8 @@ bool gs_stats_any(void);
 
 void gs_stats_after_fork(void);
 
-/* Writes the counters as JSON (docs/guide.md, "GPUSHARE_STATS") to path. 0 or -errno. */
-int gs_stats_write(const char *path);
+/* Writes the counters as JSON (docs/guide.md, "GPUSHARE_STATS") to path; calls: how many went
+ * through the gate. 0 or -errno. */
+int gs_stats_write(const char *path, uint64_t calls);
 
 #endif

@@ -10,7 +10,8 @@
 
 #include "runtime/base/driver.h"
 #include "runtime/base/libc_symbols.h"
-#include "runtime/runtime.h"
+#include "runtime/calls/rows.h"
+#include "runtime/base/config.h"
 #include "runtime/base/stats.h"
 
 /* Returned in two registers; doors_*.S reads them. */
@@ -36,7 +37,7 @@ static struct decision substitute(const struct gs_row *row, void *found, const c
         /* seen through the global scope, where we come before libcuda: only real if there is a
          * libcuda */
         if (gs_driver_present()) {
-            gs_stats_routed(name, caller, true);
+            gs_stats_routed((unsigned)(row - gs_rows), caller, true);
             return (struct decision){found, 1};
         }
         return (struct decision){gs_libc_dlsym(RTLD_NEXT, name), 1};
@@ -47,7 +48,7 @@ static struct decision substitute(const struct gs_row *row, void *found, const c
     }
     if (gs_driver_owns(caller))
         return (struct decision){found, 1}; /* the driver talks to itself */
-    gs_stats_routed(name, caller, true);
+    gs_stats_routed((unsigned)(row - gs_rows), caller, true);
     return (struct decision){row->wrapper, 1};
 }
 
@@ -59,7 +60,7 @@ struct decision gs_door_dlsym(void *handle, const char *name, void *unused, void
     if (row == NULL || row->action == GS_ACTION_PASS || handle == RTLD_NEXT ||
         gs_runtime.config.disabled) {
         if (row != NULL && handle != RTLD_NEXT && !gs_runtime.config.disabled)
-            gs_stats_routed(name, caller, false);
+            gs_stats_routed((unsigned)(row - gs_rows), caller, false);
         return leave_it;
     }
     gs_libc_symbols_init();

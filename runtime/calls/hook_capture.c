@@ -1,80 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_capture.c: counts stream captures under way.
- *
- * A capture begins inside the gate, so the closing side, which looks at the count after the
- * gate is closed, cannot miss one. State: the count and the time of the last change (relaxed:
- * read by the client thread under no lock; it looks again).
+ * hook_capture.c: the calls that begin and end stream captures. Counted in gate/capture.c.
  */
-#include "runtime/gate/capture.h"
-
-#include <stdatomic.h>
-#include <stdint.h>
-#include <time.h>
-
 #include "runtime/base/driver.h"
-#include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
-#include "runtime/runtime.h"
+#include "runtime/gate/capture.h"
+#include "runtime/gate/gate.h"
 
-#define FORGOTTEN_NS 60000000000ull
-
-#define HELD_OFF_NS 10000000000ull
-
-static _Atomic(int) captures, synchronizing;
-static _Atomic(uint64_t) last_activity, last_seen;
-
-bool gs_capture_active(void)
-{
-    bool busy;
-    uint64_t activity;
-
-    if (atomic_load_explicit(&captures, memory_order_acquire) <= 0)
-        return false;
-    activity = gs_gate_activity(&busy);
-    if (atomic_exchange_explicit(&last_activity, activity, memory_order_relaxed) != activity)
-        atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
-    if (gs_now() - atomic_load_explicit(&last_seen, memory_order_relaxed) < FORGOTTEN_NS)
-        return true;
-    atomic_store_explicit(&captures, 0, memory_order_relaxed);
-    return false;
-}
-
-bool gs_capture_records(CUstream stream, bool per_thread)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult result;
-
-    if (!gs_capture_active())
-        return false;
-    result = per_thread ? gs_driver.cuStreamIsCapturing_ptsz(stream, &status)
-                        : gs_driver.cuStreamIsCapturing(stream, &status);
-    return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-/* counted before the driver begins: whoever sees no capture here and synchronises the context
- * would otherwise meet one */
-static void begins(void)
-{
-    const struct timespec pause = {0, 20000};
-    const uint64_t until = gs_now() + HELD_OFF_NS;
-
-    atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
-    atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
-    while (atomic_load_explicit(&synchronizing, memory_order_seq_cst) > 0 && gs_now() < until)
-        nanosleep(&pause, NULL);
-}
-
-static void ended(void)
-{
-    if (atomic_fetch_sub_explicit(&captures, 1, memory_order_acq_rel) <= 0)
-        atomic_store_explicit(&captures, 0, memory_order_relaxed); /* it was forgotten before */
-}
-
-static CUresult began(unsigned pass, CUresult result)
+static CUresult leave_begun(unsigned pass, CUresult result)
 {
     if (result != CUDA_SUCCESS)
-        ended();
+        gs_capture_ended();
     gs_gate_leave(pass);
     return result;
 }
@@ -87,8 +23,8 @@ static CUresult began(unsigned pass, CUresult result)
                                                                                                \
         if (pass == GS_PASS_REFUSED)                                                           \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
-        begins();                                                                              \
-        return began(pass, gs_driver.symbol args);                                             \
+        gs_capture_begins();                                                                   \
+        return leave_begun(pass, gs_driver.symbol args);                                       \
     }
 
 BEGIN(cuStreamBeginCapture, (CUstream stream), (stream))
@@ -118,7 +54,7 @@ BEGIN(cuStreamBeginCaptureToGraph_ptsz, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
         result = gs_driver.symbol(stream, graph);                                              \
         if (status != CU_STREAM_CAPTURE_STATUS_NONE &&                                         \
             result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)                                  \
-            ended();                                                                           \
+            gs_capture_ended();                                                                \
         return result;                                                                         \
     }
 
@@ -134,47 +70,14 @@ END(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz)
                                                                                                \
         if (!gs_driver_load())                                                                 \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        if (atomic_load_explicit(&captures, memory_order_relaxed) > 0 && stream != NULL &&     \
+        if (gs_capture_is_any() && stream != NULL &&                                           \
             gs_driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS)                    \
             status = CU_STREAM_CAPTURE_STATUS_NONE;                                            \
         result = gs_driver.symbol(stream);                                                     \
         if (status != CU_STREAM_CAPTURE_STATUS_NONE && result == CUDA_SUCCESS)                 \
-            ended();                                                                           \
+            gs_capture_ended();                                                                \
         return result;                                                                         \
     }
 
 DESTROY(cuStreamDestroy)
 DESTROY(cuStreamDestroy_v2)
-
-bool gs_capture_hold_off(void)
-{
-    atomic_fetch_add_explicit(&synchronizing, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&captures, memory_order_seq_cst) <= 0)
-        return true;
-    gs_capture_release();
-    return false;
-}
-
-void gs_capture_release(void)
-{
-    atomic_fetch_sub_explicit(&synchronizing, 1, memory_order_seq_cst);
-}
-
-CUstreamCaptureMode gs_capture_relax(void)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
-    return mode;
-}
-
-void gs_capture_restore(CUstreamCaptureMode mode)
-{
-    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
-}
-
-void gs_capture_after_fork(void)
-{
-    atomic_store(&synchronizing, 0);
-    atomic_store(&captures, 0);
-}

@@ -6,11 +6,14 @@
  * A context ends while the client thread is parked, so that it never works in one that goes. No
  * state.
  */
+#include "runtime/base/worker.h"
+#include "runtime/base/daemon.h"
 #include "runtime/client/client.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/gate.h"
+#include "runtime/host/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
@@ -97,18 +100,19 @@ CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePara
  * its events. */
 static void quieten(void)
 {
-    gs_client_park();
+    gs_worker_park();
     gs_order_hold_off();
 }
 
 static void go_on(void)
 {
     gs_order_release();
-    gs_client_unpark();
+    gs_worker_unpark();
 }
 
-static void forget(CUcontext context)
+static void forget_context(CUcontext context)
 {
+    gs_host_context_ended(context);
     gs_context_remove(context);
     gs_pace_context_ended(context);
     gs_memory_context_ended(context);
@@ -127,7 +131,7 @@ static void forget(CUcontext context)
         quieten();                                                                             \
         result = gs_driver.symbol(argument);                                                   \
         if (result == CUDA_SUCCESS && context != NULL)                                         \
-            forget(context);                                                                   \
+            forget_context(context);                                                           \
         go_on();                                                                               \
         return result;                                                                         \
     }
@@ -187,7 +191,7 @@ CUresult __wrap_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUde
         return result;
     gs_client_attach(home, dev);
     if (!gs_context_add_green(context, home, device))
-        gs_client_note_partial("no memory to note a green context");
+        gs_daemon_remark("no memory to note a green context");
     return result;
 }
 
@@ -209,9 +213,9 @@ CUresult __wrap_cuGreenCtxDestroy(CUgreenCtx hCtx)
     }
     result = gs_driver.cuGreenCtxDestroy(hCtx);
     if (result == CUDA_SUCCESS && known != NULL) {
-        forget(context);
+        forget_context(context);
         if (home != NULL && primary_is_gone(ordinal))
-            forget(home);
+            forget_context(home);
     }
     go_on();
     return result;
@@ -229,7 +233,7 @@ CUresult __wrap_cuGreenCtxDestroy(CUgreenCtx hCtx)
         context = primary(dev);                                                                \
         result = gs_driver.symbol(dev);                                                        \
         if (result == CUDA_SUCCESS && context != NULL && primary_is_gone(dev))                 \
-            forget(context);                                                                   \
+            forget_context(context);                                                           \
         go_on();                                                                               \
         return result;                                                                         \
     }

@@ -3,6 +3,7 @@
  * hook_memory.c: allocation and freeing. Where a device cannot move memory (no VMM,
  * GPUSHARE_MEMORY=native) everything goes to the driver. No state.
  */
+#include "runtime/base/daemon.h"
 #include "runtime/client/client.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
@@ -11,7 +12,7 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/room.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 
 #define PITCH_BYTES                                                                            \
     512 /* what drivers give; textures want at least the device's own alignment, which is no   \
@@ -106,7 +107,7 @@ CUresult __wrap_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         gs_say_once(&said, "this program shares device memory with other processes (legacy "
                            "CUDA IPC), which memory that can "
                            "be moved does not support; run it with GPUSHARE_MEMORY=native");
-        gs_client_note_partial("legacy IPC was refused: run with GPUSHARE_MEMORY=native");
+        gs_daemon_remark("legacy IPC was refused: run with GPUSHARE_MEMORY=native");
     }
     return result;
 }

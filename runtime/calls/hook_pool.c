@@ -15,7 +15,7 @@
 #include "runtime/memory/stream_order.h"
 #include "runtime/memory/pool.h"
 #include "runtime/memory/room.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 
 /* the driver's own, on hStream: submitted inside the gate, and again when room was made */
 #define DRIVERS_OWN(per_thread, call)                                                          \

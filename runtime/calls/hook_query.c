@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/gate/capture.h"
+#include "runtime/base/daemon.h"
 #include "runtime/client/client.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
@@ -13,7 +14,7 @@
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 
 #define UNKNOWN_ADDRESS ((CUdeviceptr)1) /* what the driver knows nothing about */
 
@@ -36,12 +37,12 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     if (device == NULL || !device->movable || gs_runtime.config.disabled)
         return CUDA_SUCCESS;
     gs_client_attach_current(device);
-    gs_client_await_target(device); /* or that there is no daemon, which is another answer */
+    gs_daemon_await_target(device); /* or that there is no daemon, which is another answer */
     *total = device->total;
     if (!gs_capture_active())
         gs_order_collect(false); /* what streams have passed is free */
     accounts = gs_memory_accounts(device);
-    if (gs_client_is_alone() && device->total == device->physical) {
+    if (gs_daemon_is_absent() && device->total == device->physical) {
         *free +=
             accounts.idle; /* no daemon: nobody makes room, so what is free is what is free */
         return CUDA_SUCCESS;

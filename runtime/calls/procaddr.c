@@ -7,13 +7,52 @@
  * table has both, so each caller gets its own signature. Facts: CUDA driver API manual, "Driver
  * Entry Point Access"; CUDART.md for what cudart asks.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/driver.h"
 #include "runtime/calls/hooks.h"
+#include "runtime/calls/rows.h"
+#include "runtime/base/daemon.h"
 #include "runtime/base/log.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 #include "runtime/base/stats.h"
+
+/* True the first time a name is seen (FNV-1a; two names of one hash count as one, which costs a
+ * log line). */
+static bool is_new_name(const char *symbol)
+{
+    static _Atomic(uint32_t) seen[64]; /* relaxed: nothing else depends on it */
+    uint32_t hash = 2166136261u, empty;
+
+    for (; *symbol != '\0'; symbol++)
+        hash = (hash ^ (unsigned char)*symbol) * 16777619u;
+    for (unsigned i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+        empty = 0;
+        if (atomic_compare_exchange_strong(&seen[i], &empty, hash | 1))
+            return true;
+        if (empty == (hash | 1))
+            return false;
+    }
+    return false;
+}
+
+/* A driver function in an ABI that the table does not know passes through (or not, in strict
+ * mode): logged once a name, told to the daemon once a process. */
+static void note_uncovered(const char *symbol, int version)
+{
+    char text[160];
+
+    atomic_fetch_add_explicit(&gs_runtime.uncovered, 1, memory_order_relaxed);
+    snprintf(text, sizeof text,
+             "%s was asked for in the ABI of CUDA %d.%d, which this gpushare does not know%s",
+             symbol, version / 1000, version % 1000 / 10,
+             gs_runtime.config.strict ? ": refused" : ": not covered");
+    if (!is_new_name(symbol))
+        return;
+    gs_log("%s", text);
+    gs_daemon_remark(text);
+}
 
 /* A driver newer than the table may answer with an ABI that we do not know. It is known if the
  * newest version that the table knows gives the same address. */
@@ -47,7 +86,7 @@ static CUresult replace(const char *symbol, void **function, int version, cuuint
               ? gs_row_by_base(symbol, version, per_thread)
               : NULL;
     if (row == NULL) {
-        gs_runtime_uncovered(symbol, version);
+        note_uncovered(symbol, version);
         if (!gs_runtime.config.strict)
             return CUDA_SUCCESS;
         *function = NULL;
@@ -56,7 +95,7 @@ static CUresult replace(const char *symbol, void **function, int version, cuuint
     if (row->wrapper == NULL)
         return CUDA_SUCCESS;
     *function = row->wrapper;
-    gs_stats_routed(row->symbol, caller, true);
+    gs_stats_routed((unsigned)(row - gs_rows), caller, true);
     return CUDA_SUCCESS;
 }
 

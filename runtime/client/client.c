@@ -1,48 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.c: owns the client thread, its wake-up and its parking. What the thread does is in
- * reconcile.c.
- *
- * Threads: everything marked "any thread" in client.h takes only `client.lock` (rank
- * GS_LOCK_CLIENT), never across a driver call. The thread is started once per process, by the
- * first context, with all signals blocked.
+ * client.c: starts the client thread (base/worker.h) with the first context of the process,
+ * and registers contexts and devices. What the thread does each round is in reconcile.c.
  */
 #include "runtime/client/client.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "runtime/client/reconcile.h"
 #include "runtime/gate/drain.h"
 #include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
-#include "runtime/base/own_fd.h"
-#include "runtime/runtime.h"
+#include "runtime/base/worker.h"
+#include "runtime/base/daemon.h"
+#include "runtime/base/config.h"
 #include "runtime/client/session.h"
 #include "runtime/base/stats.h"
 #include "runtime/swap/swap.h"
-
-#define SOON_NS 2000000ull
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    _Atomic(bool) started;   /* release, after the pipe is there */
-    _Atomic(bool) woken;     /* a wake-up is under way: one write is enough */
-    _Atomic(bool) soon;      /* somebody wants a look */
-    _Atomic(bool) attentive; /* … and the thread will look within SOON_NS without being woken */
-    struct gs_own_fd wake[2]; /* a pipe: each is a file of its own, as eventfds are not */
-    unsigned park_requests;
-    bool parked;
-} client = {.lock = PTHREAD_MUTEX_INITIALIZER,
-            .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start() */
 
 bool gs_client_ready(void)
 {
@@ -50,94 +23,9 @@ bool gs_client_ready(void)
     return gs_driver_load();
 }
 
-void gs_client_wake(void)
+static bool is_not_draining(void)
 {
-    const int saved = errno;
-
-    if (!atomic_load_explicit(&client.started, memory_order_acquire) ||
-        atomic_exchange_explicit(&client.woken, true, memory_order_acq_rel))
-        return;
-    if (write(gs_own_fd(&client.wake[1]), "", 1) < 0)
-        atomic_store_explicit(&client.woken, false, memory_order_relaxed);
-    errno = saved;
-}
-
-void gs_client_wake_soon(void)
-{
-    atomic_store_explicit(&client.soon, true, memory_order_seq_cst);
-    if (!atomic_load_explicit(&client.attentive, memory_order_seq_cst))
-        gs_client_wake();
-}
-
-/* Before the thread sleeps: at most so long. seq_cst: whoever sets `soon` and sees the thread
- * attentive is seen here, or wakes it. */
-static uint64_t attend(uint64_t timeout_ns)
-{
-    if (!atomic_exchange_explicit(&client.soon, false, memory_order_seq_cst)) {
-        atomic_store_explicit(&client.attentive, false, memory_order_seq_cst);
-        if (!atomic_exchange_explicit(&client.soon, false, memory_order_seq_cst))
-            return timeout_ns;
-    }
-    atomic_store_explicit(&client.attentive, true, memory_order_seq_cst);
-    return timeout_ns < SOON_NS ? timeout_ns : SOON_NS;
-}
-
-static void rest_if_parked(void)
-{
-    bool asked;
-
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    asked = client.park_requests > 0;
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
-    if (asked)
-        gs_swap_settle();
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    while (asked && client.park_requests > 0 && !gs_drain_busy()) {
-        client.parked = true;
-        pthread_cond_broadcast(&client.changed);
-        pthread_cond_wait(&client.changed, &client.lock);
-    }
-    client.parked = false;
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
-}
-
-/* The pipe, anew where the program has closed it. */
-static bool make_wake(void)
-{
-    int ends[2];
-
-    if (gs_own_fd(&client.wake[0]) >= 0 && gs_own_fd(&client.wake[1]) >= 0)
-        return true;
-    gs_own_fd_close(&client.wake[0]);
-    gs_own_fd_close(&client.wake[1]);
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        return false;
-    gs_own_fd_set(&client.wake[0], ends[0]);
-    gs_own_fd_set(&client.wake[1], ends[1]);
-    atomic_exchange_explicit(&client.woken, false, memory_order_acq_rel); /* as in rest() */
-    return true;
-}
-
-/* sleeps until the daemon or the process has something to say, at most timeout_ns */
-static void rest(int daemon_fd, uint64_t timeout_ns)
-{
-    const int wake_fd = gs_own_fd(&client.wake[0]);
-    struct pollfd polled[2] = {{wake_fd, POLLIN, 0}, {daemon_fd, POLLIN, 0}};
-    struct timespec timeout;
-    char bytes[16];
-
-    if (wake_fd < 0 && timeout_ns > SOON_NS)
-        timeout_ns = SOON_NS; /* nobody can wake it */
-    timeout =
-        (struct timespec){(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
-    ppoll(polled, 2, &timeout, NULL); /* a negative descriptor is ignored */
-    if ((polled[0].revents & POLLIN) == 0 ||
-        (read(gs_own_fd(&client.wake[0]), bytes, sizeof bytes) < 0 && errno == EINTR))
-        return;
-    /* After the read: a wake-up in between would be read with this one, and `woken` stay set
-     * with nothing written, for ever. Acquire: what such a one was for is seen in the next
-     * round. */
-    atomic_exchange_explicit(&client.woken, false, memory_order_acq_rel);
+    return !gs_drain_busy();
 }
 
 static void *client_main(void *unused)
@@ -150,11 +38,14 @@ static void *client_main(void *unused)
     for (;;) {
         uint64_t timeout;
 
-        rest_if_parked();
-        make_wake(); /* before the round that sees what nobody could wake it for */
-        timeout = attend(gs_converge());
+        if (gs_worker_is_asked_to_park()) {
+            gs_swap_settle();
+            gs_worker_stay_parked(is_not_draining);
+        }
+        gs_worker_mend_wake();
+        timeout = gs_converge();
         if (timeout > 0)
-            rest(gs_converge_fd(), timeout);
+            gs_worker_rest(gs_converge_fd(), timeout);
     }
     return NULL;
 }
@@ -165,34 +56,21 @@ static void *client_main(void *unused)
 static void at_exit(void)
 {
     gs_converge_exiting();
-    gs_client_park();
-    gs_client_unpark();
+    gs_worker_park();
+    gs_worker_unpark();
 }
 
-static void start(void)
+static void start_client(void)
 {
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    pthread_t thread;
-
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    if (!atomic_load_explicit(&client.started, memory_order_relaxed)) {
-        gs_condition_init(&client.changed);
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        if (make_wake() && pthread_create(&thread, &attributes, client_main, NULL) == 0) {
-            pthread_setname_np(thread, "gpushare");
-            atexit(at_exit);
-            atomic_store_explicit(&client.started, true, memory_order_release);
-        } else {
-            gs_session_give_up("this process cannot start a thread");
-        }
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        pthread_attr_destroy(&attributes);
+    switch (gs_worker_start(client_main)) {
+    case 0:
+        break;
+    case 1:
+        atexit(at_exit);
+        break;
+    default:
+        gs_session_give_up("this process cannot start a thread");
     }
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
 
 void gs_client_attach_room(CUdevice ordinal)
@@ -201,9 +79,8 @@ void gs_client_attach_room(CUdevice ordinal)
 
     if (device == NULL)
         return;
-    if (!atomic_load_explicit(&client.started, memory_order_acquire))
-        start();
-    gs_client_await_target(device);
+    start_client();
+    gs_daemon_await_target(device);
 }
 
 void gs_client_attach(CUcontext context, CUdevice ordinal)
@@ -213,13 +90,11 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
     if (device == NULL || context == NULL || gs_runtime.config.disabled)
         return;
     if (!gs_context_add(context, device))
-        gs_client_note_partial("no memory to note a context: its work is not waited for");
-    if (!atomic_load_explicit(&client.started, memory_order_acquire))
-        start();
-    gs_client_wake();
+        gs_daemon_remark("no memory to note a context: its work is not waited for");
+    start_client();
+    gs_worker_wake();
 }
 
-static _Thread_local bool has_parked; /* this thread has a park request out */
 /* attached already by this thread; a primary context may end and begin anew with the same
  * handle */
 static _Thread_local CUcontext known;
@@ -269,55 +144,13 @@ bool gs_client_wish(void)
         gs_client_attach_current(device);
     else if (!has_context()) /* without a current one, calls on memory work all the same */
         return false;
-    if (!atomic_load_explicit(&client.started, memory_order_acquire))
-        start();
-    gs_client_wake();
+    start_client();
+    gs_worker_wake();
     return true;
-}
-
-void gs_client_park(void)
-{
-    struct timespec until;
-
-    if (!atomic_load_explicit(&client.started, memory_order_acquire))
-        return;
-    has_parked = true;
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    client.park_requests++;
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
-    gs_client_wake();
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec +=
-        30; /* a driver that hangs in the client thread would hang the caller as well */
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    while (!client.parked)
-        if (pthread_cond_timedwait(&client.changed, &client.lock, &until) != 0)
-            break;
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
-}
-
-void gs_client_unpark(void)
-{
-    if (!has_parked) /* there was no client thread yet */
-        return;
-    has_parked = false;
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    if (client.park_requests > 0)
-        client.park_requests--;
-    pthread_cond_broadcast(&client.changed);
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
 
 void gs_client_after_fork(void)
 {
-    pthread_mutex_init(&client.lock, NULL);
-    gs_own_fd_close(&client.wake[0]);
-    gs_own_fd_close(&client.wake[1]);
+    gs_worker_after_fork();
     known = NULL;
-    client.park_requests = 0;
-    client.parked = false;
-    atomic_store(&client.started, false);
-    atomic_store(&client.woken, false);
-    atomic_store(&client.soon, false);
-    atomic_store(&client.attentive, false);
 }

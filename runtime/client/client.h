@@ -15,10 +15,6 @@
 
 #include "runtime/base/device.h"
 
-#define GS_ALONE_AFTER_NS 5000000000ull
-#define GS_SHORT_LIMIT_NS 60000000000ull
-#define GS_DRAIN_LIMIT_NS 10000000000ull
-
 /* Start-up of any hook: true if the real driver is there. */
 bool gs_client_ready(void);
 
@@ -39,33 +35,6 @@ bool gs_client_attach_device(struct gs_device *device);
 /* A thread is about to wait at the gate. False: the process has no context, so there is nothing
  * to wait for. */
 bool gs_client_wish(void);
-
-/* Something changed that the client thread should look at. Any thread; never blocks. */
-void gs_client_wake(void);
-
-/* The same, but within a few milliseconds is soon enough, and often costs no system call. */
-void gs_client_wake_soon(void);
-
-/* The driver has no memory for something that cannot be moved: others are asked to leave this
- * device; the longer it lasts (seconds), the more of them. False: nobody can help (no daemon,
- * or no other program). */
-bool gs_client_short(struct gs_device *device, unsigned seconds);
-
-/* Between the two the client thread makes no driver call. They nest over threads. Waits for at
- * most one step of moving. */
-void gs_client_park(void);
-void gs_client_unpark(void);
-
-/* True while this process runs without a daemon. */
-bool gs_client_is_alone(void);
-
-/* Waits until a daemon has told what this device offers, or there is none (GS_ALONE_AFTER_NS
- * after nobody answered); for answers that depend on it. */
-void gs_client_await_target(struct gs_device *device);
-
-/* A remark for gpusharectl status: something of this program is not covered. Once per text is
- * enough. */
-void gs_client_note_partial(const char *text);
 
 void gs_client_after_fork(void);
 

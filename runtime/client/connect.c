@@ -26,7 +26,6 @@
 
 #include "common/paths.h"
 #include "runtime/base/log.h"
-#include "runtime/runtime.h"
 
 #define PAUSE_NS        10000000
 #define TRIES           100 /* to reach a daemon that was started */

@@ -16,7 +16,6 @@
 
 #include "lockd/protocol/wire.h"
 #include "runtime/gate/capture.h"
-#include "runtime/client/client.h"
 #include "runtime/base/device.h"
 #include "runtime/gate/drain.h"
 #include "runtime/gate/gate.h"
@@ -24,14 +23,14 @@
 #include "runtime/memory/memory.h"
 #include "runtime/swap/moving.h"
 #include "runtime/client/report.h"
-#include "runtime/runtime.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
 #include "runtime/client/session.h"
 #include "runtime/swap/swap.h"
 
 #define MS             1000000ull
+#define DRAIN_LIMIT_NS 10000000000ull
 #define IDLE_LOOK      (1000 * MS) /* four times what work may go unseen after a long rest */
-#define SHORT_STEP_MIN (2ull << 20)
-#define SHORT_STEP_MAX (512ull << 20)
 
 static struct {
     _Atomic(bool) exiting;
@@ -124,7 +123,7 @@ static uint64_t stop(uint64_t now)
             return MS;
         if (!gs_gate_close(100 * MS)) {
             reopen_if_complete();
-            self.stuck = now - self.stop_since > GS_DRAIN_LIMIT_NS;
+            self.stuck = now - self.stop_since > DRAIN_LIMIT_NS;
             return 10 * MS;
         }
         if (gs_capture_active()) { /* began just before the gate closed */
@@ -135,7 +134,7 @@ static uint64_t stop(uint64_t now)
         self.drain_is_old = gs_drain_busy(); /* it began before the gate was last open */
     }
     if (!gs_drain(20 * MS)) {
-        if (now - self.stop_since > GS_DRAIN_LIMIT_NS) {
+        if (now - self.stop_since > DRAIN_LIMIT_NS) {
             gs_log("submitted work does not finish: running on");
             self.stuck = true;
             self.stop_since = now;
@@ -228,7 +227,7 @@ uint64_t gs_converge(void)
     if (gs_memory_dispose_dead(self.stopped))
         due = smaller(due, MS);
     if (all_may_run() || self.stopped)
-        more = gs_moving_step(now, self.stopped, !exiting);
+        more = gs_moving_step(now, self.stopped, !exiting, gs_session_fd());
     now = gs_now();
     if (all_may_run() && something_leaves()) /* a target with less budget than is in place */
         gs_swap_settle();
@@ -247,22 +246,6 @@ uint64_t gs_converge(void)
     due = smaller(due, watch_idleness(now));
     due = smaller(due, report_all(now));
     return more ? 0 : due;
-}
-
-bool gs_client_short(struct gs_device *device, unsigned seconds)
-{
-    uint64_t step;
-
-    if (gs_runtime.config.disabled || gs_client_is_alone() ||
-        ((gs_device_flags(device) & GS_TARGET_SOLE) != 0 && !gs_session_is_new(gs_now())))
-        return false;
-    step = device->total / 64; /* at a time: the driver does not say how much it lacks */
-    step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;
-    step = smaller(step, SHORT_STEP_MAX) << seconds;
-    atomic_store_explicit(&device->short_asked, smaller(step, device->total / 2),
-                          memory_order_relaxed);
-    gs_client_wake();
-    return true;
 }
 
 void gs_converge_exiting(void)

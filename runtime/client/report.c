@@ -17,7 +17,7 @@
 #include "runtime/host/host.h"
 #include "runtime/swap/kernels.h"
 #include "runtime/memory/memory.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 #include "runtime/client/session.h"
 
 #define STEP_BYTES (64ull << 20) /* resident is reported at least this often while it moves */
@@ -37,11 +37,6 @@ static unsigned slot_of(const struct gs_device *device)
     while (gs_device_at(i) != device)
         i++;
     return i;
-}
-
-void gs_report_forget(const struct gs_device *device)
-{
-    last[slot_of(device)].valid = false;
 }
 
 /* what the driver calls free, if that is the whole card's business and not a made-up limit's */
@@ -157,7 +152,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     *after = UINT64_MAX;
     fill(&state, device, report);
     gs_gift_report(device, &state, &with);
-    if (last[slot].valid)
+    if (last[slot].valid && !device->report_anew)
         worth = worth_sending(&state, &last[slot].sent,
                               atomic_load_explicit(&device->budget, memory_order_relaxed));
     if (worth == NOTHING_NEW)
@@ -178,6 +173,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     last[slot].sent = state;
     last[slot].sent_at = now;
     last[slot].valid = true;
+    device->report_anew = false;
     device->short_bytes = 0; /* said; asked again if it happens again */
     return 0;
 }

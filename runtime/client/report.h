@@ -21,9 +21,6 @@ struct gs_report {
 int gs_report_send(struct gs_device *device, const struct gs_report *report, uint64_t now,
                    uint64_t *after);
 
-/* The next state is sent whatever was sent before. */
-void gs_report_forget(const struct gs_device *device);
-
 void gs_report_after_fork(void);
 
 #endif

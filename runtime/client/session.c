@@ -3,7 +3,7 @@
  * session.c: owns the connection to the daemon: finds it, hears its targets, comes back after
  * it was lost, and gives up where nobody answers.
  *
- * State: one object, client thread only, but for the atomics at its head. With no daemon, what
+ * State: one object, client thread only. With no daemon, what
  * the program holds is kept; after GS_ALONE_AFTER_NS it runs without one, and goes on looking.
  */
 #include "runtime/client/session.h"
@@ -12,10 +12,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "runtime/client/client.h"
+#include "runtime/base/daemon.h"
 #include "runtime/client/connect.h"
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
@@ -23,18 +22,10 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/base/own_fd.h"
-#include "runtime/client/report.h"
-#include "runtime/runtime.h"
 
 #define MS 1000000ull
 
 static struct {
-    _Atomic(bool) alone; /* no daemon: ungated */
-    _Atomic(bool) partial_pending;
-    _Atomic(uint64_t) new_until; /* ns: until then a daemon that has come back may not know of
-                                    all programs yet; UINT64_MAX: there is none */
-    char partial_text[160];      /* written once, before partial_pending */
-
     struct gs_own_fd connection;
     uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
                           yet */
@@ -59,17 +50,7 @@ void gs_session_give_up(const char *why)
     static bool said;
 
     gs_say_once(&said, "running without sharing: %s (see docs/guide.md)", why);
-    atomic_store_explicit(&self.alone, true, memory_order_release);
-}
-
-bool gs_client_is_alone(void)
-{
-    return atomic_load_explicit(&self.alone, memory_order_acquire);
-}
-
-bool gs_session_is_new(uint64_t now)
-{
-    return now < atomic_load_explicit(&self.new_until, memory_order_relaxed);
+    gs_daemon_set_absent(true);
 }
 
 /* A daemon that has just come back takes what programs hold that it does not know yet for
@@ -78,7 +59,7 @@ static void take_capacity(struct gs_device *device, uint64_t now)
 {
     const uint64_t told = device->told_capacity;
 
-    if (!gs_session_is_new(now) ||
+    if (!gs_daemon_is_new(now) ||
         told > atomic_load_explicit(&device->capacity, memory_order_relaxed))
         atomic_store_explicit(&device->capacity, told, memory_order_relaxed);
 }
@@ -118,18 +99,18 @@ static void lost(uint64_t now, bool refused)
     self.lost_at = now;
     self.next_try = now;
     if (!self.heard) { /* another release, too many programs; or somebody kills each of them */
-        self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 200 * MS);
+        self.next_try = now + (gs_daemon_is_absent() ? 5000 * MS : 200 * MS);
         if (self.refused_since == 0)
             self.refused_since = now;
-        else if (now - self.refused_since > GS_ALONE_AFTER_NS && !gs_client_is_alone())
+        else if (now - self.refused_since > GS_ALONE_AFTER_NS && !gs_daemon_is_absent())
             gs_session_give_up(refused ? "gpushare-lockd refuses it"
                                        : "gpushare-lockd ends before it answers, again and "
                                          "again; run it by hand to see why");
     }
-    atomic_store_explicit(&self.new_until, UINT64_MAX, memory_order_relaxed);
+    gs_daemon_set_new_until(UINT64_MAX);
     gs_gift_lost();
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        gs_report_forget(device); /* the next daemon gets everything anew */
+        device->report_anew = true; /* the next daemon gets everything anew */
 }
 
 static void receive(uint64_t now)
@@ -148,7 +129,7 @@ static void receive(uint64_t now)
         if (got > 0) {
             self.heard = true;
             self.refused_since = 0;
-            atomic_store_explicit(&self.alone, false, memory_order_release);
+            gs_daemon_set_absent(false);
             apply(&target, &with, now);
             gs_descriptors_close(&with);
         }
@@ -161,7 +142,7 @@ static void receive(uint64_t now)
 /* The kernel takes connections for a daemon that is stopped or hangs. */
 static void wait_for_first_word(uint64_t now)
 {
-    if (is_connected() && !self.heard && !gs_client_is_alone() &&
+    if (is_connected() && !self.heard && !gs_daemon_is_absent() &&
         now - self.connected_at > GS_ALONE_AFTER_NS)
         gs_session_give_up("gpushare-lockd does not answer");
 }
@@ -194,20 +175,20 @@ static void reconnect(uint64_t now)
         return;
     if (self.lost_at == 0)
         self.lost_at = now;
-    error = gs_connect(!gs_client_is_alone(), &self.connection);
+    error = gs_connect(!gs_daemon_is_absent(), &self.connection);
     if (error == 0) {
         self.heard = false;
-        if (!gs_client_is_alone())
+        if (!gs_daemon_is_absent())
             claim_no_more();
         self.connected_at = now;
         self.lost_at = 0;
-        if (atomic_load_explicit(&self.new_until, memory_order_relaxed) != 0)
-            atomic_store_explicit(&self.new_until, now + 3000 * MS, memory_order_relaxed);
+        if (gs_daemon_was_lost())
+            gs_daemon_set_new_until(now + 3000 * MS);
         return;
     }
-    self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
-    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || error == -ENOENT ||
-                                  error == -EPERM || error == -EACCES || error == -EINVAL)) {
+    self.next_try = now + (gs_daemon_is_absent() ? 5000 * MS : 50 * MS);
+    if (!gs_daemon_is_absent() && (now - self.lost_at > GS_ALONE_AFTER_NS || error == -ENOENT ||
+                                   error == -EPERM || error == -EACCES || error == -EINVAL)) {
         char why[160];
 
         snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)",
@@ -239,7 +220,7 @@ void gs_session_turn(uint64_t now)
     reconnect(now);
     receive(now);
     wait_for_first_word(now);
-    if (gs_client_is_alone())
+    if (gs_daemon_is_absent())
         allow_everything();
     else
         for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
@@ -258,36 +239,12 @@ void gs_session_send_note(void)
 {
     const int fd = gs_session_fd();
     struct gs_wire_note note;
+    char remark[GS_REMARK_BYTES];
 
-    if (fd < 0 || !atomic_exchange_explicit(&self.partial_pending, false, memory_order_acq_rel))
+    if (fd < 0 || !gs_daemon_take_remark(remark))
         return;
-    gs_connect_note(&note, GS_NOTE_OTHER, self.partial_text);
+    gs_connect_note(&note, GS_NOTE_OTHER, remark);
     gs_connect_send(fd, &note, sizeof note, NULL);
-}
-
-/* --- what other threads say --- */
-
-void gs_client_await_target(struct gs_device *device)
-{
-    /* the session gives up before: this is for a driver that hangs in the client thread */
-    const uint64_t until = gs_now() + 3 * GS_ALONE_AFTER_NS;
-    const struct timespec pause = {0, 200000};
-
-    while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 &&
-           !gs_client_is_alone() && gs_now() < until)
-        nanosleep(&pause, NULL);
-}
-
-void gs_client_note_partial(const char *text)
-{
-    static _Atomic(bool) taken;
-
-    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
-    if (atomic_exchange_explicit(&taken, true, memory_order_relaxed))
-        return;
-    snprintf(self.partial_text, sizeof self.partial_text, "%s", text);
-    atomic_store_explicit(&self.partial_pending, true, memory_order_release);
-    gs_client_wake();
 }
 
 void gs_session_after_fork(void)
@@ -295,4 +252,5 @@ void gs_session_after_fork(void)
     gs_own_fd_close(&self.connection);
     memset(&self, 0, sizeof self);
     atomic_store(&self.connection.fd, -1);
+    gs_daemon_after_fork();
 }

@@ -12,17 +12,13 @@
  * everything is allowed. */
 void gs_session_turn(uint64_t now);
 
-/* A daemon has come back (or has yet to) and may not know of all programs: that one is alone,
- * or that others hold so much, is not sure. Any thread. */
-bool gs_session_is_new(uint64_t now);
-
 /* The daemon's descriptor; -1: none, or the program has closed it. */
 int gs_session_fd(void);
 
 /* Sending on it failed for good. */
 void gs_session_failed(uint64_t now);
 
-/* Sends what gs_client_note_partial() left. */
+/* Sends what gs_daemon_remark() left. */
 void gs_session_send_note(void);
 
 /* Any thread: run without a daemon from now on, saying why once. */

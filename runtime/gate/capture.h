@@ -17,6 +17,14 @@ bool gs_capture_active(void);
 /* True if work queued on stream is only recorded now. Any thread. */
 bool gs_capture_records(CUstream stream, bool per_thread);
 
+/* The program begins a capture (before the driver does; waits, bounded, for synchronising calls
+ * of ours), and one has ended or did not begin. Inside the gate. */
+void gs_capture_begins(void);
+void gs_capture_ended(void);
+
+/* True if captures are counted at all; cheap. Any thread. */
+bool gs_capture_is_any(void);
+
 /* Around a synchronising call of ours: false, and nothing is held, while a capture is under
  * way; true: captures that want to begin wait until gs_capture_release(). Any thread; nests. */
 bool gs_capture_hold_off(void);

@@ -21,10 +21,9 @@
 #include <unistd.h>
 
 #include "runtime/gate/capture.h"
-#include "runtime/client/client.h"
 #include "runtime/base/mutex.h"
 #include "runtime/gate/throttle.h"
-#include "runtime/runtime.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/stats.h"
 
 _Thread_local struct gs_gate_thread gs_gate_self = {.seq = 1};
@@ -41,6 +40,12 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(uint32_t) waiting;
 static _Atomic(bool) refusing;
+static bool (*may_wait)(void); /* constant once gs_gate_init() was called */
+
+void gs_gate_init(bool (*asked_to_wait)(void))
+{
+    may_wait = asked_to_wait;
+}
 
 static void thread_ends(void *argument)
 {
@@ -134,7 +139,7 @@ static unsigned wait_until_open(struct gs_gate_thread *self, const struct reques
 
     step_out(self);
     atomic_fetch_add_explicit(&waiting, 1, memory_order_relaxed);
-    if (!gs_client_wish()) { /* no context here: the driver itself has the right answer */
+    if (!may_wait()) { /* no context here: the driver itself has the right answer */
         atomic_fetch_sub_explicit(&waiting, 1, memory_order_relaxed);
         return GS_PASS_NESTED;
     }

@@ -21,6 +21,10 @@
 
 #include <cudaTypedefs.h>
 
+/* asked_to_wait is called before a thread waits at the closed gate; false: there is nothing to
+ * wait for. Called once, before any other function. */
+void gs_gate_init(bool (*asked_to_wait)(void));
+
 enum gs_gate_state {
     GS_GATE_OPEN = 0,
     GS_GATE_WATCHED = 1, /* open, but others wait: unfinished submissions are bounded */

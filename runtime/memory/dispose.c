@@ -11,15 +11,16 @@
 
 #include "lockd/protocol/wire.h"
 #include "runtime/gate/capture.h"
-#include "runtime/client/client.h"
+#include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/memory.h"
+#include "runtime/swap/swap.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/memory/pool.h"
-#include "runtime/runtime.h"
+#include "runtime/base/clock.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/virtual.h"
 
@@ -135,9 +136,9 @@ void gs_memory_context_ended(CUcontext context)
     while ((count = collect(context, batch)) != 0)
         for (unsigned i = 0; i < count; i++) {
             batch[i]->after = NULL; /* events end with their context */
-            gs_range_dispose(batch[i]);
+            gs_swap_dispose(batch[i]);
         }
-    gs_client_wake();
+    gs_worker_wake();
 }
 
 /* The event's context must be current to ask (this thread has none). No answer is no yes. */
@@ -204,7 +205,7 @@ bool gs_memory_dispose_dead(bool moving)
     waits |= count == BATCH;
     for (unsigned i = 0; i < count; i++) {
         if (may_dispose(batch[i], moving)) {
-            gs_range_dispose(batch[i]);
+            gs_swap_dispose(batch[i]);
             continue;
         }
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);

@@ -10,7 +10,6 @@
 
 #include <stdlib.h>
 
-#include "runtime/client/client.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/virtual.h"

@@ -8,12 +8,13 @@
 #include <stdlib.h>
 
 #include "runtime/gate/capture.h"
-#include "runtime/client/client.h"
+#include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/memory.h"
+#include "runtime/swap/swap.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/memory/pool.h"
 #include "runtime/range/slab.h"
@@ -71,8 +72,8 @@ void gs_memory_keep_or_drop(struct gs_range *range)
         gs_pool_leave(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!kept)
-        gs_range_dispose(range);
-    gs_client_wake_soon();
+        gs_swap_dispose(range);
+    gs_worker_wake_soon();
 }
 
 /* Out of the accounts and the tree, at rest inside the gate. */
@@ -106,7 +107,7 @@ void gs_memory_put_piece(struct gs_range *range, CUdeviceptr address)
     if (quiet)
         gs_gate_leave(pass);
     if (empty && !quiet)
-        gs_client_wake();
+        gs_worker_wake();
 }
 
 /* --- freeing --- */
@@ -119,14 +120,14 @@ static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t
 
     if (position != NULL &&
         gs_order_put(range, address, gs_slab_piece_bytes(bytes), position)) {
-        gs_client_wake_soon();
+        gs_worker_wake_soon();
         return CUDA_SUCCESS;
     }
     if (!gs_capture_active())
         result = wait_for_use(range, position);
     if (gs_memory_is_captured(result)) {
         gs_memory_put_later(range, address);
-        gs_client_wake();
+        gs_worker_wake();
         return CUDA_SUCCESS;
     }
     gs_memory_put_piece(range, address);
@@ -166,7 +167,7 @@ static CUresult free_range(struct gs_range *range, const struct gs_position *pos
         gs_gate_leave(pass);
     }
     if (done) {
-        gs_client_wake_soon();
+        gs_worker_wake_soon();
         return result;
     }
     /* closed (nothing runs), or captured: the client thread does it */
@@ -179,7 +180,7 @@ static CUresult free_range(struct gs_range *range, const struct gs_position *pos
     gs_memory_bury(range);
     gs_pool_leave(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_client_wake();
+    gs_worker_wake();
     return result;
 }
 

@@ -9,7 +9,6 @@
 
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
-#include "runtime/client/report.h"
 
 #define LOOK_NS 500000000ull
 
@@ -50,5 +49,5 @@ void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_n
     gs_log("device %d: graphs hold %llu MiB", device->ordinal,
            (unsigned long long)(bytes >> 20));
     device->graph_bytes = bytes;
-    gs_report_forget(device);
+    device->report_anew = true;
 }

@@ -11,10 +11,12 @@
 
 #include "lockd/protocol/wire.h"
 #include "runtime/range/backend.h"
-#include "runtime/client/client.h"
+#include "runtime/base/worker.h"
+#include "runtime/base/daemon.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/pool.h"
-#include "runtime/runtime.h"
+#include "runtime/base/clock.h"
+#include "runtime/swap/swap.h"
 
 #define KEPT_NS    1000000000ull
 #define LOOK_NS    250000000ull
@@ -59,7 +61,7 @@ uint64_t gs_idle_limit(const struct gs_device *device)
 
     if ((flags & GS_TARGET_RUN) == 0 || (flags & GS_TARGET_WAITERS) != 0)
         return 0;
-    if (gs_client_is_alone())
+    if (gs_daemon_is_absent())
         return device->total / 8;
     return (flags & GS_TARGET_SOLE) != 0 ? device->total / 2 : device->total / 64;
 }
@@ -136,7 +138,7 @@ static uint64_t give_back(struct gs_device *device, const struct wanted *wanted)
     do {
         count = collect(device, wanted, &sum, batch);
         for (unsigned i = 0; i < count; i++)
-            gs_range_dispose(batch[i]);
+            gs_swap_dispose(batch[i]);
     } while (count == BATCH);
     return sum;
 }
@@ -164,5 +166,5 @@ void gs_idle_trim(struct gs_device *device, uint64_t now)
         wanted.before = now > KEPT_NS ? now - KEPT_NS : 0;
     }
     if ((wanted.bytes != 0 || wanted.before != 0) && give_back(device, &wanted) != 0)
-        gs_client_wake(); /* it is to be reported */
+        gs_worker_wake(); /* it is to be reported */
 }

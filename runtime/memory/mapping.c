@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/client/client.h"
+#include "runtime/base/worker.h"
 #include "runtime/memory/foreign_mapping.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/range/vmm.h"
+#include "runtime/swap/swap.h"
 
 static struct gs_tree reservations;
 
@@ -204,7 +205,7 @@ static void unmap_one(struct gs_range *range)
     last = gs_virtual_ends(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (last)
-        gs_range_dispose(range);
+        gs_swap_dispose(range);
 }
 
 CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
@@ -227,14 +228,14 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
         return result;
     entered = gs_gate_try_enter(&pass);
     if (!entered)
-        gs_client_park();
+        gs_worker_park();
     while ((range = first_of_ours(address, end)) != NULL)
         unmap_one(range);
     if (entered)
         gs_gate_leave(pass);
     else
-        gs_client_unpark();
-    gs_client_wake();
+        gs_worker_unpark();
+    gs_worker_wake();
     return CUDA_SUCCESS;
 }
 
@@ -311,7 +312,7 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (entered)
         gs_gate_leave(pass);
-    gs_client_wake();
+    gs_worker_wake();
     return CUDA_SUCCESS;
 }
 

@@ -12,7 +12,8 @@
 
 #include "runtime/range/backend.h"
 #include "runtime/gate/capture.h"
-#include "runtime/client/client.h"
+#include "runtime/base/worker.h"
+#include "runtime/base/daemon.h"
 #include "runtime/memory/foreign_mapping.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
@@ -97,9 +98,9 @@ static bool reuse(const struct gs_request *request, CUcontext context, uint64_t 
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (good)
-        gs_client_wake_soon();
+        gs_worker_wake_soon();
     else if (range != NULL)
-        gs_client_wake();
+        gs_worker_wake();
     return good;
 }
 
@@ -113,14 +114,14 @@ static bool place(struct gs_range *range, bool *placed)
         return true;
     if (gs_idle_give_back(range->device, NULL, range->reserved) != 0)
         *placed = gs_range_place(range);
-    return *placed || !gs_client_is_alone();
+    return *placed || !gs_daemon_is_absent();
 }
 
 static CUresult account(struct gs_range *range, struct gs_pool *pool)
 {
     bool joined;
 
-    gs_client_await_target(
+    gs_daemon_await_target(
         range->device); /* what there is to have; known from the first allocation on */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     joined = gs_pool_join(range, pool);
@@ -185,7 +186,7 @@ static CUresult allocate_range(const struct gs_request *request, CUcontext conte
             gs_range_take_back(range);
             gs_gate_leave(pass);
             discard(range);
-            gs_client_wake();
+            gs_worker_wake();
             return found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
@@ -197,7 +198,7 @@ static CUresult allocate_range(const struct gs_request *request, CUcontext conte
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (entered)
         gs_gate_leave(pass);
-    gs_client_wake();
+    gs_worker_wake();
     return CUDA_SUCCESS;
 }
 

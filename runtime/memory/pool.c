@@ -17,7 +17,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 
 #define UNIT 512u
 

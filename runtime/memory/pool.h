@@ -18,23 +18,7 @@
 
 #include "runtime/base/device.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/range/range.h"
-
-/* Under gs_memory_lock but for handle and device. */
-struct gs_pool {
-    struct gs_pool *next;
-    CUmemoryPool handle; /* the driver's; dead once destroyed */
-    struct gs_device *device;
-    bool destroyed;                   /* it lives until its last range has gone */
-    bool may_wait;                    /* CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES */
-    uint64_t most;                    /* bytes that it may hold; 0: no bound of its own */
-    uint64_t threshold;               /* bytes that it holds on to */
-    uint64_t used, used_high;         /* bytes the program has */
-    uint64_t reserved, reserved_high; /* bytes of its ranges */
-    uint32_t ranges;
-    unsigned peer_count;
-    CUmemAccessDesc peers[GS_MAX_PEERS]; /* other devices that may reach its memory */
-};
+#include "runtime/range/owners.h"
 
 /* The pool behind a handle if it is one of ours; NULL: the driver's alone. Any thread. */
 struct gs_pool *gs_pool_of(CUmemoryPool handle);

@@ -7,7 +7,11 @@
 #include <errno.h>
 #include <time.h>
 
-#include "runtime/client/client.h"
+#include "lockd/protocol/wire.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
+#include "runtime/base/daemon.h"
+#include "runtime/base/worker.h"
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/log.h"
@@ -15,6 +19,28 @@
 /* 5 s: the daemon counts one request a second, each for a small part of the card */
 #define ATTEMPTS 50
 #define A_SECOND 10 /* attempts */
+
+#define SHORT_STEP_MIN (2ull << 20)
+#define SHORT_STEP_MAX (512ull << 20)
+
+/* Others are asked to leave this device; the longer it lasts (seconds), the more of them.
+ * False: nobody can help (no daemon, or no other program). */
+static bool ask_for_room(struct gs_device *device, unsigned seconds)
+{
+    uint64_t step;
+
+    if (gs_runtime.config.disabled || gs_daemon_is_absent() ||
+        ((gs_device_flags(device) & GS_TARGET_SOLE) != 0 && !gs_daemon_is_new(gs_now())))
+        return false;
+    step = device->total / 64; /* at a time: the driver does not say how much it lacks */
+    step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;
+    step = (step > SHORT_STEP_MAX ? SHORT_STEP_MAX : step) << seconds;
+    atomic_store_explicit(&device->short_asked,
+                          step < device->total / 2 ? step : device->total / 2,
+                          memory_order_relaxed);
+    gs_worker_wake();
+    return true;
+}
 
 /* what this process holds and does not use */
 static bool give_own(struct gs_device *device)
@@ -39,7 +65,7 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
         errno = saved;
         return true;
     }
-    if (attempt >= ATTEMPTS || !gs_client_short(device, attempt / A_SECOND))
+    if (attempt >= ATTEMPTS || !ask_for_room(device, attempt / A_SECOND))
         return false;
     gs_log("the driver is out of memory for something that cannot be moved: asked for room, "
            "attempt %u",

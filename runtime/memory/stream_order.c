@@ -15,13 +15,13 @@
 #include <time.h>
 
 #include "runtime/gate/capture.h"
-#include "runtime/client/client.h"
+#include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/stream_frees.h"
 #include "runtime/memory/pool.h"
-#include "runtime/runtime.h"
+#include "runtime/base/clock.h"
 #include "runtime/range/slab.h"
 
 #define HOLD_OFF_NS 1000000000ull
@@ -159,7 +159,7 @@ static void leave_to_client(struct gs_note *note)
     gs_pool_leave(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     free(note);
-    gs_client_wake();
+    gs_worker_wake();
 }
 
 /* under the lock: one of any stream of the context */

@@ -15,15 +15,17 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/client/client.h"
+#include "runtime/base/worker.h"
+#include "runtime/base/daemon.h"
 #include "runtime/memory/foreign_mapping.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/memory/room.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
+#include "runtime/swap/swap.h"
 
 #define FIRST_HANDLE                                                                           \
     0x6773000000000000ull /* nowhere near the driver's own, which are pointers */
@@ -170,7 +172,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     asked = ask_driver(device, prop);
     if (asked != CUDA_SUCCESS)
         return asked;
-    gs_client_await_target(device);
+    gs_daemon_await_target(device);
     if (!gs_range_account(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     own = calloc(1, sizeof *own);
@@ -192,7 +194,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     gs_tree_insert(&handles, &own->by_handle);
     gs_range_link(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (gs_client_is_alone()) { /* nobody will make room later: what is there is there now */
+    if (gs_daemon_is_absent()) { /* nobody will make room later: what is there is there now */
         const CUresult result = give_memory(range);
 
         if (result != CUDA_SUCCESS) {
@@ -200,7 +202,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
             return result;
         }
     }
-    gs_client_wake();
+    gs_worker_wake();
     return CUDA_SUCCESS;
 }
 
@@ -229,8 +231,8 @@ CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours)
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (last) {
-        gs_range_dispose(range);
-        gs_client_wake();
+        gs_swap_dispose(range);
+        gs_worker_wake();
     }
     return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -326,8 +328,8 @@ void gs_virtual_drop(struct gs_range *range)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!last)
         return;
-    gs_range_dispose(range);
-    gs_client_wake();
+    gs_swap_dispose(range);
+    gs_worker_wake();
 }
 
 /* inside the gate */
@@ -361,7 +363,7 @@ CUresult gs_virtual_pin(struct gs_range *range)
         gs_gate_leave(pass);
     } while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&
              gs_room_make(range->device, attempt++));
-    gs_client_wake();
+    gs_worker_wake();
     return result;
 }
 

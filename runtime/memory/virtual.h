@@ -23,22 +23,7 @@
 
 #include "runtime/base/device.h"
 #include "runtime/memory/memory.h"
-
-#define GS_VIRTUAL_ACCESS 24 /* locations that one mapping can be made accessible from */
-
-/* What a range of the program's own has beyond one of cuMemAlloc. Under gs_memory_lock. */
-struct gs_virtual {
-    struct gs_tree_node by_handle; /* base: the handle that the program holds */
-    struct gs_range *range;
-    CUmemAllocationProp prop;
-    unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */
-    unsigned aliases;    /* mappings of it beside that one (foreign_mapping.h), and who holds it */
-    bool worked_on;      /* gs_virtual_begin() */
-    bool mapped;
-    bool accessible; /* it has been: the program can reach it, so it is needed */
-    unsigned access_count;
-    CUmemAccessDesc access[GS_VIRTUAL_ACCESS];
-};
+#include "runtime/range/owners.h"
 
 /* The device whose memory prop asks for, if that is memory we can move; else NULL. */
 struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop);

@@ -20,7 +20,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/own_fd.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
 
 #define PLACES    1024u

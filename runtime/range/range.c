@@ -16,14 +16,13 @@
 #include <stdlib.h>
 
 #include "runtime/range/backend.h"
-#include "runtime/client/client.h"
+#include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/host/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/slab.h"
-#include "runtime/swap/swap.h"
-#include "runtime/memory/virtual.h"
+#include "runtime/range/owners.h"
 
 pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -163,7 +162,7 @@ bool gs_range_place(struct gs_range *range)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!claimed)
         return false;
-    gs_client_wake(); /* said before it is done: else others measure it as nobody's */
+    gs_worker_wake(); /* said before it is done: else others measure it as nobody's */
     if (wanted == range->reserved && range->own == NULL) {
         const uint32_t count = gs_backend_of(range)->place_all(range);
 
@@ -287,8 +286,6 @@ void gs_range_dispose(struct gs_range *range)
     CUcontext current = NULL;
     bool pushed = false;
 
-    if (range->moving != 0) /* freed meanwhile; only the client thread can see this */
-        gs_swap_settle();
     /* destroying events needs a context; the client thread has none of its own */
     if (gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL &&
         context != NULL)

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/memory/memory.h"
+#include "runtime/range/range.h"
 
 #define GS_SLAB_BYTES     (2ull << 20)
 #define GS_SLAB_MIN_SHIFT 9  /* 512 bytes: the alignment that cuMemAlloc has in practice */

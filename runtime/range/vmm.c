@@ -11,8 +11,7 @@
 #include "runtime/range/handover.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
-#include "runtime/memory/pool.h"
-#include "runtime/memory/virtual.h"
+#include "runtime/range/owners.h"
 
 #define ATTEMPTS 4 /* at giving memory back: a failure may have been that call's alone */
 

@@ -9,15 +9,14 @@
 #include "runtime/swap/moving.h"
 
 #include "lockd/protocol/wire.h"
-#include "runtime/client/client.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
-#include "runtime/memory/memory.h"
-#include "runtime/runtime.h"
-#include "runtime/client/session.h"
+#include "runtime/range/range.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
 #include "runtime/swap/swap.h"
 
 #define MS           1000000ull
@@ -120,11 +119,11 @@ static void watch_never(struct gs_device *device, const struct gs_accounts *acco
         gs_gate_refuse(true);
 }
 
-static bool move_in(struct gs_device *device, uint64_t room, uint64_t now)
+static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int news)
 {
     uint64_t lacking;
 
-    switch (gs_swap_in(device, room, gs_session_fd(), &lacking)) {
+    switch (gs_swap_in(device, room, news, &lacking)) {
     case GS_SWAP_MOVED:
         device->short_since = 0;
         return true;
@@ -157,7 +156,7 @@ static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
     return gs_memory_accounts(device);
 }
 
-bool gs_moving_step(uint64_t now, bool stopped, bool may_leave)
+bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
 {
     struct gs_device *device;
     bool more = false;
@@ -186,7 +185,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave)
             more |= move_out(device, accounts.resident - budget, now);
         else if ((gs_device_flags(device) & GS_TARGET_RUN) != 0 && accounts.missing != 0 &&
                  here < budget)
-            more |= move_in(device, budget - here, now);
+            more |= move_in(device, budget - here, now, news);
         else
             continue;
         device->moving_ns += gs_now() - now;

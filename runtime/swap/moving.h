@@ -8,9 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Calls that wait for memory fail with CUDA_ERROR_OUT_OF_MEMORY after this time. */
+#define GS_SHORT_LIMIT_NS 60000000000ull
+
 /* One step on every device. stopped: the gate is closed and the GPU at rest; may_leave: and
- * memory is worth saving (the process goes on). True: there may be more to do at once. */
-bool gs_moving_step(uint64_t now, bool stopped, bool may_leave);
+ * memory is worth saving (the process goes on); news: a descriptor that becomes readable when the
+ * daemon has something to say, or -1. True: there may be more to do at once. */
+bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news);
 
 /* The gate is open: what was moving has arrived. */
 void gs_moving_arrived(void);

@@ -19,7 +19,7 @@
 #include "runtime/range/handover.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 #include "runtime/swap/swap_mover.h"
 
 #define DROPPED     64u            /* host copies given back at a time */
@@ -301,6 +301,13 @@ static void settle_device(const struct gs_device *device)
 void gs_swap_settle(void)
 {
     settle_device(NULL);
+}
+
+void gs_swap_dispose(struct gs_range *range)
+{
+    if (range->moving != 0) /* freed meanwhile; only the client thread can see this */
+        gs_swap_settle();
+    gs_range_dispose(range);
 }
 
 bool gs_swap_is_under_way(const struct gs_device *device, bool out)

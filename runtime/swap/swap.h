@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "runtime/base/device.h"
+#include "runtime/range/range.h"
 
 enum gs_swap_result {
     GS_SWAP_MOVED,   /* a chunk has moved, or is on its way */
@@ -37,6 +38,9 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
  * and not begun stays where it was. Before the gate opens, a context ends, or a range that is
  * under way is disposed of. */
 void gs_swap_settle(void);
+
+/* gs_range_dispose(), after what is under way of the range has ended. */
+void gs_swap_dispose(struct gs_range *range);
 
 /* True if something is on its way out (else: in). */
 bool gs_swap_is_under_way(const struct gs_device *device, bool out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * row_stubs.c: a stand-in for every wrapper, so that driver.c's table links without the rest of
+ * row_stubs.c: a stand-in for every wrapper, so that rows.c's table links without the rest of
  * the library. Never called; only their addresses differ. (They have no prototypes on purpose:
  * the linker knows names only.)
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_client.c: the client thread's wake-up (client.c), with everything around it played.
+ * test_client.c: the client thread's wake-up (client.c, worker.c), with everything around it played.
  * read(2) is wrapped (--wrap), so that a wake-up can come just before or after the thread takes
  * note of one; clock_gettime(2), so that somebody sets the clock of the day. Threads: the
  * client thread counts its rounds, the test waits for them.
@@ -23,7 +23,9 @@
 #include "runtime/base/device.h"
 #include "runtime/gate/drain.h"
 #include "runtime/base/driver.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
+#include "runtime/base/daemon.h"
+#include "runtime/base/worker.h"
 #include "runtime/client/session.h"
 #include "runtime/base/stats.h"
 #include "runtime/swap/swap.h"
@@ -81,12 +83,12 @@ void gs_session_give_up(const char *why)
     (void)why;
 }
 
-void gs_client_await_target(struct gs_device *device)
+void gs_daemon_await_target(struct gs_device *device)
 {
     (void)device;
 }
 
-void gs_client_note_partial(const char *text)
+void gs_daemon_remark(const char *text)
 {
     (void)text;
 }
@@ -139,10 +141,10 @@ ssize_t __wrap_read(int fd, void *bytes, size_t size)
     ssize_t got;
 
     if (atomic_exchange(&before, false))
-        gs_client_wake();
+        gs_worker_wake();
     got = __real_read(fd, bytes, size);
     if (atomic_exchange(&after, false))
-        gs_client_wake();
+        gs_worker_wake();
     return got;
 }
 
@@ -199,23 +201,23 @@ static void check_wakes(_Atomic(bool) *meanwhile)
     unsigned seen = rests();
 
     atomic_store(meanwhile, true);
-    gs_client_wake();
+    gs_worker_wake();
     assert_true(looks_again(seen));
     assert_true(has_come(meanwhile));
     for (int i = 0; i < 3; i++) {
         seen = rests();
-        gs_client_wake();
+        gs_worker_wake();
         assert_true(looks_again(seen));
     }
 }
 
-static void gs_client_wake_before_the_last_one_is_read_is_not_lost(void **state)
+static void gs_worker_wake_before_the_last_one_is_read_is_not_lost(void **state)
 {
     (void)state;
     check_wakes(&before);
 }
 
-static void gs_client_wake_after_the_last_one_is_read_is_not_lost(void **state)
+static void gs_worker_wake_after_the_last_one_is_read_is_not_lost(void **state)
 {
     (void)state;
     check_wakes(&after);
@@ -229,7 +231,7 @@ static void *stop_draining(void *unused)
 }
 
 /* It waits for the thread to be at rest, whatever happens to the clock of the day. */
-static void gs_client_park_while_the_clock_is_set_waits(void **state)
+static void gs_worker_park_while_the_clock_is_set_waits(void **state)
 {
     pthread_t thread;
 
@@ -237,9 +239,9 @@ static void gs_client_park_while_the_clock_is_set_waits(void **state)
     atomic_store(&draining, true);
     atomic_store(&set_back, true);
     assert_int_equal(pthread_create(&thread, NULL, stop_draining, NULL), 0);
-    gs_client_park();
+    gs_worker_park();
     assert_false(atomic_load(&draining));
-    gs_client_unpark();
+    gs_worker_unpark();
     atomic_store(&set_back, false);
     pthread_join(thread, NULL);
 }
@@ -255,9 +257,9 @@ static int start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gs_client_wake_before_the_last_one_is_read_is_not_lost),
-        cmocka_unit_test(gs_client_wake_after_the_last_one_is_read_is_not_lost),
-        cmocka_unit_test(gs_client_park_while_the_clock_is_set_waits),
+        cmocka_unit_test(gs_worker_wake_before_the_last_one_is_read_is_not_lost),
+        cmocka_unit_test(gs_worker_wake_after_the_last_one_is_read_is_not_lost),
+        cmocka_unit_test(gs_worker_park_while_the_clock_is_set_waits),
     };
 
     return cmocka_run_group_tests(tests, start, NULL);

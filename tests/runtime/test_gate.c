@@ -22,10 +22,9 @@
 #include <cmocka.h>
 
 #include "runtime/gate/capture.h"
-#include "runtime/client/client.h"
 #include "runtime/gate/gate.h"
 #include "runtime/gate/throttle.h"
-#include "runtime/runtime.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/stats.h"
 #include "tests/runtime/random.h"
 
@@ -49,7 +48,7 @@ uint64_t gs_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-bool gs_client_wish(void)
+static bool may_wait(void)
 {
     return !atomic_load(&no_context);
 }
@@ -496,5 +495,6 @@ int main(void)
         cmocka_unit_test(gate_forked_child_starts_closed_and_alone),
     };
 
+    gs_gate_init(may_wait);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

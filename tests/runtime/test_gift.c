@@ -24,7 +24,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/range/handover.h"
 #include "runtime/base/log.h"
-#include "runtime/runtime.h"
+#include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
 
 #define MIB    ((uint64_t)1 << 20)

@@ -19,7 +19,8 @@
 #include "runtime/host/host.h"
 #include "runtime/memory/memory.h"
 #include "runtime/swap/moving.h"
-#include "runtime/runtime.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
 #include "runtime/client/session.h"
 #include "runtime/swap/swap.h"
 
@@ -83,11 +84,6 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
     asked_in = room;
     *lacking = in_gives == GS_SWAP_SHORT ? 2 * MIB : 0;
     return in_gives;
-}
-
-int gs_session_fd(void)
-{
-    return -1;
 }
 
 bool gs_swap_is_under_way(const struct gs_device *device, bool out)
@@ -187,7 +183,7 @@ static void target(uint32_t flags, uint64_t budget)
 static void wait(uint64_t ns)
 {
     for (const uint64_t until = clock_ns + ns; clock_ns < until; clock_ns += S / 10)
-        gs_moving_step(clock_ns, true, true);
+        gs_moving_step(clock_ns, true, true, -1);
 }
 
 static void exactly_the_excess_leaves_and_what_is_missing_comes(void **state)
@@ -196,17 +192,17 @@ static void exactly_the_excess_leaves_and_what_is_missing_comes(void **state)
     accounts = (struct gs_accounts){.demand = 80 * MIB, .resident = 80 * MIB};
     target(0, 30 * MIB);
     out_gives = GS_SWAP_MOVED;
-    assert_true(gs_moving_step(clock_ns, true, true));
+    assert_true(gs_moving_step(clock_ns, true, true, -1));
     assert_int_equal(asked_out, 50 * MIB);
     asked_out = 0;
-    assert_false(gs_moving_step(clock_ns, false, true)); /* while it runs nothing leaves */
-    assert_false(gs_moving_step(clock_ns, true, false)); /* nor at the end of the process */
+    assert_false(gs_moving_step(clock_ns, false, true, -1)); /* while it runs nothing leaves */
+    assert_false(gs_moving_step(clock_ns, true, false, -1)); /* nor at the end of the process */
     assert_int_equal(asked_out, 0);
     accounts =
         (struct gs_accounts){.demand = 80 * MIB, .resident = 30 * MIB, .missing = 50 * MIB};
     target(GS_TARGET_RUN, 70 * MIB);
     in_gives = GS_SWAP_MOVED;
-    assert_true(gs_moving_step(clock_ns, true, true));
+    assert_true(gs_moving_step(clock_ns, true, true, -1));
     assert_int_equal(asked_in, 40 * MIB);
 }
 
@@ -218,16 +214,16 @@ static void gifts_are_for_what_is_missing_and_within_the_budget(void **state)
     in_hand = 20 * MIB;
     in_gives = GS_SWAP_MOVED;
     target(GS_TARGET_RUN, 60 * MIB);
-    assert_true(gs_moving_step(clock_ns, true, true));
+    assert_true(gs_moving_step(clock_ns, true, true, -1));
     assert_int_equal(asked_in, 30 * MIB); /* what is in hand is room, too */
     assert_int_equal(in_hand, 20 * MIB);
     target(GS_TARGET_RUN, 45 * MIB);
-    gs_moving_step(clock_ns, true, true);
+    gs_moving_step(clock_ns, true, true, -1);
     assert_int_equal(in_hand, 15 * MIB);
     accounts = (struct gs_accounts){.demand = 30 * MIB, .resident = 50 * MIB};
     in_hand = 20 * MIB;
     target(GS_TARGET_RUN, 60 * MIB);
-    gs_moving_step(clock_ns, false, true);
+    gs_moving_step(clock_ns, false, true, -1);
     assert_int_equal(in_hand, 0);
     assert_int_equal(accounts.resident, 30 * MIB);
 }
@@ -257,7 +253,8 @@ static void what_no_copy_can_reach_is_kept_and_tried_again(void **state)
     (void)state;
     accounts = (struct gs_accounts){.demand = 50 * MIB, .resident = 80 * MIB};
     target(0, 10 * MIB);
-    assert_false(gs_moving_step(clock_ns, true, true)); /* or it would be asked all the time */
+    assert_false(
+        gs_moving_step(clock_ns, true, true, -1)); /* or it would be asked all the time */
     assert_int_equal(asked_out, 70 * MIB);
     assert_int_equal(atomic_load(&card.kept), 0);
     out_of_reach = 40 * MIB;
@@ -337,13 +334,13 @@ static void what_is_just_being_handed_over_is_not_lacking_yet(void **state)
     accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
     in_gives = GS_SWAP_SHORT;
     target(GS_TARGET_RUN, 90 * MIB);
-    gs_moving_step(clock_ns, true, true);
+    gs_moving_step(clock_ns, true, true, -1);
     assert_int_equal(card.short_bytes, 2 * MIB); /* nothing is handed over */
     begin(NULL);
     accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
     in_gives = GS_SWAP_SHORT;
     target(GS_TARGET_RUN | GS_TARGET_GIVE, 90 * MIB);
-    gs_moving_step(clock_ns, true, true);
+    gs_moving_step(clock_ns, true, true, -1);
     assert_int_equal(card.short_bytes, 0);
     assert_true(card.retry_at - clock_ns < S / 100); /* and soon */
     wait(S / 2);

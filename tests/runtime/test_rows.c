@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/base/driver.h"
+#include "runtime/calls/rows.h"
 
 static const struct {
     const char *base;

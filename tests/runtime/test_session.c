@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/client/client.h"
 #include "runtime/client/connect.h"
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
@@ -23,7 +22,10 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/client/report.h"
-#include "runtime/runtime.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
+#include "runtime/base/daemon.h"
+#include "runtime/base/worker.h"
 #include "runtime/client/session.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -131,17 +133,12 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
     return (struct gs_accounts){0};
 }
 
-void gs_report_forget(const struct gs_device *device)
-{
-    (void)device;
-}
-
 void gs_host_set_budget(uint64_t bytes)
 {
     (void)bytes;
 }
 
-void gs_client_wake(void)
+void gs_worker_wake(void)
 {
 }
 
@@ -272,7 +269,7 @@ static void assert_gives_up(int end, const char *why)
         later(1);
     }
     assert_non_null(strstr(said, why));
-    assert_true(gs_client_is_alone());
+    assert_true(gs_daemon_is_absent());
 }
 
 static void gs_session_turn_never_answered_says_why(void **state)

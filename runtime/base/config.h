@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime.h: the one runtime object of the process: configuration, counters, and what the parts
+ * config.h: the one runtime object of the process: configuration, counters, and what the parts
  * share.
  *
  * Threads: configuration is written by the constructor only. Counters are relaxed atomics.
  */
-#ifndef GS_RUNTIME_RUNTIME_H
-#define GS_RUNTIME_RUNTIME_H
+#ifndef GS_RUNTIME_BASE_CONFIG_H
+#define GS_RUNTIME_BASE_CONFIG_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -33,11 +33,10 @@ struct gs_runtime {
 };
 extern struct gs_runtime gs_runtime;
 
-/* A driver function in an ABI that the table does not know passes through (or not, in strict
- * mode): logged once a name, told to the daemon once a process. */
-void gs_runtime_uncovered(const char *symbol, int version);
+/* Reads the environment. Called once, by the library's constructor. */
+void gs_config_read(struct gs_config *config);
 
-/* Monotonic time, ns. */
-uint64_t gs_now(void);
+/* A forked child has counters of its own. */
+void gs_config_after_fork(void);
 
 #endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * clock.h: the library's clock.
+ */
+#ifndef GS_RUNTIME_BASE_CLOCK_H
+#define GS_RUNTIME_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Monotonic time, ns. In a file of its own so that tests can have another. */
+uint64_t gs_now(void);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config.c: owns the one runtime object of the process, and reads its configuration from the
+ * environment.
+ */
+#include "runtime/base/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "runtime/base/log.h"
+
+struct gs_runtime gs_runtime;
+
+static bool is_set_to_one(const char *name)
+{
+    const char *value = secure_getenv(name);
+
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
+void gs_config_read(struct gs_config *config)
+{
+    const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"),
+               *memory = secure_getenv("GPUSHARE_MEMORY");
+    static bool said, said_memory;
+
+    config->disabled = is_set_to_one("GPUSHARE_DISABLE");
+    config->strict = is_set_to_one("GPUSHARE_STRICT");
+    config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
+    config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;
+    config->stats = secure_getenv("GPUSHARE_STATS");
+    if (limit != NULL && *limit != '\0' &&
+        (gs_size_parse(limit, &config->device_limit) != 0 || config->device_limit == 0)) {
+        config->device_limit = 0;
+        gs_say_once(&said, "GPUSHARE_DEVICE_LIMIT=%s is ignored: write a size, as 16GiB",
+                    limit);
+    }
+    if (memory != NULL && *memory != '\0' && !config->native_memory && !config->managed_memory)
+        gs_say_once(&said_memory, "GPUSHARE_MEMORY=%s is ignored: write native or managed",
+                    memory);
+}
+
+void gs_config_after_fork(void)
+{
+    atomic_store(&gs_runtime.moved_out, 0);
+    atomic_store(&gs_runtime.moved_in, 0);
+    atomic_store(&gs_runtime.given, 0);
+    atomic_store(&gs_runtime.taken_over, 0);
+    atomic_store(&gs_runtime.switches, 0);
+}

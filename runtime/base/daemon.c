@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * daemon.c: owns what every thread may know of the daemon (daemon.h). Atomics only.
+ */
+#include "runtime/base/daemon.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
+#include "runtime/base/worker.h"
+
+static struct {
+    _Atomic(bool) absent; /* release, after what the process may have without a daemon is set */
+    _Atomic(uint64_t) new_until; /* ns */
+    _Atomic(bool) remark_pending;
+    char remark[GS_REMARK_BYTES]; /* written once, before remark_pending */
+} self;
+
+bool gs_daemon_is_absent(void)
+{
+    return atomic_load_explicit(&self.absent, memory_order_acquire);
+}
+
+void gs_daemon_set_absent(bool absent)
+{
+    atomic_store_explicit(&self.absent, absent, memory_order_release);
+}
+
+bool gs_daemon_is_new(uint64_t now)
+{
+    return now < atomic_load_explicit(&self.new_until, memory_order_relaxed);
+}
+
+bool gs_daemon_was_lost(void)
+{
+    return atomic_load_explicit(&self.new_until, memory_order_relaxed) != 0;
+}
+
+void gs_daemon_set_new_until(uint64_t until)
+{
+    atomic_store_explicit(&self.new_until, until, memory_order_relaxed);
+}
+
+void gs_daemon_await_target(struct gs_device *device)
+{
+    /* the session gives up before: this is for a driver that hangs in the client thread */
+    const uint64_t until = gs_now() + 3 * GS_ALONE_AFTER_NS;
+    const struct timespec pause = {0, 200000};
+
+    while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 &&
+           !gs_daemon_is_absent() && gs_now() < until)
+        nanosleep(&pause, NULL);
+}
+
+void gs_daemon_remark(const char *text)
+{
+    static _Atomic(bool) taken;
+
+    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
+    if (atomic_exchange_explicit(&taken, true, memory_order_relaxed))
+        return;
+    snprintf(self.remark, sizeof self.remark, "%s", text);
+    atomic_store_explicit(&self.remark_pending, true, memory_order_release);
+    gs_worker_wake();
+}
+
+bool gs_daemon_take_remark(char text[GS_REMARK_BYTES])
+{
+    if (!atomic_exchange_explicit(&self.remark_pending, false, memory_order_acq_rel))
+        return false;
+    memcpy(text, self.remark, GS_REMARK_BYTES);
+    return true;
+}
+
+void gs_daemon_after_fork(void)
+{
+    atomic_store(&self.absent, false);
+    atomic_store(&self.new_until, 0);
+    atomic_store(&self.remark_pending, false);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worker.c: owns the library's thread: that it runs, its wake-up and its parking.
+ *
+ * Threads: what is marked "any thread" in worker.h takes only `worker.lock` (rank
+ * GS_LOCK_CLIENT), never across a driver call.
+ */
+#include "runtime/base/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/mutex.h"
+#include "runtime/base/own_fd.h"
+
+#define SOON_NS 2000000ull
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    _Atomic(bool) started;   /* release, after the pipe is there */
+    _Atomic(bool) woken;     /* a wake-up is under way: one write is enough */
+    _Atomic(bool) soon;      /* somebody wants a look */
+    _Atomic(bool) attentive; /* … and the thread will look within SOON_NS without being woken */
+    struct gs_own_fd wake[2]; /* a pipe: each is a file of its own, as eventfds are not */
+    unsigned park_requests;
+    bool parked;
+} worker = {.lock = PTHREAD_MUTEX_INITIALIZER,
+            .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start() */
+
+static _Thread_local bool has_parked; /* this thread has a park request out */
+
+void gs_worker_wake(void)
+{
+    const int saved = errno;
+
+    if (!atomic_load_explicit(&worker.started, memory_order_acquire) ||
+        atomic_exchange_explicit(&worker.woken, true, memory_order_acq_rel))
+        return;
+    if (write(gs_own_fd(&worker.wake[1]), "", 1) < 0)
+        atomic_store_explicit(&worker.woken, false, memory_order_relaxed);
+    errno = saved;
+}
+
+void gs_worker_wake_soon(void)
+{
+    atomic_store_explicit(&worker.soon, true, memory_order_seq_cst);
+    if (!atomic_load_explicit(&worker.attentive, memory_order_seq_cst))
+        gs_worker_wake();
+}
+
+/* Before the thread sleeps: at most so long. seq_cst: whoever sets `soon` and sees the thread
+ * attentive is seen here, or wakes it. */
+static uint64_t attend(uint64_t timeout_ns)
+{
+    if (!atomic_exchange_explicit(&worker.soon, false, memory_order_seq_cst)) {
+        atomic_store_explicit(&worker.attentive, false, memory_order_seq_cst);
+        if (!atomic_exchange_explicit(&worker.soon, false, memory_order_seq_cst))
+            return timeout_ns;
+    }
+    atomic_store_explicit(&worker.attentive, true, memory_order_seq_cst);
+    return timeout_ns < SOON_NS ? timeout_ns : SOON_NS;
+}
+
+/* The pipe, anew where the program has closed it. */
+static bool make_wake(void)
+{
+    int ends[2];
+
+    if (gs_own_fd(&worker.wake[0]) >= 0 && gs_own_fd(&worker.wake[1]) >= 0)
+        return true;
+    gs_own_fd_close(&worker.wake[0]);
+    gs_own_fd_close(&worker.wake[1]);
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return false;
+    gs_own_fd_set(&worker.wake[0], ends[0]);
+    gs_own_fd_set(&worker.wake[1], ends[1]);
+    atomic_exchange_explicit(&worker.woken, false,
+                             memory_order_acq_rel); /* as in gs_worker_rest() */
+    return true;
+}
+
+void gs_worker_rest(int fd, uint64_t timeout_ns)
+{
+    const int wake_fd = gs_own_fd(&worker.wake[0]);
+    struct pollfd polled[2] = {{wake_fd, POLLIN, 0}, {fd, POLLIN, 0}};
+    struct timespec timeout;
+    char bytes[16];
+
+    timeout_ns = attend(timeout_ns);
+    if (timeout_ns == 0)
+        return;
+    if (wake_fd < 0 && timeout_ns > SOON_NS)
+        timeout_ns = SOON_NS; /* nobody can wake it */
+    timeout =
+        (struct timespec){(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    ppoll(polled, 2, &timeout, NULL); /* a negative descriptor is ignored */
+    if ((polled[0].revents & POLLIN) == 0 ||
+        (read(gs_own_fd(&worker.wake[0]), bytes, sizeof bytes) < 0 && errno == EINTR))
+        return;
+    /* After the read: a wake-up in between would be read with this one, and `woken` stay set
+     * with nothing written, for ever. Acquire: what such a one was for is seen in the next
+     * round. */
+    atomic_exchange_explicit(&worker.woken, false, memory_order_acq_rel);
+}
+
+bool gs_worker_is_asked_to_park(void)
+{
+    bool asked;
+
+    gs_lock(&worker.lock, GS_LOCK_CLIENT);
+    asked = worker.park_requests > 0;
+    gs_unlock(&worker.lock, GS_LOCK_CLIENT);
+    return asked;
+}
+
+void gs_worker_stay_parked(bool (*may_park)(void))
+{
+    gs_lock(&worker.lock, GS_LOCK_CLIENT);
+    while (worker.park_requests > 0 && may_park()) {
+        worker.parked = true;
+        pthread_cond_broadcast(&worker.changed);
+        pthread_cond_wait(&worker.changed, &worker.lock);
+    }
+    worker.parked = false;
+    gs_unlock(&worker.lock, GS_LOCK_CLIENT);
+}
+
+void gs_worker_mend_wake(void)
+{
+    make_wake();
+}
+
+int gs_worker_start(void *(*work)(void *))
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_t thread;
+    int result = 0;
+
+    if (atomic_load_explicit(&worker.started, memory_order_acquire))
+        return 0;
+    gs_lock(&worker.lock, GS_LOCK_CLIENT);
+    if (!atomic_load_explicit(&worker.started, memory_order_relaxed)) {
+        gs_condition_init(&worker.changed);
+        pthread_attr_init(&attributes);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        result = make_wake() ? -pthread_create(&thread, &attributes, work, NULL) : -EMFILE;
+        if (result == 0) {
+            pthread_setname_np(thread, "gpushare");
+            atomic_store_explicit(&worker.started, true, memory_order_release);
+            result = 1;
+        }
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        pthread_attr_destroy(&attributes);
+    }
+    gs_unlock(&worker.lock, GS_LOCK_CLIENT);
+    return result;
+}
+
+void gs_worker_park(void)
+{
+    struct timespec until;
+
+    if (!atomic_load_explicit(&worker.started, memory_order_acquire))
+        return;
+    has_parked = true;
+    gs_lock(&worker.lock, GS_LOCK_CLIENT);
+    worker.park_requests++;
+    gs_unlock(&worker.lock, GS_LOCK_CLIENT);
+    gs_worker_wake();
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec +=
+        30; /* a driver that hangs in the client thread would hang the caller as well */
+    gs_lock(&worker.lock, GS_LOCK_CLIENT);
+    while (!worker.parked)
+        if (pthread_cond_timedwait(&worker.changed, &worker.lock, &until) != 0)
+            break;
+    gs_unlock(&worker.lock, GS_LOCK_CLIENT);
+}
+
+void gs_worker_unpark(void)
+{
+    if (!has_parked) /* there was no client thread yet */
+        return;
+    has_parked = false;
+    gs_lock(&worker.lock, GS_LOCK_CLIENT);
+    if (worker.park_requests > 0)
+        worker.park_requests--;
+    pthread_cond_broadcast(&worker.changed);
+    gs_unlock(&worker.lock, GS_LOCK_CLIENT);
+}
+
+void gs_worker_after_fork(void)
+{
+    pthread_mutex_init(&worker.lock, NULL);
+    gs_own_fd_close(&worker.wake[0]);
+    gs_own_fd_close(&worker.wake[1]);
+    worker.park_requests = 0;
+    worker.parked = false;
+    atomic_store(&worker.started, false);
+    atomic_store(&worker.woken, false);
+    atomic_store(&worker.soon, false);
+    atomic_store(&worker.attentive, false);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rows.h: the table of driver functions at run time: what each is called, and what takes its
+ * place.
+ */
+#ifndef GS_RUNTIME_CALLS_ROWS_H
+#define GS_RUNTIME_CALLS_ROWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/driver.h"
+
+/* The newest CUDA version that the table knows (1000*major + 10*minor). */
+#define GS_TABLE_VERSION 13000
+
+enum gs_action {
+    GS_ACTION_PASS,
+    GS_ACTION_GATE,
+    GS_ACTION_SYNC,
+    GS_ACTION_ROOM,
+    GS_ACTION_HOOK
+};
+enum gs_variant { GS_VARIANT_, GS_VARIANT__ptsz, GS_VARIANT__ptds };
+
+/* One row of the table. */
+struct gs_row {
+    const char *symbol, *base;
+    int since;
+    uint8_t variant; /* enum gs_variant */
+    uint8_t action;  /* enum gs_action */
+    void *wrapper;   /* NULL for GS_ACTION_PASS */
+};
+
+extern const struct gs_row gs_rows[GS_ROW_COUNT]; /* sorted by symbol */
+
+/* The row of an exported name; NULL if it is none. */
+const struct gs_row *gs_row_by_symbol(const char *symbol);
+
+/* The row that cuGetProcAddress(base, version, flags) means: the newest ABI at or below
+ * version, its per-thread variant if asked for and there is one. NULL if there is none. */
+const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thread);
+
+/* True if any ABI of this base name is replaced by us. */
+bool gs_base_is_covered(const char *base);
+
+#endif
