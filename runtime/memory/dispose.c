@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dispose.c: what was freed and must wait: ranges for the client thread (the gate was shut, or
- * a stream has not passed them), slab pieces that were freed during a capture; and what is left
- * when a context ends.
- *
- * State, under gs_memory_lock: the dead ranges of each device (in struct gs_device, exactly
- * those whose life is DEAD), and the late pieces. Whoever takes one out owns it.
+ * dispose.c: the client thread disposes of what was freed and had to wait (retire.h): the gate
+ * was shut, or a stream had not passed it; and what is left when a context ends. No state.
  */
 #include <stdlib.h>
 
@@ -23,38 +19,11 @@
 #include "runtime/base/clock.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/virtual.h"
+#include "runtime/memory/pool_accounts.h"
+#include "runtime/memory/synchronize.h"
+#include "runtime/memory/retire.h"
 
 #define BATCH 64
-
-static struct late_piece {
-    struct late_piece *next;
-    struct gs_range *range;
-    CUdeviceptr address;
-} * late_pieces;
-
-void gs_memory_bury(struct gs_range *range)
-{
-    struct gs_device *device = range->device;
-
-    range->life = GS_RANGE_DEAD;
-    range->idle_next = NULL;
-    *(device->dead != NULL ? &device->dead_last->idle_next : &device->dead) = range;
-    device->dead_last = range;
-}
-
-/* Without memory for the note the piece stays retired until its context ends. */
-void gs_memory_put_later(struct gs_range *range, CUdeviceptr address)
-{
-    struct late_piece *piece = malloc(sizeof *piece);
-
-    if (piece == NULL)
-        return;
-    *piece = (struct late_piece){.range = range, .address = address};
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    piece->next = late_pieces;
-    late_pieces = piece;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-}
 
 /* Under the lock: takes up to BATCH dead ranges for disposal, those of one context if it is not
  * NULL. */
@@ -111,27 +80,13 @@ static unsigned collect(CUcontext context, struct gs_range **batch)
     return count;
 }
 
-static void forget_late_pieces(CUcontext context)
-{
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    for (struct late_piece **at = &late_pieces, *piece; (piece = *at) != NULL;) {
-        if (piece->range->context == context) {
-            *at = piece->next;
-            free(piece);
-        } else {
-            at = &piece->next;
-        }
-    }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-}
-
 void gs_memory_context_ended(CUcontext context)
 {
     struct gs_range *batch[BATCH];
     unsigned count;
 
     gs_order_context_ended(context);
-    forget_late_pieces(context);
+    gs_retire_forget_late_pieces(context);
     gs_memory_mend();
     while ((count = collect(context, batch)) != 0)
         for (unsigned i = 0; i < count; i++) {
@@ -153,8 +108,8 @@ static bool has_passed(const struct gs_range *range)
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
         return result == CUDA_SUCCESS;
-    return !gs_memory_is_captured(
-        gs_memory_synchronize(range->context)); /* a broken context uses nothing any more */
+    return !gs_synchronize_is_captured(
+        gs_synchronize_context(range->context)); /* a broken context uses nothing any more */
 }
 
 static bool may_dispose(const struct gs_range *range, bool moving)
@@ -166,38 +121,14 @@ static bool may_dispose(const struct gs_range *range, bool moving)
     if (gs_capture_active())
         return false;
     /* freed while the gate was shut: other work may still be under way */
-    return !gs_memory_is_captured(gs_memory_synchronize(range->context));
-}
-
-/* True while some of them still wait for the end of a capture. */
-static bool put_late_pieces(bool moving)
-{
-    struct late_piece *piece, *next;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    piece = late_pieces;
-    late_pieces = NULL;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    for (; piece != NULL; piece = next) {
-        next = piece->next;
-        if (!moving && (gs_capture_active() ||
-                        gs_memory_is_captured(gs_memory_synchronize(piece->range->context))))
-            gs_memory_put_later(piece->range, piece->address);
-        else
-            gs_memory_put_piece(piece->range, piece->address);
-        free(piece);
-    }
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    piece = late_pieces;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return piece != NULL;
+    return !gs_synchronize_is_captured(gs_synchronize_context(range->context));
 }
 
 bool gs_memory_dispose_dead(bool moving)
 {
     struct gs_range *batch[BATCH];
     struct gs_device *device;
-    bool waits = put_late_pieces(moving);
+    bool waits = gs_retire_late_pieces(moving);
     unsigned count;
 
     waits |= gs_order_collect(moving);
@@ -209,7 +140,7 @@ bool gs_memory_dispose_dead(bool moving)
             continue;
         }
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_memory_bury(batch[i]);
+        gs_retire_bury(batch[i]);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         waits = true;
     }
@@ -224,7 +155,7 @@ bool gs_memory_dispose_dead(bool moving)
 void gs_memory_after_fork(void)
 {
     gs_ranges_after_fork();
-    late_pieces = NULL;
+    gs_retire_after_fork();
     gs_slabs_after_fork();
     gs_virtual_after_fork();
     gs_order_after_fork();

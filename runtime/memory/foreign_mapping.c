@@ -13,6 +13,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/virtual.h"
+#include "runtime/range/chunk.h"
 
 static struct gs_tree tree;
 

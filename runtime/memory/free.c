@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * free.c: what cuMemFree and cuMemFreeAsync mean, and what becomes of memory that nobody uses
- * any more. What has to wait for that: dispose.c.
+ * free.c: what cuMemFree and cuMemFreeAsync mean. What becomes of the memory: retire.c.
  *
  * No state. Any thread.
  */
@@ -18,99 +17,16 @@
 #include "runtime/memory/stream_order.h"
 #include "runtime/memory/pool.h"
 #include "runtime/range/slab.h"
-
-bool gs_memory_is_captured(CUresult result)
-{
-    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-           result <= CUDA_ERROR_CAPTURED_EVENT;
-}
-
-/* The failure of a single call is no reason to take memory away under a kernel; a broken
- * context fails always. */
-CUresult gs_memory_synchronize(CUcontext context)
-{
-    CUcontext current = NULL, popped;
-    CUresult result = CUDA_SUCCESS;
-
-    if (!gs_capture_hold_off()) /* it would invalidate the capture */
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    gs_driver.cuCtxGetCurrent(&current);
-    for (unsigned attempt = 0; attempt < 4; attempt++) {
-        const bool other = current != context && context != NULL;
-
-        result = other ? gs_context_push(context) : CUDA_SUCCESS;
-        if (result != CUDA_SUCCESS)
-            continue;
-        result = gs_driver.cuCtxSynchronize();
-        if (other)
-            gs_driver.cuCtxPopCurrent_v2(&popped);
-        if (result == CUDA_SUCCESS || gs_memory_is_captured(result))
-            break;
-    }
-    gs_capture_release();
-    if (result != CUDA_SUCCESS)
-        gs_context_failed(context, result);
-    return result;
-}
+#include "runtime/memory/pool_accounts.h"
+#include "runtime/memory/synchronize.h"
+#include "runtime/memory/retire.h"
 
 /* cuMemFree waits for all that may use the memory; in stream order, for want of an event, for
  * the stream. */
 static CUresult wait_for_use(const struct gs_range *range, const struct gs_position *position)
 {
-    return position != NULL ? gs_order_wait(position) : gs_memory_synchronize(range->context);
+    return position != NULL ? gs_order_wait(position) : gs_synchronize_context(range->context);
 }
-
-/* --- what nobody uses any more --- */
-
-void gs_memory_keep_or_drop(struct gs_range *range)
-{
-    bool kept;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    kept = gs_idle_put(range);
-    if (!kept)
-        gs_pool_leave(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (!kept)
-        gs_swap_dispose(range);
-    gs_worker_wake_soon();
-}
-
-/* Out of the accounts and the tree, at rest inside the gate. */
-static void retire(struct gs_range *range)
-{
-    gs_range_forget_contents(range);
-    gs_memory_keep_or_drop(range);
-}
-
-void gs_memory_put_piece(struct gs_range *range, CUdeviceptr address)
-{
-    unsigned pass;
-    const bool quiet = gs_gate_try_enter(&pass);
-    bool empty;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    empty = gs_slab_put(range, address);
-    if (empty) {
-        gs_range_end_life(range, GS_RANGE_DISPOSING);
-        if (!quiet) {
-            gs_pool_leave(range);
-            gs_memory_bury(range);
-        }
-        range->at_rest = true;
-        gs_slab_free(range->slab);
-        range->slab = NULL;
-    }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (empty && quiet)
-        retire(range);
-    if (quiet)
-        gs_gate_leave(pass);
-    if (empty && !quiet)
-        gs_worker_wake();
-}
-
-/* --- freeing --- */
 
 /* a piece of a slab: reused only after the GPU is done with it, or behind that */
 static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t bytes,
@@ -125,12 +41,12 @@ static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t
     }
     if (!gs_capture_active())
         result = wait_for_use(range, position);
-    if (gs_memory_is_captured(result)) {
-        gs_memory_put_later(range, address);
+    if (gs_synchronize_is_captured(result)) {
+        gs_retire_piece_later(range, address);
         gs_worker_wake();
         return CUDA_SUCCESS;
     }
-    gs_memory_put_piece(range, address);
+    gs_retire_piece(range, address);
     return result;
 }
 
@@ -146,11 +62,11 @@ static bool free_in_place(struct gs_range *range, const struct gs_position *posi
     if (gs_capture_active())
         return false;
     *result = wait_for_use(range, position);
-    if (gs_memory_is_captured(*result)) {
+    if (gs_synchronize_is_captured(*result)) {
         *result = CUDA_SUCCESS;
         return false;
     }
-    retire(range);
+    gs_retire(range);
     return true;
 }
 
@@ -177,7 +93,7 @@ static CUresult free_range(struct gs_range *range, const struct gs_position *pos
     range->after = after;
     if (after != NULL) /* with which it ends */
         range->context = position->context;
-    gs_memory_bury(range);
+    gs_retire_bury(range);
     gs_pool_leave(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_worker_wake();

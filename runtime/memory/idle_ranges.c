@@ -17,6 +17,7 @@
 #include "runtime/memory/pool.h"
 #include "runtime/base/clock.h"
 #include "runtime/swap/swap.h"
+#include "runtime/memory/pool_accounts.h"
 
 #define KEPT_NS    1000000000ull
 #define LOOK_NS    250000000ull

@@ -18,6 +18,7 @@
 #include "runtime/memory/virtual.h"
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
+#include "runtime/range/chunk.h"
 
 static struct gs_tree reservations;
 

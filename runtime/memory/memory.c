@@ -23,6 +23,8 @@
 #include "runtime/memory/pool.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/virtual.h"
+#include "runtime/memory/pool_accounts.h"
+#include "runtime/memory/retire.h"
 
 /* an empty range with address space of its own */
 static struct gs_range *range_new(struct gs_device *device, uint64_t reserved, CUresult *result)
@@ -94,7 +96,7 @@ static bool reuse(const struct gs_request *request, CUcontext context, uint64_t 
         *address = enter_life(range, request, slab_for);
     } else if (range != NULL) { /* more than the program may have: it goes */
         gs_pool_leave(range);
-        gs_memory_bury(range);
+        gs_retire_bury(range);
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (good)
@@ -151,7 +153,7 @@ static bool behind_another(const struct gs_request *request, CUcontext context,
         *address = enter_life(range, request, slab_for);
     } else {
         gs_pool_leave(range);
-        gs_memory_bury(range);
+        gs_retire_bury(range);
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return good;

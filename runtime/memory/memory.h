@@ -64,29 +64,6 @@ void gs_memory_context_ended(CUcontext context);
  * while some of it still waits for its event. */
 bool gs_memory_dispose_dead(bool moving);
 
-/* Between memory.c, free.c, dispose.c and stream_order.c, without gs_memory_lock. */
-
-/* Waits for everything in the context; more than once where one answer could be wrong. */
-CUresult gs_memory_synchronize(CUcontext context);
-
-/* The context has a capture under way: waiting is not allowed now (and was not done). */
-bool gs_memory_is_captured(CUresult result);
-
-/* Under gs_memory_lock: the client thread is to dispose of a range that has left the accounts.
- */
-void gs_memory_bury(struct gs_range *range);
-
-/* A retired piece that was freed during a capture: not handed out before the client thread
- * could wait for its use. */
-void gs_memory_put_later(struct gs_range *range, CUdeviceptr address);
-
-/* A retired piece that nothing uses any more. */
-void gs_memory_put_piece(struct gs_range *range, CUdeviceptr address);
-
-/* A range that nothing uses any more, DISPOSING, without a copy on the host: kept for the next
- * one, or given back. */
-void gs_memory_keep_or_drop(struct gs_range *range);
-
 void gs_memory_after_fork(void);
 
 #endif

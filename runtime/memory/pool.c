@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pool.c: owns the pools that we serve: their accounts, attributes and who may reach them.
- *
- * Invariants, under gs_memory_lock: reserved = sum of the ranges whose pool it is; used = what
- * the program holds of them, in units of 512 bytes. A pool in the list has a handle that is
- * alive in the driver, or is destroyed and has ranges left. Any thread.
+ * pool.c: the pools that we serve, as the program uses them: made, allocated from, their
+ * attributes, and which devices may reach them. Their accounts: pool_accounts.c. No state. Any
+ * thread.
  */
 #include "runtime/memory/pool.h"
 
@@ -17,26 +15,9 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
+#include "runtime/memory/pool_accounts.h"
 #include "runtime/base/config.h"
-
-#define UNIT 512u
-
-static struct gs_pool *pools;
-
-static uint64_t units(uint64_t bytes)
-{
-    return (bytes + UNIT - 1) / UNIT * UNIT;
-}
-
-/* under the lock */
-static struct gs_pool *find(CUmemoryPool handle)
-{
-    struct gs_pool *pool = pools;
-
-    while (pool != NULL && (pool->handle != handle || pool->destroyed))
-        pool = pool->next;
-    return pool;
-}
+#include "runtime/range/chunk.h"
 
 static struct gs_pool *add(CUmemoryPool handle, struct gs_device *device, uint64_t most)
 {
@@ -59,10 +40,9 @@ static struct gs_pool *add(CUmemoryPool handle, struct gs_device *device, uint64
     pool->threshold = threshold;
     pool->may_wait = may_wait != 0;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    there = find(handle);
+    there = gs_pool_find(handle);
     if (there == NULL) {
-        pool->next = pools;
-        pools = pool;
+        gs_pool_add(pool);
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (there != NULL)
@@ -91,7 +71,7 @@ struct gs_pool *gs_pool_of(CUmemoryPool handle)
     if (handle == NULL || gs_runtime.config.disabled)
         return NULL;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    pool = find(handle);
+    pool = gs_pool_find(handle);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return pool != NULL ? pool : standard_pool(handle);
 }
@@ -111,26 +91,13 @@ void gs_pool_created(CUmemoryPool handle, const CUmemPoolProps *props)
         add(handle, device, props->maxSize);
 }
 
-/* under the lock: the last of a destroyed pool has gone */
-static void free_if_over(struct gs_pool *pool)
-{
-    struct gs_pool **link = &pools;
-
-    if (!pool->destroyed || pool->ranges != 0)
-        return;
-    while (*link != pool)
-        link = &(*link)->next;
-    *link = pool->next;
-    free(pool);
-}
-
 void gs_pool_destroyed(CUmemoryPool handle)
 {
     struct gs_device *device = NULL;
     struct gs_pool *pool;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    pool = find(handle);
+    pool = gs_pool_find(handle);
     if (pool != NULL) {
         device = pool->device;
         pool->destroyed = true;
@@ -143,57 +110,8 @@ void gs_pool_destroyed(CUmemoryPool handle)
     gs_idle_give_back(device, pool, UINT64_MAX);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     pool->ranges--;
-    free_if_over(pool);
+    gs_pool_free_if_over(pool);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-}
-
-/* --- accounts --- */
-
-bool gs_pool_join(struct gs_range *range, struct gs_pool *pool)
-{
-    if (pool == NULL || range->pool == pool)
-        return true;
-    if (pool->most != 0 && pool->reserved + range->reserved > pool->most)
-        return false;
-    range->pool = pool;
-    pool->ranges++;
-    pool->reserved += range->reserved;
-    if (pool->reserved > pool->reserved_high)
-        pool->reserved_high = pool->reserved;
-    return true;
-}
-
-void gs_pool_leave(struct gs_range *range)
-{
-    struct gs_pool *pool = range->pool;
-
-    if (pool == NULL)
-        return;
-    range->pool = NULL;
-    pool->ranges--;
-    pool->reserved -= range->reserved;
-    free_if_over(pool);
-}
-
-void gs_pool_settle(struct gs_range *range)
-{
-    if (range->pool != NULL && range->pool->reserved > range->pool->threshold)
-        gs_pool_leave(range);
-}
-
-void gs_pool_use(struct gs_pool *pool, uint64_t bytes)
-{
-    if (pool == NULL)
-        return;
-    pool->used += units(bytes);
-    if (pool->used > pool->used_high)
-        pool->used_high = pool->used;
-}
-
-void gs_pool_unuse(struct gs_pool *pool, uint64_t bytes)
-{
-    if (pool != NULL)
-        pool->used -= units(bytes);
 }
 
 /* --- allocation --- */
@@ -352,9 +270,4 @@ CUresult gs_pool_set_access(struct gs_pool *pool, const CUmemAccessDesc *access,
     }
     free(list);
     return result;
-}
-
-void gs_pools_after_fork(void)
-{
-    pools = NULL;
 }

@@ -43,21 +43,4 @@ void gs_pool_trim(struct gs_pool *pool, uint64_t keep);
 /* The driver has accepted these. Inside the gate. */
 CUresult gs_pool_set_access(struct gs_pool *pool, const CUmemAccessDesc *access, size_t count);
 
-/* The following under gs_memory_lock; they take a range without a pool. */
-
-/* A range becomes this pool's; false: the pool may not hold that much. */
-bool gs_pool_join(struct gs_range *range, struct gs_pool *pool);
-
-/* The range is no longer its pool's; frees a destroyed pool with its last range. */
-void gs_pool_leave(struct gs_range *range);
-
-/* The range becomes idle: it stays with its pool while that may hold so much. */
-void gs_pool_settle(struct gs_range *range);
-
-/* bytes of the range are handed to the program, or came back from it. */
-void gs_pool_use(struct gs_pool *pool, uint64_t bytes);
-void gs_pool_unuse(struct gs_pool *pool, uint64_t bytes);
-
-void gs_pools_after_fork(void);
-
 #endif

@@ -23,6 +23,9 @@
 #include "runtime/memory/pool.h"
 #include "runtime/base/clock.h"
 #include "runtime/range/slab.h"
+#include "runtime/memory/pool_accounts.h"
+#include "runtime/memory/synchronize.h"
+#include "runtime/memory/retire.h"
 
 #define HOLD_OFF_NS 1000000000ull
 
@@ -155,7 +158,7 @@ static void leave_to_client(struct gs_note *note)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range->after = note->event;
     range->context = note->context; /* with which it ends */
-    gs_memory_bury(range);
+    gs_retire_bury(range);
     gs_pool_leave(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     free(note);
@@ -192,7 +195,7 @@ struct gs_range *gs_order_take_behind(const struct gs_position *position,
     if (note == NULL)
         return NULL;
     if (!wait_behind(position, note->event) &&
-        gs_memory_synchronize(note->context) != CUDA_SUCCESS) {
+        gs_synchronize_context(note->context) != CUDA_SUCCESS) {
         leave_to_client(note); /* nothing has waited for it */
         return NULL;
     }
@@ -205,9 +208,9 @@ struct gs_range *gs_order_take_behind(const struct gs_position *position,
 static void give_back(const struct gs_freed_memory *memory)
 {
     if (memory->piece != 0)
-        gs_memory_put_piece(memory->range, memory->piece);
+        gs_retire_piece(memory->range, memory->piece);
     else
-        gs_memory_keep_or_drop(memory->range);
+        gs_retire_keep_or_drop(memory->range);
 }
 
 /* The stream's first free, for the query that follows without the lock. */
@@ -237,7 +240,7 @@ static bool has_passed(const struct question *question)
     gs_position_leave(pushed);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
         return result == CUDA_SUCCESS;
-    return !gs_memory_is_captured(gs_memory_synchronize(question->context));
+    return !gs_synchronize_is_captured(gs_synchronize_context(question->context));
 }
 
 /* under the lock: takes the note out if it is still the stream's first */

@@ -7,6 +7,7 @@
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/memory/memory.h"
+#include "runtime/memory/synchronize.h"
 
 #define ATTEMPTS 4
 
@@ -84,7 +85,7 @@ CUresult gs_order_wait(const struct gs_position *position)
     for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
         result = position->per_thread ? gs_driver.cuStreamSynchronize_ptsz(position->stream)
                                       : gs_driver.cuStreamSynchronize(position->stream);
-        if (result == CUDA_SUCCESS || gs_memory_is_captured(result))
+        if (result == CUDA_SUCCESS || gs_synchronize_is_captured(result))
             break;
     }
     return result;

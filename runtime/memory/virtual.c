@@ -26,6 +26,7 @@
 #include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
+#include "runtime/range/chunk.h"
 
 #define FIRST_HANDLE                                                                           \
     0x6773000000000000ull /* nowhere near the driver's own, which are pointers */

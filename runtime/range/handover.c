@@ -22,6 +22,7 @@
 #include "runtime/base/own_fd.h"
 #include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
+#include "runtime/range/chunk.h"
 
 #define PLACES    1024u
 #define LOST      (-1)

@@ -17,6 +17,7 @@
 
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
+#include "runtime/range/chunk.h"
 
 /* Takes bytes of what is free on the current device; what others of this process are about to
  * take counts twice for a moment. */

@@ -23,35 +23,11 @@
 #include "runtime/base/mutex.h"
 #include "runtime/range/slab.h"
 #include "runtime/range/owners.h"
-
-pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
+#include "runtime/range/chunk.h"
 
 static struct gs_tree tree;
 static struct gs_tree gone; /* cuMemAlloc's that have ended and still have their address */
 static _Atomic(uint64_t) next_id = 1;
-
-uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
-{
-    const uint64_t from = chunk * range->chunk_bytes;
-
-    return range->reserved - from < range->chunk_bytes ? range->reserved - from
-                                                       : range->chunk_bytes;
-}
-
-CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk)
-{
-    return range->node.base + chunk * range->chunk_bytes;
-}
-
-bool gs_range_is_mapped(const struct gs_range *range)
-{
-    return range->own == NULL || range->own->mapped;
-}
-
-bool gs_range_is_needed(const struct gs_range *range)
-{
-    return range->own == NULL || (range->own->mapped && range->own->accessible);
-}
 
 void gs_range_pin(struct gs_range *range)
 {

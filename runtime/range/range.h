@@ -85,9 +85,6 @@ extern pthread_mutex_t gs_memory_lock;
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,
                               uint64_t chunk_bytes);
 
-uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk);
-CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk);
-
 /* Takes bytes from what the program may ever have; false: that would be more than there is. */
 bool gs_range_account(struct gs_device *device, uint64_t bytes);
 void gs_range_unaccount(struct gs_device *device, uint64_t bytes);
@@ -143,12 +140,6 @@ bool gs_range_begin_life(struct gs_range *range);
 
 /* Every chunk is on the device. Nothing moves meanwhile: inside the gate, or it is not LIVE. */
 bool gs_range_is_whole(const struct gs_range *range);
-
-/* At its address in the driver's eyes, as far as it is on the device. */
-bool gs_range_is_mapped(const struct gs_range *range);
-
-/* The program can reach it. */
-bool gs_range_is_needed(const struct gs_range *range);
 
 /* Resident as a whole, it stays so for good and leaves the accounts of what can be moved. */
 void gs_range_pin(struct gs_range *range);

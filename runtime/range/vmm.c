@@ -12,6 +12,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/range/owners.h"
+#include "runtime/range/chunk.h"
 
 #define ATTEMPTS 4 /* at giving memory back: a failure may have been that call's alone */
 

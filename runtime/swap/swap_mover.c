@@ -13,6 +13,7 @@
 
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
+#include "runtime/range/chunk.h"
 
 static bool make_streams(struct gs_mover *mover)
 {

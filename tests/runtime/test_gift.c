@@ -26,6 +26,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
+#include "runtime/range/chunk.h"
 
 #define MIB    ((uint64_t)1 << 20)
 #define CHUNK  (64 * MIB)

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * retire.c: what becomes of memory that the program has freed (retire.h).
+ *
+ * State, under gs_memory_lock: the dead ranges of each device (in struct gs_device, exactly
+ * those whose life is DEAD), and the late pieces: those that were freed during a capture. The
+ * thread that takes one out owns it.
+ */
+#include "runtime/memory/retire.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/device.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/worker.h"
+#include "runtime/gate/capture.h"
+#include "runtime/gate/gate.h"
+#include "runtime/memory/idle_ranges.h"
+#include "runtime/memory/pool_accounts.h"
+#include "runtime/memory/synchronize.h"
+#include "runtime/range/slab.h"
+#include "runtime/swap/swap.h"
+
+static struct late_piece {
+    struct late_piece *next;
+    struct gs_range *range;
+    CUdeviceptr address;
+} * late_pieces;
+
+void gs_retire_bury(struct gs_range *range)
+{
+    struct gs_device *device = range->device;
+
+    range->life = GS_RANGE_DEAD;
+    range->idle_next = NULL;
+    *(device->dead != NULL ? &device->dead_last->idle_next : &device->dead) = range;
+    device->dead_last = range;
+}
+
+void gs_retire_keep_or_drop(struct gs_range *range)
+{
+    bool kept;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    kept = gs_idle_put(range);
+    if (!kept)
+        gs_pool_leave(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!kept)
+        gs_swap_dispose(range);
+    gs_worker_wake_soon();
+}
+
+/* Out of the accounts and the tree, at rest inside the gate. */
+void gs_retire(struct gs_range *range)
+{
+    gs_range_forget_contents(range);
+    gs_retire_keep_or_drop(range);
+}
+
+void gs_retire_piece(struct gs_range *range, CUdeviceptr address)
+{
+    unsigned pass;
+    const bool quiet = gs_gate_try_enter(&pass);
+    bool empty;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    empty = gs_slab_put(range, address);
+    if (empty) {
+        gs_range_end_life(range, GS_RANGE_DISPOSING);
+        if (!quiet) {
+            gs_pool_leave(range);
+            gs_retire_bury(range);
+        }
+        range->at_rest = true;
+        gs_slab_free(range->slab);
+        range->slab = NULL;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (empty && quiet)
+        gs_retire(range);
+    if (quiet)
+        gs_gate_leave(pass);
+    if (empty && !quiet)
+        gs_worker_wake();
+}
+
+/* Without memory for the note the piece stays retired until its context ends. */
+void gs_retire_piece_later(struct gs_range *range, CUdeviceptr address)
+{
+    struct late_piece *piece = malloc(sizeof *piece);
+
+    if (piece == NULL)
+        return;
+    *piece = (struct late_piece){.range = range, .address = address};
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    piece->next = late_pieces;
+    late_pieces = piece;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* True while some of them still wait for the end of a capture. */
+bool gs_retire_late_pieces(bool moving)
+{
+    struct late_piece *piece, *next;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    piece = late_pieces;
+    late_pieces = NULL;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (; piece != NULL; piece = next) {
+        next = piece->next;
+        if (!moving &&
+            (gs_capture_active() ||
+             gs_synchronize_is_captured(gs_synchronize_context(piece->range->context))))
+            gs_retire_piece_later(piece->range, piece->address);
+        else
+            gs_retire_piece(piece->range, piece->address);
+        free(piece);
+    }
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    piece = late_pieces;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return piece != NULL;
+}
+
+void gs_retire_forget_late_pieces(CUcontext context)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (struct late_piece **at = &late_pieces, *piece; (piece = *at) != NULL;) {
+        if (piece->range->context == context) {
+            *at = piece->next;
+            free(piece);
+        } else {
+            at = &piece->next;
+        }
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_retire_after_fork(void)
+{
+    late_pieces = NULL;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * synchronize.c: waits for contexts. No state. Any thread.
+ */
+#include "runtime/memory/synchronize.h"
+
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/capture.h"
+
+bool gs_synchronize_is_captured(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_CAPTURED_EVENT;
+}
+
+/* The failure of a single call is no reason to take memory away under a kernel; a broken
+ * context fails always. */
+CUresult gs_synchronize_context(CUcontext context)
+{
+    CUcontext current = NULL, popped;
+    CUresult result = CUDA_SUCCESS;
+
+    if (!gs_capture_hold_off()) /* it would invalidate the capture */
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    gs_driver.cuCtxGetCurrent(&current);
+    for (unsigned attempt = 0; attempt < 4; attempt++) {
+        const bool other = current != context && context != NULL;
+
+        result = other ? gs_context_push(context) : CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS)
+            continue;
+        result = gs_driver.cuCtxSynchronize();
+        if (other)
+            gs_driver.cuCtxPopCurrent_v2(&popped);
+        if (result == CUDA_SUCCESS || gs_synchronize_is_captured(result))
+            break;
+    }
+    gs_capture_release();
+    if (result != CUDA_SUCCESS)
+        gs_context_failed(context, result);
+    return result;
+}

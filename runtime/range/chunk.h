@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * chunk.h: the chunks of a range: where each lies, and whether the program can reach them.
+ */
+#ifndef GS_RUNTIME_RANGE_CHUNK_H
+#define GS_RUNTIME_RANGE_CHUNK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/range/range.h"
+
+uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk);
+CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk);
+
+/* The following under gs_memory_lock. */
+
+/* At its address in the driver's eyes, as far as it is on the device. */
+bool gs_range_is_mapped(const struct gs_range *range);
+
+/* The program can reach it. */
+bool gs_range_is_needed(const struct gs_range *range);
+
+#endif
