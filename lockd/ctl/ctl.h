@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ctl.h: what the files of gpusharectl share. Each command is one file that exports a struct
- * ctl_command; ctl.c lists them.
+ * ctl_command; lockd/gpusharectl.c lists them.
  */
 #ifndef GS_LOCKD_CTL_CTL_H
 #define GS_LOCKD_CTL_CTL_H

@@ -314,7 +314,8 @@ static void say_port(int fd)
     ctl_done(CTL_OK); /* it serves all the same */
 }
 
-enum ctl_exit ctl_http_serve(struct ctl *ctl, const char *address)
+enum ctl_exit ctl_http_serve(struct ctl *ctl, const struct ctl_command *command,
+                             const char *address)
 {
     const struct sigaction action = {.sa_handler = on_signal};
     struct http *http = calloc(1, sizeof *http);
@@ -322,8 +323,7 @@ enum ctl_exit ctl_http_serve(struct ctl *ctl, const char *address)
 
     if (listener < 0 || http == NULL) {
         free(http);
-        return listener == -EINVAL ? ctl_usage(&ctl_metrics, "%s", ctl->err.text)
-                                   : ctl_fail(ctl);
+        return listener == -EINVAL ? ctl_usage(command, "%s", ctl->err.text) : ctl_fail(ctl);
     }
     http->ctl = ctl;
     http->listener = listener;

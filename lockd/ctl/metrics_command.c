@@ -28,7 +28,7 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     if (json && address != NULL)
         return ctl_usage(&ctl_metrics, "--listen serves Prometheus' text only");
     if (address != NULL)
-        return ctl_http_serve(ctl, address);
+        return ctl_http_serve(ctl, &ctl_metrics, address);
     code = ctl_ask_status(ctl, &answer);
     if (code != 0 && code != -ENOENT)
         return ctl_fail(ctl);

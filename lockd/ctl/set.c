@@ -5,7 +5,7 @@
  * `gpusharectl reload`: that reading.
  */
 #include "lockd/ctl/ctl.h"
-#include "lockd/sched/scheduler.h"
+#include "lockd/protocol/names.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -138,10 +138,6 @@ struct lockd_host_info lockd_lock_host_info(const struct lockd_lock *lock);
 uint64_t lockd_settings_quantum_min(const struct lockd_settings *settings);
 uint64_t lockd_settings_quantum_max(const struct lockd_settings *settings);
 uint32_t lockd_settings_share(const struct lockd_settings *settings);
-/* "fair", "fifo", "rr", "priority"; NULL for other numbers. */
-const char *lockd_policy_name(uint32_t policy);
-/* enum gs_policy, or -1. */
-int lockd_policy_find(const char *name);
 bool lockd_client_paused(const struct lockd_client *client);
 bool lockd_client_unused(const struct lockd_client *client); /* it has not named a device */
 /* What it has on that device, as far as it is believed; bytes, 0: it has not named it. */

@@ -11,6 +11,7 @@
  */
 #include "rewriter/elf/names.h"
 #include "rewriter/plan/plan.h"
+#include "rewriter/plan/changes.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  */
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/plan/plan.h"
+#include "rewriter/plan/changes.h"
 
 #include <errno.h>
 #include <stdlib.h>

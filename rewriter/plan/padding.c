@@ -10,6 +10,7 @@
  * exports them as well. No state, any thread; what is allocated belongs to the plan.
  */
 #include "rewriter/plan/plan.h"
+#include "rewriter/plan/changes.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -19,31 +19,6 @@
 #define MAX_HOLE                                                                               \
     (64ull << 20) /* bytes of hole that moving the program headers to the end may leave */
 
-int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, size_t length)
-{
-    struct elf_change *list =
-        elf_grow(plan->changes, plan->change_count, &plan->change_room, sizeof *list);
-    uint8_t *copy = malloc(length > 0 ? length : 1);
-
-    if (list != NULL)
-        plan->changes = list;
-    if (list == NULL || copy == NULL) {
-        free(copy);
-        return -ENOMEM;
-    }
-    memcpy(copy, bytes, length);
-    plan->changes[plan->change_count++] =
-        (struct elf_change){.offset = offset, .length = (uint32_t)length, .bytes = copy};
-    return 0;
-}
-
-uint64_t elf_plan_moved(const struct elf_plan *plan, uint64_t address)
-{
-    if (address >= plan->block.address && address - plan->block.address < plan->block.size)
-        return address - plan->block.address + plan->block_new;
-    return address;
-}
-
 static uint64_t align_up(uint64_t value, uint64_t to)
 {
     return (value + to - 1) & ~(to - 1);

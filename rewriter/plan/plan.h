@@ -85,12 +85,6 @@ int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
                   struct gs_err *err);
 void elf_plan_deinit(struct elf_plan *plan);
 
-/* The address a thing has after the move of the block; unchanged for everything else. */
-uint64_t elf_plan_moved(const struct elf_plan *plan, uint64_t address);
-
-/* Puts new bytes over a range of the original; copies them. 0 or -ENOMEM. */
-int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, size_t length);
-
 const char *elf_dynamic_way_text(enum elf_dynamic_way way);
 const char *elf_slot_way_text(enum elf_slot_way way);
 

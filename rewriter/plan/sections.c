@@ -7,6 +7,7 @@
  * their numbers; the new one comes last. No state, any thread.
  */
 #include "rewriter/plan/plan.h"
+#include "rewriter/plan/changes.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -7,6 +7,7 @@
  * taken. No state, any thread.
  */
 #include "rewriter/plan/plan.h"
+#include "rewriter/plan/changes.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  * No state, any thread; what is allocated belongs to the plan.
  */
 #include "rewriter/plan/plan.h"
+#include "rewriter/plan/changes.h"
 
 #include <errno.h>
 #include <stdlib.h>

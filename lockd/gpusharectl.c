@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ctl.c: gpusharectl's command line: options before the command, the table of commands, help.
+ * gpusharectl.c: gpusharectl's command line: options before the command, the table of commands, help.
  */
 #include "lockd/ctl/ctl.h"
 #include "common/fd.h"
@@ -61,7 +61,7 @@ static bool bring_forward(int argc, char **argv, const char *option)
     return false;
 }
 
-static enum ctl_exit run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
 {
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(argv[0], commands[i]->name) != 0)
@@ -112,5 +112,5 @@ int main(int argc, char **argv)
         ctl_fail(&ctl);
         return CTL_USAGE;
     }
-    return (int)run(&ctl, argc - index, argv + index);
+    return (int)run_command(&ctl, argc - index, argv + index);
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor.c: `gpusharectl doctor [PID|FILE]`: why is my program not sharing? Looks at the
+ * doctor_command.c: `gpusharectl doctor [PID|FILE]`: why is my program not sharing? Looks at the
  * machine and the daemon, and at a program if one is named; says what it found and what to do.
  */
 #include "lockd/ctl/doctor/doctor.h"
-#include "lockd/base/text.h"
 
 #include <errno.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,24 +14,6 @@
 extern char **environ;
 
 static const char *const level_names[] = {"ok", "info", "warn", "fail"};
-
-void doctor_add(struct doctor *doctor, const char *check, enum doctor_level level,
-                const char *advice, const char *format, ...)
-{
-    struct doctor_finding *finding = &doctor->findings[doctor->count];
-    va_list ap;
-
-    if (doctor->count == DOCTOR_FINDINGS)
-        return;
-    doctor->count++;
-    finding->check = check;
-    finding->level = level;
-    va_start(ap, format);
-    vsnprintf(finding->text, sizeof finding->text, format, ap);
-    va_end(ap);
-    snprintf(finding->advice, sizeof finding->advice, "%s", advice != NULL ? advice : "");
-    lockd_text_clean(finding->text, sizeof finding->text); /* it may be another's bytes */
-}
 
 static enum doctor_level worst(const struct doctor *doctor)
 {

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * words.c: what gpusharectl calls things. No state.
+ */
+#include "lockd/ctl/ctl.h"
+
+#include <stdio.h>
+
+#include "lockd/protocol/names.h"
+
+char *ctl_uuid(const uint8_t *uuid, char *buffer)
+{
+    size_t at = (size_t)snprintf(buffer, CTL_UUID_SIZE, "GPU-");
+
+    for (size_t i = 0; i < 16; i++)
+        at += (size_t)snprintf(buffer + at, CTL_UUID_SIZE - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    return buffer;
+}
+
+const char *ctl_condition_name(uint32_t condition)
+{
+    static const char *const names[] = {
+        [GS_CONDITION_RUNS] = "runs",           [GS_CONDITION_WAITS] = "waits",
+        [GS_CONDITION_IDLE] = "idle",           [GS_CONDITION_MOVING] = "moving",
+        [GS_CONDITION_STOPPING] = "stopping",   [GS_CONDITION_STUCK] = "stuck",
+        [GS_CONDITION_PAUSED] = "paused",       [GS_CONDITION_DOES_NOT_FIT] = "does not fit",
+        [GS_CONDITION_NO_DEVICE] = "no device",
+    };
+
+    return condition < sizeof names / sizeof names[0] ? names[condition] : "unknown";
+}
+
+const char *ctl_note_kind(uint32_t kind)
+{
+    return kind == GS_NOTE_UNROUTED ? "unrouted" : kind == GS_NOTE_NEWER ? "newer" : "other";
+}
+
+const char *ctl_policy_name(uint32_t policy)
+{
+    const char *name = lockd_policy_name(policy);
+
+    return name != NULL ? name : "unknown";
+}
+
+const char *ctl_duration(uint64_t ns, char *buffer, size_t size)
+{
+    const double seconds = (double)ns / 1e9;
+
+    if (seconds < 1)
+        snprintf(buffer, size, "%.0f ms", seconds * 1e3);
+    else if (seconds < 120)
+        snprintf(buffer, size, "%.1f s", seconds);
+    else if (seconds < 7200)
+        snprintf(buffer, size, "%.0f min", seconds / 60);
+    else
+        snprintf(buffer, size, "%.1f h", seconds / 3600);
+    return buffer;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * names.h: what the numbers of the protocol are called, for people and in files.
+ */
+#ifndef GS_LOCKD_PROTOCOL_NAMES_H
+#define GS_LOCKD_PROTOCOL_NAMES_H
+
+#include <stdint.h>
+
+/* "fair", "fifo", "rr", "priority"; NULL for other numbers. */
+const char *lockd_policy_name(uint32_t policy);
+/* enum gs_policy, or -1. */
+int lockd_policy_find(const char *name);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * changes.c: the bytes of the original that get new ones, and where what moves goes.
+ *
+ * Owns the list of changes of a plan. No state, any thread.
+ */
+#include "rewriter/plan/changes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rewriter/elf/grow.h"
+
+int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, size_t length)
+{
+    struct elf_change *list =
+        elf_grow(plan->changes, plan->change_count, &plan->change_room, sizeof *list);
+    uint8_t *copy = malloc(length > 0 ? length : 1);
+
+    if (list != NULL)
+        plan->changes = list;
+    if (list == NULL || copy == NULL) {
+        free(copy);
+        return -ENOMEM;
+    }
+    memcpy(copy, bytes, length);
+    plan->changes[plan->change_count++] =
+        (struct elf_change){.offset = offset, .length = (uint32_t)length, .bytes = copy};
+    return 0;
+}
+
+uint64_t elf_plan_moved(const struct elf_plan *plan, uint64_t address)
+{
+    if (address >= plan->block.address && address - plan->block.address < plan->block.size)
+        return address - plan->block.address + plan->block_new;
+    return address;
+}
