@@ -10,12 +10,12 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 from fake import (CARD, GIB, MIB, PATIENCE, PAUSED, RUN, RUNNING, SOLE, STATE, WAITERS, WANT, Daemon, Program, can_connect, header, hello,
                   message, note, settle_all, state, wait_for)
+from other_user import make_folder
 
 LOCKD = os.path.abspath(sys.argv.pop(1))
 SMALL = 10 * GIB
@@ -241,7 +241,7 @@ class DaemonTest(unittest.TestCase):
 
 class StartTest(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.folder = make_folder()
         self.path = os.path.join(self.folder, "lockd.sock")
 
     def tearDown(self):

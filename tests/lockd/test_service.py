@@ -11,17 +11,17 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from fake import MIB, PATIENCE, RUNNING, WANT, Daemon, Program, can_connect, wait_for
+from other_user import AS_OTHER_USER, copy_for_others, make_folder
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
 
 class ServiceTest(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.folder = make_folder()
         self.path = os.path.join(self.folder, "lockd.sock")
         self.addCleanup(shutil.rmtree, self.folder)
 
@@ -118,10 +118,11 @@ class ServiceTest(unittest.TestCase):
         """Whatever folder systemd made for it."""
         os.chmod(self.folder, 0o755)
         self.activated(group=64999)
+        (ctl,) = copy_for_others(self, CTL)
         for group, code in ((64999, 0), (64998, 1)):
             os.chmod(self.path, 0o666)  # the file's mode would let everybody in; the daemon does not
-            status = subprocess.run([CTL, "--socket", self.path, "status"], capture_output=True, text=True, timeout=20,
-                                    user=65533, group=group, extra_groups=[])
+            status = subprocess.run([ctl, "--socket", self.path, "status"], capture_output=True, text=True,
+                                    **{**AS_OTHER_USER, "group": group})
             self.assertEqual(status.returncode, code, status.stderr)
         self.assertIn("must be in group 64999", status.stderr)
 
