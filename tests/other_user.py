@@ -3,6 +3,7 @@
 not go (root's home, say), so whatever another user runs is copied to a folder that everybody can reach."""
 import os
 import shutil
+import sys
 import tempfile
 
 AS_OTHER_USER = {"user": 65534, "group": 65534, "extra_groups": []}  # of subprocess.run()
@@ -35,3 +36,11 @@ def copy_for_others(test, *paths):
     for copy in copies:
         os.chmod(copy, 0o755)
     return copies
+
+
+def find_python_for_others(test):
+    """A Python that everybody can run: this one may be somebody's own."""
+    found = [path for path in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(path) and is_reachable(path)]
+    if not found:
+        test.skipTest(f"other users cannot run {sys.executable}")
+    return found[0]

@@ -16,7 +16,7 @@ import unittest
 import fake
 from fake import GIB, GIVE, MIB, PATIENCE, RUN, RUNNING, TARGET, WANT, Daemon, Program, Target, hello, message, note, state, wait_for
 import other_user
-from other_user import AS_OTHER_USER, copy_for_others, is_reachable, make_folder
+from other_user import AS_OTHER_USER, copy_for_others, find_python_for_others, make_folder
 
 SMALL = 10 * GIB
 PIECE = 512 * MIB
@@ -341,9 +341,9 @@ class GiftTest(unittest.TestCase):
         for body in (b"", note(3, "with something"), b"no message at all"):
             self.sixteen(body)
 
-    def received(self, holder, prefix=(), script=os.path.abspath(__file__), **started):
+    def received(self, holder, command=(sys.executable, os.path.abspath(__file__)), **started):
         """How many gifts came to a program that is started in another way."""
-        child = subprocess.Popen([*prefix, sys.executable, script, "--receive", self.daemon.path, str(8 * GIB)],
+        child = subprocess.Popen([*command, "--receive", self.daemon.path, str(8 * GIB)],
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **started)
         self.addCleanup(child.wait, 10)
         self.addCleanup(child.stdout.close)
@@ -360,7 +360,7 @@ class GiftTest(unittest.TestCase):
         if subprocess.run(["unshare", "-fp", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no pid namespace can be made")
         self.start()
-        self.assertEqual(self.received(self.holder(), ["unshare", "-fp"]), 0)
+        self.assertEqual(self.received(self.holder(), ["unshare", "-fp", sys.executable, os.path.abspath(__file__)]), 0)
 
     def test_something_comes_to_a_process_beside(self):
         self.start()
@@ -369,11 +369,10 @@ class GiftTest(unittest.TestCase):
     def test_nothing_goes_to_another_user(self):
         if os.geteuid() != 0:
             self.skipTest("only root can be somebody else")
-        if not is_reachable(sys.executable):
-            self.skipTest(f"other users cannot run {sys.executable}")
+        python = find_python_for_others(self)
         script = copy_for_others(self, __file__, fake.__file__, other_user.__file__)[0]
         self.start()
-        self.assertEqual(self.received(self.holder(), script=script, **AS_OTHER_USER), 0)
+        self.assertEqual(self.received(self.holder(), [python, script], **AS_OTHER_USER), 0)
 
 
 if sys.argv[1] == "--receive":
