@@ -20,7 +20,7 @@ RUN, WAITERS, PAUSED, SOLE, GIVE = 1, 2, 4, 8, 16
 MIB = 1 << 20
 GIB = 1 << 30
 CARD = bytes(range(16))
-PATIENCE = 30.0  # seconds: what comes at once on an idle machine, on one that is busy with other things
+PATIENCE = 120.0  # seconds: what comes at once on an idle machine, on one that is busy with other things
 
 TARGET_FORMAT = "<IHHII16sIIQQQQQQII"
 
