@@ -5,16 +5,18 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 import warnings
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from other_user import make_folder  # noqa: E402  (in the folder above)
 
 OPTIONS = argparse.Namespace()
 
 
-def run(*args, **kw):
-    """(exit status, output, errors) of gpushare-patch."""
-    done = subprocess.run([OPTIONS.patch, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+def run(*args, tool_path=None, **kw):
+    """(exit status, output, errors) of gpushare-patch, or of a copy of it."""
+    done = subprocess.run([tool_path or OPTIONS.patch, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=120, **kw)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
@@ -26,7 +28,7 @@ LOADS = '#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1
 
 class Case(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-cli.")
+        self.folder = make_folder("gpushare-cli.")
         self.addCleanup(shutil.rmtree, self.folder)
         self.runtime = ["--runtime", OPTIONS.runtime]
 

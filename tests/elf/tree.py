@@ -14,6 +14,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 import tool
+from other_user import AS_OTHER_USER, copy_for_others, make_folder
 from tool import OPTIONS
 
 LOADS = '#include <dlfcn.h>\nint %s(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
@@ -33,7 +34,7 @@ def record_line(root, path):
 
 class Case(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-tree.")
+        self.folder = make_folder("gpushare-tree.")
         self.addCleanup(shutil.rmtree, self.folder)
 
     def path(self, *parts):
@@ -235,15 +236,11 @@ class Tree(Case):
         """Patches the tree as somebody who owns what is in it."""
         if os.geteuid() != 0:
             self.skipTest("only root can make files of others")
-        tools = self.path("tools")  # where others may reach them
-        os.mkdir(tools)
+        patch, runtime = copy_for_others(self, OPTIONS.patch, OPTIONS.runtime)
         os.chmod(self.folder, 0o777)
-        patch, runtime = shutil.copy(OPTIONS.patch, tools), shutil.copy(OPTIONS.runtime, tools)
         for path in ("bin", "lib", "lib/x-1.dist-info", "lib/x-1.dist-info/RECORD", "lib/cuda, too.so", "old", "old/uses"):
             os.chown(self.path(path), 65534, 65534)
-        done = subprocess.run([patch, "--runtime", runtime, "--tree", self.folder, "--exclude", "tools", *args], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, user=65534, group=65534, extra_groups=[])
-        return done.returncode, done.stderr.decode()
+        return tool.run("--runtime", runtime, "--tree", self.folder, *args, tool_path=patch, **AS_OTHER_USER)[::2]
 
     def test_what_may_not_be_read_is_named(self):
         os.chmod(self.path("bin/uses"), 0o711)

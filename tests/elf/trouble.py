@@ -16,6 +16,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 import tool
+from other_user import AS_OTHER_USER, copy_for_others, make_folder
 from tool import OPTIONS
 
 SOURCE = ('#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }\n'
@@ -37,7 +38,7 @@ def read(path):
 
 class Trouble(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-trouble.")
+        self.folder = make_folder("gpushare-trouble.")
         self.addCleanup(shutil.rmtree, self.folder)
         self.path = os.path.join(self.folder, "program")
         subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", self.path], input=SOURCE.encode(), check=True)
@@ -113,14 +114,10 @@ class Trouble(unittest.TestCase):
     def test_folder_of_another_user(self):
         if os.geteuid() != 0:
             self.skipTest("only root can be another user")
-        tools = os.path.join(self.folder, "tools")  # where others may reach them
-        os.mkdir(tools)
-        tool, runtime = shutil.copy(OPTIONS.patch, tools), shutil.copy(OPTIONS.runtime, tools)
+        patch, runtime = copy_for_others(self, OPTIONS.patch, OPTIONS.runtime)
         for mode, text in ((0o755, "one who may write there): Permission denied"), (0o777, "run this as that user or as root")):
             os.chmod(self.folder, mode)
-            done = subprocess.run([tool, "--runtime", runtime, self.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  user=65534, group=65534, extra_groups=[])
-            self.left_alone((done.returncode, "", done.stderr.decode()), text)
+            self.left_alone(tool.run("--runtime", runtime, self.path, tool_path=patch, **AS_OTHER_USER), text)
 
     def test_mount_point(self):
         point = os.path.join(self.folder, "point")

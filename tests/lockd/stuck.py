@@ -34,7 +34,7 @@ call("cuDeviceTotalMem_v2", ctypes.byref(total), 0)
 
 program = Program(os.environ["GPUSHARE_SOCKET"], "stubborn", total=total.value, uuid=bytes(uuid))
 program.say(flags=WANT, demand=BYTES)
-program.settle(lambda p: p.flags & RUNNING, 30)
+program.settle(lambda p: p.flags & RUNNING)
 call("cuMemAlloc_v2", ctypes.byref(device), ctypes.c_size_t(BYTES))
 call("cuMemsetD8_v2", device, ctypes.c_ubyte(0x5a), ctypes.c_size_t(BYTES))
 say("holds")

@@ -12,18 +12,18 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 from fake import GIB, MIB, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, Refused, can_connect, hello, state, wait_for
+from other_user import AS_OTHER_USER, copy_for_others, make_folder
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
 
 class ConfigTest(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.folder = make_folder()
         self.path = os.path.join(self.folder, "lockd.conf")
         self.daemon = None
         self.addCleanup(shutil.rmtree, self.folder)
@@ -47,7 +47,7 @@ class ConfigTest(unittest.TestCase):
         self.addCleanup(self.daemon.process.kill)
 
     def ctl(self, *arguments, code=0):
-        result = subprocess.run([CTL, "--socket", self.daemon.path, *arguments], capture_output=True, text=True, timeout=20)
+        result = subprocess.run([CTL, "--socket", self.daemon.path, *arguments], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         return result.stdout + result.stderr
 
@@ -55,7 +55,7 @@ class ConfigTest(unittest.TestCase):
         return json.loads(self.ctl("status", "--json"))["daemon"]
 
     def check(self):
-        result = subprocess.run([LOCKD, "--config", self.path, "--check"], capture_output=True, text=True, timeout=20)
+        result = subprocess.run([LOCKD, "--config", self.path, "--check"], capture_output=True, text=True, timeout=PATIENCE)
         self.assertNotIn("Sanitizer", result.stderr)
         return result.returncode, result.stderr
 
@@ -128,7 +128,7 @@ class ConfigTest(unittest.TestCase):
             text = re.sub(r"^#([a-z-]+ =)", r"\1", file.read(), flags=re.M)
         self.write(text)
         self.assertEqual(self.check(), (0, ""))
-        known = subprocess.run([LOCKD, "--help"], capture_output=True, text=True, timeout=20).stdout.split("also keys")[1]
+        known = subprocess.run([LOCKD, "--help"], capture_output=True, text=True, timeout=PATIENCE).stdout.split("also keys")[1]
         self.assertEqual(set(re.findall(r"^([a-z-]+) =", text, re.M)), set(re.findall(r"^  --([a-z-]+)", known, re.M)))
         self.start()
         shown = self.settings()
@@ -144,7 +144,7 @@ class ConfigTest(unittest.TestCase):
     def test_unknown_control_group_is_refused(self):
         self.write("[access]\ncontrol-group = no-such-group-here\n")
         result = subprocess.run([LOCKD, "--config", self.path, "--socket", self.folder + "/s"], capture_output=True, text=True,
-                                timeout=20)
+                                timeout=PATIENCE)
         self.assertEqual(result.returncode, 2)
         self.assertIn("no group 'no-such-group-here'", result.stderr)
         self.assertEqual(self.check(), (2, result.stderr))
@@ -281,13 +281,13 @@ class ConfigTest(unittest.TestCase):
         self.addCleanup(process.kill)
         said = [notify.recv(100), notify.recv(100)]
         self.assertEqual(said, [b"READY=1", b"WATCHDOG=1"])
-        began = time.monotonic()
         for _ in range(3):
             self.assertEqual(notify.recv(100), b"WATCHDOG=1")
-        self.assertLess(time.monotonic() - began, 20)
         process.send_signal(signal.SIGHUP)
-        said = [notify.recv(100) for _ in range(3)]
-        self.assertLess(said.index(b"RELOADING=1"), said.index(b"READY=1"))
+        said = []
+        while b"READY=1" not in said:
+            said.append(notify.recv(100))
+        self.assertIn(b"RELOADING=1", said)
         process.terminate()
         while notify.recv(100) != b"STOPPING=1":
             pass
@@ -303,9 +303,11 @@ class ConfigTest(unittest.TestCase):
         own = os.stat(self.daemon.folder).st_gid
         nogroup = grp.getgrnam("nogroup").gr_gid
 
+        (ctl,) = copy_for_others(self, CTL)
+
         def as_user(*arguments, gid):
-            return subprocess.run([CTL, "--socket", self.daemon.path, *arguments], capture_output=True, text=True, timeout=20,
-                                  user=65533, group=gid, extra_groups=[])
+            return subprocess.run([ctl, "--socket", self.daemon.path, *arguments], capture_output=True, text=True,
+                                  **{**AS_OTHER_USER, "group": gid})
         self.assertEqual(as_user("set", "quantum", "500", gid=nogroup).returncode, 0)
         self.assertEqual(self.settings()["quantum_ns"], 5 * 10**8)
         stranger = as_user("status", gid=64999)
@@ -318,14 +320,15 @@ class ConfigTest(unittest.TestCase):
 
     @unittest.skipUnless(os.getuid() == 0, "needs root to become another user")
     def test_one_user_cannot_keep_others_from_recording(self):
-        folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        folder = make_folder()
         os.chmod(folder, 0o710)
         os.chown(folder, 0, 64999)  # whose members may connect
         self.write("")
         self.daemon = Daemon(LOCKD, "--config", self.path, folder=folder)
         self.addCleanup(self.daemon.process.kill)
-        long = [subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "60"], stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.PIPE, text=True, user=65533, group=64999, extra_groups=[]) for _ in range(5)]
+        (ctl,) = copy_for_others(self, CTL)
+        long = [subprocess.Popen([ctl, "--socket", self.daemon.path, "trace", "--seconds", "60"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True, **{**AS_OTHER_USER, "group": 64999}) for _ in range(5)]
         for each in long:
             self.addCleanup(each.wait)
             self.addCleanup(each.kill)
@@ -339,7 +342,7 @@ class ConfigTest(unittest.TestCase):
     @unittest.skipUnless(os.getuid() == 0, "needs root to become another user")
     def test_programs_of_others_may_not_ask_for_more_than_the_ordinary(self):
         self.write("[access]\ncontrol-group = nogroup\n")
-        folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        folder = make_folder()
         os.chmod(folder, 0o710)
         os.chown(folder, 0, 64999)  # whose members may connect
         self.daemon = Daemon(LOCKD, "--config", self.path, folder=folder)

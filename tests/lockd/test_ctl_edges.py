@@ -50,7 +50,7 @@ class EdgesTest(unittest.TestCase):
         return program
 
     def ctl(self, *arguments, code=0):
-        result = subprocess.run([CTL, "--socket", self.daemon.path, *arguments], capture_output=True, timeout=60)
+        result = subprocess.run([CTL, "--socket", self.daemon.path, *arguments], capture_output=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         self.assertNotIn(b"Sanitizer", result.stderr)
         return result.stdout.decode()  # UTF-8, whatever programs are called
@@ -95,7 +95,7 @@ class EdgesTest(unittest.TestCase):
 
     def test_json_of_a_failure_is_json_whatever_the_path(self):
         path = b"/tmp/\xff/lockd.sock"
-        result = subprocess.run([CTL, b"--socket", path, b"pause", b"--json", b"1"], capture_output=True, timeout=60)
+        result = subprocess.run([CTL, b"--socket", path, b"pause", b"--json", b"1"], capture_output=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, 3)
         self.assertIn("/tmp/?/lockd.sock", json.loads(result.stdout)["error"])
 
@@ -103,7 +103,7 @@ class EdgesTest(unittest.TestCase):
         path = os.path.join(self.daemon.folder, "old.json")
         with open(path, "w", encoding="utf-8") as file:
             file.write("precious")
-        result = subprocess.run([CTL, "--socket", "/nowhere/x", "trace", "-o", path], capture_output=True, timeout=60)
+        result = subprocess.run([CTL, "--socket", "/nowhere/x", "trace", "-o", path], capture_output=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, 3)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "precious")
@@ -118,7 +118,7 @@ class EdgesTest(unittest.TestCase):
             trace = subprocess.Popen([CTL, "--socket", server.getsockname(), "trace", "-o", path], stderr=subprocess.PIPE)
             caller, _ = server.accept()
             caller.send(message(END, struct.pack("<iI192s", -16, 0, b"others listen already")))
-            self.assertIn(b"others listen already", trace.communicate(timeout=60)[1])
+            self.assertIn(b"others listen already", trace.communicate(timeout=PATIENCE)[1])
             caller.close()
         self.assertEqual(trace.returncode, 1)
         with open(path, encoding="utf-8") as file:
@@ -128,7 +128,7 @@ class EdgesTest(unittest.TestCase):
         for arguments in (["trace", "--seconds", "0.1"], ["status"], ["--help"]):  # its output is closed, or full
             for to in (">&-", ">/dev/full"):
                 result = subprocess.run(["bash", "-c", f'"$@" {to}', "-", CTL, "--socket", self.daemon.path, *arguments],
-                                        capture_output=True, timeout=60)
+                                        capture_output=True, timeout=PATIENCE)
                 self.assertEqual((result.returncode, result.stdout), (1, b""), arguments)
                 self.assertIn(b"standard output: cannot write it", result.stderr)
         self.assertNotIn("connection closed", self.daemon.said())
@@ -150,7 +150,7 @@ class EdgesTest(unittest.TestCase):
             thread = threading.Thread(target=go_on, args=(server,))
             thread.start()
             try:  # doctor waits 3 s, others 10
-                doctor = subprocess.run([CTL, "--socket", server.getsockname(), "doctor"], capture_output=True, timeout=60)
+                doctor = subprocess.run([CTL, "--socket", server.getsockname(), "doctor"], capture_output=True, timeout=PATIENCE)
             finally:
                 stop.set()
                 thread.join()
@@ -172,22 +172,29 @@ class EdgesTest(unittest.TestCase):
             self.assertIn(b"gpushare_up 1", page.read())
 
     def test_listener_that_does_not_read_loses_its_place(self):
-        listeners = []
+        self.listen_and_do_not_read(3600)
+        self.ctl("trace", "--seconds", "0.1", code=1)  # there is no place
+        for listener in self.listeners:
+            listener.close()
+        self.listen_and_do_not_read(1)
+
+        def listens():
+            return subprocess.run([CTL, "--socket", self.daemon.path, "trace", "--seconds", "0.1"], capture_output=True,
+                                  timeout=PATIENCE).returncode == 0
+        wait_for(listens, PATIENCE, "a place among those that do not read")
+
+    def listen_and_do_not_read(self, seconds):
+        """All places are taken for so long, by connections that do not read."""
+        self.listeners = []
         for _ in range(16):
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self.addCleanup(listener.close)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
             listener.connect(self.daemon.path)
-            listener.send(message(TRACE, struct.pack("<Q", 10**9)))
-            listeners.append(listener)
+            listener.send(message(TRACE, struct.pack("<Q", seconds * 10**9)))
+            self.listeners.append(listener)
         for step in range(600):  # more than their sockets hold
             self.programs[0].say(moved_out=step * MIB)
-        self.ctl("trace", "--seconds", "0.1", code=1)
-
-        def listens():
-            return subprocess.run([CTL, "--socket", self.daemon.path, "trace", "--seconds", "0.1"], capture_output=True,
-                                  timeout=60).returncode == 0
-        wait_for(listens, PATIENCE, "a place among those that do not read")
 
     def top(self, rows, columns, term="xterm", **options):
         main, other = pty.openpty()

@@ -10,12 +10,12 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 from fake import (CARD, GIB, MIB, PATIENCE, PAUSED, RUN, RUNNING, SOLE, STATE, WAITERS, WANT, Daemon, Program, can_connect, header, hello,
                   message, note, settle_all, state, wait_for)
+from other_user import make_folder
 
 LOCKD = os.path.abspath(sys.argv.pop(1))
 SMALL = 10 * GIB
@@ -92,7 +92,7 @@ class DaemonTest(unittest.TestCase):
     def test_holder_killed_next_gets_lease(self):
         script = ("import sys, time; from fake import *\n"
                   f"p = Program({self.daemon.path!r}, 'holder', total={SMALL}); p.say(flags=WANT, demand=7*GIB)\n"
-                  "p.settle(lambda p: p.flags & RUNNING); print('runs', flush=True); time.sleep(60)")
+                  "p.settle(lambda p: p.flags & RUNNING); print('runs', flush=True); time.sleep(600)")
         holder = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE,
                                   env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.abspath(__file__))})
         self.assertEqual(holder.stdout.readline(), b"runs\n")
@@ -164,7 +164,7 @@ class DaemonTest(unittest.TestCase):
         self.running("one", GIB)
         reader = self.program("reader", say_hello=False)
         reader.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-        reader.socket.settimeout(5)
+        reader.socket.settimeout(PATIENCE)
         with self.assertRaises(OSError):
             for _ in range(100000):
                 reader.socket.send(header(16, 16))
@@ -194,11 +194,11 @@ class DaemonTest(unittest.TestCase):
         settle_all([one, two], lambda: runs(one))
 
     def test_second_daemon_refuses(self):
-        second = subprocess.run([LOCKD, "--socket", self.daemon.path], capture_output=True, text=True, timeout=20)
+        second = subprocess.run([LOCKD, "--socket", self.daemon.path], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(second.returncode, 1)
         self.assertIn("serves " + self.daemon.path + " already", second.stderr)
         quiet = subprocess.run([LOCKD, "--socket", self.daemon.path, "--idle-exit", "5", "--detach"], capture_output=True,
-                               timeout=20)
+                               timeout=PATIENCE)
         self.assertEqual((quiet.returncode, quiet.stdout, quiet.stderr), (0, b"", b""))
         self.assert_serves()
 
@@ -241,7 +241,7 @@ class DaemonTest(unittest.TestCase):
 
 class StartTest(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.folder = make_folder()
         self.path = os.path.join(self.folder, "lockd.sock")
 
     def tearDown(self):
@@ -273,8 +273,8 @@ class StartTest(unittest.TestCase):
     def test_detached_survives_and_leaves_when_idle(self):
         read_end, write_end = os.pipe()  # a descriptor that the daemon must not keep
         os.set_inheritable(write_end, True)
-        started = subprocess.run([LOCKD, "--socket", self.path, "--idle-exit", "3", "--detach"], close_fds=False,
-                                 timeout=20, cwd=self.folder)
+        started = subprocess.run([LOCKD, "--socket", self.path, "--idle-exit", "5", "--detach"], close_fds=False,
+                                 timeout=PATIENCE, cwd=self.folder)
         os.close(write_end)
         self.assertEqual(started.returncode, 0)
         self.assertTrue(can_connect(self.path))  # at once: the parent ends when it listens
@@ -283,7 +283,7 @@ class StartTest(unittest.TestCase):
         program = Program(self.path)
         program.say(flags=WANT, demand=GIB)
         program.settle(runs)
-        time.sleep(3.5)
+        time.sleep(5.5)
         self.assertTrue(can_connect(self.path))  # somebody is connected
         program.close()
         wait_for(lambda: not os.path.exists(self.path), PATIENCE, "the idle daemon to leave")
@@ -319,7 +319,7 @@ class StartTest(unittest.TestCase):
                                 (["--socket"], "needs"), (["--socket", "here.sock"], "full path"),
                                 (["--socket", "/" + "x" * 200], "107"), (["--detach", "--foreground"], "exclude"),
                                 (["--socket", "/nowhere/at/all.sock"], "/nowhere"), (["--log-level", "loud"], "debug")):
-            result = subprocess.run([LOCKD, *arguments], capture_output=True, text=True, timeout=20)
+            result = subprocess.run([LOCKD, *arguments], capture_output=True, text=True, timeout=PATIENCE)
             self.assertIn(result.returncode, (1, 2), arguments)
             self.assertIn(said, result.stderr)
             self.assertEqual(len(result.stderr.splitlines()), 1)
@@ -327,7 +327,7 @@ class StartTest(unittest.TestCase):
     def test_something_else_at_the_socket_is_left_alone(self):
         with open(self.path, "w", encoding="utf-8") as file:
             file.write("precious")
-        result = subprocess.run([LOCKD, "--socket", self.path], capture_output=True, text=True, timeout=20)
+        result = subprocess.run([LOCKD, "--socket", self.path], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, 1)
         self.assertIn("is no socket", result.stderr)
         with open(self.path, encoding="utf-8") as file:

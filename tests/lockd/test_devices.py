@@ -31,50 +31,63 @@ class DevicesTest(unittest.TestCase):
         self.hog = self.folder + "/hog"
         shutil.copy(BUILD + "/samples/hog", self.hog)
         subprocess.run([BUILD + "/rewriter/gpushare-patch", "-q", "--runtime", BUILD + "/runtime/libgpushare.so.1", self.hog],
-                       check=True, timeout=60)
+                       check=True, timeout=PATIENCE)
         daemon = subprocess.Popen([LOCKD, "--quantum", "200"], env=self.environment, stderr=subprocess.DEVNULL)
         self.addCleanup(daemon.wait)
         self.addCleanup(daemon.terminate)
         wait_for(lambda: can_connect(self.folder + "/lockd.sock"), PATIENCE, "the daemon")  # else programs start another one
 
-    def start(self, visible, **more):
-        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", "5", "--chunk", "16MiB",
+    def start(self, visible, seconds=5, **more):
+        process = subprocess.Popen([self.hog, "--share", "0.6", "--rounds", "100000", "--seconds", str(seconds), "--chunk", "16MiB",
                                     "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                    env={**self.environment, "CUDA_VISIBLE_DEVICES": visible, **more})
         self.addCleanup(process.kill)
         return process
 
-    def devices(self, count, crowded=()):
-        """{UUID: {process: ...}}, as soon as so many programs have memory, and take turns on the crowded devices."""
+    def at_once(self, visible, crowded, **more):
+        """(programs that see these devices and are there at the same time, what devices() says of them)."""
+        for seconds in (5, 20, 80):  # on a busy machine one may be over before another has begun
+            programs = [self.start(each, seconds, **more) for each in visible]
+            found = self.devices(len(programs), crowded, programs)
+            if found is not None:
+                return programs, found
+            for program in programs:
+                program.kill()
+                program.communicate()
+        self.fail(f"not {len(visible)} programs at once")
+
+    def devices(self, count, crowded=(), programs=()):
+        """{UUID: {process: ...}}, as soon as so many programs have memory, and take turns on the crowded devices; None if one of
+        the programs has ended."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
+            over = any(program.poll() is not None for program in programs)
             answer = json.loads(subprocess.run([CTL, "status", "--json"], env=self.environment, capture_output=True, text=True,
-                                               timeout=60, check=True).stdout)
+                                               timeout=PATIENCE, check=True).stdout)
             found = {d["uuid"]: {p["pid"]: p for p in d["programs"] if p["demand"]} for d in answer.get("devices", [])}
             turns = {d["uuid"] for d in answer.get("devices", []) if d["mode"] == "leases"}
             if sum(map(len, found.values())) == count and turns == {"GPU-" + uuid for uuid in crowded}:
                 return found
+            if over:
+                return None
             time.sleep(0.05)
         self.fail(f"not {count} programs, but {answer}")
 
     def assert_right(self, programs):
         for program in programs:
-            out, _ = program.communicate(timeout=60)
+            out, _ = program.communicate(timeout=PATIENCE)
             self.assertEqual(program.returncode, 0)
             self.assertIn("ok ", out)
 
     def test_programs_meet_by_the_card_and_not_by_its_number(self):
-        programs = [self.start("1"), self.start("0,1"), self.start("GPU-" + UUIDS[1]), self.start("2,1")]
-        found = self.devices(4, crowded=[UUIDS[1]])
+        programs, found = self.at_once(["1", "0,1", "GPU-" + UUIDS[1], "2,1"], crowded=[UUIDS[1]])
         pids = [p.pid for p in programs]
         self.assertEqual({uuid: set(found.get("GPU-" + uuid, {})) for uuid in UUIDS},
                          {UUIDS[0]: {pids[1]}, UUIDS[1]: {pids[0], pids[2]}, UUIDS[2]: {pids[3]}})
         self.assert_right(programs)
 
     def test_each_mig_instance_is_a_device(self):
-        mig = {"SIMCUDA_MIG": "1"}
-        programs = [self.start("MIG-" + UUIDS[0], **mig), self.start("MIG-" + UUIDS[1], **mig), self.start("1,2", **mig)]
-        found = self.devices(3, crowded=[UUIDS[1]])
+        programs, found = self.at_once(["MIG-" + UUIDS[0], "MIG-" + UUIDS[1], "1,2"], crowded=[UUIDS[1]], SIMCUDA_MIG="1")
         pids = [p.pid for p in programs]
         self.assertEqual({uuid: set(found.get("GPU-" + uuid, {})) for uuid in UUIDS[:2]},
                          {UUIDS[0]: {pids[0]}, UUIDS[1]: {pids[1], pids[2]}})
@@ -83,7 +96,7 @@ class DevicesTest(unittest.TestCase):
     def test_program_that_sees_no_card_is_nobodys(self):
         for visible in ("", "-1", "7", "1,1", "GPU-515", "MIG-" + UUIDS[0]):
             program = self.start(visible)
-            program.communicate(timeout=60)
+            program.communicate(timeout=PATIENCE)
             self.assertNotEqual(program.returncode, 0, visible)
         self.assertEqual(self.devices(0), {})
 

@@ -39,7 +39,7 @@ class DoctorTest(unittest.TestCase):
         return path
 
     def doctor(self, *arguments, socket_path=None, **environment):
-        result = subprocess.run([CTL, "doctor", "--json", *arguments], capture_output=True, text=True, timeout=60,
+        result = subprocess.run([CTL, "doctor", "--json", *arguments], capture_output=True, text=True, timeout=PATIENCE,
                                 env={**os.environ, "GPUSHARE_SOCKET": socket_path or self.daemon.path, **environment})
         self.assertNotIn("Sanitizer", result.stderr)
         answer = json.loads(result.stdout)

@@ -31,7 +31,7 @@ class FreezeTest(unittest.TestCase):
         self.hog = self.folder + "/hog"
         shutil.copy(BUILD + "/samples/hog", self.hog)
         subprocess.run([BUILD + "/rewriter/gpushare-patch", "-q", "--runtime", BUILD + "/runtime/libgpushare.so.1", self.hog],
-                       check=True, timeout=60)
+                       check=True, timeout=PATIENCE)
         self.log = self.folder + "/log"
 
     def daemon(self, stuck="checkpoint"):
@@ -74,7 +74,7 @@ class FreezeTest(unittest.TestCase):
 
     def ctl(self, *arguments):
         return subprocess.run([BUILD + "/lockd/gpusharectl", *arguments], env=self.environment, capture_output=True, text=True,
-                              timeout=60, check=True).stdout
+                              timeout=PATIENCE, check=True).stdout
 
     def freeze(self):
         """A stubborn program that stays frozen: it is suspended, and does not stop."""
@@ -101,7 +101,7 @@ class FreezeTest(unittest.TestCase):
         daemon = self.daemon()
         stubborn = self.stubborn()
         hog = self.start_hog()
-        out, _ = hog.communicate(timeout=60)
+        out, _ = hog.communicate(timeout=PATIENCE)
         self.assertEqual(hog.returncode, 0)
         self.assertIn("ok ", out)
         self.assertIn("is to checkpoint it", self.said())
@@ -146,7 +146,7 @@ class FreezeTest(unittest.TestCase):
     def test_no_room_to_come_back_is_tried_again(self):
         self.daemon()
         stubborn = self.freeze()
-        taker = subprocess.Popen([BUILD + "/samples/hog", "--share", "0.8", "--rounds", "1000000", "--seconds", "90", "--quiet",
+        taker = subprocess.Popen([BUILD + "/samples/hog", "--share", "0.8", "--rounds", "1000000", "--seconds", "600", "--quiet",
                                   "--chunk", "8MiB"], env=self.environment, stdout=subprocess.DEVNULL)  # it is not prepared
         self.addCleanup(taker.wait)
         self.addCleanup(taker.kill)

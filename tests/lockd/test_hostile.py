@@ -23,7 +23,6 @@ from fake import (CONTROL, END, GIB, HELLO, MIB, NOTE, PATIENCE, RUNNING, STATE,
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 CARD, CARD_BYTES = bytes([7] * 16), 10 * GIB
-LIMIT_S = 20.0  # relaxed: others load the machine; a daemon that is held up takes for ever
 
 
 def connect(path):
@@ -97,7 +96,7 @@ class HostileTest(unittest.TestCase):
         self.pair.stop = True
         self.pair.join(PATIENCE)
         self.assertIsNone(self.pair.failed, repr(self.pair.failed))
-        self.assertLess(self.pair.longest, LIMIT_S, "a turn came very late")
+        self.assertLess(self.pair.longest, PATIENCE, "a turn came very late")
         for program in self.pair.programs:
             program.close()
         self.assertEqual(self.daemon.end(), 0, self.daemon.said()[-2000:])
@@ -110,7 +109,7 @@ class HostileTest(unittest.TestCase):
 
     def status(self):
         return json.loads(subprocess.run([CTL, "--socket", self.daemon.path, "status", "--json"], capture_output=True,
-                                         text=True, timeout=60, check=True).stdout)
+                                         text=True, timeout=PATIENCE, check=True).stdout)
 
     def test_garbage(self):
         chance = random.Random(1)
@@ -396,7 +395,7 @@ class FullTest(unittest.TestCase):
             told += "no descriptor left" in (drain(caller) or "")
         self.assertGreater(told, 80)
         first.say(demand=8 * GIB)  # beyond the last target: must be answered
-        self.assertIsNotNone(first.hear(LIMIT_S))
+        self.assertIsNotNone(first.hear(PATIENCE))
         for caller in crowd:
             caller.close()
 
@@ -421,7 +420,7 @@ class FullTest(unittest.TestCase):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
         late = Program(daemon.path, total=CARD_BYTES)
         late.say(demand=MIB)
-        self.assertIsNotNone(late.hear(LIMIT_S))
+        self.assertIsNotNone(late.hear(PATIENCE))
         caller.close()
         self.assertEqual(daemon.end(), 0)
         shutil.rmtree(daemon.folder)
@@ -440,7 +439,7 @@ class FullTest(unittest.TestCase):
             daemon.process.send_signal(signal.SIGCONT)
             time.sleep(0.1)
             first.say(demand=first.demand + 2 * GIB)  # beyond the last target: must be answered
-            self.assertIsNotNone(first.hear(LIMIT_S), "the daemon does not answer any more")
+            self.assertIsNotNone(first.hear(PATIENCE), "the daemon does not answer any more")
             first.obey()
         self.assertEqual(daemon.end(), 0)
         shutil.rmtree(daemon.folder)
@@ -477,14 +476,13 @@ class FullTest(unittest.TestCase):
         time.sleep(0.5)
         each = (self.memory(daemon.process) - empty) / 1000
         answer = json.loads(subprocess.run([CTL, "--socket", daemon.path, "status", "--json"], capture_output=True, text=True,
-                                           timeout=60, check=True).stdout)
+                                           timeout=PATIENCE, check=True).stdout)
         self.assertEqual(len(answer["devices"][0]["programs"]), 1000)
-        for _ in range(5):  # it may be late with what was said
-            before = self.cpu(daemon.process)
+        idle, end = 1, time.monotonic() + PATIENCE
+        while idle >= 0.02 and time.monotonic() < end:  # it may be late with what was said
+            before, since = self.cpu(daemon.process), time.monotonic()
             time.sleep(3)
-            idle = (self.cpu(daemon.process) - before) / 3
-            if idle < 0.02:
-                break
+            idle = (self.cpu(daemon.process) - before) / (time.monotonic() - since)
         print(f"1000 programs: connected and answered in {took:.2f} s, {each:.0f} bytes each, idle {100 * idle:.2f} % CPU")
         if not asan:
             self.assertLess(each, 4096)

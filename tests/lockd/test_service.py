@@ -11,17 +11,17 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
 from fake import MIB, PATIENCE, RUNNING, WANT, Daemon, Program, can_connect, wait_for
+from other_user import AS_OTHER_USER, copy_for_others, make_folder
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
 
 class ServiceTest(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.folder = make_folder()
         self.path = os.path.join(self.folder, "lockd.sock")
         self.addCleanup(shutil.rmtree, self.folder)
 
@@ -55,7 +55,7 @@ class ServiceTest(unittest.TestCase):
         os.set_blocking(ours, False)
         self.assertGreater(len(os.read(ours, 1 << 20)), 10000)
         process.terminate()
-        self.assertEqual(process.wait(10), 0)
+        self.assertEqual(process.wait(PATIENCE), 0)
         self.assertIn(b"lines were lost", os.read(ours, 1 << 20))
         os.close(ours)
 
@@ -107,7 +107,7 @@ class ServiceTest(unittest.TestCase):
         self.addCleanup(notify.close)
         notify.bind(os.path.join(self.folder, "notify"))
         environment = {**os.environ, "NOTIFY_SOCKET": notify.getsockname(), "WATCHDOG_USEC": "100000"}
-        subprocess.run([LOCKD, "--socket", self.path, "--detach", "--idle-exit", "0"], env=environment, check=True, timeout=20)
+        subprocess.run([LOCKD, "--socket", self.path, "--detach", "--idle-exit", "0"], env=environment, check=True, timeout=PATIENCE)
         self.assert_serves()
         wait_for(lambda: not os.path.exists(self.path), PATIENCE, "it to leave")
         notify.setblocking(False)
@@ -118,10 +118,11 @@ class ServiceTest(unittest.TestCase):
         """Whatever folder systemd made for it."""
         os.chmod(self.folder, 0o755)
         self.activated(group=64999)
+        (ctl,) = copy_for_others(self, CTL)
         for group, code in ((64999, 0), (64998, 1)):
             os.chmod(self.path, 0o666)  # the file's mode would let everybody in; the daemon does not
-            status = subprocess.run([CTL, "--socket", self.path, "status"], capture_output=True, text=True, timeout=20,
-                                    user=65533, group=group, extra_groups=[])
+            status = subprocess.run([ctl, "--socket", self.path, "status"], capture_output=True, text=True,
+                                    **{**AS_OTHER_USER, "group": group})
             self.assertEqual(status.returncode, code, status.stderr)
         self.assertIn("must be in group 64999", status.stderr)
 
@@ -146,11 +147,11 @@ class ServiceTest(unittest.TestCase):
 
     def test_socket_of_systemd_is_not_taken_over(self):
         pid = self.activated()
-        second = subprocess.run([LOCKD, "--socket", self.path], capture_output=True, text=True, timeout=20)
+        second = subprocess.run([LOCKD, "--socket", self.path], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual((second.returncode, second.stderr.count("already")), (1, 1), second.stderr)
-        quiet = subprocess.run([LOCKD, "--socket", self.path, "--detach", "--idle-exit", "1"], timeout=20)
+        quiet = subprocess.run([LOCKD, "--socket", self.path, "--detach", "--idle-exit", "1"], timeout=PATIENCE)
         self.assertEqual(quiet.returncode, 0)
-        answer = subprocess.run([CTL, "--socket", self.path, "status", "--json"], capture_output=True, text=True, timeout=20)
+        answer = subprocess.run([CTL, "--socket", self.path, "status", "--json"], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(json.loads(answer.stdout)["daemon"]["pid"], pid)
 
     def test_socket_of_another_daemon_stays_when_one_leaves(self):
@@ -159,13 +160,13 @@ class ServiceTest(unittest.TestCase):
             os.unlink(os.path.join(self.folder, name))
         self.start()
         first.terminate()
-        self.assertEqual(first.wait(10), 0)
+        self.assertEqual(first.wait(PATIENCE), 0)
         self.assert_serves()
 
     def test_path_that_means_another_place_everywhere_is_refused(self):
         here = {**os.environ, "GPUSHARE_SOCKET": "lockd.sock"}
         for command, code in (([LOCKD], 2), ([CTL, "status"], 2), ([CTL, "doctor"], 2)):
-            result = subprocess.run(command, env=here, cwd=self.folder, capture_output=True, text=True, timeout=20)
+            result = subprocess.run(command, env=here, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE)
             self.assertEqual(result.returncode, code, result.stderr)
             self.assertIn("GPUSHARE_SOCKET: give the full path", result.stderr)
 
