@@ -19,12 +19,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/paths.h"
+#include "common/place.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
 
@@ -43,22 +43,20 @@ union gs_connect_message {
     struct gs_wire_end end;
 };
 
-static int open_socket(const char *path, struct gs_own_fd *connection)
+/* To a daemon that is known (common/place.h): it is told to give this program's memory away. */
+static int open_socket(const char *path, struct gs_own_fd *connection, struct gs_err *why)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int error;
 
+    *why = (struct gs_err){0};
     if (fd < 0)
-        return -errno;
+        return gs_err_errno(why, -errno, "socket");
     gs_own_fd_set(connection, fd);
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    if (connect(gs_own_fd(connection), (struct sockaddr *)&address, sizeof address) != 0) {
-        const int error = errno;
-
+    error = gs_place_connect(gs_own_fd(connection), path, why);
+    if (error != 0)
         gs_own_fd_close(connection);
-        return -error;
-    }
-    return 0;
+    return error;
 }
 
 /* where gpushare-lockd may be: named, beside this library (installed or build tree), or where
@@ -196,31 +194,35 @@ static int hello(const struct gs_own_fd *connection)
     return gs_connect_send(gs_own_fd(connection), &message, sizeof message, NULL);
 }
 
-int gs_connect(bool start, struct gs_own_fd *connection)
+/* Nobody serves there, or was about to leave, or has more callers than it answers. */
+static bool may_get_better(int error)
+{
+    return error == -ENOENT || error == -ECONNREFUSED || error == -EAGAIN;
+}
+
+int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
 {
     const struct timespec pause = {0, PAUSE_NS};
     char path[128];
     int reached, error = gs_socket_path(path, sizeof path);
 
-    if (error == 0)
-        error = gs_socket_folder(path);
     if (error != 0)
-        return error;
-    reached = open_socket(path, connection);
-    for (int i = 0; i < TRIES && reached < 0 && start; i++) {
+        return gs_err_errno(why, error, "GPUSHARE_SOCKET is no full path of a socket");
+    reached = open_socket(path, connection, why);
+    for (int i = 0; i < TRIES && may_get_better(reached) && start; i++) {
         if (i % TRIES_PER_START == 0)
             error = start_daemon(path);
         if (error != 0)
             break;
         nanosleep(&pause, NULL);
-        reached = open_socket(path, connection);
+        reached = open_socket(path, connection, why);
     }
     if (reached < 0) {
         if (error != 0)
             reached = error;
-        else if (start)
+        else if (start && may_get_better(reached))
             reached = -EAGAIN; /* there are daemons, but each had left when we came */
-        gs_log("no daemon at %s: %s", path, strerror(-reached));
+        gs_log("no daemon at %s: %s", path, why->text);
         return reached;
     }
     error = hello(connection);
@@ -295,9 +297,10 @@ void gs_connect_last_word(uint32_t kind, const char *text)
 {
     struct gs_own_fd connection = GS_NO_FD;
     struct gs_wire_note note;
+    struct gs_err why;
     char path[128];
 
-    if (gs_socket_path(path, sizeof path) != 0 || open_socket(path, &connection) < 0)
+    if (gs_socket_path(path, sizeof path) != 0 || open_socket(path, &connection, &why) < 0)
         return;
     gs_connect_note(&note, kind, text);
     gs_connect_send(gs_own_fd(&connection), &note, sizeof note, NULL);
