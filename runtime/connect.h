@@ -14,8 +14,9 @@
 #include "runtime/own_fd.h"
 
 /* Connects (where there is no connection) and sends HELLO; start: starts the daemon if nobody
- * answers. 0, the connection is non-blocking then; or -errno, and why. At most about a second.
- */
+ * answers. 0, the connection is non-blocking then. Else the reason is in why: -EAGAIN: trying
+ * again may help; another -errno: it does not. At most about a second, and ten where the daemon
+ * hangs while it starts. */
 int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why);
 
 /* Sends one message whole, and descriptors (NULL: none), which stay the caller's. 0, -EAGAIN

@@ -185,29 +185,6 @@ static void claim_no_more(void)
     }
 }
 
-/* The daemon cannot be had, and that will not get better by itself. */
-static bool is_hopeless(int error)
-{
-    return error == -ENOENT || error == -EPERM || error == -EACCES || error == -EINVAL ||
-           error == -ENOTSOCK || error == -EPROTOTYPE;
-}
-
-static void give_up_on(int error, const struct gs_err *why)
-{
-    char text[sizeof why->text + 80];
-
-    if (error == -EPERM || error == -EACCES || error == -ENOTSOCK || error == -EPROTOTYPE)
-        snprintf(text, sizeof text, "%s", why->text);
-    else
-        snprintf(text, sizeof text,
-                 "gpushare-lockd is not running and could not be started (%s)",
-                 error == -ECHILD   ? "it ended at once; run it by hand to see why"
-                 : error == -ENOENT ? "the program was not found; see GPUSHARE_LOCKD"
-                 : error == -EINVAL ? "GPUSHARE_SOCKET is no full path"
-                                    : strerror(-error));
-    gs_session_give_up(text);
-}
-
 /* With no daemon, what we hold is kept; after a while the gate opens without one. */
 static void reconnect(uint64_t now)
 {
@@ -230,8 +207,8 @@ static void reconnect(uint64_t now)
         return;
     }
     self.next_try = now + (gs_client_is_alone() ? 5000 * MS : 50 * MS);
-    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || is_hopeless(error)))
-        give_up_on(error, &why);
+    if (!gs_client_is_alone() && (now - self.lost_at > GS_ALONE_AFTER_NS || error != -EAGAIN))
+        gs_session_give_up(why.text);
 }
 
 /* without a daemon: everything is allowed */
