@@ -19,9 +19,4 @@
  * 0, -ENAMETOOLONG or -EINVAL. */
 int gs_socket_path(char *buffer, size_t size);
 
-/* Makes the folder of a socket path (mode 0700, or 0755 below /run), if it is not there. -EPERM
- * if a folder is there that another user (not root) owns or that others may write to: a socket
- * in it could be anybody's. 0 or -errno. */
-int gs_socket_folder(const char *socket_path);
-
 #endif

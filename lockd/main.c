@@ -3,7 +3,7 @@
  * main.c: gpushare-lockd's command line and the order in which it starts and ends.
  *
  * Exit codes: 0 ended as asked, or (on demand) another daemon serves already; 1 failed; 2
- * usage.
+ * usage; 75 failed for want of something that may be there a moment later.
  */
 #include "common/fd.h"
 #include "lockd/server/config.h"
@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #define OWN_OPTIONS 8
+#define TEMPORARY   75 /* EX_TEMPFAIL: a program that starts us tries again (runtime/client/connect.c) \
+                        */
 
 struct arguments {
     int argc;
@@ -159,6 +161,12 @@ static int prepare(struct arguments *arguments, struct lockd_config *config, str
     return code != 0 ? code : read_config(arguments, config, err);
 }
 
+static bool is_temporary(int code)
+{
+    return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -ENOBUFS ||
+           code == -EAGAIN;
+}
+
 int main(int argc, char **argv)
 {
     struct arguments arguments = {.argc = argc, .argv = argv};
@@ -183,7 +191,7 @@ int main(int argc, char **argv)
     lockd_log_open((enum lockd_log_level)config.log_level);
     if (run(&arguments, &config, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);
-        return 1;
+        return is_temporary(err.code) ? TEMPORARY : 1;
     }
     return 0;
 }

@@ -5,6 +5,7 @@
  */
 #include "lockd/ctl/ctl.h"
 #include "common/fd.h"
+#include "common/place.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -12,9 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,16 +34,8 @@ static int patience_s(const struct ctl *ctl)
 }
 
 /* Why there is no connection, in words that help. */
-static int explain(struct ctl *ctl, int code)
+static int explain(struct ctl *ctl, int code, const struct gs_err *why)
 {
-    struct stat st;
-
-    if (stat(ctl->path, &st) == 0 && !S_ISSOCK(st.st_mode))
-        return gs_err_set(&ctl->err, -ENOTSOCK,
-                          "%s is a %s, not the socket of a gpushare-lockd", ctl->path,
-                          S_ISDIR(st.st_mode)   ? "folder"
-                          : S_ISREG(st.st_mode) ? "file"
-                                                : "device or pipe");
     switch (code) {
     case -ENOENT:
     case -ECONNREFUSED:
@@ -63,27 +54,26 @@ static int explain(struct ctl *ctl, int code)
                           "%s: user %u may not connect: a member of the folder's group may",
                           ctl->path, (unsigned)geteuid());
     default:
-        return gs_err_errno(&ctl->err, code, "%s: cannot connect", ctl->path);
+        return gs_err_set(&ctl->err, code, "%s", why->text);
     }
 }
 
 int ctl_connect(struct ctl *ctl)
 {
     const struct timeval patience = {.tv_sec = patience_s(ctl)};
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    struct gs_err why = {0};
     int code;
 
     if (fd < 0)
         return gs_err_errno(&ctl->err, -errno, "socket");
-    memcpy(address.sun_path, ctl->path, sizeof address.sun_path);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+    code = gs_place_connect(fd, ctl->path, &why);
+    if (code == 0)
         return fd;
-    code = -errno;
     close(fd);
-    return explain(ctl, code);
+    return explain(ctl, code, &why);
 }
 
 int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)

@@ -9,12 +9,13 @@
  */
 #include "lockd/server/listen.h"
 #include "common/fd.h"
-#include "common/paths.h"
+#include "common/place.h"
 #include "lockd/base/log.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +42,9 @@ static void address_of(const char *path, struct sockaddr_un *address)
 static bool somebody_serves(const char *path)
 {
     GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct sockaddr_un address;
+    const int code = fd >= 0 ? gs_place_connect(fd, path, NULL) : -errno;
 
-    address_of(path, &address);
-    /* EAGAIN: one listens, with more callers than it has answered */
-    return fd >= 0 &&
-           (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN);
+    return code == 0 || code == -EAGAIN; /* more callers than it has answered */
 }
 
 static int socket_option(int fd, int option)
@@ -172,7 +170,9 @@ static int bind_socket(struct lockd_place *place, struct gs_err *err)
                           "%s is there and is no socket: remove it or choose another "
                           "with --socket",
                           place->path);
-    unlink(place->path); /* stale: we hold the lock */
+    if (unlink(place->path) != 0 && errno != ENOENT) /* stale: we hold the lock */
+        return gs_err_errno(err, -errno, "%s: cannot remove the socket that is there",
+                            place->path);
     place->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (place->listener < 0)
         return gs_err_errno(err, -errno, "socket");
@@ -207,11 +207,9 @@ int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err 
         take_activated_group(place);
         return 0;
     }
-    code = gs_socket_folder(place->path);
+    code = gs_place_make(place->path, err);
     if (code != 0)
-        return gs_err_errno(
-            err, code, "the folder of %s (it must be yours or root's, and not writable by all)",
-            place->path);
+        return code;
     take_group(place);
     code = take_lock(place, err);
     return code != 0 ? code : bind_socket(place, err);

@@ -77,11 +77,6 @@ void gs_log(const char *format, ...)
     errno = saved;
 }
 
-bool gs_log_is_quiet(void)
-{
-    return quiet;
-}
-
 void gs_say_once(bool *said, const char *format, ...)
 {
     const int saved = errno;

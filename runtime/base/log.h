@@ -14,9 +14,6 @@ void gs_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * understand what happens: no daemon, nothing routed. GPUSHARE_QUIET=1 silences it. */
 void gs_say_once(_Bool *said, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* GPUSHARE_QUIET=1: what we start says nothing either. */
-_Bool gs_log_is_quiet(void);
-
 /* Reads the environment; called once by the constructor. */
 void gs_log_init(void);
 

@@ -8,13 +8,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/err.h"
 #include "common/packet.h"
 #include "lockd/protocol/wire.h"
 #include "runtime/base/own_fd.h"
 
 /* Connects (where there is no connection) and sends HELLO; start: starts the daemon if nobody
- * answers. 0, the connection is non-blocking then; or -errno. At most about a second. */
-int gs_connect(bool start, struct gs_own_fd *connection);
+ * answers. 0, the connection is non-blocking then. Else the reason is in why: -EAGAIN: trying
+ * again may help; another -errno: it does not. At most about a second, and ten where the daemon
+ * hangs while it starts. */
+int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why);
 
 /* Sends one message whole, and descriptors (NULL: none), which stay the caller's. 0, -EAGAIN
  * (the daemon is slow: send the newest state later), or -errno: the connection is gone. */

@@ -169,13 +169,14 @@ static void claim_no_more(void)
 /* With no daemon, what we hold is kept; after a while the gate opens without one. */
 static void reconnect(uint64_t now)
 {
+    struct gs_err why = {0};
     int error;
 
     if (is_connected() || now < self.next_try)
         return;
     if (self.lost_at == 0)
         self.lost_at = now;
-    error = gs_connect(!gs_daemon_is_absent(), &self.connection);
+    error = gs_connect(!gs_daemon_is_absent(), &self.connection, &why);
     if (error == 0) {
         self.heard = false;
         if (!gs_daemon_is_absent())
@@ -187,17 +188,8 @@ static void reconnect(uint64_t now)
         return;
     }
     self.next_try = now + (gs_daemon_is_absent() ? 5000 * MS : 50 * MS);
-    if (!gs_daemon_is_absent() && (now - self.lost_at > GS_ALONE_AFTER_NS || error == -ENOENT ||
-                                   error == -EPERM || error == -EACCES || error == -EINVAL)) {
-        char why[160];
-
-        snprintf(why, sizeof why, "gpushare-lockd is not running and could not be started (%s)",
-                 error == -ECHILD   ? "it ended at once; run it by hand to see why"
-                 : error == -ENOENT ? "the program was not found; see GPUSHARE_LOCKD"
-                 : error == -EINVAL ? "GPUSHARE_SOCKET is no full path"
-                                    : strerror(-error));
-        gs_session_give_up(why);
-    }
+    if (!gs_daemon_is_absent() && (now - self.lost_at > GS_ALONE_AFTER_NS || error != -EAGAIN))
+        gs_session_give_up(why.text);
 }
 
 /* without a daemon: everything is allowed */

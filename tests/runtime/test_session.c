@@ -46,9 +46,10 @@ static int word_count; /* of the daemon that have not been heard: 0 or 1 */
 
 /* --- what session.c stands on --- */
 
-int gs_connect(bool start, struct gs_own_fd *connection)
+int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
 {
     (void)start;
+    (void)why;
     ended = 0;
     gs_own_fd_set(connection, dup(STDERR_FILENO)); /* to be closed */
     return 0;

@@ -2,52 +2,34 @@
  *
  * doctor_daemon.c: is there a daemon, may we talk to it, does it know the program? No state.
  */
+#include "common/place.h"
 #include "common/size.h"
 #include "lockd/ctl/doctor/doctor.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static const char *folder_of(const char *path, char *buffer, size_t size)
-{
-    char *slash;
-
-    snprintf(buffer, size, "%s", path);
-    slash = strrchr(buffer, '/');
-    if (slash != NULL && slash != buffer)
-        *slash = '\0';
-    return buffer;
-}
 
 static void look_at_folder(struct doctor *doctor)
 {
-    char folder[128];
-    struct stat st;
+    const char *path = doctor->ctl->path, *slash = strrchr(path, '/');
+    const int length = slash > path ? (int)(slash - path) : 1;
+    struct gs_err err = {0};
+    const int code = gs_place_look(path, &err);
 
-    folder_of(doctor->ctl->path, folder, sizeof folder);
-    if (stat(folder, &st) != 0) {
-        doctor_add(doctor, "socket.folder", errno == ENOENT ? DOCTOR_INFO : DOCTOR_FAIL,
-                   errno == ENOENT ? NULL : "ask who owns it to let you enter it", "%s: %s",
-                   folder,
-                   errno == ENOENT ? "not there yet; it is made with the first daemon"
-                                   : strerror(errno));
-        return;
-    }
-    if (st.st_uid != 0 && st.st_uid != geteuid())
-        doctor_add(doctor, "socket.folder", DOCTOR_FAIL,
-                   "set GPUSHARE_SOCKET to a path in a folder of your own or of root's",
-                   "%s belongs to user %u: programs of user %u do not use a socket there",
-                   folder, (unsigned)st.st_uid, (unsigned)geteuid());
-    else if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0)
-        doctor_add(doctor, "socket.folder", DOCTOR_FAIL, "chmod o-w that folder",
-                   "%s may be written by everybody: a socket there could be anybody's", folder);
+    if (code == 0)
+        doctor_add(doctor, "socket.folder", DOCTOR_OK, NULL, "%.*s: owner and mode are right",
+                   length, path);
+    else if (code == -ENOENT)
+        doctor_add(doctor, "socket.folder", DOCTOR_INFO, NULL,
+                   "%.*s: not there yet; it is made with the first daemon", length, path);
     else
-        doctor_add(doctor, "socket.folder", DOCTOR_OK, NULL, "%s: owner and mode are right",
-                   folder);
+        doctor_add(doctor, "socket.folder", DOCTOR_FAIL,
+                   code == -EPERM
+                       ? "set GPUSHARE_SOCKET to a path in a folder of your own or of "
+                         "root's, or mend that one"
+                       : "ask the folder's owner to let you enter it",
+                   "%s", err.text);
 }
 
 static void look_at_versions(struct doctor *doctor)

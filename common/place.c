@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * place.c: whom a program talks to (place.h). No state, no allocation, any thread.
+ *
+ * Everything is looked at by descriptor, so that nobody can put something else in its place
+ * between the look and the use. The process is not always ours: a program may close any
+ * descriptor and use the number itself, so each is looked at once more before it is closed.
+ */
+#include "common/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define OVERFLOW_UID 65534 /* how a user namespace shows those that it does not have */
+#define OTHERS_WRITE (S_IWGRP | S_IWOTH)
+
+struct seen {
+    int fd; /* O_PATH */
+    struct stat st;
+};
+
+static int see(int folder, const char *name, int flags, struct seen *seen)
+{
+    seen->fd = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC | flags);
+    if (seen->fd < 0)
+        return -errno;
+    if (fstat(seen->fd, &seen->st) == 0)
+        return 0;
+    return -errno; /* the program has closed it meanwhile */
+}
+
+static void forget(const struct seen *seen)
+{
+    struct stat now;
+
+    if (seen->fd >= 0 && fstat(seen->fd, &now) == 0 && now.st_dev == seen->st.st_dev &&
+        now.st_ino == seen->st.st_ino)
+        close(seen->fd);
+}
+
+/* Splits a full path; the folder of "/name" is "/". */
+static int split(const char *path, char *folder, size_t size, const char **name)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+
+    if (slash == NULL || path[0] != '/')
+        return -EINVAL;
+    if (length >= size)
+        return -ENAMETOOLONG;
+    memcpy(folder, path, length);
+    folder[length] = '\0';
+    *name = slash + 1;
+    return 0;
+}
+
+static bool is_overflow(uid_t uid)
+{
+    char text[16] = "";
+    const int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
+    ssize_t got = -1;
+
+    if (fd >= 0) {
+        got = read(fd, text, sizeof text - 1);
+        close(fd);
+    }
+    return uid == (got > 0 ? (uid_t)strtoul(text, NULL, 10) : OVERFLOW_UID);
+}
+
+/* Nobody but root can make or replace an entry of that folder. In a user namespace the folder
+ * may be its owner's (of a sandbox, say), or show the overflow user for root. */
+static bool is_roots_alone(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & OTHERS_WRITE) == 0 &&
+           (st.st_uid == 0 || st.st_uid == geteuid() || is_overflow(st.st_uid));
+}
+
+/* The folder's owner may serve everybody: root made it for him. */
+static bool is_services(const char *folder, const struct stat *st)
+{
+    return strcmp(folder, GS_SYSTEM_FOLDER) == 0 && (st->st_mode & OTHERS_WRITE) == 0 &&
+           is_roots_alone("/run") && is_roots_alone("/");
+}
+
+static bool is_ours(uid_t uid)
+{
+    return uid == geteuid() || uid == 0;
+}
+
+static int check_folder(const char *folder, const struct stat *st, struct gs_err *err)
+{
+    if (!is_ours(st->st_uid) && !is_services(folder, st))
+        return gs_err_set(err, -EPERM,
+                          "%s belongs to user %u: a gpushare-lockd there is not trusted",
+                          folder, (unsigned)st->st_uid);
+    if ((st->st_mode & S_IWOTH) != 0 && (st->st_mode & S_ISVTX) == 0)
+        return gs_err_set(
+            err, -EPERM,
+            "%s may be written by everybody: a gpushare-lockd there is not trusted", folder);
+    return 0;
+}
+
+/* Opens and checks the folder; seen->fd is to be forgotten in any case. */
+static int see_folder(const char *folder, struct seen *seen, struct gs_err *err)
+{
+    struct stat st;
+    const int code = see(AT_FDCWD, folder, O_DIRECTORY, seen);
+
+    if (code == 0)
+        return check_folder(folder, &seen->st, err);
+    if ((code == -ENOTDIR || code == -ELOOP) && lstat(folder, &st) == 0 && S_ISLNK(st.st_mode))
+        return gs_err_set(err, -EPERM,
+                          "%s is a symbolic link: a gpushare-lockd behind it is not trusted; "
+                          "name the folder itself",
+                          folder);
+    return gs_err_errno(err, code, "%s", folder);
+}
+
+static int look(const char *socket_path, bool make, struct gs_err *err)
+{
+    struct seen seen = {.fd = -1};
+    char folder[sizeof((struct sockaddr_un *)0)->sun_path];
+    const char *name;
+    int code = split(socket_path, folder, sizeof folder, &name);
+
+    if (code != 0)
+        return gs_err_errno(err, code, "%s", socket_path);
+    if (make && mkdir(folder, strcmp(folder, GS_SYSTEM_FOLDER) == 0 ? 0755 : 0700) != 0 &&
+        errno != EEXIST)
+        return gs_err_errno(err, -errno, "%s: cannot make this folder", folder);
+    code = see_folder(folder, &seen, err);
+    forget(&seen);
+    return code;
+}
+
+int gs_place_make(const char *socket_path, struct gs_err *err)
+{
+    return look(socket_path, true, err);
+}
+
+int gs_place_look(const char *socket_path, struct gs_err *err)
+{
+    return look(socket_path, false, err);
+}
+
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)   ? "folder"
+           : S_ISREG(mode) ? "file"
+           : S_ISLNK(mode) ? "symbolic link"
+                           : "device or pipe";
+}
+
+static int connect_to(int socket, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (strlen(path) >= sizeof address.sun_path)
+        return -ENAMETOOLONG;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    return connect(socket, (struct sockaddr *)&address, sizeof address) == 0 ? 0 : -errno;
+}
+
+/* The very file that was looked at; by its name where /proc is not there. */
+static int connect_to_seen(int socket, const struct seen *file, const char *path)
+{
+    char by_number[32];
+    struct stat st;
+
+    snprintf(by_number, sizeof by_number, "/proc/self/fd/%d", file->fd);
+    if (stat(by_number, &st) != 0 || st.st_dev != file->st.st_dev ||
+        st.st_ino != file->st.st_ino)
+        return connect_to(socket, path);
+    return connect_to(socket, by_number);
+}
+
+static int check_daemon(int socket, const char *path, const char *folder, const struct stat *st,
+                        struct gs_err *err)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+        return gs_err_errno(err, -errno, "%s: SO_PEERCRED", path);
+    if (is_ours(peer.uid) || (peer.uid == st->st_uid && is_services(folder, st)))
+        return 0;
+    return gs_err_set(err, -EPERM,
+                      "the gpushare-lockd at %s is process %d of user %u, which is not trusted "
+                      "with this user's memory",
+                      path, (int)peer.pid, (unsigned)peer.uid);
+}
+
+static int connect_in(int socket, const char *path, const char *folder, const char *name,
+                      struct gs_err *err)
+{
+    struct seen place = {.fd = -1}, file = {.fd = -1};
+    int code = see_folder(folder, &place, err);
+
+    if (code == 0) {
+        code = see(place.fd, name, 0, &file);
+        if (code == 0 && !S_ISSOCK(file.st.st_mode))
+            code = gs_err_set(err, -ENOTSOCK, "%s is a %s, not the socket of a gpushare-lockd",
+                              path, kind_of(file.st.st_mode));
+        code = code != 0 ? code : connect_to_seen(socket, &file, path);
+        code = code != 0 ? code : check_daemon(socket, path, folder, &place.st, err);
+        if (code != 0)
+            gs_err_errno(err, code, "%s", path); /* if nothing better has been said */
+    }
+    forget(&file);
+    forget(&place);
+    return code;
+}
+
+int gs_place_connect(int socket, const char *socket_path, struct gs_err *err)
+{
+    char folder[sizeof((struct sockaddr_un *)0)->sun_path];
+    const char *name;
+    const int code = split(socket_path, folder, sizeof folder, &name);
+
+    if (code != 0)
+        return gs_err_errno(err, code, "%s", socket_path);
+    return connect_in(socket, socket_path, folder, name, err);
+}

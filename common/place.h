@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * place.h: a socket's folder, and a connection to the daemon there whose identity is known.
+ * Used by the daemon, gpusharectl and the runtime library alike.
+ */
+#ifndef GS_COMMON_PLACE_H
+#define GS_COMMON_PLACE_H
+
+#include "common/err.h"
+
+/* The folder of a service, which serves several users. */
+#define GS_SYSTEM_FOLDER "/run/gpushare"
+
+/* Makes the folder of a socket path (mode 0700, or 0755 for GS_SYSTEM_FOLDER) if it is not
+ * there, and looks at it as gs_place_connect() does. 0 or -errno, with the reason in err. */
+int gs_place_make(const char *socket_path, struct gs_err *err);
+
+/* The same without making it: -ENOENT, if it is not there. */
+int gs_place_look(const char *socket_path, struct gs_err *err);
+
+/* Connects the socket to the daemon at a full path, if that daemon may be trusted with this
+ * process's memory:
+ *  - the folder is no symbolic link, belongs to this user or root, and others cannot replace
+ *    what is in it;
+ *  - the socket is no symbolic link either;
+ *  - the daemon (SO_PEERCRED) belongs to this user or root; in GS_SYSTEM_FOLDER, if only root
+ *    can have made that folder, it may belong to the folder's owner as well. That is also how
+ *    host root's service looks from within a user namespace: both show the overflow user.
+ * 0; or -errno, with the reason in err, and the socket must be closed:
+ *  -ENOENT, -ECONNREFUSED: nobody serves there; -EAGAIN: a daemon has more callers than it
+ *  answers; -EPERM: a folder or a daemon that is not to be trusted; -ENOTSOCK, -EPROTOTYPE:
+ *  something else is there; -EACCES: this user may not connect. Any thread. */
+int gs_place_connect(int socket, const char *socket_path, struct gs_err *err);
+
+#endif
