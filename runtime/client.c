@@ -21,6 +21,7 @@
 #include "runtime/converge.h"
 #include "runtime/drain.h"
 #include "runtime/driver.h"
+#include "runtime/gate.h"
 #include "runtime/lock.h"
 #include "runtime/log.h"
 #include "runtime/own_fd.h"
@@ -41,6 +42,7 @@ static struct {
     struct gs_own_fd wake[2]; /* a pipe: each is a file of its own, as eventfds are not */
     unsigned park_requests;
     bool parked;
+    bool unthreaded; /* the thread could not be started: never, in this process */
 } client = {.lock = PTHREAD_MUTEX_INITIALIZER,
             .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start() */
 
@@ -169,28 +171,52 @@ static void at_exit(void)
     gs_client_unpark();
 }
 
-static void start(void)
+/* Without the pipe the thread looks by itself (rest()), until there is one. */
+static bool start_thread(void)
 {
     pthread_attr_t attributes;
     sigset_t all, before;
     pthread_t thread;
+    bool started;
 
+    gs_condition_init(&client.changed);
+    make_wake();
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    started = pthread_create(&thread, &attributes, client_main, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (started)
+        pthread_setname_np(thread, "gpushare");
+    return started;
+}
+
+/* Without the thread nobody takes turns, moves memory or opens the gate later: it stays open,
+ * memory is the driver's own. Not tried again, since that memory could not be moved. */
+static void go_without_thread(void)
+{
+    struct gs_device *device;
+
+    client.unthreaded = true;
+    gs_session_give_up("this process cannot start a thread");
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        atomic_store_explicit(&device->movable, false, memory_order_relaxed);
+    gs_session_allow_everything();
+    gs_gate_open(false);
+}
+
+static void start(void)
+{
     gs_lock(&client.lock, GS_LOCK_CLIENT);
     if (!atomic_load_explicit(&client.started, memory_order_relaxed)) {
-        gs_condition_init(&client.changed);
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        if (make_wake() && pthread_create(&thread, &attributes, client_main, NULL) == 0) {
-            pthread_setname_np(thread, "gpushare");
+        if (!client.unthreaded && start_thread()) {
             atexit(at_exit);
             atomic_store_explicit(&client.started, true, memory_order_release);
         } else {
-            gs_session_give_up("this process cannot start a thread");
+            go_without_thread(); /* again for each context: its device may be a new one */
         }
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        pthread_attr_destroy(&attributes);
     }
     gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
@@ -316,6 +342,7 @@ void gs_client_after_fork(void)
     known = NULL;
     client.park_requests = 0;
     client.parked = false;
+    client.unthreaded = false;
     atomic_store(&client.started, false);
     atomic_store(&client.woken, false);
     atomic_store(&client.soon, false);
