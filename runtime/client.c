@@ -32,6 +32,12 @@
 
 #define SOON_NS 2000000ull
 
+/* How long a thread waits for the client thread to rest. At exit: for some steps of moving, and
+ * what a drain usually takes. Else: longer than the driver takes for anything, since one that
+ * hangs in the client thread would hang the caller as well. */
+#define EXIT_LIMIT_NS 300000000ull
+#define PARK_LIMIT_NS 30000000000ull
+
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -161,13 +167,56 @@ static void *client_main(void *unused)
     return NULL;
 }
 
+static _Thread_local bool has_parked; /* this thread has a park request out */
+
+/* The client thread rests when this returns, or has not come to rest within limit_ns. */
+static void park(uint64_t limit_ns)
+{
+    struct timespec until;
+
+    if (!atomic_load_explicit(&client.started, memory_order_acquire))
+        return;
+    has_parked = true;
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
+    client.park_requests++;
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
+    gs_client_wake();
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    limit_ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(limit_ns / 1000000000u);
+    until.tv_nsec = (long)(limit_ns % 1000000000u);
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
+    while (!client.parked)
+        if (pthread_cond_timedwait(&client.changed, &client.lock, &until) != 0)
+            break;
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
+}
+
+void gs_client_park(void)
+{
+    park(PARK_LIMIT_NS);
+}
+
+void gs_client_unpark(void)
+{
+    if (!has_parked) /* there was no client thread yet */
+        return;
+    has_parked = false;
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
+    if (client.park_requests > 0)
+        client.park_requests--;
+    pthread_cond_broadcast(&client.changed);
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
+}
+
 /* Runs before the driver's own exit handlers, which were registered when it was loaded: from
  * here on the client thread calls the driver only while a thread of the program waits for it
- * (that thread then holds up the driver's end as well). */
+ * (that thread then holds up the driver's end as well). Work that does not end is not waited
+ * for: without us nobody would. */
 static void at_exit(void)
 {
     gs_converge_exiting();
-    gs_client_park();
+    park(EXIT_LIMIT_NS);
     gs_client_unpark();
 }
 
@@ -245,7 +294,6 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
     gs_client_wake();
 }
 
-static _Thread_local bool has_parked; /* this thread has a park request out */
 /* attached already by this thread; a primary context may end and begin anew with the same
  * handle */
 static _Thread_local CUcontext known;
@@ -299,39 +347,6 @@ bool gs_client_wish(void)
         start();
     gs_client_wake();
     return true;
-}
-
-void gs_client_park(void)
-{
-    struct timespec until;
-
-    if (!atomic_load_explicit(&client.started, memory_order_acquire))
-        return;
-    has_parked = true;
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    client.park_requests++;
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
-    gs_client_wake();
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec +=
-        30; /* a driver that hangs in the client thread would hang the caller as well */
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    while (!client.parked)
-        if (pthread_cond_timedwait(&client.changed, &client.lock, &until) != 0)
-            break;
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
-}
-
-void gs_client_unpark(void)
-{
-    if (!has_parked) /* there was no client thread yet */
-        return;
-    has_parked = false;
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    if (client.park_requests > 0)
-        client.park_requests--;
-    pthread_cond_broadcast(&client.changed);
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
 
 void gs_client_after_fork(void)
