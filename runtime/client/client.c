@@ -21,6 +21,7 @@
 #include "runtime/client/reconcile.h"
 #include "runtime/gate/drain.h"
 #include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/own_fd.h"
@@ -30,6 +31,12 @@
 #include "runtime/swap/swap.h"
 
 #define SOON_NS 2000000ull
+
+/* How long a thread waits for the client thread to rest. At exit: for some steps of moving, and
+ * what a drain usually takes. Else: longer than the driver takes for anything, since one that
+ * hangs in the client thread would hang the caller as well. */
+#define EXIT_LIMIT_NS 300000000ull
+#define PARK_LIMIT_NS 30000000000ull
 
 static struct {
     pthread_mutex_t lock;
@@ -41,6 +48,7 @@ static struct {
     struct gs_own_fd wake[2]; /* a pipe: each is a file of its own, as eventfds are not */
     unsigned park_requests;
     bool parked;
+    bool unthreaded; /* the thread could not be started: never, in this process */
 } client = {.lock = PTHREAD_MUTEX_INITIALIZER,
             .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start() */
 
@@ -159,38 +167,105 @@ static void *client_main(void *unused)
     return NULL;
 }
 
+static _Thread_local bool has_parked; /* this thread has a park request out */
+
+/* The client thread rests when this returns, or has not come to rest within limit_ns. */
+static void park(uint64_t limit_ns)
+{
+    struct timespec until;
+
+    if (!atomic_load_explicit(&client.started, memory_order_acquire))
+        return;
+    has_parked = true;
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
+    client.park_requests++;
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
+    gs_client_wake();
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    limit_ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(limit_ns / 1000000000u);
+    until.tv_nsec = (long)(limit_ns % 1000000000u);
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
+    while (!client.parked)
+        if (pthread_cond_timedwait(&client.changed, &client.lock, &until) != 0)
+            break;
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
+}
+
+void gs_client_park(void)
+{
+    park(PARK_LIMIT_NS);
+}
+
+void gs_client_unpark(void)
+{
+    if (!has_parked) /* there was no client thread yet */
+        return;
+    has_parked = false;
+    gs_lock(&client.lock, GS_LOCK_CLIENT);
+    if (client.park_requests > 0)
+        client.park_requests--;
+    pthread_cond_broadcast(&client.changed);
+    gs_unlock(&client.lock, GS_LOCK_CLIENT);
+}
+
 /* Runs before the driver's own exit handlers, which were registered when it was loaded: from
  * here on the client thread calls the driver only while a thread of the program waits for it
- * (that thread then holds up the driver's end as well). */
+ * (that thread then holds up the driver's end as well). Work that does not end is not waited
+ * for: without us nobody would. */
 static void at_exit(void)
 {
     gs_converge_exiting();
-    gs_client_park();
+    park(EXIT_LIMIT_NS);
     gs_client_unpark();
 }
 
-static void start(void)
+/* Without the pipe the thread looks by itself (rest()), until there is one. */
+static bool start_thread(void)
 {
     pthread_attr_t attributes;
     sigset_t all, before;
     pthread_t thread;
+    bool started;
 
+    gs_condition_init(&client.changed);
+    make_wake();
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    started = pthread_create(&thread, &attributes, client_main, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (started)
+        pthread_setname_np(thread, "gpushare");
+    return started;
+}
+
+/* Without the thread nobody takes turns, moves memory or opens the gate later: it stays open,
+ * memory is the driver's own. Not tried again, since that memory could not be moved. */
+static void go_without_thread(void)
+{
+    struct gs_device *device;
+
+    client.unthreaded = true;
+    gs_session_give_up("this process cannot start a thread");
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        atomic_store_explicit(&device->movable, false, memory_order_relaxed);
+    gs_session_allow_everything();
+    gs_gate_open(false);
+}
+
+static void start(void)
+{
     gs_lock(&client.lock, GS_LOCK_CLIENT);
     if (!atomic_load_explicit(&client.started, memory_order_relaxed)) {
-        gs_condition_init(&client.changed);
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        if (make_wake() && pthread_create(&thread, &attributes, client_main, NULL) == 0) {
-            pthread_setname_np(thread, "gpushare");
+        if (!client.unthreaded && start_thread()) {
             atexit(at_exit);
             atomic_store_explicit(&client.started, true, memory_order_release);
         } else {
-            gs_session_give_up("this process cannot start a thread");
+            go_without_thread(); /* again for each context: its device may be a new one */
         }
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        pthread_attr_destroy(&attributes);
     }
     gs_unlock(&client.lock, GS_LOCK_CLIENT);
 }
@@ -219,7 +294,6 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
     gs_client_wake();
 }
 
-static _Thread_local bool has_parked; /* this thread has a park request out */
 /* attached already by this thread; a primary context may end and begin anew with the same
  * handle */
 static _Thread_local CUcontext known;
@@ -275,39 +349,6 @@ bool gs_client_wish(void)
     return true;
 }
 
-void gs_client_park(void)
-{
-    struct timespec until;
-
-    if (!atomic_load_explicit(&client.started, memory_order_acquire))
-        return;
-    has_parked = true;
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    client.park_requests++;
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
-    gs_client_wake();
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec +=
-        30; /* a driver that hangs in the client thread would hang the caller as well */
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    while (!client.parked)
-        if (pthread_cond_timedwait(&client.changed, &client.lock, &until) != 0)
-            break;
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
-}
-
-void gs_client_unpark(void)
-{
-    if (!has_parked) /* there was no client thread yet */
-        return;
-    has_parked = false;
-    gs_lock(&client.lock, GS_LOCK_CLIENT);
-    if (client.park_requests > 0)
-        client.park_requests--;
-    pthread_cond_broadcast(&client.changed);
-    gs_unlock(&client.lock, GS_LOCK_CLIENT);
-}
-
 void gs_client_after_fork(void)
 {
     pthread_mutex_init(&client.lock, NULL);
@@ -316,6 +357,7 @@ void gs_client_after_fork(void)
     known = NULL;
     client.park_requests = 0;
     client.parked = false;
+    client.unthreaded = false;
     atomic_store(&client.started, false);
     atomic_store(&client.woken, false);
     atomic_store(&client.soon, false);
