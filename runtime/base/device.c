@@ -74,7 +74,8 @@ static bool describe(CUdevice ordinal, struct gs_device *device)
     gs_driver.cuDeviceGetAttribute(&prefetch, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
                                    ordinal);
     device->managed = prefetch != 0 && (vmm == 0 || gs_runtime.config.managed_memory);
-    device->movable = (vmm != 0 || device->managed) && !gs_runtime.config.native_memory;
+    atomic_init(&device->movable,
+                (vmm != 0 || device->managed) && !gs_runtime.config.native_memory);
     device->granule = granule != 0 ? granule : 2u << 20;
     device->physical = total;
     device->total = total;
@@ -103,9 +104,9 @@ struct gs_device *gs_device_get(CUdevice ordinal)
         atomic_store_explicit(&device_count, count + 1, memory_order_release);
         gs_log("device %d (%s): %llu bytes%s", ordinal, device->name,
                (unsigned long long)device->total,
-               !device->movable  ? ", its memory is not moved"
-               : device->managed ? ", as managed memory"
-                                 : "");
+               !gs_device_is_movable(device) ? ", its memory is not moved"
+               : device->managed             ? ", as managed memory"
+                                             : "");
     }
     gs_unlock(&lock, GS_LOCK_DEVICES);
     return device;

@@ -22,11 +22,12 @@ struct gs_device {
     CUdevice ordinal;
     uint8_t uuid[16];
     char name[64];
-    uint64_t physical; /* bytes, as the driver says */
-    uint64_t total;    /* bytes, as the program sees it: the limit, if that is lower */
-    uint64_t granule;  /* bytes: VMM granularity, also of everything accounted here */
-    bool movable;      /* cuMemAlloc is backed by memory that we can move ... */
-    bool managed;      /* ... which is managed memory (backend.h) */
+    uint64_t physical;     /* bytes, as the driver says */
+    uint64_t total;        /* bytes, as the program sees it: the limit, if that is lower */
+    uint64_t granule;      /* bytes: VMM granularity, also of everything accounted here */
+    _Atomic(bool) movable; /* cuMemAlloc is backed by memory that we can move ...; off later
+                              only where no client thread could be started */
+    bool managed;          /* ... which is managed memory (backend.h) */
 
     /* The newest target, written by the client thread, read by any (relaxed: a stale value
      * costs a round, nothing else) */
@@ -98,6 +99,11 @@ struct gs_device *gs_device_at_location(const CUmemLocation *location);
 static inline uint32_t gs_device_flags(const struct gs_device *device)
 {
     return atomic_load_explicit(&device->target_flags, memory_order_relaxed);
+}
+
+static inline bool gs_device_is_movable(const struct gs_device *device)
+{
+    return atomic_load_explicit(&device->movable, memory_order_relaxed);
 }
 
 /* Bytes that the program may have there, kept ones included. Any thread. */

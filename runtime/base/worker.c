@@ -21,18 +21,23 @@
 
 #define SOON_NS 2000000ull
 
+/* How long a thread waits for this one to rest: longer than the driver takes for anything, since
+ * one that hangs here would hang the caller as well. */
+#define PARK_LIMIT_NS 30000000000ull
+
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    _Atomic(bool) started;   /* release, after the pipe is there */
+    _Atomic(bool) started;   /* release, after `changed` is there */
     _Atomic(bool) woken;     /* a wake-up is under way: one write is enough */
     _Atomic(bool) soon;      /* somebody wants a look */
     _Atomic(bool) attentive; /* … and the thread will look within SOON_NS without being woken */
     struct gs_own_fd wake[2]; /* a pipe: each is a file of its own, as eventfds are not */
     unsigned park_requests;
     bool parked;
+    bool failed; /* the thread could not be started: never, in this process */
 } worker = {.lock = PTHREAD_MUTEX_INITIALIZER,
-            .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start() */
+            .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start_thread() */
 
 static _Thread_local bool has_parked; /* this thread has a park request out */
 
@@ -137,36 +142,48 @@ void gs_worker_mend_wake(void)
     make_wake();
 }
 
-int gs_worker_start(void *(*work)(void *))
+/* Without the pipe the thread looks by itself (gs_worker_rest()), until there is one. */
+static int start_thread(void *(*work)(void *))
 {
     pthread_attr_t attributes;
     sigset_t all, before;
     pthread_t thread;
+    int error;
+
+    gs_condition_init(&worker.changed);
+    make_wake();
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&thread, &attributes, work, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error == 0)
+        pthread_setname_np(thread, "gpushare");
+    return -error;
+}
+
+int gs_worker_start(void *(*work)(void *))
+{
     int result = 0;
 
     if (atomic_load_explicit(&worker.started, memory_order_acquire))
         return 0;
     gs_lock(&worker.lock, GS_LOCK_CLIENT);
     if (!atomic_load_explicit(&worker.started, memory_order_relaxed)) {
-        gs_condition_init(&worker.changed);
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        result = make_wake() ? -pthread_create(&thread, &attributes, work, NULL) : -EMFILE;
+        result = worker.failed ? -EAGAIN : start_thread(work);
+        worker.failed = result != 0;
         if (result == 0) {
-            pthread_setname_np(thread, "gpushare");
             atomic_store_explicit(&worker.started, true, memory_order_release);
             result = 1;
         }
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        pthread_attr_destroy(&attributes);
     }
     gs_unlock(&worker.lock, GS_LOCK_CLIENT);
     return result;
 }
 
-void gs_worker_park(void)
+void gs_worker_park_for(uint64_t limit_ns)
 {
     struct timespec until;
 
@@ -178,13 +195,19 @@ void gs_worker_park(void)
     gs_unlock(&worker.lock, GS_LOCK_CLIENT);
     gs_worker_wake();
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec +=
-        30; /* a driver that hangs in the client thread would hang the caller as well */
+    limit_ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(limit_ns / 1000000000u);
+    until.tv_nsec = (long)(limit_ns % 1000000000u);
     gs_lock(&worker.lock, GS_LOCK_CLIENT);
     while (!worker.parked)
         if (pthread_cond_timedwait(&worker.changed, &worker.lock, &until) != 0)
             break;
     gs_unlock(&worker.lock, GS_LOCK_CLIENT);
+}
+
+void gs_worker_park(void)
+{
+    gs_worker_park_for(PARK_LIMIT_NS);
 }
 
 void gs_worker_unpark(void)
@@ -206,6 +229,7 @@ void gs_worker_after_fork(void)
     gs_own_fd_close(&worker.wake[1]);
     worker.park_requests = 0;
     worker.parked = false;
+    worker.failed = false;
     atomic_store(&worker.started, false);
     atomic_store(&worker.woken, false);
     atomic_store(&worker.soon, false);

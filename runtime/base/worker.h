@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Starts the thread once per process, with all signals blocked. Returns 0 if it runs, 1 if this
- * call has started it, -errno if it could not. Any thread. */
+ * call has started it, -errno if it could not, then or ever before. Any thread. */
 int gs_worker_start(void *(*work)(void *));
 
 /* Something changed that the thread should look at. Any thread; never blocks. */
@@ -23,6 +23,9 @@ void gs_worker_wake_soon(void);
  * one step of moving. Any thread. */
 void gs_worker_park(void);
 void gs_worker_unpark(void);
+
+/* gs_worker_park() that waits no longer than limit_ns. */
+void gs_worker_park_for(uint64_t limit_ns);
 
 /* The rest is for the thread itself. */
 

@@ -26,7 +26,7 @@ static struct gs_device *movable_device(void)
     if (!gs_client_ready() || gs_runtime.config.disabled)
         return NULL;
     device = gs_device_current();
-    if (device == NULL || !device->movable)
+    if (device == NULL || !gs_device_is_movable(device))
         return NULL;
     gs_client_attach_current(device);
     return device;

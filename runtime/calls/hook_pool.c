@@ -70,7 +70,7 @@ static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
     if (result != CUDA_SUCCESS)
         return result;
     device = device_of(position->context);
-    if (device == NULL || !device->movable)
+    if (device == NULL || !gs_device_is_movable(device))
         return CUDA_SUCCESS;
     if (handle == NULL)
         result = gs_driver.cuDeviceGetMemPool(&handle, device->ordinal);

@@ -34,7 +34,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     device = gs_device_current();
     *free = real_free;
     *total = real_total;
-    if (device == NULL || !device->movable || gs_runtime.config.disabled)
+    if (device == NULL || !gs_device_is_movable(device) || gs_runtime.config.disabled)
         return CUDA_SUCCESS;
     gs_client_attach_current(device);
     gs_daemon_await_target(device); /* or that there is no daemon, which is another answer */

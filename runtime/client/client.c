@@ -13,9 +13,14 @@
 #include "runtime/base/worker.h"
 #include "runtime/base/daemon.h"
 #include "runtime/base/config.h"
+#include "runtime/gate/gate.h"
 #include "runtime/client/session.h"
 #include "runtime/base/stats.h"
 #include "runtime/swap/swap.h"
+
+/* How long the exit waits for the client thread to rest: for some steps of moving, and what a
+ * drain usually takes. */
+#define EXIT_LIMIT_NS 300000000ull
 
 bool gs_client_ready(void)
 {
@@ -52,12 +57,26 @@ static void *client_main(void *unused)
 
 /* Runs before the driver's own exit handlers, which were registered when it was loaded: from
  * here on the client thread calls the driver only while a thread of the program waits for it
- * (that thread then holds up the driver's end as well). */
+ * (that thread then holds up the driver's end as well). Work that does not end is not waited
+ * for: without us nobody would. */
 static void at_exit(void)
 {
     gs_converge_exiting();
-    gs_worker_park();
+    gs_worker_park_for(EXIT_LIMIT_NS);
     gs_worker_unpark();
+}
+
+/* Without the thread nobody takes turns, moves memory or opens the gate later: it stays open,
+ * memory is the driver's own. Not tried again, since that memory could not be moved. */
+static void go_without_thread(void)
+{
+    struct gs_device *device;
+
+    gs_session_give_up("this process cannot start a thread");
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        atomic_store_explicit(&device->movable, false, memory_order_relaxed);
+    gs_session_allow_everything();
+    gs_gate_open(false);
 }
 
 static void start_client(void)
@@ -69,7 +88,7 @@ static void start_client(void)
         atexit(at_exit);
         break;
     default:
-        gs_session_give_up("this process cannot start a thread");
+        go_without_thread(); /* again for each context: its device may be a new one */
     }
 }
 

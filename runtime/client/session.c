@@ -192,8 +192,7 @@ static void reconnect(uint64_t now)
         gs_session_give_up(why.text);
 }
 
-/* without a daemon: everything is allowed */
-static void allow_everything(void)
+void gs_session_allow_everything(void)
 {
     struct gs_device *device;
 
@@ -213,7 +212,7 @@ void gs_session_turn(uint64_t now)
     receive(now);
     wait_for_first_word(now);
     if (gs_daemon_is_absent())
-        allow_everything();
+        gs_session_allow_everything();
     else
         for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
             if (atomic_load_explicit(&device->target_seq, memory_order_relaxed) != 0)

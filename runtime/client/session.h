@@ -24,6 +24,10 @@ void gs_session_send_note(void);
 /* Any thread: run without a daemon from now on, saying why once. */
 void gs_session_give_up(const char *why);
 
+/* Every device may run, with all its memory, as without a daemon. Client thread, or where there
+ * is none. */
+void gs_session_allow_everything(void);
+
 void gs_session_after_fork(void);
 
 #endif

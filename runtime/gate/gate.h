@@ -122,7 +122,7 @@ void gs_gate_sync_end(void);
  * somebody still is. The gate stays shut then: only the caller can know whether it may open
  * again (memory may have gone missing meanwhile). */
 bool gs_gate_close(uint64_t timeout_ns);
-void gs_gate_open(bool watched);
+void gs_gate_open(bool watched); /* also where there is no client thread */
 
 /* Any thread, under the memory lock: shuts without waiting for those inside. For memory that is
  * not in place yet: whoever can know its address has not submitted anything with it. */

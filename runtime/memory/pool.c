@@ -57,7 +57,7 @@ static struct gs_pool *standard_pool(CUmemoryPool handle)
     CUmemoryPool standard;
 
     for (unsigned i = 0; device != NULL; device = gs_device_at(i++))
-        if (device->movable &&
+        if (gs_device_is_movable(device) &&
             gs_driver.cuDeviceGetDefaultMemPool(&standard, device->ordinal) == CUDA_SUCCESS &&
             standard == handle)
             return add(handle, device, 0);
@@ -87,7 +87,7 @@ void gs_pool_created(CUmemoryPool handle, const CUmemPoolProps *props)
         return;
     }
     device = gs_device_get(props->location.id);
-    if (device != NULL && device->movable)
+    if (device != NULL && gs_device_is_movable(device))
         add(handle, device, props->maxSize);
 }
 

@@ -70,7 +70,7 @@ struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop)
         gs_runtime.config.disabled)
         return NULL;
     device = gs_device_get(prop->location.id);
-    return device != NULL && device->movable ? device : NULL;
+    return device != NULL && gs_device_is_movable(device) ? device : NULL;
 }
 
 static bool try_begin(struct gs_range *range)

@@ -221,7 +221,7 @@ static void receive(struct gs_device *device, const struct gs_wire_target *targe
 {
     const uint64_t bytes = target->gift_bytes;
 
-    if (!device->movable || device->managed || bytes == 0)
+    if (!gs_device_is_movable(device) || device->managed || bytes == 0)
         return;
     while (with->count != 0 && self.hand_count < HAND_MOST &&
            count_in(device, bytes, target->budget)) {

@@ -202,7 +202,7 @@ static uint64_t leaving_of(const struct gs_device *device)
     const uint64_t shortfall = atomic_load_explicit(&device->shortfall, memory_order_relaxed);
     const uint64_t demand = gs_memory_accounts(device).demand;
 
-    return device->movable && !device->managed ? smaller(demand, shortfall) : 0;
+    return gs_device_is_movable(device) && !device->managed ? smaller(demand, shortfall) : 0;
 }
 
 static bool register_one(void)

@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import Card, Told  # noqa: E402
+from card import Card, Told, sanitized  # noqa: E402
 
 failures = []
 
@@ -35,12 +35,6 @@ def run_case(build, case, daemon=True, memory="128MiB", timeout=60, silent=True,
         check(not silent or err == "", f"{case} {more}: said {err}")
     print(f"{case} {more}: {time.monotonic() - start:.1f} s", flush=True)
     return err
-
-
-def sanitized(build):
-    """A sanitizer's library lives in the programs of this folder, not in libgpushare."""
-    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
-        return any(line.startswith("GS_SANITIZE") and line.strip().split("=", 1)[1] for line in file)
 
 
 def same_answers(build):

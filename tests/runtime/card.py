@@ -20,6 +20,12 @@ def check(good, text):
         failures.append(text)
 
 
+def sanitized(build):
+    """A sanitizer's library lives in the programs of this folder, not in libgpushare."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+        return any(line.startswith("GS_SANITIZE") and line.strip().split("=", 1)[1] for line in file)
+
+
 class Card:
     """with Card(build, memory="64MiB") as card: card.start([...]); everything is ended and removed at the end."""
 

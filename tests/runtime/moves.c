@@ -21,6 +21,8 @@
  *   peer           a context on device 1, which gets access to the memory of device 0
  *   reached I      block I is on the card and device 1 has access to all of it; else error 999
  *   late I AT      as change, in a second, when all other calls have been answered long ago
+ *   spin           a kernel that runs until ...
+ *   stop           ... that, or a minute is over
  *   free I
  *   child          a forked process that does nothing until this one ends
  *   children       those end
@@ -61,8 +63,44 @@ static uint64_t seed = 1;
 static pid_t children[CHILDREN];
 static unsigned child_count;
 
-__attribute__((visibility("default")))
-const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
+#define SPIN_MOST 600000 /* looks at the flag, each about 100 us after the last */
+
+static void spin_run(const struct simcuda_launch *launch)
+{
+    const volatile uint32_t *flag = *(const volatile uint32_t *const *)launch->params[0];
+
+    for (unsigned i = 0; i < SPIN_MOST && *flag == 0; i++)
+        usleep(100);
+}
+
+__attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kernels[] = {
+    {"spin", spin_run, 1, (const uint32_t[]){sizeof(void *)}}, {NULL, NULL, 0, NULL}};
+
+static uint32_t *spin_flag; /* in host memory that the kernel sees; NULL: not used yet */
+
+static CUresult spin(void)
+{
+    CUfunction function;
+    CUmodule module;
+    CUresult result = CUDA_SUCCESS;
+
+    if (spin_flag == NULL)
+        result = cuMemHostAlloc((void **)&spin_flag, sizeof *spin_flag, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n");
+    if (result == CUDA_SUCCESS)
+        result = cuModuleGetFunction(&function, module, "spin");
+    if (result != CUDA_SUCCESS)
+        return result;
+    *(volatile uint32_t *)spin_flag = 0;
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&spin_flag}, NULL);
+}
+
+static void stop_spinning(void)
+{
+    CHECK(spin_flag != NULL);
+    *(volatile uint32_t *)spin_flag = 1;
+}
 
 static CUresult map_own(struct block *block)
 {
@@ -355,6 +393,10 @@ static bool obey(const char *line, CUresult *result)
         *result = write_late(&blocks[i], at * MIB);
     else if (strcmp(word, "touch") == 0)
         *result = touch();
+    else if (strcmp(word, "spin") == 0)
+        *result = spin();
+    else if (strcmp(word, "stop") == 0)
+        stop_spinning();
     else if (strcmp(word, "free") == 0 && words == 2 && i < BLOCKS)
         *result = release(&blocks[i]);
     else if (strcmp(word, "child") == 0)

@@ -7,7 +7,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import MIB, Card, Told, check, failures  # noqa: E402  (beside this file)
+from card import MIB, Card, Told, check, failures, sanitized  # noqa: E402  (beside this file)
 
 
 def round_trip(told, other, out, back, text):
@@ -51,6 +51,17 @@ def copied(build):
         check(told.say("alloc 80") == "ok" and told.say("zero 10") == "ok", "80 MiB of random bytes, 10 MiB of zeros")
         for _ in range(2):
             round_trip(told, other, 90, 90, "no kernel")
+        check(told.say("check") == "ok", "every byte")
+        told.end()
+        other.end()
+
+
+def one_thread(build):
+    """The library's own thread is the only one that it gets: what it would do in others it does by itself."""
+    with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+        told, other = Told(card, GS_THREADS="1"), Told(card, GS_THREADS="1")
+        check(told.say("alloc 80") == "ok" and told.say("zero 10") == "ok", "80 MiB of random bytes, 10 MiB of zeros")
+        round_trip(told, other, 80, 80, "one thread")
         check(told.say("check") == "ok", "every byte")
         told.end()
         other.end()
@@ -260,6 +271,8 @@ def main():
     build = parser.parse_args().build
     hashed(build)
     copied(build)
+    if not sanitized(build):
+        one_thread(build)
     kernel_fails(build)
     in_one_piece(build)
     without_address(build)

@@ -346,7 +346,7 @@ static void no_more_comes_than_the_budget_has_room_for(void **state)
     card.managed = true;
     assert_int_equal(come(1, 4 * CHUNK), 0);
     card.managed = false;
-    card.movable = false;
+    atomic_store(&card.movable, false);
     assert_int_equal(come(1, 4 * CHUNK), 0);
 }
 
