@@ -34,15 +34,25 @@ static int refuse_kind(const char *name, struct gs_err *err)
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
                  struct gs_err *err)
 {
+    int ret;
+
     memset(job, 0, sizeof *job);
-    job->fd = -1;
+    job->fd = job->place.folder = -1;
     job->name = name;
     job->options = options;
-    if (realpath(name, job->path) == NULL)
+    if (options->root != NULL)
+        snprintf(job->path, sizeof job->path, "%s", name);
+    else if (realpath(name, job->path) == NULL)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
-    job->fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    ret = elf_place_open(&job->place, options->root, job->path, err);
+    if (ret != 0)
+        return ret;
+    job->fd = openat(job->place.folder, job->place.base,
+                     O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     if (job->fd < 0 && errno == ENXIO) /* a socket */
         return refuse_kind(name, err);
+    if (job->fd < 0 && errno == ELOOP)
+        return gs_err_set(err, -ELOOP, "%s: became a link meanwhile; it is left alone", name);
     if (job->fd < 0)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     if (fstat(job->fd, &job->stat) != 0)
@@ -101,6 +111,7 @@ void elf_job_deinit(struct elf_job *job)
     if (job->fd >= 0)
         close(job->fd);
     job->fd = -1;
+    elf_place_close(&job->place);
 }
 
 /* What belongs to gpushare: it names the driver, too, but is not to be routed. */

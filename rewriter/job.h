@@ -12,9 +12,10 @@
 
 struct elf_job {
     const struct elf_options *options;
-    const char *name;    /* as the user gave it */
-    char path[PATH_MAX]; /* symlinks resolved */
-    int fd;              /* of the file as it is, read only */
+    const char *name;       /* as the user gave it */
+    char path[PATH_MAX];    /* symlinks resolved */
+    struct elf_place place; /* of path */
+    int fd;                 /* of the file as it is, read only */
     struct stat stat;
     struct elf_source raw; /* the file as it is */
     enum elf_note_state patched;

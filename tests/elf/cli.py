@@ -123,7 +123,7 @@ class BadInput(Case):
         self.refused(self.build("a"), 1, "is no library", "--runtime", self.path("pipe"), named=False)
 
     def test_runtime_that_cannot_be_opened(self):
-        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))
         status, _, errors = run(*self.runtime, self.build("a"), preexec_fn=limit)
         self.assertEqual((status, "the runtime library cannot be opened: Too many open files" in errors), (1, True), errors)
 
