@@ -5,6 +5,7 @@
  * Owns the descriptor and everything read from it. One thread per job.
  */
 #include "rewriter/job.h"
+#include "rewriter/environment.h"
 #include "rewriter/location.h"
 #include "rewriter/names.h"
 #include "rewriter/verify.h"
@@ -44,6 +45,8 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
         snprintf(job->path, sizeof job->path, "%s", name);
     else if (realpath(name, job->path) == NULL)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
+    if (options->root == NULL)
+        elf_environment_left(name, job->path, job->environment);
     ret = elf_place_open(&job->place, options->root, job->path, err);
     if (ret != 0)
         return ret;
@@ -312,12 +315,26 @@ static int refuse_edited(struct elf_job *job, struct gs_err *err)
     return elf_verify_untouched(&job->image, &job->raw, runtime, *origin ? origin : NULL, err);
 }
 
+int elf_job_refuse_left(const struct elf_job *job, struct gs_err *err)
+{
+    if (*job->environment == '\0' || job->options->output != NULL)
+        return 0;
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: leads out of its Python environment to %s, which others use as "
+                      "well; gpushare-patch --venv %s gives the environment a patched copy "
+                      "of its own (or name that file itself)",
+                      job->name, job->path, job->environment);
+}
+
 int elf_job_plan(struct elf_job *job, struct gs_err *err)
 {
     const struct elf_wish wish = {.runtime = job->runtime,
                                   .marker = job->marker,
                                   .origin = *job->origin ? job->origin : NULL};
 
-    return refuse_edited(job, err)
-               ?: elf_plan_make(&job->plan, &job->image, &job->facts, &wish, err);
+    bool changes = job->options->output == NULL && !elf_job_is_current(job);
+    int ret = changes ? elf_job_refuse_left(job, err) : 0;
+
+    ret = ret ?: refuse_edited(job, err);
+    return ret ?: elf_plan_make(&job->plan, &job->image, &job->facts, &wish, err);
 }

@@ -219,6 +219,7 @@ void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_
         }
         fputc(']', to);
     }
+    json_pair(to, "environment", job->environment[0] != '\0' ? job->environment : NULL);
     json_pair(to, "runtime", job->runtime[0] != '\0' ? job->runtime : NULL);
     if (problem->code == 0 && job->plan.tail != NULL)
         json_plan(to, &job->plan);

@@ -153,7 +153,7 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
         return gs_err_set(err, -ENODATA, "%s: nothing to do: it is not patched", job->name);
     if (job->note.lost.code != 0)
         return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
-    ret = refuse_pinned(job, err);
+    ret = elf_job_refuse_left(job, err) ?: refuse_pinned(job, err);
     ret = ret ?: open_output(job, &output, err);
     if (ret != 0)
         return ret;

@@ -111,7 +111,9 @@ class Race(unittest.TestCase):
         while True:
             step += 1
             for copy in (self.tree, self.outside):
-                subprocess.run(["cp", "-a", original, copy], check=True)
+                shutil.copytree(original, copy, symlinks=True)
+                os.unlink(copy + "/bin/same")
+                os.link(copy + "/bin/uses", copy + "/bin/same")
             before = contents(self.outside), contents(original)
             open(self.path("mark"), "w").close()
             done = self.run_tool(kind, self.tree, *more, LD_PRELOAD=self.path("shim.so"), RACE_STEP=str(step),
@@ -123,8 +125,11 @@ class Race(unittest.TestCase):
             self.assertFalse(os.path.exists(self.path("mark")), "the library was not loaded: " + what)
             self.assertTrue((contents(self.outside), contents(original)) == before, what)
             swapped = os.path.lexists(self.path("away"))
-            for name in ("tree", "outside", "away"):
-                subprocess.run(["rm", "-rf", self.path(name)], check=True)
+            for path in (self.tree, self.outside, self.path("away")):
+                if os.path.isdir(path):
+                    shutil.rmtree(path)
+                elif os.path.lexists(path):
+                    os.unlink(path)
             if not swapped:
                 self.assertEqual(done.returncode, 0, what)
                 shutil.rmtree(original)

@@ -342,6 +342,37 @@ class Venv(Case):
         self.assertEqual(run("--venv", env, "--restore")[0], 0)
         self.assertEqual(self.changed(before), [])
 
+    def test_link_out_of_an_environment_is_not_followed(self):
+        base, python = self.relocatable()
+        os.symlink("made/bin/python3", self.path("elsewhere"))  # python3 -> ./python -> base
+        before, env = self.snapshot(), self.path("made")
+        for name in (python, self.path("made/bin/python3"), self.path("elsewhere")):
+            for args in ([], ["--dry-run"], ["--force"]):
+                status, _, err = run(*args, name)
+                self.assertEqual((status, f"gpushare-patch --venv {env} " in err, f"to {base}," in err), (3, True, True), err)
+            status, out, _ = run("--print", "--json", name)
+            report = json.loads(out)
+            self.assertEqual((status, report["exit"], report["environment"], "--venv" in report["problem"]), (3, 3, env, True), out)
+        status, _, err = tool.run("--runtime", OPTIONS.runtime, "python3", cwd=self.path("made/bin"))
+        self.assertEqual((status, f"--venv {env} " in err), (3, True), err)
+        self.assertEqual(self.changed(before), [])
+        self.assertEqual(run("-o", self.path("copy"), python)[0], 0)  # changes nothing outside
+        self.assertEqual(self.changed(before), ["copy"])
+        self.assertIsNone(json.loads(run("--print", "--json", base)[1])["environment"])
+        self.assertEqual(run(base)[0], 0)
+        self.assertIn("already patched", run(python)[1])  # nothing would be changed
+        status, _, err = run("--restore", python)
+        self.assertEqual((status, f"to {base}," in err), (3, True), err)
+        self.assertEqual(run("--check", base)[0], 0)
+        self.assertEqual(run("--restore", base)[0], 0)
+
+    def test_link_inside_an_environment_is_followed(self):
+        base, python = self.relocatable()
+        os.unlink(python)
+        shutil.copy(base, python)  # as venv --copies makes it
+        self.assertEqual(run(self.path("made/bin/python3"))[0], 0)
+        self.assertEqual([run("--check", path)[0] for path in (python, base)], [0, 4])
+
     def test_second_run_leaves_the_copy_alone(self):
         python = os.path.join(self.env, "bin", "python3")
         self.assertEqual(run("--venv", self.env)[0], 0)
