@@ -167,14 +167,12 @@ static int refuse_privileged(const struct elf_job *job, struct gs_err *err)
         job->name, capable ? "file capabilities" : "setuid or setgid");
 }
 
-/* python3, python3.11, python: it loads CUDA only when a script imports it. */
+/* An interpreter loads CUDA only when a script imports it. */
 static bool is_python(const char *path)
 {
-    const char *base = strrchr(path, '/');
+    const char *slash = strrchr(path, '/');
 
-    base = base != NULL ? base + 1 : path;
-    return strncmp(base, "python", 6) == 0 &&
-           strspn(base + 6, "0123456789.dmt") == strlen(base + 6);
+    return elf_environment_is_python(slash != NULL ? slash + 1 : path);
 }
 
 static int decide_by_content(const struct elf_job *job, struct gs_err *err)

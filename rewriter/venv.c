@@ -7,6 +7,7 @@
  */
 #include "rewriter/venv.h"
 #include "rewriter/act.h"
+#include "rewriter/environment.h"
 #include "rewriter/say.h"
 
 #include <dirent.h>
@@ -15,24 +16,56 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_python_name(const char *name)
+#define MAX_LINKS 40 /* as many as the kernel follows */
+
+/* Reads the link at `path` in the environment. Its length; -errno, -EINVAL if it is none. */
+static int read_link(const struct elf_root *root, const char *path, char target[PATH_MAX])
 {
-    return strncmp(name, "python", 6) == 0 &&
-           strspn(name + 6, "0123456789.") == strlen(name + 6);
+    struct elf_place place;
+    int ret = elf_place_open(&place, root, path, NULL);
+    ssize_t n = ret == 0 ? readlinkat(place.folder, place.base, target, PATH_MAX - 1) : ret;
+
+    if (ret == 0 && n < 0)
+        n = -errno;
+    elf_place_close(&place);
+    target[n > 0 ? n : 0] = '\0';
+    return (int)n;
 }
 
-static int add_link(const char *name, int bin, struct elf_manifest *manifest)
+/* Where a link leads: its last part with the folder before it resolved, in `next`. False if
+ * that folder cannot be had. */
+static bool follow_link(const char *link, const char *target, char next[PATH_MAX])
 {
-    char below[PATH_MAX], target[PATH_MAX];
-    ssize_t n = readlinkat(bin, name, target, sizeof target - 1);
+    char joined[PATH_MAX], folder[PATH_MAX];
+    int n = *target == '/' ? snprintf(joined, sizeof joined, "%s", target)
+                           : snprintf(joined, sizeof joined, "%.*s/%s",
+                                      (int)(strrchr(link, '/') - link), link, target);
+    char *slash = strrchr(joined, '/');
 
-    if (n < 0) /* no link: the walk saw it */
-        return 0;
-    target[n] = '\0';
-    if (strchr(target, '/') == NULL) /* python -> python3 */
-        return 0;
-    snprintf(below, sizeof below, "bin/%s", name);
-    return elf_manifest_add(manifest, below, target);
+    if (n >= (int)sizeof joined)
+        return false;
+    *slash = '\0';
+    return realpath(slash > joined ? joined : "/", folder) != NULL &&
+           snprintf(next, PATH_MAX, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder,
+                    slash + 1) < PATH_MAX;
+}
+
+/* Follows an interpreter from bin/name to the first link that leads out, and lists that. A link
+ * may have any name (pypy3, graalpy, python3.13t): what makes it the interpreter is that python
+ * leads there. */
+static int add_link(const struct elf_root *root, const char *name,
+                    struct elf_manifest *manifest)
+{
+    char link[PATH_MAX], target[PATH_MAX], next[PATH_MAX];
+
+    if (snprintf(link, sizeof link, "%s/bin/%s", root->path, name) >= (int)sizeof link)
+        return -ENAMETOOLONG;
+    for (int i = 0; i < MAX_LINKS && read_link(root, link, target) > 0; i++) {
+        if (!follow_link(link, target, next) || elf_root_below(root, next) == NULL)
+            return elf_manifest_add(manifest, elf_root_below(root, link), target);
+        memcpy(link, next, sizeof link);
+    }
+    return 0; /* a file in the environment, which the walk saw, or nothing */
 }
 
 int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, size_t *count,
@@ -46,8 +79,8 @@ int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, s
     if (bin == NULL)
         return gs_err_errno(err, fd < 0 ? fd : -errno, "%s/bin: cannot open", root->path);
     while (ret == 0 && (entry = readdir(bin)) != NULL)
-        if (is_python_name(entry->d_name))
-            ret = add_link(entry->d_name, fd, manifest);
+        if (elf_environment_is_python(entry->d_name))
+            ret = add_link(root, entry->d_name, manifest);
     closedir(bin);
     if (ret != 0)
         return gs_err_errno(err, ret, "%s/bin: cannot list the interpreters", root->path);

@@ -13,8 +13,9 @@
 #include "rewriter/options.h"
 #include "rewriter/job.h"
 
-/* Adds those links in bin of the environment named python* that lead out of it to the manifest.
- * `count` gets the number of links that the manifest has then. 0 or a negative errno. */
+/* Follows python and the like in bin of the environment, each to the first link that leads out
+ * of it, and adds those links to the manifest. `count` gets the number of links that the
+ * manifest has then. 0 or a negative errno. */
 int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, size_t *count,
                    struct gs_err *err);
 

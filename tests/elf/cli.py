@@ -179,7 +179,8 @@ class Usage(Case):
         self.assertEqual(run(*self.runtime, text, self.path("missing"), plain)[0], 1)
 
     def test_python_needs_no_option(self):
-        self.assertEqual(run(*self.runtime, self.build("python3.11", MAIN))[0], 0)
+        for name in ("python3.11", "python3.13t", "python3.12d", "pypy", "pypy3.10"):
+            self.assertEqual(run(*self.runtime, self.build(name, MAIN))[0], 0)
         self.assertEqual(run(*self.runtime, self.build("pythonista", MAIN))[0], 4)
 
 

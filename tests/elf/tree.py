@@ -342,6 +342,32 @@ class Venv(Case):
         self.assertEqual(run("--venv", env, "--restore")[0], 0)
         self.assertEqual(self.changed(before), [])
 
+    def test_interpreter_of_another_name(self):
+        base = self.build("base/bin/plain", "int %s(void) { return 0; }")
+        for links, copy in (({"python": "python3.13t", "python3": "python3.13t", "python3.13t": base}, "bin/python3.13t"),
+                            ({"python3": "pypy3", "python": "pypy3", "pypy3": base}, "bin/pypy3"),
+                            ({"python": "graalpy", "graalpy": base}, "bin/graalpy"),
+                            ({"python3.11d": base}, "bin/python3.11d"),
+                            ({"python": "ENV/bin/other", "other": "../libexec/run", "../libexec/run": "../../base/bin/plain"}, "libexec/run"),
+                            ({"python": "python3", "python3": "python"}, None), ({"python": "missing"}, None)):
+            env = self.path("odd")
+            os.makedirs(env + "/bin")
+            os.makedirs(env + "/libexec")
+            open(env + "/pyvenv.cfg", "w").close()
+            for name, target in links.items():
+                os.symlink(target.replace("ENV", env), os.path.join(env, "bin", name))
+            before = self.snapshot()
+            for _ in range(2):
+                status, out, err = run("--venv", env)
+                self.assertEqual((status, err if copy else ""), (0 if copy else 4, ""), (links, out, err))
+            self.assertEqual(self.changed(before), ["odd/.gpushare-manifest", "odd/" + copy] if copy else [])
+            if copy:
+                self.assertEqual(subprocess.run([os.path.join(env, "bin", next(iter(links)))]).returncode, 0)
+                self.assertEqual([run("--check", os.path.join(env, copy))[0], run("--venv", env, "--check")[0]], [0, 0])
+                self.assertEqual(run("--venv", env, "--restore")[0], 0)
+            self.assertEqual(self.changed(before), [])
+            shutil.rmtree(env)
+
     def test_link_out_of_an_environment_is_not_followed(self):
         base, python = self.relocatable()
         os.symlink("made/bin/python3", self.path("elsewhere"))  # python3 -> ./python -> base
