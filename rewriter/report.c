@@ -5,6 +5,7 @@
  * No state; the stream is the caller's.
  */
 #include "rewriter/report.h"
+#include "rewriter/location.h"
 #include "rewriter/names.h"
 #include "rewriter/say.h"
 
@@ -124,6 +125,8 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
     if (job->runtime[0] != '\0')
         elf_say(to, "  runtime   %s%s\n", job->runtime,
                 access(job->runtime, R_OK) == 0 ? "" : " (not there)");
+    if (elf_location_leads(job->runtime, runtime))
+        elf_say(to, "            which leads to %s now\n", runtime);
     if (job->stat.st_nlink > 1)
         elf_say(to, "  links     %lu names; only this one would be changed\n",
                 (unsigned long)job->stat.st_nlink);
@@ -292,6 +295,7 @@ static void warn_signed(FILE *to, const struct elf_job *job)
 void elf_report_done(FILE *to, const struct elf_job *job)
 {
     const struct elf_options *options = job->options;
+    char runtime[PATH_MAX];
     struct stat st;
 
     elf_say(to, "%s: %s (%s scope", job->name,
@@ -304,6 +308,9 @@ void elf_report_done(FILE *to, const struct elf_job *job)
             options->output ? options->output : "");
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
         elf_say(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
+    if (elf_location_leads(job->runtime, runtime))
+        elf_say(to, "%s: note: loads %s, which leads to %s now\n", job->name, job->runtime,
+                runtime);
     if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
         elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
     warn_signed(to, job);
