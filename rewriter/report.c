@@ -134,6 +134,8 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
         elf_say(to, "  result    %s\n", problem->text);
     else if (job->plan.tail != NULL)
         print_plan(to, &job->plan);
+    else
+        elf_say(to, "  result    already patched; strip or objcopy ran since\n");
 }
 
 /* Bytes of the UTF-8 character at p (RFC 3629), 0 where there is none. */

@@ -77,6 +77,19 @@ class Patching(Case):
         self.assertEqual(run("--restore", path)[0], 0)
         self.assertEqual(open(path, "rb").read(), before)
 
+    def test_exit_status_is_true_when_the_report_cannot_be_written(self):
+        path = self.build("a")
+        before = open(path, "rb").read()
+        for args, status in ((self.runtime, 0), (["--restore"], 0), (["--restore"], 4), (["--check"], 1), (["--print"], 1), (["--help"], 1),
+                             (["--version"], 1), ([*self.runtime, "--dry-run"], 1), ([*self.runtime, "-q"], 0)):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([OPTIONS.patch, *args, path], stdout=full, stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual(done.returncode, status, (args, done))
+            said = b"" if "-q" in args or status == 4 else b"cannot write to standard output"
+            self.assertEqual(said in done.stderr, True, (args, done))
+            if status == 0:
+                self.assertEqual(open(path, "rb").read() == before, "--restore" in args)
+
     def test_output_leaves_input(self):
         path, out = self.build("a"), self.path("out")
         os.chmod(path, 0o751)
