@@ -28,6 +28,23 @@ static void take_standard_streams(void)
             return;
 }
 
+/* Whether what is printed is all that the run is for. */
+static bool is_report(const struct elf_options *options)
+{
+    return options->print || options->check || options->dry_run || options->help ||
+           options->version;
+}
+
+/* What could not be printed does not make undone what was done to the files. */
+static bool say_all(const struct elf_options *options)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    fprintf(stderr, "gpushare-patch: cannot write to standard output%s\n",
+            is_report(options) ? "" : "; the exit status says what became of the files");
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     enum elf_exit result = ELF_EXIT_DONE;
@@ -57,9 +74,7 @@ int main(int argc, char **argv)
             result = elf_exit_graver(result,
                                      elf_act(options.files[i], &options, stdout, stderr, NULL));
     }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "gpushare-patch: cannot write to standard output\n");
-        return ELF_EXIT_FAILED;
-    }
+    if (!say_all(&options) && is_report(&options))
+        result = ELF_EXIT_FAILED;
     return result;
 }

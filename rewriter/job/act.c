@@ -33,11 +33,26 @@ static enum elf_exit check(struct elf_job *job, FILE *out, struct gs_err *proble
     return present ? ELF_EXIT_DONE : ELF_EXIT_FAILED;
 }
 
+/* A patched file that strip or objcopy laid out anew: the original cannot be read through it,
+ * but it says of itself how it was patched, and where that is as wanted nothing is to be done.
+ */
+static bool is_settled(struct elf_job *job)
+{
+    return job->note.relaid && job->note.lost.code == 0 && job->options->output == NULL &&
+           elf_job_is_current(job);
+}
+
 static enum elf_exit print(struct elf_job *job, int ret, FILE *out, struct gs_err *err)
 {
-    ret = ret ?: elf_job_read(job, err);
-    ret = ret ?: elf_job_decide(job, err);
-    ret = ret ?: elf_job_plan(job, err);
+    bool settled = ret == 0 && is_settled(job);
+
+    if (!settled) {
+        ret = ret ?: elf_job_read(job, err);
+        ret = ret ?: elf_job_decide(job, err);
+        ret = ret ?: elf_job_plan(job, err);
+    }
+    if (ret == 0 && job->options->output == NULL && elf_job_is_current(job))
+        ret = elf_job_loads_runtime(job, err);
     if (job->options->json)
         elf_report_print_json(out, job, err);
     else
@@ -64,10 +79,7 @@ static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
 
 static int patch(struct elf_job *job, FILE *out, struct gs_err *err)
 {
-    bool known = job->note.relaid && job->note.lost.code == 0; /* what it says of itself */
-    int ret = known && job->options->output == NULL && elf_job_is_current(job)
-                  ? -EALREADY
-                  : elf_job_read(job, err);
+    int ret = is_settled(job) ? -EALREADY : elf_job_read(job, err);
 
     ret = ret ?: elf_job_decide(job, err);
     if ((ret == 0 && elf_job_is_current(job) && job->options->output == NULL) ||

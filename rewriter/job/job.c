@@ -5,6 +5,7 @@
  * Owns the descriptor and everything read from it. One thread per job.
  */
 #include "rewriter/job/job.h"
+#include "rewriter/job/environment.h"
 #include "rewriter/job/location.h"
 #include "rewriter/elf/names.h"
 #include "rewriter/verify/verify.h"
@@ -34,15 +35,27 @@ static int refuse_kind(const char *name, struct gs_err *err)
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
                  struct gs_err *err)
 {
+    int ret;
+
     memset(job, 0, sizeof *job);
-    job->fd = -1;
+    job->fd = job->place.folder = -1;
     job->name = name;
     job->options = options;
-    if (realpath(name, job->path) == NULL)
+    if (options->root != NULL)
+        snprintf(job->path, sizeof job->path, "%s", name);
+    else if (realpath(name, job->path) == NULL)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
-    job->fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (options->root == NULL)
+        elf_environment_left(name, job->path, job->environment);
+    ret = elf_place_open(&job->place, options->root, job->path, err);
+    if (ret != 0)
+        return ret;
+    job->fd = openat(job->place.folder, job->place.base,
+                     O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     if (job->fd < 0 && errno == ENXIO) /* a socket */
         return refuse_kind(name, err);
+    if (job->fd < 0 && errno == ELOOP)
+        return gs_err_set(err, -ELOOP, "%s: became a link meanwhile; it is left alone", name);
     if (job->fd < 0)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     if (fstat(job->fd, &job->stat) != 0)
@@ -101,6 +114,7 @@ void elf_job_deinit(struct elf_job *job)
     if (job->fd >= 0)
         close(job->fd);
     job->fd = -1;
+    elf_place_close(&job->place);
 }
 
 /* What belongs to gpushare: it names the driver, too, but is not to be routed. */
@@ -153,14 +167,12 @@ static int refuse_privileged(const struct elf_job *job, struct gs_err *err)
         job->name, capable ? "file capabilities" : "setuid or setgid");
 }
 
-/* python3, python3.11, python: it loads CUDA only when a script imports it. */
+/* An interpreter loads CUDA only when a script imports it. */
 static bool is_python(const char *path)
 {
-    const char *base = strrchr(path, '/');
+    const char *slash = strrchr(path, '/');
 
-    base = base != NULL ? base + 1 : path;
-    return strncmp(base, "python", 6) == 0 &&
-           strspn(base + 6, "0123456789.dmt") == strlen(base + 6);
+    return elf_environment_is_python(slash != NULL ? slash + 1 : path);
 }
 
 static int decide_by_content(const struct elf_job *job, struct gs_err *err)
@@ -301,12 +313,26 @@ static int refuse_edited(struct elf_job *job, struct gs_err *err)
     return elf_verify_untouched(&job->image, &job->raw, runtime, *origin ? origin : NULL, err);
 }
 
+int elf_job_refuse_left(const struct elf_job *job, struct gs_err *err)
+{
+    if (*job->environment == '\0' || job->options->output != NULL)
+        return 0;
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: leads out of its Python environment to %s, which others use as "
+                      "well; gpushare-patch --venv %s gives the environment a patched copy "
+                      "of its own (or name that file itself)",
+                      job->name, job->path, job->environment);
+}
+
 int elf_job_plan(struct elf_job *job, struct gs_err *err)
 {
     const struct elf_wish wish = {.runtime = job->runtime,
                                   .marker = job->marker,
                                   .origin = *job->origin ? job->origin : NULL};
 
-    return refuse_edited(job, err)
-               ?: elf_plan_make(&job->plan, &job->image, &job->facts, &wish, err);
+    bool changes = job->options->output == NULL && !elf_job_is_current(job);
+    int ret = changes ? elf_job_refuse_left(job, err) : 0;
+
+    ret = ret ?: refuse_edited(job, err);
+    return ret ?: elf_plan_make(&job->plan, &job->image, &job->facts, &wish, err);
 }

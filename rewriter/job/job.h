@@ -12,9 +12,11 @@
 
 struct elf_job {
     const struct elf_options *options;
-    const char *name;    /* as the user gave it */
-    char path[PATH_MAX]; /* symlinks resolved */
-    int fd;              /* of the file as it is, read only */
+    const char *name;           /* as the user gave it */
+    char path[PATH_MAX];        /* symlinks resolved */
+    struct elf_place place;     /* of path */
+    char environment[PATH_MAX]; /* the Python environment that name leads out of, or "" */
+    int fd;                     /* of the file as it is, read only */
     struct stat stat;
     struct elf_source raw; /* the file as it is */
     enum elf_note_state patched;
@@ -47,6 +49,9 @@ int elf_job_read(struct elf_job *job, struct gs_err *err);
 /* Decides whether there is something to do: -ENODATA if not, -ENOEXEC if it must not be done.
  */
 int elf_job_decide(struct elf_job *job, struct gs_err *err);
+/* -ENOEXEC if the file lies outside of the Python environment that its name belongs to, and so
+ * must not be changed by that name. */
+int elf_job_refuse_left(const struct elf_job *job, struct gs_err *err);
 /* Makes the plan. */
 int elf_job_plan(struct elf_job *job, struct gs_err *err);
 /* Carries out the plan. */

@@ -14,65 +14,134 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LIBRARY "libgpushare.so.1"
 
-/* Resolves the folder of path and keeps the last part: libgpushare.so.1 stays a link that
- * upgrades may move. */
-static int resolve(char out[PATH_MAX], const char *path)
+/* Takes what goes up or nowhere from the start of a relative path, and goes up from `folder`,
+ * which has no links in it. */
+static const char *go_up(char *folder, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX] = ".", real[PATH_MAX];
-    int n;
-
-    if (slash != NULL) {
-        size_t length = slash > path ? (size_t)(slash - path) : 1;
-
-        if (length >= sizeof folder)
-            return -ENAMETOOLONG;
-        memcpy(folder, path, length);
-        folder[length] = '\0';
+    while (path[0] == '.' && (path[1] == '/' || (path[1] == '.' && path[2] == '/'))) {
+        if (path[1] == '.' && *folder != '\0') /* the root's parent is the root */
+            *strrchr(folder, '/') = '\0';
+        path = strchr(path, '/');
+        path += strspn(path, "/");
     }
-    if (realpath(folder, real) == NULL)
-        return -errno;
-    n = snprintf(out, PATH_MAX, "%s/%s", strcmp(real, "/") == 0 ? "" : real,
-                 slash != NULL ? slash + 1 : path);
-    return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+    return path;
 }
 
+/* Makes path absolute, with its links as they are: a folder that an upgrade leads elsewhere
+ * (current -> 1.2) is to lead the patched file there, too. */
+static int make_absolute(char out[PATH_MAX], const char *path)
+{
+    char folder[PATH_MAX] = "";
+    size_t at = 0;
+    int n;
+
+    if (*path != '/' && getcwd(folder, sizeof folder) == NULL)
+        return -errno;
+    if (*path != '/' && *folder != '/')
+        return -ENOENT; /* outside of this root */
+    path = *path != '/' ? go_up(folder, path) : path;
+    n = snprintf(out, PATH_MAX, "%s/%s", folder, path);
+    if (n >= PATH_MAX)
+        return -ENAMETOOLONG;
+    for (size_t from = 0; out[from] != '\0'; from++) { /* "//" and "/./" say no more than "/" */
+        if (out[from] == '/' && out[from + 1] == '/')
+            continue;
+        if (out[from] == '/' && out[from + 1] == '.' && out[from + 2] == '/') {
+            from++;
+            continue;
+        }
+        out[at++] = out[from];
+    }
+    out[at] = '\0';
+    return 0;
+}
+
+/* Cuts off as many last parts of a path. */
+static bool cut_parts(char *path, int count)
+{
+    char *slash;
+
+    while (count-- > 0) {
+        slash = strrchr(path, '/');
+        if (slash == NULL)
+            return false;
+        *slash = '\0';
+    }
+    return true;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* The library beside this tool: by the path that the tool was started by, if that leads to the
+ * same one as the tool's real place does, so that links to folders are kept. */
 static int beside_tool(char out[PATH_MAX])
 {
-    static const char *const places[] = {"../runtime/" LIBRARY, "../" GS_LIBDIR "/" LIBRARY,
-                                         "../lib/" LIBRARY, "../lib64/" LIBRARY};
-    char self[PATH_MAX], path[PATH_MAX + 64];
+    static const char *const places[] = {"runtime/" LIBRARY, GS_LIBDIR "/" LIBRARY,
+                                         "lib/" LIBRARY, "lib64/" LIBRARY};
+    const char *started = (const char *)getauxval(AT_EXECFN);
+    char self[PATH_MAX], path[PATH_MAX + 64], given[PATH_MAX], named[PATH_MAX + 64] = "";
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *slash;
 
     if (n <= 0)
         return -ENOENT;
     self[n] = '\0';
-    slash = strrchr(self, '/');
-    if (slash == NULL)
+    if (!cut_parts(self, 2))
         return -ENOENT;
-    *slash = '\0';
+    if (started == NULL || make_absolute(given, started) != 0 || !cut_parts(given, 2))
+        *given = '\0';
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", self, places[i]);
+        snprintf(named, sizeof named, "%s/%s", given, places[i]);
         if (access(path, F_OK) == 0)
-            return resolve(out, path);
+            return make_absolute(out, is_same_file(named, path) ? named : path);
     }
     return -ENOENT;
 }
 
+bool elf_location_leads(const char *path, char real[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+
+    if (slash == NULL)
+        return false;
+    snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    return realpath(folder, real) != NULL && strcmp(folder, real) != 0 &&
+           realpath(path, real) != NULL;
+}
+
+/* A runtime library that was named must have its folder at least. */
+static int find_named(char path[PATH_MAX], const char *wanted, struct gs_err *err)
+{
+    char folder[PATH_MAX];
+    int ret = make_absolute(path, wanted);
+
+    if (ret == 0) {
+        memcpy(folder, path, sizeof folder);
+        *(strrchr(folder, '/') + 1) = '\0';
+        ret = access(folder, F_OK) == 0 ? 0 : -errno;
+    }
+    return ret == 0 ? 0 : gs_err_errno(err, ret, "%s: no such runtime library", wanted);
+}
+
 int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struct gs_err *err)
 {
-    int ret;
+    int ret = wanted != NULL ? find_named(path, wanted, err) : 0;
 
-    if (wanted != NULL) {
-        ret = resolve(path, wanted);
-        if (ret != 0)
-            return gs_err_errno(err, ret, "%s: no such runtime library", wanted);
-    } else if (beside_tool(path) != 0) {
+    if (ret != 0)
+        return ret;
+    if (wanted == NULL && beside_tool(path) != 0) {
         snprintf(path, PATH_MAX, "%s", GS_FULL_LIBDIR "/" LIBRARY);
     }
     if (strchr(path, '\n') != NULL || strchr(path, '$') != NULL || strchr(path, ':') != NULL)

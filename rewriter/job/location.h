@@ -11,9 +11,12 @@
 #include <stdbool.h>
 
 /* Finds the runtime library: `wanted` if not NULL, else beside this tool (build tree, then
- * installation), else the configured place. Its folder is resolved, its name stays. -ENOENT if
- * nothing is there and force is not set. */
+ * installation), else the configured place. The path is absolute; links in it stay as they are.
+ * -ENOENT if nothing is there and force is not set. */
 int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struct gs_err *err);
+
+/* Whether a folder on that absolute path is a link; `real` gets where the path leads now. */
+bool elf_location_leads(const char *path, char real[PATH_MAX]);
 
 /* Whether the library there is one for that ELF machine, which the file `name` is for. 0;
  * -ENOENT, or what opening it gave. */

@@ -5,6 +5,7 @@
 #ifndef REWRITER_JOB_OPTIONS_H
 #define REWRITER_JOB_OPTIONS_H
 
+#include "rewriter/output/place.h"
 #include "rewriter/plan/plan.h"
 
 #include <stdbool.h>
@@ -25,6 +26,9 @@ struct elf_options {
     unsigned jobs;      /* threads for --tree and --venv */
     const char *origin; /* set by --venv: the folder that a copy was made from, see plan.h */
     bool programs_only; /* set by --venv: the interpreter routes for its libraries */
+    /* Set by --tree and --venv: FILE and OUT are below this and no link is followed to them;
+     * NULL: they are wherever their names lead. */
+    const struct elf_root *root, *output_root;
     enum elf_scope scope;
     char **files;
     int file_count;

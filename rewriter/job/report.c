@@ -5,6 +5,7 @@
  * No state; the stream is the caller's.
  */
 #include "rewriter/job/report.h"
+#include "rewriter/job/location.h"
 #include "rewriter/elf/names.h"
 #include "rewriter/elf/say.h"
 
@@ -124,6 +125,8 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
     if (job->runtime[0] != '\0')
         elf_say(to, "  runtime   %s%s\n", job->runtime,
                 access(job->runtime, R_OK) == 0 ? "" : " (not there)");
+    if (elf_location_leads(job->runtime, runtime))
+        elf_say(to, "            which leads to %s now\n", runtime);
     if (job->stat.st_nlink > 1)
         elf_say(to, "  links     %lu names; only this one would be changed\n",
                 (unsigned long)job->stat.st_nlink);
@@ -131,6 +134,8 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
         elf_say(to, "  result    %s\n", problem->text);
     else if (job->plan.tail != NULL)
         print_plan(to, &job->plan);
+    else
+        elf_say(to, "  result    already patched; strip or objcopy ran since\n");
 }
 
 /* Bytes of the UTF-8 character at p (RFC 3629), 0 where there is none. */
@@ -219,6 +224,7 @@ void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_
         }
         fputc(']', to);
     }
+    json_pair(to, "environment", job->environment[0] != '\0' ? job->environment : NULL);
     json_pair(to, "runtime", job->runtime[0] != '\0' ? job->runtime : NULL);
     if (problem->code == 0 && job->plan.tail != NULL)
         json_plan(to, &job->plan);
@@ -291,6 +297,7 @@ static void warn_signed(FILE *to, const struct elf_job *job)
 void elf_report_done(FILE *to, const struct elf_job *job)
 {
     const struct elf_options *options = job->options;
+    char runtime[PATH_MAX];
     struct stat st;
 
     elf_say(to, "%s: %s (%s scope", job->name,
@@ -303,6 +310,9 @@ void elf_report_done(FILE *to, const struct elf_job *job)
             options->output ? options->output : "");
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
         elf_say(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
+    if (elf_location_leads(job->runtime, runtime))
+        elf_say(to, "%s: note: loads %s, which leads to %s now\n", job->name, job->runtime,
+                runtime);
     if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
         elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
     warn_signed(to, job);

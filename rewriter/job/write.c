@@ -89,21 +89,31 @@ static int finish(struct elf_job *job, struct elf_output *output, struct gs_err 
                                     !job->options->no_sync, err);
 }
 
+static bool is_same_place(const struct elf_place *a, const struct elf_place *b)
+{
+    struct stat x, y;
+
+    return strcmp(a->base, b->base) == 0 && fstat(a->folder, &x) == 0 &&
+           fstat(b->folder, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /* Where the result goes: the file itself, or another one beside it or elsewhere. */
 static int open_output(const struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     const char *target = job->options->output;
-    char real[PATH_MAX];
-    struct stat st;
+    struct elf_place place;
+    int ret;
 
     if (target == NULL)
-        return elf_output_open(output, job->path, err);
-    if (lstat(target, &st) == 0 && S_ISREG(st.st_mode) && realpath(target, real) != NULL &&
-        strcmp(real, job->path) == 0)
-        return gs_err_set(err, -EEXIST,
-                          "%s: is the file itself; leave --output away to change it in place",
-                          target);
-    return elf_output_open(output, target, err);
+        return elf_output_open(output, &job->place, job->path, err);
+    ret = elf_place_open(&place, job->options->output_root, target, err);
+    if (ret == 0 && is_same_place(&place, &job->place))
+        ret = gs_err_set(err, -EEXIST,
+                         "%s: is the file itself; leave --output away to change it in place",
+                         target);
+    ret = ret ?: elf_output_open(output, &place, target, err);
+    elf_place_close(&place);
+    return ret;
 }
 
 int elf_job_write(struct elf_job *job, struct gs_err *err)
@@ -143,7 +153,7 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
         return gs_err_set(err, -ENODATA, "%s: nothing to do: it is not patched", job->name);
     if (job->note.lost.code != 0)
         return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
-    ret = refuse_pinned(job, err);
+    ret = elf_job_refuse_left(job, err) ?: refuse_pinned(job, err);
     ret = ret ?: open_output(job, &output, err);
     if (ret != 0)
         return ret;

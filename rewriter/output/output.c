@@ -56,28 +56,16 @@ static int failed(const struct elf_output *output, const char *what, struct gs_e
     return gs_err_errno(err, -error, "%s: %s%s", output->target, what, way_out(error));
 }
 
-static int open_folder(struct elf_output *output, struct gs_err *err)
+/* Takes over the place: a descriptor that can be synced. */
+static int open_folder(struct elf_output *output, const struct elf_place *place,
+                       struct gs_err *err)
 {
-    const char *slash = strrchr(output->target, '/');
-    const char *base = slash != NULL ? slash + 1 : output->target;
-    char folder[PATH_MAX] = ".";
     int flags = 0;
 
-    if (strlen(base) > NAME_MAX || *base == '\0')
-        return gs_err_set(err, -ENAMETOOLONG, "%s: is no name for a file", output->target);
-    memcpy(output->base, base, strlen(base) + 1);
-    if (slash != NULL) {
-        size_t length = slash > output->target ? (size_t)(slash - output->target) : 1;
-
-        if (length >= sizeof folder)
-            return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", output->target);
-        memcpy(folder, output->target, length);
-        folder[length] = '\0';
-    }
-    output->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    memcpy(output->base, place->base, sizeof output->base);
+    output->folder = openat(place->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (output->folder < 0)
-        return gs_err_errno(err, -errno, "%s: cannot open the folder %s", output->target,
-                            folder);
+        return gs_err_errno(err, -errno, "%s: cannot open its folder", output->target);
     if (ioctl(output->folder, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_APPEND_FL)) {
         errno = EPERM; /* what is made there could not be taken away again */
         return failed(output, "cannot write into its folder", err);
@@ -97,12 +85,28 @@ static int check_kind(const struct elf_output *output, struct gs_err *err)
                       S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
 }
 
-int elf_output_open(struct elf_output *output, const char *target, struct gs_err *err)
+static int name_it(struct elf_output *output, struct gs_err *err)
+{
+    char path[64];
+
+    if (output->temporary[0] != '\0')
+        return 0;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", output->fd);
+    make_name(output->temporary);
+    if (linkat(AT_FDCWD, path, output->folder, output->temporary, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    output->temporary[0] = '\0';
+    return gs_err_errno(err, -errno, "%s: cannot give the new file a name (is /proc mounted?)",
+                        output->target);
+}
+
+int elf_output_open(struct elf_output *output, const struct elf_place *place,
+                    const char *target, struct gs_err *err)
 {
     int ret;
 
     *output = (struct elf_output){.target = target, .folder = -1, .fd = -1};
-    ret = open_folder(output, err);
+    ret = open_folder(output, place, err);
     ret = ret ?: check_kind(output, err);
     if (ret != 0) {
         elf_output_deinit(output);
@@ -123,22 +127,18 @@ int elf_output_open(struct elf_output *output, const char *target, struct gs_err
     return ret;
 }
 
-int elf_output_link(struct elf_output *output, const char *target, const char *existing,
-                    struct gs_err *err)
+int elf_output_link(struct elf_output *output, const struct elf_place *place,
+                    const char *target, int existing, struct gs_err *err)
 {
     int ret;
 
     *output = (struct elf_output){.target = target, .folder = -1, .fd = -1};
-    ret = open_folder(output, err);
+    ret = open_folder(output, place, err);
     ret = ret ?: check_kind(output, err);
     if (ret == 0) {
-        output->fd = open(existing, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        make_name(output->temporary);
-        if (output->fd < 0 ||
-            linkat(AT_FDCWD, existing, output->folder, output->temporary, 0) != 0) {
-            ret = failed(output, "cannot become another name of the new file", err);
-            output->temporary[0] = '\0';
-        }
+        output->fd = fcntl(existing, F_DUPFD_CLOEXEC, 0);
+        ret = output->fd >= 0 ? name_it(output, err)
+                              : failed(output, "cannot become another name", err);
     }
     if (ret != 0)
         elf_output_deinit(output);
@@ -183,21 +183,6 @@ int elf_output_share(struct elf_output *output, int from, uint64_t size, struct 
     if (ftruncate(output->fd, (off_t)size) != 0)
         return gs_err_errno(err, -errno, "%s: cannot cut the new file", output->target);
     return 1;
-}
-
-static int name_it(struct elf_output *output, struct gs_err *err)
-{
-    char path[64];
-
-    if (output->temporary[0] != '\0')
-        return 0;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", output->fd);
-    make_name(output->temporary);
-    if (linkat(AT_FDCWD, path, output->folder, output->temporary, AT_SYMLINK_FOLLOW) == 0)
-        return 0;
-    output->temporary[0] = '\0';
-    return gs_err_errno(err, -errno, "%s: cannot give the new file a name (is /proc mounted?)",
-                        output->target);
 }
 
 static int check_unchanged(const struct elf_output *output, const struct stat *old,

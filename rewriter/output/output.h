@@ -6,6 +6,7 @@
 #define REWRITER_OUTPUT_OUTPUT_H
 
 #include "common/err.h"
+#include "rewriter/output/place.h"
 #include "rewriter/elf/source.h"
 
 #include <limits.h>
@@ -20,14 +21,16 @@ struct elf_output {
     char temporary[NAME_MAX + 1]; /* name in the folder, or "" while it has none */
 };
 
-/* Makes a new file in the folder of target: without a name where the file system can do that
- * (then a crash leaves nothing behind), else .gpushare-patch.XXXXXX. target must outlive
- * output. 0 or -errno. */
-int elf_output_open(struct elf_output *output, const char *target, struct gs_err *err);
+/* Makes a new file in the folder of the place: without a name where the file system can do that
+ * (then a crash leaves nothing behind), else .gpushare-patch.XXXXXX. `target` is the place's
+ * path, for messages, and must outlive output; the place need not. 0 or -errno. */
+int elf_output_open(struct elf_output *output, const struct elf_place *place,
+                    const char *target, struct gs_err *err);
 
-/* The same with an existing file as the new one: target becomes another name of it. */
-int elf_output_link(struct elf_output *output, const char *target, const char *existing,
-                    struct gs_err *err);
+/* The same with an existing file (a descriptor of it) as the new one: the place becomes another
+ * name of it. */
+int elf_output_link(struct elf_output *output, const struct elf_place *place,
+                    const char *target, int existing, struct gs_err *err);
 
 /* Removes what was not committed. Accepts a zeroed struct with fd and folder -1. */
 void elf_output_deinit(struct elf_output *output);

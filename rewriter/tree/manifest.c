@@ -160,9 +160,10 @@ static int read_lines(struct elf_manifest *manifest, FILE *from, const char *nam
 }
 
 /* Whoever may write in the folder may have put something else there: a pipe would never end. */
-static FILE *open_regular(const char *path, struct gs_err *err)
+static FILE *open_regular(const struct elf_root *root, const char *path, struct gs_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    int fd = openat(root->fd, ELF_MANIFEST_NAME,
+                    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
     FILE *from = NULL;
     struct stat st;
 
@@ -179,7 +180,8 @@ static FILE *open_regular(const char *path, struct gs_err *err)
     return from;
 }
 
-int elf_manifest_read(struct elf_manifest *manifest, const char *folder, struct gs_err *err)
+int elf_manifest_read(struct elf_manifest *manifest, const struct elf_root *root,
+                      struct gs_err *err)
 {
     struct gs_err problem = {0};
     char path[PATH_MAX];
@@ -187,9 +189,9 @@ int elf_manifest_read(struct elf_manifest *manifest, const char *folder, struct 
     int ret;
 
     *manifest = (struct elf_manifest){0};
-    if (snprintf(path, sizeof path, "%s/%s", folder, ELF_MANIFEST_NAME) >= (int)sizeof path)
-        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", folder);
-    from = open_regular(path, &problem);
+    if (snprintf(path, sizeof path, "%s/%s", root->path, ELF_MANIFEST_NAME) >= (int)sizeof path)
+        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", root->path);
+    from = open_regular(root, path, &problem);
     if (from == NULL)
         return problem.code != 0 ? gs_err_set(err, problem.code, "%s", problem.text) : 0;
     ret = read_lines(manifest, from, path, err);
@@ -222,24 +224,25 @@ static char *make_text(const struct elf_manifest *manifest, size_t *size)
     return NULL;
 }
 
-int elf_manifest_write(const struct elf_manifest *manifest, const char *folder,
+int elf_manifest_write(const struct elf_manifest *manifest, const struct elf_root *root,
                        struct gs_err *err)
 {
+    const struct elf_place place = {.folder = root->fd, .base = ELF_MANIFEST_NAME};
     char path[PATH_MAX], *text;
     struct elf_output output;
     size_t size = 0;
     int ret;
 
-    if (snprintf(path, sizeof path, "%s/%s", folder, ELF_MANIFEST_NAME) >= (int)sizeof path)
-        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", folder);
+    if (snprintf(path, sizeof path, "%s/%s", root->path, ELF_MANIFEST_NAME) >= (int)sizeof path)
+        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", root->path);
     if (manifest->count == 0)
-        return unlink(path) == 0 || errno == ENOENT
+        return unlinkat(root->fd, ELF_MANIFEST_NAME, 0) == 0 || errno == ENOENT
                    ? 0
                    : gs_err_errno(err, -errno, "%s: cannot remove", path);
     text = make_text(manifest, &size);
     if (text == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", path);
-    ret = elf_output_open(&output, path, err);
+    ret = elf_output_open(&output, &place, path, err);
     if (ret == 0) {
         ret = elf_output_write(&output, 0, text, size, err);
         if (ret == 0 && fchmod(output.fd, 0644) != 0)

@@ -12,6 +12,7 @@
 #define REWRITER_TREE_MANIFEST_H
 
 #include "common/err.h"
+#include "rewriter/output/place.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,10 +31,11 @@ struct elf_manifest {
 };
 
 /* Reads the manifest of folder; one that is not there is empty. 0; -EINVAL naming the line. */
-int elf_manifest_read(struct elf_manifest *manifest, const char *folder, struct gs_err *err);
+int elf_manifest_read(struct elf_manifest *manifest, const struct elf_root *root,
+                      struct gs_err *err);
 
 /* Writes it, in one step; an empty one is removed. */
-int elf_manifest_write(const struct elf_manifest *manifest, const char *folder,
+int elf_manifest_write(const struct elf_manifest *manifest, const struct elf_root *root,
                        struct gs_err *err);
 
 /* Adds an entry, unless the path is there. target NULL: a file. 0 or -ENOMEM. */

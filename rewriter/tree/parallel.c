@@ -10,6 +10,7 @@
 #include "rewriter/elf/say.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -90,8 +91,19 @@ static void *take_files(void *argument)
     return NULL;
 }
 
+static int look_at(const struct elf_root *root, const char *path, struct stat *st)
+{
+    struct elf_place place;
+    int ret = elf_place_open(&place, root, path, NULL);
+
+    if (ret == 0 && fstatat(place.folder, place.base, st, AT_SYMLINK_NOFOLLOW) != 0)
+        ret = -errno;
+    elf_place_close(&place);
+    return ret;
+}
+
 /* Finds out which files are one. NULL: no memory; then each becomes a file of its own. */
-static struct name *find_names(const struct elf_paths *files)
+static struct name *find_names(const struct elf_root *root, const struct elf_paths *files)
 {
     struct name *names = calloc(files->count + 1, sizeof *names);
     size_t linked = 0, *list = calloc(files->count + 1, sizeof *list);
@@ -100,7 +112,7 @@ static struct name *find_names(const struct elf_paths *files)
         struct stat *st = &names[i].was;
 
         names[i].first = ALONE;
-        if (lstat(files->list[i], st) != 0 || !S_ISREG(st->st_mode) || st->st_nlink < 2)
+        if (look_at(root, files->list[i], st) != 0 || !S_ISREG(st->st_mode) || st->st_nlink < 2)
             continue;
         for (size_t j = 0; j < linked && names[i].first == ALONE; j++)
             if (names[list[j]].was.st_ino == st->st_ino &&
@@ -117,19 +129,39 @@ static struct name *find_names(const struct elf_paths *files)
     return names;
 }
 
-/* Makes the file that the first name has now this one's, too. 1 if it is already. */
+/* Opens the new file by its first name. The descriptor; -EEXIST if it is the old one still. */
+static int open_first(const struct elf_crew *crew, const struct name *name)
+{
+    struct elf_place place;
+    struct stat now;
+    int ret = elf_place_open(&place, crew->options->root, crew->files->list[name->first], NULL);
+
+    if (ret != 0)
+        return ret;
+    ret = openat(place.folder, place.base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    elf_place_close(&place);
+    if (ret < 0 || fstat(ret, &now) != 0)
+        return ret;
+    if (now.st_ino != name->was.st_ino || now.st_dev != name->was.st_dev)
+        return ret;
+    close(ret);
+    return -EEXIST;
+}
+
+/* Makes the file that the first name has now this one's, too. 0, also if it is already. */
 static int follow(const struct elf_crew *crew, const struct name *name, const char *path)
 {
-    const char *first = crew->files->list[name->first];
+    bool done = crew->results[name->first] == ELF_EXIT_DONE;
+    int first = done ? open_first(crew, name) : -ENOENT, ret;
+    struct elf_place place;
     struct elf_output output;
-    struct stat now;
-    int ret;
 
-    if (crew->results[name->first] != ELF_EXIT_DONE || lstat(first, &now) != 0)
-        return -ENOENT;
-    if (now.st_ino == name->was.st_ino && now.st_dev == name->was.st_dev)
-        return 1;
-    ret = elf_output_link(&output, path, first, NULL);
+    if (first < 0)
+        return first == -EEXIST ? 0 : first;
+    ret = elf_place_open(&place, crew->options->root, path, NULL);
+    ret = ret ?: elf_output_link(&output, &place, path, first, NULL);
+    elf_place_close(&place);
+    close(first);
     if (ret != 0)
         return ret;
     ret = elf_output_commit(&output, &name->was, !crew->options->no_sync, NULL);
@@ -173,7 +205,7 @@ int elf_crew_run(struct elf_crew *crew)
     crew->reaches = calloc(crew->files->count + 1, sizeof *crew->reaches);
     if (crew->results == NULL || crew->reaches == NULL)
         return -ENOMEM;
-    work.names = changes ? find_names(crew->files) : NULL;
+    work.names = changes ? find_names(options->root, crew->files) : NULL;
     while (started + 1 < options->jobs && started + 1 < crew->files->count &&
            pthread_create(&threads[started], NULL, take_files, &work) == 0)
         started++;

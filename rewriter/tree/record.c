@@ -19,16 +19,36 @@
 #define MAX_RECORD ((off_t)256 << 20) /* bytes */
 #define HASH       "sha256="
 
-static int sum_file(const char *path, uint8_t digest[ELF_SHA256_SIZE], uint64_t *size,
-                    struct gs_err *err)
+struct update {
+    const struct elf_root *root;
+    const struct elf_paths *changed;
+    char folder[PATH_MAX]; /* that the listed paths start from */
+    size_t lines;          /* that were not true */
+};
+
+static int open_below(const struct elf_root *root, const char *path, struct elf_place *place,
+                      struct gs_err *err)
+{
+    int fd = elf_place_open(place, root, path, err);
+
+    if (fd != 0)
+        return fd;
+    fd = openat(place->folder, place->base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    return fd >= 0 ? fd : gs_err_errno(err, -errno, "%s: cannot open", path);
+}
+
+static int sum_file(const struct elf_root *root, const char *path,
+                    uint8_t digest[ELF_SHA256_SIZE], uint64_t *size, struct gs_err *err)
 {
     uint8_t buffer[1 << 16];
     struct elf_sha256 sha;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), ret = 0;
+    struct elf_place place;
+    int fd = open_below(root, path, &place, err), ret = 0;
     ssize_t n = 0;
 
+    elf_place_close(&place);
     if (fd < 0)
-        return gs_err_errno(err, -errno, "%s: cannot open", path);
+        return fd;
     elf_sha256_init(&sha);
     while ((n = read(fd, buffer, sizeof buffer)) > 0)
         elf_sha256_update(&sha, buffer, (size_t)n);
@@ -87,9 +107,9 @@ static int compare(const void *key, const void *element)
 }
 
 /* Whether a listed path is one of the changed files; `real` gets its path. */
-static bool is_changed(const char *root, const char *listed, const struct elf_paths *changed,
-                       char real[PATH_MAX])
+static bool is_changed(const struct update *update, const char *listed, char real[PATH_MAX])
 {
+    const struct elf_paths *changed = update->changed;
     const char *base = strrchr(listed, '/');
     char joined[PATH_MAX];
     bool known = false;
@@ -97,15 +117,16 @@ static bool is_changed(const char *root, const char *listed, const struct elf_pa
     base = base != NULL ? base + 1 : listed;
     for (size_t i = 0; !known && i < changed->count; i++) /* realpath only where it can match */
         known = strcmp(strrchr(changed->list[i], '/') + 1, base) == 0;
-    if (!known || snprintf(joined, sizeof joined, "%s%s%s", *listed == '/' ? "" : root,
-                           *listed == '/' ? "" : "/", listed) >= (int)sizeof joined)
+    if (!known ||
+        snprintf(joined, sizeof joined, "%s%s%s", *listed == '/' ? "" : update->folder,
+                 *listed == '/' ? "" : "/", listed) >= (int)sizeof joined)
         return false;
     return realpath(joined, real) != NULL &&
            bsearch(real, changed->list, changed->count, sizeof *changed->list, compare) != NULL;
 }
 
-static int write_line(FILE *to, const char *line, size_t length, const char *root,
-                      const struct elf_paths *changed, size_t *lines, struct gs_err *err)
+static int write_line(FILE *to, const char *line, size_t length, struct update *update,
+                      struct gs_err *err)
 {
     char listed[PATH_MAX], real[PATH_MAX], text[44], now[96];
     size_t comma = line_path(line, length, listed, sizeof listed);
@@ -115,11 +136,11 @@ static int write_line(FILE *to, const char *line, size_t length, const char *roo
 
     if (comma == 0 || length - comma - 1 < sizeof HASH - 1 ||
         memcmp(line + comma + 1, HASH, sizeof HASH - 1) != 0 ||
-        !is_changed(root, listed, changed, real)) {
+        !is_changed(update, listed, real)) {
         fwrite(line, 1, length, to);
         return 0;
     }
-    ret = sum_file(real, digest, &size, err);
+    ret = sum_file(update->root, real, digest, &size, err);
     if (ret != 0)
         return ret;
     base64url(digest, text);
@@ -127,7 +148,7 @@ static int write_line(FILE *to, const char *line, size_t length, const char *roo
              line[length - 1] == '\r' ? "\r" : "");
     fwrite(line, 1, comma + 1, to);
     fputs(now, to);
-    *lines +=
+    update->lines +=
         strlen(now) != length - comma - 1 || memcmp(line + comma + 1, now, strlen(now)) != 0;
     return 0;
 }
@@ -149,8 +170,8 @@ static size_t line_length(const char *text, size_t size)
     return newline != NULL ? (size_t)(newline - text) : size;
 }
 
-static int write_lines(FILE *to, const char *text, size_t size, const char *root,
-                       const struct elf_paths *changed, size_t *lines, struct gs_err *err)
+static int write_lines(FILE *to, const char *text, size_t size, struct update *update,
+                       struct gs_err *err)
 {
     int ret = 0;
 
@@ -158,7 +179,7 @@ static int write_lines(FILE *to, const char *text, size_t size, const char *root
         size_t length = line_length(text + at, size - at);
         bool newline = length < size - at;
 
-        ret = length > 0 ? write_line(to, text + at, length, root, changed, lines, err) : 0;
+        ret = length > 0 ? write_line(to, text + at, length, update, err) : 0;
         if (newline)
             fputc('\n', to);
         at += length + newline;
@@ -167,21 +188,21 @@ static int write_lines(FILE *to, const char *text, size_t size, const char *root
 }
 
 /* The new content, or NULL with err filled. */
-static char *make_text(int fd, const struct stat *st, const char *path,
-                       const struct elf_paths *changed, size_t *size, size_t *lines,
-                       struct gs_err *err)
+static char *make_text(int fd, const struct stat *st, const char *path, size_t *size,
+                       struct update *update, struct gs_err *err)
 {
     struct elf_source source = {.name = path, .fd = fd, .size = (uint64_t)st->st_size};
-    char root[PATH_MAX], *text = NULL, *old;
+    char *text = NULL, *old;
     FILE *to = open_memstream(&text, size);
     int ret = to == NULL ? gs_err_set(err, -ENOMEM, "%s: no memory", path) : 0;
 
-    snprintf(root, sizeof root, "%s", path);
-    for (int i = 0; i < 2 && strrchr(root, '/') != NULL; i++) /* RECORD, NAME.dist-info */
-        *strrchr(root, '/') = '\0';
+    snprintf(update->folder, sizeof update->folder, "%s", path);
+    for (int i = 0; i < 2 && strrchr(update->folder, '/') != NULL;
+         i++) /* RECORD, NAME.dist-info */
+        *strrchr(update->folder, '/') = '\0';
     old = elf_source_load(&source, 0, source.size, err);
     if (ret == 0 && old != NULL)
-        ret = write_lines(to, old, (size_t)source.size, root, changed, lines, err);
+        ret = write_lines(to, old, (size_t)source.size, update, err);
     if (to != NULL && fclose(to) != 0 && ret == 0)
         ret = gs_err_set(err, -ENOMEM, "%s: no memory", path);
     if (ret != 0 || old == NULL) {
@@ -192,11 +213,11 @@ static char *make_text(int fd, const struct stat *st, const char *path,
     return text;
 }
 
-static int replace(int fd, const struct stat *st, const char *path, const char *text,
-                   size_t size, struct gs_err *err)
+static int replace(int fd, const struct stat *st, const struct elf_place *place,
+                   const char *path, const char *text, size_t size, struct gs_err *err)
 {
     struct elf_output output;
-    int ret = elf_output_open(&output, path, err);
+    int ret = elf_output_open(&output, place, path, err);
 
     if (ret != 0)
         return ret;
@@ -207,28 +228,29 @@ static int replace(int fd, const struct stat *st, const char *path, const char *
     return ret;
 }
 
-int elf_record_update(const char *path, const struct elf_paths *changed, size_t *lines,
-                      struct gs_err *err)
+int elf_record_update(const struct elf_root *root, const char *path,
+                      const struct elf_paths *changed, size_t *lines, struct gs_err *err)
 {
-    size_t size = 0, here = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), ret = 0;
+    struct update update = {.root = root, .changed = changed};
+    struct elf_place place;
+    int fd = open_below(root, path, &place, err), ret = fd < 0 ? fd : 0;
+    char *text = NULL;
     struct stat st;
-    char *text;
+    size_t size = 0;
 
-    if (fd < 0)
-        return gs_err_errno(err, -errno, "%s: cannot open", path);
-    if (fstat(fd, &st) != 0 || st.st_size > MAX_RECORD) {
-        close(fd);
-        return gs_err_set(err, -EFBIG, "%s: is too large for a list of files", path);
+    if (ret == 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_RECORD))
+        ret = gs_err_set(err, -EFBIG, "%s: is too large for a list of files", path);
+    if (ret == 0) {
+        text = make_text(fd, &st, path, &size, &update, err);
+        ret = text == NULL ? -EIO : 0;
     }
-    text = make_text(fd, &st, path, changed, &size, &here, err);
-    if (text == NULL)
-        ret = -EIO;
-    else if (here > 0)
-        ret = replace(fd, &st, path, text, size, err);
+    if (ret == 0 && update.lines > 0)
+        ret = replace(fd, &st, &place, path, text, size, err);
     if (ret == 0)
-        *lines += here;
+        *lines += update.lines;
     free(text);
-    close(fd);
+    if (fd >= 0)
+        close(fd);
+    elf_place_close(&place);
     return ret;
 }

@@ -15,7 +15,6 @@
 #include "rewriter/tree/venv.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -23,8 +22,7 @@
 
 struct tree {
     const struct elf_options *options;
-    char folder[PATH_MAX]; /* real */
-    int lock;              /* on the folder; -1: nothing will be changed */
+    struct elf_root root; /* locked while it is changed */
     struct elf_walk walk;
     struct elf_manifest manifest, left_out; /* left_out: what --restore and --check exclude */
     struct elf_paths chosen;                /* files to act on, full paths */
@@ -34,38 +32,39 @@ struct tree {
 
 static const char *below(const struct tree *tree, const char *path)
 {
-    return path + strlen(tree->folder) + (strcmp(tree->folder, "/") == 0 ? 0 : 1);
+    return elf_root_below(&tree->root, path);
 }
 
 static int full(const struct tree *tree, const char *path, char out[PATH_MAX],
                 struct gs_err *err)
 {
-    const char *folder = strcmp(tree->folder, "/") == 0 ? "" : tree->folder;
+    const char *folder = strcmp(tree->root.path, "/") == 0 ? "" : tree->root.path;
 
     if (snprintf(out, PATH_MAX, "%s/%s", folder, path) >= PATH_MAX)
         return gs_err_set(err, -ENAMETOOLONG, "%s/%s: the path is too long", folder, path);
     return 0;
 }
 
-/* The manifest was made without following links; one that came since must not lead out of the
- * folder. Of a listed link it is its own folder that counts. */
-static int check_inside(const struct tree *tree, const struct elf_manifest_entry *entry,
-                        const char *path, struct gs_err *err)
+/* The manifest was made without following links. One that came since may lead to another place
+ * in the folder, which `path` becomes then, but not out of it. Of a listed link it is its own
+ * folder that counts. 0; 1 if nothing is there. */
+static int find_listed(const struct tree *tree, const struct elf_manifest_entry *entry,
+                       char path[PATH_MAX], struct gs_err *err)
 {
-    size_t length = strcmp(tree->folder, "/") == 0 ? 0 : strlen(tree->folder);
     char real[PATH_MAX], folder[PATH_MAX];
 
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     if (realpath(entry->target != NULL ? folder : path, real) == NULL)
-        return 0; /* gone */
-    if (strncmp(real, tree->folder, length) == 0 &&
-        (real[length] == '/' || real[length] == '\0'))
-        return 0;
-    return gs_err_set(
-        err, -EXDEV,
-        "%s: is listed, but a link leads from there to %s; nothing was done; take "
-        "the link away, or the line out of %s",
-        path, real, ELF_MANIFEST_NAME);
+        return 1;
+    if (below(tree, real) == NULL)
+        return gs_err_set(
+            err, -EXDEV,
+            "%s: is listed, but a link leads from there to %s; nothing was done; take "
+            "the link away, or the line out of %s",
+            path, real, ELF_MANIFEST_NAME);
+    if (entry->target == NULL)
+        memcpy(path, real, sizeof real);
+    return 0;
 }
 
 /* First pass: which files would be patched, or are. */
@@ -109,13 +108,14 @@ static void update_records(struct tree *tree, const struct elf_paths *changed)
     for (size_t i = 0; changed->count > 0 && i < tree->walk.records.count; i++) {
         struct gs_err err = {0};
 
-        if (elf_record_update(tree->walk.records.list[i], changed, &lines, &err) == 0)
+        if (elf_record_update(&tree->root, tree->walk.records.list[i], changed, &lines, &err) ==
+            0)
             continue;
         fprintf(stderr, "gpushare-patch: %s\n", err.text);
         tree->result = ELF_EXIT_FAILED;
     }
     if (lines > 0 && !tree->options->quiet)
-        elf_say(stdout, "%s: %zu lines of wheel records updated\n", tree->folder, lines);
+        elf_say(stdout, "%s: %zu lines of wheel records updated\n", tree->root.path, lines);
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -149,20 +149,19 @@ static int patch_tree(struct tree *tree)
     int ret = choose(tree);
 
     if (ret == 0 && options->venv != NULL)
-        ret = elf_venv_links(tree->folder, &tree->manifest, &links, &tree->err);
+        ret = elf_venv_links(&tree->root, &tree->manifest, &links, &tree->err);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
         ret = elf_manifest_add(&tree->manifest, below(tree, tree->chosen.list[i]), NULL);
     if (ret == 0 && !options->dry_run && !options->print)
-        ret = elf_manifest_write(&tree->manifest, tree->folder, &tree->err);
+        ret = elf_manifest_write(&tree->manifest, &tree->root, &tree->err);
     ret = ret ?: act_on_chosen(tree, options->print ? "printing" : "patching", &changed);
     if (ret == 0 && links > 0)
-        tree->result = elf_exit_graver(tree->result,
-                                       elf_venv_patch(tree->folder, &tree->manifest, options));
+        tree->result = elf_exit_graver(tree->result, elf_venv_patch(&tree->manifest, options));
     if (ret == 0 && !options->dry_run && !options->print)
         update_records(tree, &changed);
     if (ret == 0 && tree->chosen.count == 0 && links == 0 && tree->result == ELF_EXIT_DONE)
         ret = gs_err_set(&tree->err, -ENODATA, "%s: nothing to do: no file reaches CUDA",
-                         tree->folder);
+                         tree->root.path);
     elf_paths_deinit(&changed);
     return ret;
 }
@@ -174,17 +173,19 @@ static int choose_listed(struct tree *tree)
                   ? 0
                   : gs_err_set(&tree->err, -ENODATA,
                                "%s: nothing to do: no %s says what was patched here",
-                               tree->folder, ELF_MANIFEST_NAME);
+                               tree->root.path, ELF_MANIFEST_NAME);
 
     for (size_t i = 0; ret == 0 && i < tree->manifest.count; i++) {
         const struct elf_manifest_entry *entry = &tree->manifest.entries[i];
         char path[PATH_MAX];
+        int gone;
 
         ret = full(tree, entry->path, path, &tree->err);
-        ret = ret ?: check_inside(tree, entry, path, &tree->err);
+        gone = ret ?: find_listed(tree, entry, path, &tree->err);
+        ret = gone < 0 ? gone : 0;
         if (ret != 0 || entry->target != NULL)
             continue;
-        if (access(path, F_OK) == 0)
+        if (gone == 0)
             ret = elf_paths_add(&tree->chosen, path);
         else if (tree->options->check && !tree->options->quiet)
             elf_say(stderr, "%s: is gone; nothing to do\n", path);
@@ -204,9 +205,9 @@ static int restore_tree(struct tree *tree)
     if (ret == 0 && !tree->options->dry_run)
         update_records(tree, &changed);
     if (ret == 0 && !tree->options->dry_run)
-        ret = elf_venv_restore(tree->folder, &tree->manifest, tree->options, &tree->err);
+        ret = elf_venv_restore(&tree->manifest, tree->options, &tree->err);
     if (ret == 0 && tree->result == ELF_EXIT_DONE && !tree->options->dry_run)
-        ret = elf_manifest_write(&tree->left_out, tree->folder, &tree->err);
+        ret = elf_manifest_write(&tree->left_out, &tree->root, &tree->err);
     elf_paths_deinit(&changed);
     return ret;
 }
@@ -228,7 +229,7 @@ static int check_tree(struct tree *tree)
     }
     elf_crew_deinit(&crew);
     elf_paths_deinit(&tree->chosen);
-    if (ret == 0 && !elf_venv_check(tree->folder, &tree->manifest))
+    if (ret == 0 && !elf_venv_check(&tree->manifest, tree->options))
         tree->result = ELF_EXIT_FAILED;
     ret = ret ?: choose(tree);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
@@ -245,15 +246,12 @@ static int lock_folder(struct tree *tree)
 
     if (options->dry_run || options->print || options->check)
         return 0;
-    tree->lock = open(tree->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (tree->lock < 0)
-        return gs_err_errno(&tree->err, -errno, "%s: cannot open", tree->folder);
-    if (flock(tree->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+    if (flock(tree->root.fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
         return 0; /* some file systems cannot do it */
     return gs_err_set(
         &tree->err, -EBUSY,
         "%s: another gpushare-patch is at work there; try again when it has ended",
-        tree->folder);
+        tree->root.path);
 }
 
 /* What is excluded is neither given back nor checked, and stays in the list. */
@@ -280,18 +278,16 @@ static int run(struct tree *tree)
 {
     const struct elf_options *options = tree->options;
     const char *name = options->tree != NULL ? options->tree : options->venv;
-    char config[PATH_MAX + 16];
-    int ret;
+    int ret = elf_root_open(&tree->root, name, &tree->err);
 
-    if (realpath(name, tree->folder) == NULL)
-        return gs_err_errno(&tree->err, -errno, "%s: cannot open", name);
-    snprintf(config, sizeof config, "%s/pyvenv.cfg", tree->folder);
-    if (options->venv != NULL && access(config, F_OK) != 0)
+    if (ret != 0)
+        return ret;
+    if (options->venv != NULL && faccessat(tree->root.fd, "pyvenv.cfg", F_OK, 0) != 0)
         return gs_err_set(&tree->err, -EINVAL,
                           "%s: is no Python environment (no pyvenv.cfg); use --tree", name);
     ret = lock_folder(tree);
-    ret = ret ?: elf_walk(&tree->walk, tree->folder, options, &tree->err);
-    ret = ret ?: elf_manifest_read(&tree->manifest, tree->folder, &tree->err);
+    ret = ret ?: elf_walk(&tree->walk, &tree->root, options, &tree->err);
+    ret = ret ?: elf_manifest_read(&tree->manifest, &tree->root, &tree->err);
     ret = ret ?: leave_out(tree);
     if (ret != 0)
         return ret;
@@ -302,11 +298,15 @@ static int run(struct tree *tree)
 
 enum elf_exit elf_tree(const struct elf_options *options)
 {
-    struct tree tree = {.options = options, .lock = -1, .result = ELF_EXIT_DONE};
-    int ret = run(&tree);
+    struct elf_options inside = *options;
+    struct tree tree = {.options = &inside, .root.fd = -1, .result = ELF_EXIT_DONE};
+    int ret;
+
+    inside.root = &tree.root;
+    ret = run(&tree);
 
     if (ret != 0) {
-        gs_err_set(&tree.err, ret, "%s: no memory", tree.folder);
+        gs_err_set(&tree.err, ret, "%s: no memory", tree.root.path);
         fprintf(stderr, "gpushare-patch: %s\n", tree.err.text);
         tree.result = elf_exit_graver(tree.result, elf_exit_of(ret));
     }
@@ -314,7 +314,6 @@ enum elf_exit elf_tree(const struct elf_options *options)
     elf_manifest_deinit(&tree.manifest);
     elf_manifest_deinit(&tree.left_out);
     elf_walk_deinit(&tree.walk);
-    if (tree.lock >= 0)
-        close(tree.lock);
+    elf_root_close(&tree.root);
     return tree.result;
 }

@@ -7,6 +7,7 @@
  */
 #include "rewriter/tree/venv.h"
 #include "rewriter/job/act.h"
+#include "rewriter/job/environment.h"
 #include "rewriter/elf/say.h"
 
 #include <dirent.h>
@@ -15,62 +16,87 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_python_name(const char *name)
+#define MAX_LINKS 40 /* as many as the kernel follows */
+
+/* Reads the link at `path` in the environment. Its length; -errno, -EINVAL if it is none. */
+static int read_link(const struct elf_root *root, const char *path, char target[PATH_MAX])
 {
-    return strncmp(name, "python", 6) == 0 &&
-           strspn(name + 6, "0123456789.") == strlen(name + 6);
+    struct elf_place place;
+    int ret = elf_place_open(&place, root, path, NULL);
+    ssize_t n = ret == 0 ? readlinkat(place.folder, place.base, target, PATH_MAX - 1) : ret;
+
+    if (ret == 0 && n < 0)
+        n = -errno;
+    elf_place_close(&place);
+    target[n > 0 ? n : 0] = '\0';
+    return (int)n;
 }
 
-static int add_link(const char *folder, const char *name, struct elf_manifest *manifest)
+/* Where a link leads: its last part with the folder before it resolved, in `next`. False if
+ * that folder cannot be had. */
+static bool follow_link(const char *link, const char *target, char next[PATH_MAX])
 {
-    char path[PATH_MAX], below[PATH_MAX], target[PATH_MAX];
-    ssize_t n;
+    char joined[PATH_MAX], folder[PATH_MAX];
+    int n = *target == '/' ? snprintf(joined, sizeof joined, "%s", target)
+                           : snprintf(joined, sizeof joined, "%.*s/%s",
+                                      (int)(strrchr(link, '/') - link), link, target);
+    char *slash = strrchr(joined, '/');
 
-    if (snprintf(below, sizeof below, "bin/%s", name) >= (int)sizeof below ||
-        snprintf(path, sizeof path, "%s/%s", folder, below) >= (int)sizeof path)
+    if (n >= (int)sizeof joined)
+        return false;
+    *slash = '\0';
+    return realpath(slash > joined ? joined : "/", folder) != NULL &&
+           snprintf(next, PATH_MAX, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder,
+                    slash + 1) < PATH_MAX;
+}
+
+/* Follows an interpreter from bin/name to the first link that leads out, and lists that. A link
+ * may have any name (pypy3, graalpy, python3.13t): what makes it the interpreter is that python
+ * leads there. */
+static int add_link(const struct elf_root *root, const char *name,
+                    struct elf_manifest *manifest)
+{
+    char link[PATH_MAX], target[PATH_MAX], next[PATH_MAX];
+
+    if (snprintf(link, sizeof link, "%s/bin/%s", root->path, name) >= (int)sizeof link)
         return -ENAMETOOLONG;
-    n = readlink(path, target, sizeof target - 1);
-    if (n < 0) /* no link: the walk saw it */
-        return 0;
-    target[n] = '\0';
-    if (strchr(target, '/') == NULL) /* python -> python3 */
-        return 0;
-    return elf_manifest_add(manifest, below, target);
+    for (int i = 0; i < MAX_LINKS && read_link(root, link, target) > 0; i++) {
+        if (!follow_link(link, target, next) || elf_root_below(root, next) == NULL)
+            return elf_manifest_add(manifest, elf_root_below(root, link), target);
+        memcpy(link, next, sizeof link);
+    }
+    return 0; /* a file in the environment, which the walk saw, or nothing */
 }
 
-int elf_venv_links(const char *folder, struct elf_manifest *manifest, size_t *count,
+int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, size_t *count,
                    struct gs_err *err)
 {
-    char path[PATH_MAX];
+    int fd = elf_root_folder(root, "bin"), ret = 0;
+    DIR *bin = fd >= 0 ? fdopendir(fd) : NULL;
     struct dirent *entry;
-    DIR *bin;
-    int ret = 0;
 
     *count = 0;
-    if (snprintf(path, sizeof path, "%s/bin", folder) >= (int)sizeof path)
-        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", folder);
-    bin = opendir(path);
     if (bin == NULL)
-        return gs_err_errno(err, -errno, "%s: cannot open", path);
+        return gs_err_errno(err, fd < 0 ? fd : -errno, "%s/bin: cannot open", root->path);
     while (ret == 0 && (entry = readdir(bin)) != NULL)
-        if (is_python_name(entry->d_name))
-            ret = add_link(folder, entry->d_name, manifest);
+        if (elf_environment_is_python(entry->d_name))
+            ret = add_link(root, entry->d_name, manifest);
     closedir(bin);
     if (ret != 0)
-        return gs_err_errno(err, ret, "%s: cannot list the interpreters", path);
+        return gs_err_errno(err, ret, "%s/bin: cannot list the interpreters", root->path);
     for (size_t i = 0; i < manifest->count; i++)
         *count += manifest->entries[i].target != NULL;
     return 0;
 }
 
 /* Full paths of the link and of what it leads to. */
-static int resolve(const char *folder, const struct elf_manifest_entry *entry,
+static int resolve(const struct elf_root *root, const struct elf_manifest_entry *entry,
                    char link[PATH_MAX], char target[PATH_MAX], struct gs_err *err)
 {
     char joined[PATH_MAX];
     int n;
 
-    if (snprintf(link, PATH_MAX, "%s/%s", folder, entry->path) >= PATH_MAX)
+    if (snprintf(link, PATH_MAX, "%s/%s", root->path, entry->path) >= PATH_MAX)
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
     if (*entry->target == '/')
         n = snprintf(joined, sizeof joined, "%s", entry->target);
@@ -87,14 +113,14 @@ static int resolve(const char *folder, const struct elf_manifest_entry *entry,
 
 /* Whether the patched copy was made from the interpreter as it is now, patched itself or not.
  */
-static bool is_current(const char *copy, const char *target)
+static bool is_current(const struct elf_root *root, const char *copy, const char *target)
 {
-    static const struct elf_options none = {0};
+    const struct elf_options inside = {.root = root}, none = {0};
     struct elf_job a, b;
     struct elf_sums sums;
     uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE], buffer[1 << 16];
     const struct elf_undo_head *head = &a.note.head;
-    bool same = elf_job_open(&a, copy, &none, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
+    bool same = elf_job_open(&a, copy, &inside, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
     ssize_t n = 0;
 
     same = elf_job_open(&b, target, &none, NULL) == 0 && same;
@@ -116,19 +142,14 @@ static bool is_current(const char *copy, const char *target)
 /* Whether the copy is such as these options would make it. */
 static bool is_done(const char *copy, const char *target, const struct elf_options *options)
 {
-    struct elf_options in_place = *options;
     struct elf_job job;
-    struct stat st;
     bool done;
 
-    in_place.output = NULL;
-    if (lstat(copy, &st) != 0 || !S_ISREG(st.st_mode))
-        return false;
-    done = elf_job_open(&job, copy, &in_place, NULL) == 0 && job.patched == ELF_NOTE_FOUND &&
+    done = elf_job_open(&job, copy, options, NULL) == 0 && job.patched == ELF_NOTE_FOUND &&
            elf_job_read(&job, NULL) == 0 && elf_job_decide(&job, NULL) == 0 &&
            elf_job_is_current(&job);
     elf_job_deinit(&job);
-    return done && is_current(copy, target);
+    return done && is_current(options->root, copy, target);
 }
 
 static enum elf_exit patch_copy(const char *link, const char *target,
@@ -146,10 +167,12 @@ static enum elf_exit patch_copy(const char *link, const char *target,
         return ELF_EXIT_DONE;
     }
     copy.output = options->print ? NULL : link; /* renamed over the link itself */
+    copy.output_root = options->root;
+    copy.root = NULL; /* the interpreter may be anywhere */
     return elf_act(target, &copy, stdout, stderr, NULL);
 }
 
-enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *manifest,
+enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
                              const struct elf_options *options)
 {
     enum elf_exit result = ELF_EXIT_DONE;
@@ -161,7 +184,7 @@ enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *mani
 
         if (entry->target == NULL)
             continue;
-        if (resolve(folder, entry, link, target, &err) != 0) {
+        if (resolve(options->root, entry, link, target, &err) != 0) {
             fprintf(stderr, "gpushare-patch: %s\n", err.text);
             result = elf_exit_graver(result, ELF_EXIT_FAILED);
             continue;
@@ -171,40 +194,41 @@ enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *mani
     return result;
 }
 
-static int put_back(const char *link, const char *target, struct gs_err *err)
+static int put_back(const struct elf_place *place, const char *link, const char *target,
+                    struct gs_err *err)
 {
-    char temporary[PATH_MAX];
+    char temporary[64];
 
-    if (snprintf(temporary, sizeof temporary, "%.*s/.gpushare-link.%d",
-                 (int)(strrchr(link, '/') - link), link,
-                 (int)getpid()) >= (int)sizeof temporary)
-        return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", link);
-    if (symlink(target, temporary) != 0)
+    snprintf(temporary, sizeof temporary, ".gpushare-link.%d", (int)getpid());
+    if (symlinkat(target, place->folder, temporary) != 0)
         return gs_err_errno(err, -errno, "%s: cannot make the link", link);
-    if (rename(temporary, link) == 0)
+    if (renameat(place->folder, temporary, place->folder, place->base) == 0)
         return 0;
     gs_err_errno(err, -errno, "%s: cannot put the link back", link);
-    unlink(temporary);
+    unlinkat(place->folder, temporary, 0);
     return err->code;
 }
 
 /* What is there may be somebody else's by now: only our copy gives way to the link. */
-static bool is_ours(const char *path)
+static int restore_link(const char *link, const char *target, const struct elf_options *options,
+                        struct gs_err *err)
 {
-    static const struct elf_options none = {0};
     struct elf_job job;
-    struct stat st;
-    bool ours = lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+    bool ours = elf_job_open(&job, link, options, NULL) == 0 && job.patched == ELF_NOTE_FOUND;
+    int ret = ours ? put_back(&job.place, link, target, err) : 0;
 
-    if (ours) {
-        ours = elf_job_open(&job, path, &none, NULL) == 0 && job.patched == ELF_NOTE_FOUND;
-        elf_job_deinit(&job);
-    }
-    return ours;
+    elf_job_deinit(&job);
+    if (options->quiet || ret != 0)
+        return ret;
+    if (ours)
+        elf_say(stdout, "%s: links to %s again\n", link, target);
+    else
+        elf_say(stdout, "%s: is no patched copy any more; left as it is\n", link);
+    return 0;
 }
 
-int elf_venv_restore(const char *folder, const struct elf_manifest *manifest,
-                     const struct elf_options *options, struct gs_err *err)
+int elf_venv_restore(const struct elf_manifest *manifest, const struct elf_options *options,
+                     struct gs_err *err)
 {
     int ret = 0;
 
@@ -214,21 +238,15 @@ int elf_venv_restore(const char *folder, const struct elf_manifest *manifest,
 
         if (entry->target == NULL)
             continue;
-        if (snprintf(link, sizeof link, "%s/%s", folder, entry->path) >= (int)sizeof link)
+        if (snprintf(link, sizeof link, "%s/%s", options->root->path, entry->path) >=
+            (int)sizeof link)
             return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
-        if (!is_ours(link)) {
-            if (!options->quiet)
-                elf_say(stdout, "%s: is no patched copy any more; left as it is\n", link);
-            continue;
-        }
-        ret = put_back(link, entry->target, err);
-        if (ret == 0 && !options->quiet)
-            elf_say(stdout, "%s: links to %s again\n", link, entry->target);
+        ret = restore_link(link, entry->target, options, err);
     }
     return ret;
 }
 
-bool elf_venv_check(const char *folder, const struct elf_manifest *manifest)
+bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_options *options)
 {
     bool good = true;
 
@@ -239,9 +257,9 @@ bool elf_venv_check(const char *folder, const struct elf_manifest *manifest)
 
         if (entry->target == NULL)
             continue;
-        if (resolve(folder, entry, link, target, &err) != 0) {
+        if (resolve(options->root, entry, link, target, &err) != 0) {
             fprintf(stderr, "gpushare-patch: %s\n", err.text);
-        } else if (!is_current(link, target)) {
+        } else if (!is_current(options->root, link, target)) {
             elf_say(stderr,
                     "gpushare-patch: %s: is no patched copy of %s as that is now (an "
                     "upgrade?); patch the environment again\n",

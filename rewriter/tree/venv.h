@@ -13,21 +13,24 @@
 #include "rewriter/job/options.h"
 #include "rewriter/job/job.h"
 
-/* Adds those links in folder/bin named python* that lead out of it to the manifest. `count`
- * gets the number of links that the manifest has then. 0 or a negative errno. */
-int elf_venv_links(const char *folder, struct elf_manifest *manifest, size_t *count,
+/* Follows python and the like in bin of the environment, each to the first link that leads out
+ * of it, and adds those links to the manifest. `count` gets the number of links that the
+ * manifest has then. 0 or a negative errno. */
+int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, size_t *count,
                    struct gs_err *err);
 
+/* The environment of the following is options->root. */
+
 /* Replaces each link of the manifest by a patched copy of what it led to. */
-enum elf_exit elf_venv_patch(const char *folder, const struct elf_manifest *manifest,
+enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
                              const struct elf_options *options);
 
 /* Puts the links back. 0 or a negative errno. */
-int elf_venv_restore(const char *folder, const struct elf_manifest *manifest,
-                     const struct elf_options *options, struct gs_err *err);
+int elf_venv_restore(const struct elf_manifest *manifest, const struct elf_options *options,
+                     struct gs_err *err);
 
 /* Whether every link of the manifest is a patched copy of what its target is now; says on
  * stderr what is not. */
-bool elf_venv_check(const char *folder, const struct elf_manifest *manifest);
+bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_options *options);
 
 #endif

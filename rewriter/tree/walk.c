@@ -2,20 +2,21 @@
  *
  * walk.c: lists ELF files and wheel records below a folder.
  *
- * Owns the lists. Symbolic links are not followed, so that nothing outside the folder is ever
- * touched. fts keeps its state to itself: any thread.
+ * Owns the lists. Each folder is opened from the root (place.h) and closed before the next, so
+ * that no link is followed and depth costs no descriptors. No state, any thread.
  */
 #include "rewriter/tree/walk.h"
 #include "rewriter/elf/grow.h"
 
+#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <fts.h>
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -74,12 +75,21 @@ bool elf_walk_excludes(const struct elf_options *options, const char *below)
     return false;
 }
 
+/* What elf_walk() is at. */
+struct stride {
+    struct elf_walk *walk;
+    const struct elf_root *root;
+    const struct elf_options *options;
+    struct elf_paths folders; /* below the root, still to be looked into; the last is next */
+    dev_t device;             /* of the root */
+};
+
 /* Whether it starts as a program or library does; everything else is checked later. A program
  * that may not be read is one as well: that it cannot be looked at has to be said. */
-static bool is_elf(const char *path, mode_t mode)
+static bool is_elf(int folder, const char *name, mode_t mode)
 {
     unsigned char head[EI_NIDENT + 2];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     ssize_t n;
 
     if (fd < 0)
@@ -93,86 +103,142 @@ static bool is_elf(const char *path, mode_t mode)
 
 /* Folders of the kernel's (/proc, /sys) hold no programs, and many that even root may not read.
  */
-static bool is_kernels(const FTSENT *entry)
+static bool is_kernels(int folder, dev_t device)
 {
     struct statfs mounted;
+    struct stat st;
 
-    if (entry->fts_level == 0 ||
-        entry->fts_statp->st_dev == entry->fts_parent->fts_statp->st_dev ||
-        statfs(entry->fts_path, &mounted) != 0)
-        return false;
-    return mounted.f_type == PROC_SUPER_MAGIC || mounted.f_type == SYSFS_MAGIC;
+    return fstat(folder, &st) == 0 && st.st_dev != device && fstatfs(folder, &mounted) == 0 &&
+           (mounted.f_type == PROC_SUPER_MAGIC || mounted.f_type == SYSFS_MAGIC);
 }
 
-static bool is_record(const FTSENT *entry)
+static bool is_record(const char *path)
 {
     static const char end[] = ".dist-info/RECORD";
-    size_t length = sizeof end - 1;
+    size_t length = strlen(path);
 
-    return entry->fts_pathlen > length &&
-           strcmp(entry->fts_path + entry->fts_pathlen - length, end) == 0;
+    return length > sizeof end - 1 && strcmp(path + length - (sizeof end - 1), end) == 0;
 }
 
-static int look_at(struct elf_walk *walk, FTS *fts, FTSENT *entry, size_t skip,
-                   const struct elf_options *options, struct gs_err *err)
+/* One entry of a folder: `below` the root, and as a full path. */
+static int look_at(struct stride *stride, int folder, const char *name, const char *below,
+                   const char *path, struct gs_err *err)
 {
-    const char *below = entry->fts_pathlen > skip ? entry->fts_path + skip : "";
+    struct elf_walk *walk = stride->walk;
+    struct stat st;
 
-    switch (entry->fts_info) {
-    case FTS_DNR:
-    case FTS_ERR:
-        if (entry->fts_errno == ENOENT)
-            return 0; /* it went away meanwhile */
-        return gs_err_errno(err, -entry->fts_errno, "%s: cannot read (--exclude leaves it out)",
-                            entry->fts_path);
-    case FTS_D:
-        if (entry->fts_level > 0 &&
-            (is_excluded(options, below, entry->fts_name) || is_kernels(entry)))
-            fts_set(fts, entry, FTS_SKIP);
+    if (is_excluded(stride->options, below, name))
         return 0;
-    case FTS_NS: /* in a folder that may be listed and not searched; or its path is too long */
-    case FTS_F:
-        break;
-    default:
-        return 0;
-    }
-    if (is_excluded(options, below, entry->fts_name) ||
-        strncmp(entry->fts_name, ".gpushare-", 10) == 0)
-        return 0;
-    if (entry->fts_info == FTS_NS)
-        return entry->fts_errno == ENOENT
+    if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT
                    ? 0
-                   : gs_err_errno(err, -entry->fts_errno,
-                                  "%s: cannot look at it (--exclude leaves it out)",
-                                  entry->fts_path);
-    if (is_record(entry))
-        return elf_paths_add(&walk->records, entry->fts_path);
-    return is_elf(entry->fts_path, entry->fts_statp->st_mode)
-               ? elf_paths_add(&walk->files, entry->fts_path)
-               : 0;
+                   : gs_err_errno(err, -errno,
+                                  "%s: cannot look at it (--exclude leaves it out)", path);
+    if (S_ISDIR(st.st_mode))
+        return elf_paths_add(&stride->folders, below);
+    if (!S_ISREG(st.st_mode) || strncmp(name, ".gpushare-", 10) == 0)
+        return 0;
+    if (is_record(path))
+        return elf_paths_add(&walk->records, path);
+    return is_elf(folder, name, st.st_mode) ? elf_paths_add(&walk->files, path) : 0;
 }
 
-static int compare(const FTSENT **a, const FTSENT **b)
+static int look_at_all(struct stride *stride, int folder, const char *below,
+                       const struct elf_paths *names, struct gs_err *err)
 {
-    return strcmp((*a)->fts_name, (*b)->fts_name);
-}
-
-int elf_walk(struct elf_walk *walk, const char *folder, const struct elf_options *options,
-             struct gs_err *err)
-{
-    char *const roots[] = {(char *)(uintptr_t)folder, NULL};
-    size_t skip = strlen(folder) + 1;
-    FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, compare);
-    FTSENT *entry;
+    const char *root = strcmp(stride->root->path, "/") == 0 ? "" : stride->root->path;
+    char path[PATH_MAX];
     int ret = 0;
 
+    for (size_t i = names->count; ret == 0 && i-- > 0;) { /* so the first folder is on top */
+        const char *name = names->list[i];
+
+        if (snprintf(path, sizeof path, "%s/%s%s%s", root, below, *below ? "/" : "", name) <
+            (int)sizeof path)
+            ret = look_at(stride, folder, name, path + strlen(root) + 1, path, err);
+        else if (!is_excluded(stride->options, "", name))
+            ret = gs_err_errno(err, -ENAMETOOLONG,
+                               "%s: cannot look at it (--exclude leaves it out)", path);
+    }
+    return ret;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void sort_paths(struct elf_paths *paths)
+{
+    if (paths->count > 1)
+        qsort(paths->list, paths->count, sizeof *paths->list, compare);
+}
+
+static int list_names(DIR *folder, struct elf_paths *names)
+{
+    struct dirent *entry;
+    int ret = 0;
+
+    errno = 0;
+    while (ret == 0 && (entry = readdir(folder)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            ret = elf_paths_add(names, entry->d_name);
+        errno = 0;
+    }
+    if (ret == 0)
+        ret = -errno;
+    sort_paths(names);
+    return ret;
+}
+
+static int look_into(struct stride *stride, const char *below, struct gs_err *err)
+{
+    int fd = elf_root_folder(stride->root, below), ret;
+    struct elf_paths names = {0};
+    DIR *folder;
+
+    if (fd >= 0 && *below != '\0' && is_kernels(fd, stride->device)) {
+        close(fd);
+        return 0;
+    }
+    folder = fd >= 0 ? fdopendir(fd) : NULL;
+    ret = folder != NULL ? list_names(folder, &names) : fd < 0 ? fd : -errno;
+    if ((ret == -ENOENT || ret == -ENOTDIR || ret == -ELOOP) && *below != '\0')
+        ret = 0; /* it went away meanwhile, or became a link */
+    else if (ret != 0)
+        gs_err_errno(err, ret, "%s/%s: cannot read (--exclude leaves it out)",
+                     stride->root->path, below);
+    ret = ret ?: look_at_all(stride, fd, below, &names, err);
+    elf_paths_deinit(&names);
+    if (folder != NULL)
+        closedir(folder);
+    else if (fd >= 0)
+        close(fd);
+    return ret;
+}
+
+int elf_walk(struct elf_walk *walk, const struct elf_root *root,
+             const struct elf_options *options, struct gs_err *err)
+{
+    struct stride stride = {.walk = walk, .root = root, .options = options};
+    struct stat st;
+    int ret = elf_paths_add(&stride.folders, "");
+
     *walk = (struct elf_walk){0};
-    if (fts == NULL)
-        return gs_err_errno(err, -errno, "%s: cannot read", folder);
-    while (ret == 0 && (entry = fts_read(fts)) != NULL)
-        ret = look_at(walk, fts, entry, skip, options, err);
+    if (ret == 0 && fstat(root->fd, &st) != 0)
+        ret = gs_err_errno(err, -errno, "%s: cannot read", root->path);
+    else if (ret == 0)
+        stride.device = st.st_dev;
+    while (ret == 0 && stride.folders.count > 0) {
+        char *below = stride.folders.list[--stride.folders.count];
+
+        ret = look_into(&stride, below, err);
+        free(below);
+    }
     if (ret == -ENOMEM)
-        gs_err_set(err, ret, "%s: no memory", folder);
-    fts_close(fts);
+        gs_err_set(err, ret, "%s: no memory", root->path);
+    sort_paths(&walk->files);
+    sort_paths(&walk->records);
+    elf_paths_deinit(&stride.folders);
     return ret;
 }

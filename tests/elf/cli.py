@@ -121,7 +121,7 @@ class BadInput(Case):
         self.refused(self.build("a"), 1, "is no library", "--runtime", self.path("pipe"), named=False)
 
     def test_runtime_that_cannot_be_opened(self):
-        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))
         status, _, errors = run(*self.runtime, self.build("a"), preexec_fn=limit)
         self.assertEqual((status, "the runtime library cannot be opened: Too many open files" in errors), (1, True), errors)
 
@@ -177,7 +177,8 @@ class Usage(Case):
         self.assertEqual(run(*self.runtime, text, self.path("missing"), plain)[0], 1)
 
     def test_python_needs_no_option(self):
-        self.assertEqual(run(*self.runtime, self.build("python3.11", MAIN))[0], 0)
+        for name in ("python3.11", "python3.13t", "python3.12d", "pypy", "pypy3.10"):
+            self.assertEqual(run(*self.runtime, self.build(name, MAIN))[0], 0)
         self.assertEqual(run(*self.runtime, self.build("pythonista", MAIN))[0], 4)
 
 

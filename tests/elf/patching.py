@@ -46,6 +46,50 @@ class Patching(Case):
         self.assertEqual(run("--restore", path)[0], 0)
         self.assertEqual(open(path, "rb").read(), before)
 
+    def versions(self):
+        """Two versions of gpushare and a link to the first, as stow, module trees and Nix profiles have it."""
+        for version in ("0.1", "0.2"):
+            for name, file in (("bin/gpushare-patch", OPTIONS.patch), ("lib/libgpushare.so.1", OPTIONS.runtime)):
+                os.makedirs(self.path(version + "/" + os.path.dirname(name)))
+                shutil.copy(file, self.path(version + "/" + name))
+        os.symlink("0.1", self.path("current"))
+        return self.path("current/lib/libgpushare.so.1")
+
+    def test_link_to_the_folder_of_the_runtime_library_is_kept(self):
+        library, path = self.versions(), self.build("a")
+        before, real = open(path, "rb").read(), os.path.realpath(library)
+        done = lambda tool, *args, **kw: subprocess.run([tool, *args, path], stdout=subprocess.PIPE, check=True, **kw).stdout.decode()
+        current = self.path("current/bin/gpushare-patch")
+        for said in (done(OPTIONS.patch, "--runtime", library), done(OPTIONS.patch, "--runtime", library, "--print"),
+                     done(OPTIONS.patch, "--restore") and done(current),  # found beside the tool
+                     done(OPTIONS.patch, "--restore") and done("./bin/gpushare-patch", "--runtime", "./../current//lib/libgpushare.so.1",
+                                                               cwd=self.path("0.2")),
+                     done(OPTIONS.patch, "--restore") and done(OPTIONS.patch, "--runtime", "../.././" + library[1:], cwd="/")):
+            self.assertIn(library, said)
+            self.assertIn(real, said)
+            self.assertIn(f"[{library}]", subprocess.run(["readelf", "-dW", path], stdout=subprocess.PIPE, check=True).stdout.decode())
+            self.assertIn("already patched", done(OPTIONS.patch, "--runtime", library))
+        os.unlink(self.path("current"))
+        os.symlink("0.2", self.path("current"))
+        shutil.rmtree(self.path("0.1"))
+        self.assertEqual(subprocess.run([path]).returncode, 0)
+        self.assertEqual(run("--check", path)[0], 0)
+        self.assertEqual(run("--restore", path)[0], 0)
+        self.assertEqual(open(path, "rb").read(), before)
+
+    def test_exit_status_is_true_when_the_report_cannot_be_written(self):
+        path = self.build("a")
+        before = open(path, "rb").read()
+        for args, status in ((self.runtime, 0), (["--restore"], 0), (["--restore"], 4), (["--check"], 1), (["--print"], 1), (["--help"], 1),
+                             (["--version"], 1), ([*self.runtime, "--dry-run"], 1), ([*self.runtime, "-q"], 0)):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([OPTIONS.patch, *args, path], stdout=full, stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual(done.returncode, status, (args, done))
+            said = b"" if "-q" in args or status == 4 else b"cannot write to standard output"
+            self.assertEqual(said in done.stderr, True, (args, done))
+            if status == 0:
+                self.assertEqual(open(path, "rb").read() == before, "--restore" in args)
+
     def test_output_leaves_input(self):
         path, out = self.build("a"), self.path("out")
         os.chmod(path, 0o751)

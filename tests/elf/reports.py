@@ -93,7 +93,7 @@ class Reports(Case):
         exits = {form: {name: self.report(form, path)["exit"] for name, path in made.items()} for form in ("print", "check")}
         self.assertEqual(exits["print"], {
             "cuda": 0, "plain": 4, "static": 3, "fixed": 0, "missing": 1, "folder": 3, "library": 0, "payload": 0, "damaged": 3,
-            "text": 3, "full": 0, "patched": 0, "stripped": 3, "lost": 3, "spoilt": 0, "moved": 0})
+            "text": 3, "full": 0, "patched": 0, "stripped": 0, "lost": 3, "spoilt": 0, "moved": 0})
         self.assertEqual(exits["check"], {
             "cuda": 4, "plain": 4, "static": 4, "fixed": 4, "missing": 1, "folder": 3, "library": 4, "payload": 4, "damaged": 4,
             "text": 4, "full": 4, "patched": 0, "stripped": 0, "lost": 0, "spoilt": 0, "moved": 1})
@@ -168,6 +168,23 @@ class Reports(Case):
         self.assertEqual((status, "nothing to do" in out), (4, True))
         self.assertIn("cannot open", self.report("print", self.path("missing"))["problem"])
         self.assertIn("cannot open", self.report("check", self.path("missing"))["problem"])
+
+    def test_print_says_what_patching_and_check_say(self):
+        path, other = self.outcomes()["stripped"], self.path("other/libgpushare.so.1")
+        status, out, _ = run(*self.runtime, "--print", path)
+        self.assertEqual((status, "already patched" in out, OPTIONS.runtime in out), (0, True, True), out)
+        report = self.report("print", path)
+        self.assertEqual((report["patched"], report["runtime"], report["problem"]), (True, OPTIONS.runtime, None))
+        os.mkdir(self.path("other"))
+        shutil.copy(OPTIONS.runtime, other)
+        self.assertEqual([run("--runtime", other, *args, path)[0] for args in (["--dry-run"], ["--print"])], [3, 3])
+        edited = self.build("edited")
+        run(*self.runtime, edited)
+        data = open(edited, "rb").read()
+        open(edited, "wb").write(data.replace(OPTIONS.runtime.encode(), OPTIONS.runtime[:-1].encode() + b"9", 1))
+        for args in ([], ["--print"], ["--check"]):
+            status, out, errors = run(*self.runtime, *args, edited)
+            self.assertEqual((status, "does not load" in out + errors), (3, True), (args, out, errors))
 
     def test_check_json(self):
         path = self.build("a")

@@ -61,8 +61,7 @@ def main():
     parser.add_argument("--patch", required=True)
     parser.add_argument("--runtime", required=True)
     rest = parser.parse_known_args(namespace=OPTIONS)[1]
-    OPTIONS.patch, folder = os.path.abspath(OPTIONS.patch), os.path.dirname(os.path.realpath(OPTIONS.runtime))
-    OPTIONS.runtime = os.path.join(folder, os.path.basename(OPTIONS.runtime))  # as gpushare-patch resolves it
+    OPTIONS.patch, OPTIONS.runtime = os.path.abspath(OPTIONS.patch), os.path.abspath(OPTIONS.runtime)
     if not shutil.which("gcc"):
         print("skipped: gcc is not installed")
         sys.exit(77)

@@ -92,6 +92,21 @@ class DoctorTest(unittest.TestCase):
         if subprocess.run(["cc", "-static", "-o", static, code], capture_output=True).returncode == 0:
             self.assert_found(self.doctor(static), "file.prepared", "fail", "fully static", "gpushare-cc")
 
+    def test_link_out_of_a_python_environment(self):
+        self.file("env/pyvenv.cfg", b"")
+        os.makedirs(self.folder + "/env/bin")
+        env, python = os.path.realpath(self.folder + "/env"), self.folder + "/env/bin/python3"
+        os.symlink("/bin/sh", python)
+        wanted = ("file.prepared", "fail", os.path.realpath("/bin/sh"), f"gpushare-patch --venv {env}")
+        self.assert_found(self.doctor(python), *wanted)
+        command = ("-c", "echo !; read line")
+        active = {**os.environ, "VIRTUAL_ENV": self.folder + "/env"}
+        for pid in (self.running(python, *command), self.running("env/bin/python3", *command, cwd=self.folder),
+                    self.running("python3", *command, executable=python, env=active)):
+            self.assert_found(self.doctor(pid), *wanted)
+        advice = self.doctor(self.running("/bin/sh", *command, env=active))["file.prepared"]["advice"]
+        self.assertNotIn("--venv", advice)
+
     def test_environment(self):
         self.file("mps/control")
         for variable, value, check, level, words in (

@@ -111,15 +111,31 @@ static void say_patched(struct doctor *doctor, const char *name, const json_t *c
                    library != NULL ? library : "the library");
 }
 
+/* The interpreter of a Python environment that is a link to the system's, which is nothing to
+ * change for the sake of one environment. */
+static void say_link(struct doctor *doctor, const char *path, const char *environment)
+{
+    char advice[256], *real = realpath(path, NULL);
+
+    snprintf(advice, sizeof advice, "gpushare-patch --venv %s", environment);
+    doctor_add(doctor, "file.prepared", DOCTOR_FAIL, advice,
+               "%.200s is not prepared; the Python environment %.200s has only a link to it",
+               real != NULL ? real : path, environment);
+    free(real);
+}
+
 static void say_unpatched(struct doctor *doctor, const char *path, const char *name)
 {
     char how[] = "--print";
     json_t *print = ask_patcher(how, path);
     const char *problem = json_string_value(json_object_get(print, "problem"));
+    const char *environment = json_string_value(json_object_get(print, "environment"));
     const bool cuda = json_is_true(json_object_get(print, "cuda"));
     const bool impossible = json_integer_value(json_object_get(print, "exit")) == 3;
 
-    if (impossible && problem != NULL)
+    if (environment != NULL)
+        say_link(doctor, path, environment);
+    else if (impossible && problem != NULL)
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "gpushare-patch says what helps",
                    "it is not prepared and cannot be patched: %.300s", problem);
     else if (cuda)

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ENVIRONMENT_MAX (1u << 20)
+#define STRINGS_MAX (1u << 20)
 
 static const char *proc(const struct doctor *doctor, const char *what, char *buffer,
                         size_t size)
@@ -39,9 +39,56 @@ static bool is_deleted(const char *path)
     return length > 10 && strcmp(path + length - 10, " (deleted)") == 0;
 }
 
+/* Reads one of the process's files that hold strings, each ended by a zero byte, into fresh
+ * memory. NULL, with errno, if it may not be read; *size includes one zero byte more. */
+static char *read_strings(const struct doctor *doctor, const char *what, size_t *size)
+{
+    char path[64];
+    GS_CLOSE_FD int fd = open(proc(doctor, what, path, sizeof path), O_RDONLY | O_CLOEXEC);
+    char *text = fd < 0 ? NULL : malloc(STRINGS_MAX);
+    ssize_t got;
+
+    *size = 0;
+    while (text != NULL && *size < STRINGS_MAX - 1 &&
+           (got = read(fd, text + *size, STRINGS_MAX - 1 - *size)) > 0)
+        *size += (size_t)got;
+    if (text != NULL)
+        text[(*size)++] = '\0';
+    return text;
+}
+
+/* The path that it was started by, as far as that is known: of a Python environment's program
+ * it leads to the environment, while the file may lie elsewhere. "" if not known. */
+static void find_start(const struct doctor *doctor, char path[4096])
+{
+    size_t size, environment_size;
+    GS_FREE char *name = read_strings(doctor, "cmdline", &size);
+    GS_FREE char *environment = read_strings(doctor, "environ", &environment_size);
+    const char *active = environment == NULL
+                             ? NULL
+                             : doctor_variable(environment, environment_size, "VIRTUAL_ENV");
+    int n = -1;
+
+    if (name != NULL && *name == '/')
+        n = snprintf(path, 4096, "%s", name);
+    else if (name != NULL && strchr(name, '/') != NULL)
+        n = snprintf(path, 4096, "/proc/%d/cwd/%s", (int)doctor->pid, name);
+    else if (name != NULL && *name != '\0' && active != NULL && *active == '/')
+        n = snprintf(path, 4096, "%s/bin/%s", active, name);
+    if (n < 0 || n >= 4096)
+        *path = '\0';
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static void look_at_exe(struct doctor *doctor)
 {
-    char link[64], exe[4096];
+    char link[64], exe[4096], start[4096];
     ssize_t length;
 
     proc(doctor, "exe", link, sizeof link);
@@ -57,7 +104,8 @@ static void look_at_exe(struct doctor *doctor)
     else
         doctor_add(doctor, "process.exe", DOCTOR_INFO, NULL, "process %d runs %s",
                    (int)doctor->pid, exe);
-    doctor_file(doctor, link, exe);
+    find_start(doctor, start);
+    doctor_file(doctor, is_same_file(start, link) ? start : link, exe);
 }
 
 struct maps {
@@ -143,20 +191,13 @@ static void look_at_maps(struct doctor *doctor)
 static void look_at_environment(struct doctor *doctor)
 {
     char path[64];
-    GS_CLOSE_FD int fd = open(proc(doctor, "environ", path, sizeof path), O_RDONLY | O_CLOEXEC);
-    GS_FREE char *text = fd < 0 ? NULL : malloc(ENVIRONMENT_MAX);
-    size_t size = 0;
-    ssize_t got;
+    size_t size;
+    GS_FREE char *text = read_strings(doctor, "environ", &size);
 
-    if (fd < 0)
-        may_not(doctor, path);
-    while (text != NULL && size < ENVIRONMENT_MAX - 1 &&
-           (got = read(fd, text + size, ENVIRONMENT_MAX - 1 - size)) > 0)
-        size += (size_t)got;
-    if (text == NULL)
-        return;
-    text[size] = '\0';
-    doctor_environment(doctor, text, size + 1, "the process (as it started)");
+    if (text != NULL)
+        doctor_environment(doctor, text, size, "the process (as it started)");
+    else
+        may_not(doctor, proc(doctor, "environ", path, sizeof path));
 }
 
 /* In a container the socket's folder must be mounted. */

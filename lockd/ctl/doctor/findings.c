@@ -25,4 +25,5 @@ void doctor_add(struct doctor *doctor, const char *check, enum doctor_level leve
     va_end(ap);
     snprintf(finding->advice, sizeof finding->advice, "%s", advice != NULL ? advice : "");
     lockd_text_clean(finding->text, sizeof finding->text); /* it may be another's bytes */
+    lockd_text_clean(finding->advice, sizeof finding->advice);
 }

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * place.c: see place.h. Below a root each part of a path is opened by itself, from the folder
+ * before it and without following links: openat2() could do that at once, but only since Linux
+ * 5.6 and not in every container, and then this would be needed just as well.
+ *
+ * Owns the descriptors until they are closed. No state, any thread.
+ */
+#include "rewriter/output/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PASS (O_PATH | O_DIRECTORY | O_CLOEXEC)
+
+int elf_root_open(struct elf_root *root, const char *name, struct gs_err *err)
+{
+    root->fd = -1;
+    if (realpath(name, root->path) == NULL)
+        return gs_err_errno(err, -errno, "%s: cannot open", name);
+    root->fd = open(root->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return root->fd >= 0 ? 0 : gs_err_errno(err, -errno, "%s: cannot open", root->path);
+}
+
+void elf_root_close(struct elf_root *root)
+{
+    if (root->fd >= 0)
+        close(root->fd);
+    root->fd = -1;
+}
+
+const char *elf_root_below(const struct elf_root *root, const char *path)
+{
+    size_t length = strcmp(root->path, "/") == 0 ? 0 : strlen(root->path);
+
+    if (strncmp(path, root->path, length) != 0 || (path[length] != '/' && path[length] != '\0'))
+        return NULL;
+    return path + length + (path[length] == '/');
+}
+
+/* Takes the next part of *path into name. False at the end; ".." is no part. */
+static bool take_part(const char **path, char name[NAME_MAX + 1], int *error)
+{
+    size_t length;
+
+    *path += strspn(*path, "/");
+    length = strcspn(*path, "/");
+    *error = length > NAME_MAX                                 ? -ENAMETOOLONG
+             : length == 2 && memcmp(*path, "..", length) == 0 ? -EXDEV
+                                                               : 0;
+    if (length == 0 || *error != 0)
+        return false;
+    memcpy(name, *path, length);
+    name[length] = '\0';
+    *path += length;
+    return true;
+}
+
+/* Steps from *folder, which is ours, into that folder of it. */
+static int step_into(int *folder, const char *name)
+{
+    int next = openat(*folder, name, PASS | O_NOFOLLOW), error = -errno;
+
+    close(*folder);
+    *folder = next;
+    return next >= 0 ? 0 : error;
+}
+
+/* The folder of the last part, which goes into base: "." when path has no part. */
+static int walk_below(const struct elf_root *root, const char *path, struct elf_place *place)
+{
+    int ret = 0;
+
+    strcpy(place->base, ".");
+    place->folder = openat(root->fd, ".", PASS);
+    if (place->folder < 0)
+        return -errno;
+    if (!take_part(&path, place->base, &ret))
+        return ret;
+    while (path[strspn(path, "/")] != '\0' && ret == 0) {
+        ret = step_into(&place->folder, place->base);
+        if (ret == 0 && !take_part(&path, place->base, &ret))
+            break;
+    }
+    return ret;
+}
+
+int elf_root_folder(const struct elf_root *root, const char *below)
+{
+    struct elf_place place;
+    int ret = walk_below(root, below, &place);
+
+    if (ret == 0) {
+        ret = openat(place.folder, place.base,
+                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        ret = ret >= 0 ? ret : -errno;
+    }
+    elf_place_close(&place);
+    return ret;
+}
+
+static int open_below(struct elf_place *place, const struct elf_root *root, const char *path,
+                      struct gs_err *err)
+{
+    const char *below = elf_root_below(root, path);
+    int ret = below != NULL ? walk_below(root, below, place) : -EXDEV;
+
+    if (ret == 0)
+        return 0;
+    elf_place_close(place);
+    if (ret == -ENOTDIR || ret == -ELOOP || ret == -EXDEV)
+        return gs_err_set(err, -ELOOP,
+                          "%s: a link is on the way there now, and nothing outside of %s is "
+                          "touched",
+                          path, root->path);
+    return gs_err_errno(err, ret, "%s: cannot open", path);
+}
+
+int elf_place_open(struct elf_place *place, const struct elf_root *root, const char *path,
+                   struct gs_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash != NULL ? slash + 1 : path;
+    char folder[PATH_MAX] = ".";
+
+    *place = (struct elf_place){.folder = -1};
+    if (root != NULL)
+        return open_below(place, root, path, err);
+    if (strlen(base) > NAME_MAX || strlen(path) >= sizeof folder)
+        return gs_err_set(err, -ENAMETOOLONG, "%s: is no name for a file", path);
+    snprintf(place->base, sizeof place->base, "%s", *base != '\0' ? base : ".");
+    if (slash != NULL)
+        snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    place->folder = open(folder, PASS);
+    if (place->folder >= 0)
+        return 0;
+    return gs_err_errno(err, -errno, "%s: cannot open the folder %s", path, folder);
+}
+
+void elf_place_close(struct elf_place *place)
+{
+    if (place->folder >= 0)
+        close(place->folder);
+    place->folder = -1;
+}

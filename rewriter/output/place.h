@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * place.h: where a file is: the folder that holds it, held open, and its name in there.
+ *
+ * Whoever may write to a folder can swap what is in it for a link between two steps of ours. So
+ * a path is walked once; every later step (read, write, rename) goes through the descriptor of
+ * the folder that was found then.
+ */
+#ifndef REWRITER_PLACE_H
+#define REWRITER_PLACE_H
+
+#include "common/err.h"
+
+#include <limits.h>
+#include <stdbool.h>
+
+/* A folder that nothing outside of is touched (--tree, --venv). */
+struct elf_root {
+    int fd;              /* for reading its entries; -1: not open */
+    char path[PATH_MAX]; /* links resolved; for messages and to name what is below it */
+};
+
+struct elf_place {
+    int folder; /* O_PATH; -1: not open */
+    char base[NAME_MAX + 1];
+};
+
+/* Opens the folder of that name, links followed. 0 or -errno; close accepts one that failed. */
+int elf_root_open(struct elf_root *root, const char *name, struct gs_err *err);
+void elf_root_close(struct elf_root *root);
+
+/* The part of path behind the root's, "" for the root itself; NULL if it does not begin with
+ * that. Says nothing about links on the way. */
+const char *elf_root_below(const struct elf_root *root, const char *path);
+
+/* Opens a folder below the root for reading its entries; no link is followed. `below` is "" for
+ * the root itself. The descriptor or -errno: -ENOTDIR or -ELOOP where a link is in the way. */
+int elf_root_folder(const struct elf_root *root, const char *below);
+
+/* Finds the place of path. With a root, path must be below it and no symbolic link is followed
+ * on the way; without one (NULL) links to folders are followed. The last part need not exist,
+ * and may be a link. 0 or -errno; close accepts one that failed. */
+int elf_place_open(struct elf_place *place, const struct elf_root *root, const char *path,
+                   struct gs_err *err);
+void elf_place_close(struct elf_place *place);
+
+#endif
