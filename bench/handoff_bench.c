@@ -155,7 +155,7 @@ static bool has_room(const struct spec *spec)
     const double gib = (double)(1ull << 30), card = ((double)usable_bytes(spec) + MARGIN) / gib,
                  host = HOST_PART * spec->gib,
                  card_free = (double)stage.board->free_bytes / gib,
-                 host_free = (double)lockd_host_available() / gib;
+                 host_free = (double)lockd_host_own() / gib;
 
     if (spec->gib > 1 && card > card_free)
         printf("%s, %g GiB: left out, the card has %.1f GiB free and %.1f are needed\n",

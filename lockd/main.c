@@ -7,6 +7,7 @@
  */
 #include "common/fd.h"
 #include "lockd/server/config.h"
+#include "lockd/inherited.h"
 #include "lockd/server/listen.h"
 #include "lockd/base/log.h"
 #include "lockd/base/options.h"
@@ -131,8 +132,11 @@ static int run(struct arguments *arguments, const struct lockd_config *config,
 {
     const bool on_demand = arguments->detach || config->idle_exit_ns != LOCKD_NEVER;
     struct lockd_place place;
-    int code = lockd_place_take(&place, arguments->path, err);
+    int code;
 
+    if (arguments->detach)
+        lockd_inherited_drop(); /* the umask before it makes a folder */
+    code = lockd_place_take(&place, arguments->path, err);
     if (code == LOCKD_ALREADY && on_demand)
         return 0;
     if (code == LOCKD_ALREADY)
@@ -173,9 +177,11 @@ int main(int argc, char **argv)
     struct lockd_config config;
     struct gs_err err = {0};
 
+    lockd_inherited_signals();
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may leave */
     signal(SIGCHLD, SIG_IGN); /* nobody waits for guards */
     signal(SIGTTOU, SIG_IGN); /* a line of the log must not stop a daemon in the background */
+    signal(SIGXFSZ, SIG_IGN); /* a log that may not grow (ulimit -f) loses lines */
     if (gs_fd_open_standard(O_RDWR) != 0)
         return 1;
     if (prepare(&arguments, &config, &err) != 0) {

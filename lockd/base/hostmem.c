@@ -1,42 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hostmem.c: reads /proc/meminfo. No state.
+ * hostmem.c: the machine's available memory and the limits that all programs share.
+ *
+ * The daemon's own cgroup says nothing about them: it may be a service with a limit of its own,
+ * or live in the group of the program that started it.
  */
 #include "lockd/base/hostmem.h"
-#include "common/fd.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
-uint64_t lockd_host_parse(const char *meminfo)
+static uint64_t lesser(uint64_t a, uint64_t b)
 {
-    static const char key[] = "MemAvailable:";
-    const char *line = strstr(meminfo, key);
-    unsigned long long kib;
-    char *end;
-
-    if (line == NULL || (line != meminfo && line[-1] != '\n'))
-        return UINT64_MAX;
-    errno = 0;
-    kib = strtoull(line + sizeof key - 1, &end, 10);
-    if (errno != 0 || strncmp(end, " kB", 3) != 0 || kib > UINT64_MAX / 1024)
-        return UINT64_MAX;
-    return kib * 1024;
+    return a < b ? a : b;
 }
 
-uint64_t lockd_host_available(void)
+void lockd_host_init(struct lockd_host *host)
 {
-    GS_CLOSE_FD int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-    char text[4096];
-    ssize_t size;
+    *host = (struct lockd_host){.root = ""};
+}
 
-    if (fd < 0)
-        return UINT64_MAX;
-    size = read(fd, text, sizeof text - 1);
-    if (size <= 0)
-        return UINT64_MAX;
-    text[size] = '\0';
-    return lockd_host_parse(text);
+bool lockd_host_came(struct lockd_host *host, bool first, pid_t pid)
+{
+    struct gs_memory_group group = {.known = false};
+
+    if (pid > 0)
+        gs_memory_group_of(&group, host->root, pid);
+    if (!first)
+        return gs_memory_group_join(&host->common, &group);
+    host->common = group;
+    return true;
+}
+
+uint64_t lockd_host_available(const struct lockd_host *host)
+{
+    return lesser(gs_memory_machine(host->root),
+                  gs_memory_group_left(&host->common, host->root));
+}
+
+uint64_t lockd_host_own(void)
+{
+    struct lockd_host host;
+
+    lockd_host_init(&host);
+    gs_memory_group_of(&host.common, "", 0);
+    return lockd_host_available(&host);
 }

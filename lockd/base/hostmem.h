@@ -1,15 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hostmem.h: how much memory this machine has left.
+ * hostmem.h: how much host memory the programs can have together.
  */
 #ifndef GS_LOCKD_BASE_HOSTMEM_H
 #define GS_LOCKD_BASE_HOSTMEM_H
 
-#include <stdint.h>
+#include "common/memory_left.h"
 
-/* Bytes that can be had without swapping (MemAvailable); UINT64_MAX when it cannot be read. */
-uint64_t lockd_host_available(void);
-/* The same from a text in the form of /proc/meminfo. */
-uint64_t lockd_host_parse(const char *meminfo);
+struct lockd_host {
+    const char *root;              /* that stands for /; "": the real one */
+    struct gs_memory_group common; /* the narrowest cgroup that holds all programs */
+};
+
+/* No program has come yet. */
+void lockd_host_init(struct lockd_host *host);
+/* A program has come. first: no other one is there; pid: 0 when its process cannot be seen
+ * from here. True if this may change what is available. */
+bool lockd_host_came(struct lockd_host *host, bool first, pid_t pid);
+/* Bytes that all of them together can have without swapping: what the machine has, or what the
+ * cgroups leave that hold all of them. A limit that holds for some only is their own business.
+ * UINT64_MAX when it cannot be read. */
+uint64_t lockd_host_available(const struct lockd_host *host);
+
+/* The same for this process alone. */
+uint64_t lockd_host_own(void);
 
 #endif

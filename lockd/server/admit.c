@@ -7,6 +7,7 @@
  * Descriptors: the last quarter of them is kept for root and the daemon's user, and one is held
  * in reserve so that a caller can be refused even when there are none left.
  */
+#include "lockd/inherited.h"
 #include "lockd/base/log.h"
 #include "lockd/server/server.h"
 
@@ -21,7 +22,6 @@
 #include <unistd.h>
 
 #define FDS_OF_OUR_OWN 16u
-#define FDS_MAX        65536
 #define GROUPS_MAX     1024
 #define SILENT_NS      10000000000u /* a connection that says nothing */
 #define LISTEN_AGAIN_NS                                                                        \
@@ -43,7 +43,8 @@ static uint32_t raise_fd_limit(void)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 256;
-    limit.rlim_cur = limit.rlim_max < FDS_MAX ? limit.rlim_max : FDS_MAX;
+    limit.rlim_cur =
+        limit.rlim_max < LOCKD_DESCRIPTORS_MAX ? limit.rlim_max : LOCKD_DESCRIPTORS_MAX;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return 256;
     return limit.rlim_cur > 2ul * FDS_OF_OUR_OWN ? (uint32_t)limit.rlim_cur - FDS_OF_OUR_OWN

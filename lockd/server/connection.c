@@ -153,6 +153,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     lockd_closer_allow(connection, server->config.hands_over);
     server->program_count++;
     connection->user->programs++;
+    lockd_server_came(server, connection);
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
               connection->name, (int)connection->pid, (unsigned)connection->uid,
               connection->version);

@@ -9,7 +9,6 @@
  * can meet a freed one.
  */
 #include "lockd/server/server.h"
-#include "lockd/base/hostmem.h"
 #include "lockd/server/listen.h"
 #include "lockd/base/log.h"
 
@@ -74,6 +73,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     server->watchdog_ns = watchdog_interval();
     server->watchdog_at = server->started;
     server->quota_at = LOCKD_NEVER;
+    lockd_host_init(&server->host);
     lockd_list_init(&server->connections);
     lockd_list_init(&server->dead);
     lockd_list_init(&server->silent);
@@ -157,6 +157,7 @@ void lockd_server_bury(struct lockd_server *server)
             lockd_trace_gone(connection);
             lockd_lock_client_gone(server->lock, client, lockd_now());
             lockd_quota_gone(connection);
+            server->host_stale = true;
             connection->user->programs--;
             if (--server->program_count == 0)
                 server->programs_gone = lockd_now();
@@ -184,6 +185,26 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static pid_t pid_seen(const struct lockd_connection *connection)
+{
+    return connection->foreign ? 0 : connection->pid;
+}
+
+static void find_common_group(struct lockd_server *server)
+{
+    bool first = true;
+
+    lockd_list_each (at, &server->connections) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client == NULL)
+            continue;
+        lockd_host_came(&server->host, first, pid_seen(each));
+        first = false;
+    }
+    server->host_stale = false;
+}
+
 /* At the start, so that the first program's first target has its part; then nobody needs it
  * while no program is connected. */
 static uint64_t tell_host(struct lockd_server *server, uint64_t now)
@@ -191,13 +212,24 @@ static uint64_t tell_host(struct lockd_server *server, uint64_t now)
     if (server->program_count == 0 && server->host_at != 0)
         return LOCKD_NEVER;
     if (now >= server->host_at) {
-        const uint64_t available = lockd_host_available();
+        uint64_t available;
 
+        if (server->host_stale)
+            find_common_group(server);
+        available = lockd_host_available(&server->host);
         if (available != UINT64_MAX)
             lockd_lock_host(server->lock, available, now);
         server->host_at = now + HOST_EVERY_NS;
     }
     return server->host_at;
+}
+
+void lockd_server_came(struct lockd_server *server, const struct lockd_connection *connection)
+{
+    if (!lockd_host_came(&server->host, server->program_count == 1, pid_seen(connection)))
+        return;
+    server->host_at = 0;
+    tell_host(server, lockd_now());
 }
 
 static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)

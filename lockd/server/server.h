@@ -15,6 +15,7 @@
 #include "lockd/server/config.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/handover.h"
+#include "lockd/base/hostmem.h"
 #include "lockd/base/list.h"
 #include "lockd/sched/scheduler.h"
 #include "lockd/server/trace.h"
@@ -71,6 +72,8 @@ struct lockd_server {
     uint64_t listen_at;        /* when the listener is tried again if it is not watched */
     uint64_t descriptors_said; /* when the log last heard that none was left */
     uint64_t quota_at;         /* when programs are told anew what max-memory leaves them */
+    struct lockd_host host;
+    bool host_stale;  /* a program has left: the others may have less in common */
     uint64_t host_at; /* when the lock must be told again how much host memory there is */
     uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */
     struct lockd_notes notes;
@@ -123,6 +126,8 @@ void lockd_server_deinit(struct lockd_server *server);
 uint64_t lockd_server_tend(struct lockd_server *server);
 /* Sends the targets that the lock has put out. */
 void lockd_server_flush(struct lockd_server *server);
+/* A program has said hello: what it and the others share of host memory. */
+void lockd_server_came(struct lockd_server *server, const struct lockd_connection *connection);
 /* Takes over a configuration that was read anew; 0, or -errno and nothing has changed. */
 int lockd_server_reload(struct lockd_server *server, struct gs_err *err);
 /* Frees connections that ended and what the lock knows of them. */

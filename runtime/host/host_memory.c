@@ -6,11 +6,9 @@
 #include "runtime/host/host_memory.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,70 +16,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/memory_left.h"
+
 #define TOUCH_STEP    (8ull << 20) /* a thread more for each of these, up to TOUCH_THREADS */
 #define TOUCH_THREADS 8
 #define HUGE_PAGE     (2ull << 20)
 #define POLICY_PREFER 1 /* MPOL_PREFERRED, linux/mempolicy.h */
-#define CGROUP_FOLDER "/sys/fs/cgroup"
-
-/* the number at the start of a file; UINT64_MAX: there is none ("max", no file) */
-static uint64_t number_in(const char *path)
-{
-    char text[32] = "";
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length;
-    char *end;
-    uint64_t value;
-
-    if (fd < 0)
-        return UINT64_MAX;
-    length = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (length <= 0)
-        return UINT64_MAX;
-    value = strtoull(text, &end, 10);
-    return end != text ? value : UINT64_MAX;
-}
-
-static uint64_t group_leaves(const char *group)
-{
-    char path[PATH_MAX];
-    uint64_t most, current;
-
-    if (snprintf(path, sizeof path, CGROUP_FOLDER "%s/memory.max", group) >= (int)sizeof path)
-        return UINT64_MAX;
-    most = number_in(path);
-    if (most == UINT64_MAX)
-        return UINT64_MAX;
-    snprintf(path, sizeof path, CGROUP_FOLDER "%s/memory.current", group);
-    current = number_in(path);
-    return current < most ? most - current : 0;
-}
-
-/* the process's group and those above it (cgroup v2; a container sees its own as the root) */
-static uint64_t groups_leave(void)
-{
-    char line[PATH_MAX - 64] = "", *slash;
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    uint64_t least = UINT64_MAX, left;
-
-    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
-           strncmp(line, "0::", 3) != 0)
-        line[0] = '\0';
-    if (file != NULL)
-        fclose(file);
-    if (strncmp(line, "0::/", 4) != 0 || strstr(line, "..") != NULL)
-        return group_leaves("");
-    line[strcspn(line, "\n")] = '\0';
-    do {
-        left = group_leaves(line + 3);
-        least = left < least ? left : least;
-        slash = strrchr(line + 3, '/');
-        if (slash != NULL)
-            *slash = '\0';
-    } while (slash != NULL);
-    return least;
-}
 
 /* limits of the process itself: what is used is counted in pages, in this field of statm */
 static uint64_t limit_leaves(int resource, unsigned field)
@@ -115,19 +55,14 @@ static uint64_t limits_leave(void)
 
 uint64_t gs_host_available(void)
 {
-    const uint64_t groups = groups_leave(), limits = limits_leave();
-    const uint64_t group = groups < limits ? groups : limits;
-    uint64_t machine = UINT64_MAX;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "re");
+    const uint64_t machine = gs_memory_machine(""), limits = limits_leave();
+    struct gs_memory_group group;
+    uint64_t left;
 
-    if (file == NULL)
-        return group;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "MemAvailable:", 13) == 0)
-            machine = strtoull(line + 13, NULL, 10) * 1024;
-    fclose(file);
-    return machine < group ? machine : group;
+    gs_memory_group_of(&group, "", 0);
+    left = gs_memory_group_left(&group, "");
+    left = left < limits ? left : limits;
+    return left < machine ? left : machine;
 }
 
 struct span {

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* Bytes that can be taken without swapping: MemAvailable, or what the process's cgroups leave,
- * where that is less. UINT64_MAX: not known. */
+ * or its own limits (ulimit -v, -d), where that is less. UINT64_MAX: not known. */
 uint64_t gs_host_available(void);
 
 /* bytes of anonymous memory, by huge pages where there are any, every page touched by several

@@ -172,6 +172,8 @@ class Told:
             entry = self.entry()
             if entry is not None and (true(entry) or time.monotonic() > end):
                 return entry
+            if self.child.poll() is not None:
+                raise RuntimeError(f"moves: exit {self.child.returncode}: {self.child.stderr.read()}")
             time.sleep(0.01)
 
     def ask_for_all(self, timeout=60):

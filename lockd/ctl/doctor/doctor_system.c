@@ -74,7 +74,7 @@ static void look_at_mig(struct doctor *doctor)
 
 static void look_at_host_memory(struct doctor *doctor)
 {
-    const uint64_t available = lockd_host_available();
+    const uint64_t available = lockd_host_own();
     uint64_t demand = 0, resident = 0, missing;
     char have[24], need[24];
 

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory_left.c: reads /proc/meminfo, /proc/PID/cgroup, the mounts of the memory hierarchy in
+ * /proc/self/mountinfo, and the files of the groups there. No state.
+ *
+ * A mount may show only a part of the hierarchy: in a container it begins at the container's
+ * own group, and the paths in /proc/PID/cgroup begin there (cgroup namespace) or at the
+ * machine's root (none). Only the part of a group's path behind the mount's root is looked up.
+ */
+#include "common/memory_left.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_SIZE (2 * PATH_MAX)
+#define NO_LIMIT  (1ull << 62) /* version 1 says "none" by a number close to 2^63 */
+
+/* names of the same things in both versions */
+struct names {
+    const char *limit, *high, *usage, *inactive;
+};
+
+static const struct names names_of[] = {
+    {"memory.max", "memory.high", "memory.current", "inactive_file "},
+    {"memory.limit_in_bytes", NULL, "memory.usage_in_bytes", "total_inactive_file "},
+};
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static FILE *open_in(const char *root, const char *path)
+{
+    char full[PATH_MAX];
+
+    if (snprintf(full, sizeof full, "%s%s", root, path) >= (int)sizeof full)
+        return NULL;
+    return fopen(full, "re");
+}
+
+/* A line without its end; what is longer than the buffer is left out. */
+static bool read_line(FILE *file, char *line, size_t size)
+{
+    size_t length;
+    int c = '\0';
+
+    if (fgets(line, (int)size, file) == NULL)
+        return false;
+    length = strlen(line);
+    if (length != 0 && line[length - 1] == '\n') {
+        line[length - 1] = '\0';
+        return true;
+    }
+    while (c != '\n' && c != EOF)
+        c = getc(file);
+    return true;
+}
+
+static uint64_t parse_number(const char *text)
+{
+    char *end;
+    unsigned long long value;
+
+    if (*text < '0' || *text > '9')
+        return UINT64_MAX;
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    return errno == 0 && (*end == '\0' || *end == ' ') ? value : UINT64_MAX;
+}
+
+/* The number behind key, at the start of a line; "": the first line. */
+static uint64_t find_number(FILE *file, const char *key)
+{
+    const size_t length = strlen(key);
+    uint64_t value = UINT64_MAX;
+    char line[128];
+
+    if (file == NULL)
+        return UINT64_MAX;
+    while (value == UINT64_MAX && read_line(file, line, sizeof line)) {
+        if (strncmp(line, key, length) == 0)
+            value = parse_number(line + length + strspn(line + length, " "));
+        if (length == 0)
+            break;
+    }
+    fclose(file);
+    return value;
+}
+
+uint64_t gs_memory_machine(const char *root)
+{
+    const int before = errno;
+    const uint64_t kib = find_number(open_in(root, "/proc/meminfo"), "MemAvailable:");
+
+    errno = before;
+    return kib <= UINT64_MAX / 1024 ? kib * 1024 : UINT64_MAX;
+}
+
+/* --- which group --- */
+
+/* word is one of those in the list, which is separated by commas */
+static bool lists(const char *list, const char *word)
+{
+    const size_t length = strlen(word);
+
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, word, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* It is above the root of the namespace, or beside it. */
+static bool leads_out(const char *path)
+{
+    return strncmp(path, "/..", 3) == 0 && (path[3] == '/' || path[3] == '\0');
+}
+
+/* One line, ID:CONTROLLERS:PATH. Version 2 has no controllers there; where version 1 has the
+ * memory controller, version 2 has not. */
+static void take_group(struct gs_memory_group *group, char *line)
+{
+    char *controllers = strchr(line, ':'), *path;
+    bool first;
+
+    path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+    if (path == NULL)
+        return;
+    *path++ = '\0';
+    first = lists(controllers + 1, "memory");
+    if ((!first && (strcmp(line, "0:") != 0 || group->first)) || path[0] != '/' ||
+        strlen(path) >= sizeof group->path)
+        return;
+    group->first = first;
+    group->known = !leads_out(path);
+    snprintf(group->path, sizeof group->path, "%s", strcmp(path, "/") == 0 ? "" : path);
+}
+
+void gs_memory_group_of(struct gs_memory_group *group, const char *root, pid_t pid)
+{
+    const int before = errno;
+    char name[64], line[LINE_SIZE];
+    FILE *file;
+
+    snprintf(name, sizeof name, "/proc/%d/cgroup", (int)pid);
+    file = open_in(root, pid != 0 ? name : "/proc/self/cgroup");
+    group->known = group->first = false;
+    group->path[0] = '\0';
+    while (file != NULL && read_line(file, line, sizeof line))
+        take_group(group, line);
+    if (file != NULL)
+        fclose(file);
+    errno = before;
+}
+
+bool gs_memory_group_join(struct gs_memory_group *group, const struct gs_memory_group *other)
+{
+    size_t same = 0, at;
+
+    if (!group->known)
+        return false;
+    if (!other->known || other->first != group->first) {
+        group->known = false;
+        return true;
+    }
+    for (at = 0; group->path[at] != '\0' && group->path[at] == other->path[at]; at++)
+        if (group->path[at] == '/')
+            same = at;
+    if (group->path[at] == '\0' && (other->path[at] == '\0' || other->path[at] == '/'))
+        return false;
+    if (group->path[at] == '/' && other->path[at] == '\0')
+        same = at;
+    group->path[same] = '\0';
+    return true;
+}
+
+/* --- where it is mounted --- */
+
+struct mount {
+    char top[PATH_MAX];   /* of the hierarchy: where it begins to be seen */
+    char point[PATH_MAX]; /* where it is seen */
+};
+
+/* \OCTAL in place of space, tab, end of line and backslash */
+static void unescape(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from != '\0'; to++) {
+        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+            from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
+            *to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
+            from += 4;
+        } else {
+            *to = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+/* A line of mountinfo (proc_pid_mountinfo(5)); false: it is no mount of the hierarchy. */
+static bool read_mount(const char *line, bool first, struct mount *mount)
+{
+    const char *kind = strstr(line, " - ");
+    char type[16], options[512];
+
+    if (kind == NULL || sscanf(kind, " - %15s %*s %511s", type, options) != 2 ||
+        sscanf(line, "%*s %*s %*s %4095s %4095s", mount->top, mount->point) != 2)
+        return false;
+    if (strcmp(type, first ? "cgroup" : "cgroup2") != 0 || (first && !lists(options, "memory")))
+        return false;
+    unescape(mount->top);
+    unescape(mount->point);
+    return true;
+}
+
+/* The part of the group's path below the mount's root; NULL: it is not there. */
+static const char *path_below(const struct mount *mount, const char *path)
+{
+    const size_t length = strcmp(mount->top, "/") == 0 ? 0 : strlen(mount->top);
+
+    if (strncmp(path, mount->top, length) != 0)
+        return NULL;
+    return path[length] == '/' || path[length] == '\0' ? path + length : NULL;
+}
+
+/* --- what is left --- */
+
+static uint64_t read_number(const char *folder, const char *name, const char *key)
+{
+    char path[PATH_MAX];
+
+    if (name == NULL || snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return UINT64_MAX;
+    return find_number(open_in("", path), key);
+}
+
+static uint64_t used_by(const char *folder, const struct names *names)
+{
+    const uint64_t used = read_number(folder, names->usage, ""),
+                   inactive = read_number(folder, "memory.stat", names->inactive);
+
+    if (used == UINT64_MAX)
+        return 0; /* the limit is still true */
+    return inactive == UINT64_MAX ? used : used - lesser(inactive, used);
+}
+
+static uint64_t folder_leaves(const char *folder, const struct names *names, uint64_t limit)
+{
+    uint64_t used;
+
+    limit = lesser(limit, read_number(folder, names->limit, ""));
+    limit = lesser(limit, read_number(folder, names->high, ""));
+    if (limit >= NO_LIMIT)
+        return UINT64_MAX;
+    used = used_by(folder, names);
+    return limit - lesser(used, limit);
+}
+
+/* The group and those above it, as far up as the mount shows them. Version 1 also says the
+ * tightest limit of all, and may count a group without those below it. */
+static uint64_t mount_leaves(const char *root, const struct mount *mount, const char *below,
+                             bool first)
+{
+    const struct names *names = &names_of[first];
+    char folder[PATH_MAX];
+    size_t top;
+    uint64_t left;
+
+    top = strlen(root) + strlen(mount->point);
+    if (snprintf(folder, sizeof folder, "%s%s%s", root, mount->point, below) >=
+        (int)sizeof folder)
+        return UINT64_MAX;
+    left = folder_leaves(
+        folder, names,
+        first ? read_number(folder, "memory.stat", "hierarchical_memory_limit ") : UINT64_MAX);
+    while (strlen(folder) > top) {
+        *strrchr(folder, '/') = '\0';
+        if (first && read_number(folder, "memory.use_hierarchy", "") == 0)
+            break;
+        left = lesser(left, folder_leaves(folder, names, UINT64_MAX));
+    }
+    return left;
+}
+
+uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *root)
+{
+    const int before = errno;
+    uint64_t left = UINT64_MAX, elsewhere = UINT64_MAX;
+    bool found = false;
+    char line[LINE_SIZE];
+    struct mount mount;
+    FILE *file;
+
+    file = group->known ? open_in(root, "/proc/self/mountinfo") : NULL;
+    while (file != NULL && read_line(file, line, sizeof line)) {
+        const char *below;
+
+        if (!read_mount(line, group->first, &mount))
+            continue;
+        below = path_below(&mount, group->path);
+        found = found || below != NULL;
+        if (below != NULL)
+            left = lesser(left, mount_leaves(root, &mount, below, group->first));
+        else
+            elsewhere = lesser(elsewhere, mount_leaves(root, &mount, "", group->first));
+    }
+    if (file != NULL)
+        fclose(file);
+    errno = before;
+    return found ? left : elsewhere; /* a container's limit is that of what is mounted there */
+}
