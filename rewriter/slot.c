@@ -83,7 +83,7 @@ static void fill_new(const struct elf_plan *plan, Elf64_Phdr *p)
 {
     *p = (Elf64_Phdr){
         .p_type = PT_LOAD,
-        .p_flags = plan->dynamic_way == ELF_DYNAMIC_MOVE ? PF_R | PF_W : PF_R,
+        .p_flags = PF_R,
         .p_offset = plan->segment.offset,
         .p_vaddr = plan->segment.address,
         .p_paddr = plan->segment.address,
@@ -113,9 +113,6 @@ int elf_plan_slot_finish(struct elf_plan *plan)
             if (plan->slot_way == ELF_SLOT_END)
                 move(p, plan->table.offset, plan->table.address);
             p->p_filesz = p->p_memsz = bytes;
-        } else if (p->p_type == PT_DYNAMIC && plan->dynamic_way == ELF_DYNAMIC_MOVE) {
-            move(p, plan->new_dynamic.offset, plan->new_dynamic.address);
-            p->p_filesz = p->p_memsz = plan->new_dynamic.size;
         } else if (p->p_type != PT_LOAD && p->p_filesz > 0 &&
                    elf_plan_moved(plan, p->p_vaddr) != p->p_vaddr) {
             uint64_t address = elf_plan_moved(plan, p->p_vaddr);

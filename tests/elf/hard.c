@@ -110,6 +110,32 @@ static int check_relative(struct dl_phdr_info *info, size_t size, void *data)
 }
 #endif
 
+#ifndef NO_DYNAMIC
+/* The table that code reads is the one that the loader has relocated and filled in: with
+ * DT_DEBUG a program of System V finds what is loaded. */
+static int check_dynamic(void)
+{
+    const ElfW(Dyn) * theirs;
+    struct link_map *map;
+    Dl_info info;
+
+    if (dladdr1((void *)_DYNAMIC, &info, (void **)&map, RTLD_DL_LINKMAP) == 0)
+        return -1;
+    theirs = map->l_ld;
+    for (const ElfW(Dyn) *d = _DYNAMIC; d->d_tag != DT_NULL; d++) {
+        const struct r_debug *debug = (const void *)d->d_un.d_ptr;
+
+        while (theirs->d_tag != DT_NULL &&
+               (theirs->d_tag != d->d_tag || theirs->d_un.d_val != d->d_un.d_val))
+            theirs++;
+        if (theirs->d_tag == DT_NULL ||
+            (d->d_tag == DT_DEBUG && (debug == NULL || debug->r_map == NULL)))
+            return -1;
+    }
+    return 0;
+}
+#endif
+
 static int look(void)
 {
     int tags = 0, notes = 0;
@@ -122,6 +148,10 @@ static int look(void)
     for (const ElfW(Dyn) *d = _DYNAMIC; d->d_tag != DT_NULL; d++)
         tags |= (d->d_tag == DT_STRTAB ? 1 : 0) | (d->d_tag == DT_SYMTAB ? 2 : 0) |
                 (d->d_tag == DT_NEEDED ? 4 : 0);
+#endif
+#ifndef NO_DYNAMIC
+    if (check_dynamic() != 0)
+        return 9;
 #endif
     dl_iterate_phdr(check_notes, &notes);
     for (size_t i = 0; i < sizeof big; i += 4096)

@@ -213,11 +213,16 @@ def b_versioned(b, *flags):
     return b.cc("-shared", "-fPIC", "-DLIBRARY", "-Wl,--version-script=" + script, *flags, suffix=".so")
 
 
+def b_bare(b, *flags):
+    """A library that knows neither libc nor versions."""
+    source = b.new(".c")
+    open(source, "w").write("int cuInit(unsigned);\nint bare(void) { return cuInit(0) + 1; }\n")
+    return b.cc("-shared", "-fPIC", "-nostdlib", *flags, source=source, suffix=".so")
+
+
 def b_foreign(b, libc):
     """A library that needs another libc than glibc's."""
-    empty = b.new(".c")
-    open(empty, "w").write("int no_symbol_at_all;\n")
-    other = b.cc("-shared", "-fPIC", "-nostdlib", "-Wl,-soname," + libc, source=empty, suffix=".so")
+    other = b_bare(b, "-Wl,-soname," + libc)
     return b.cc("-shared", "-fPIC", "-nostdlib", "-DLIBRARY", "-Wl,--no-as-needed", other, suffix=".so")
 
 
