@@ -86,7 +86,7 @@ static int same_entry(const struct elf_plan *plan, const Elf64_Dyn *a,
         return a->d_un.d_val == b->d_un.d_val || a->d_tag == DT_STRTAB ||
                a->d_tag == DT_STRSZ || a->d_tag == DT_HASH || a->d_tag == DT_GNU_HASH ||
                a->d_tag == DT_SYMTAB || a->d_tag == DT_VERSYM || a->d_tag == DT_VERNEED ||
-               a->d_tag == DT_VERDEF;
+               a->d_tag == DT_VERDEF || a->d_tag == DT_INIT;
     x = elf_image_string(plan->image, a->d_un.d_val);
     y = elf_image_string(new, b->d_un.d_val);
     return x == y || (x != NULL && y != NULL && same_name(plan, a->d_tag, x, y));

@@ -112,6 +112,7 @@ static void mend(const struct elf_plan *plan)
         case DT_STRSZ:
             entry->d_un.d_val = plan->strings.size;
             break;
+        case DT_INIT:
         case DT_HASH:
         case DT_GNU_HASH:
         case DT_SYMTAB:

@@ -127,6 +127,7 @@ static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err
     ret = ret ?: elf_plan_origin(plan);
     ret = ret ?: elf_plan_slot(plan);
     ret = ret ?: lay_out_segment(plan, err);
+    ret = ret ?: elf_plan_init(plan);
     ret = ret ?: elf_plan_sections(plan, err);
     ret = ret ?: elf_plan_needed_finish(plan);
     return ret ?: elf_plan_tail(plan, err);
@@ -189,6 +190,7 @@ const char *elf_slot_way_text(enum elf_slot_way way)
         [ELF_SLOT_NULL] = "spare PT_NULL",
         [ELF_SLOT_PROPERTY] = "in place of the PT_NOTE that repeats PT_GNU_PROPERTY",
         [ELF_SLOT_GROW] = "table grows in place",
+        [ELF_SLOT_NOTE] = "in place of the PT_GNU_PROPERTY that a PT_NOTE repeats",
         [ELF_SLOT_PADDING] = "none: the file does not grow, the name goes into padding",
         [ELF_SLOT_END] = "table moves to the end of the file (strip would break the file)",
     };

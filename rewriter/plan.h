@@ -29,6 +29,7 @@ enum elf_slot_way {
     ELF_SLOT_NULL,     /* a PT_NULL */
     ELF_SLOT_PROPERTY, /* the PT_NOTE that says the same as PT_GNU_PROPERTY */
     ELF_SLOT_GROW,     /* the table grows, and the block behind it moves to the new segment */
+    ELF_SLOT_NOTE,     /* the PT_GNU_PROPERTY whose note a PT_NOTE starts with (x86-64) */
     ELF_SLOT_END,      /* the table moves to the new segment */
     ELF_SLOT_PADDING,  /* none: the file does not grow, a segment does, over its padding */
 };
@@ -69,6 +70,7 @@ struct elf_plan {
 
     struct elf_extent block; /* what moves for ELF_SLOT_GROW, where it was; size 0: nothing */
     uint64_t block_new;      /* its new address */
+    bool init_moves;         /* .init is in the block, so the new segment is executable */
     struct elf_extent segment, table, strings, marker_at; /* in the tail; loaded */
     uint64_t undo_at, undo_size;                          /* in marker_at */
     uint64_t names_at, names_size, sections_at;           /* in the tail; not loaded */
@@ -107,10 +109,17 @@ int elf_plan_origin(struct elf_plan *plan);                       /* origin.c */
 int elf_plan_slot(struct elf_plan *plan);                         /* slot.c */
 int elf_plan_slot_finish(struct elf_plan *plan);                  /* slot.c */
 int elf_plan_block(struct elf_plan *plan);                        /* block.c */
+int elf_plan_init(struct elf_plan *plan);                         /* init.c */
 int elf_plan_sections(struct elf_plan *plan, struct gs_err *err); /* sections.c */
 int elf_plan_padding(struct elf_plan *plan, const char *runtime,
                      struct gs_err *err); /* padding.c, instead of all the others */
 int elf_plan_tail(struct elf_plan *plan, struct gs_err *err); /* tail.c */
+
+/* The section at DT_INIT if its code is known and may move; else ELF_NO_SECTION. init.c */
+size_t elf_init_section(const struct elf_image *image);
+
+/* Whether any code seems to lead to DT_INIT; init.c. */
+bool elf_init_is_called(const struct elf_image *image);
 
 /* What the undo note says but for the list of changes. */
 void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,

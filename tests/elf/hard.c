@@ -8,7 +8,8 @@
  * canonical PLT entry; with -DIFUNC it calls a function that is chosen while it is loaded; with
  * -DPAYLOAD it finds what is appended to its own file, from the front and from the end; with
  * -DZEROS it has constants that are zero in a section of their own, with -DNOTE a note that
- * says where something lies, counted from itself (as crashpad's does).
+ * says where something lies, counted from itself (as crashpad's does); with -DINIT it counts
+ * the runs of .init, with -DINIT=2 it also runs it itself, with -DINIT=3 it adds to its code.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -136,6 +137,28 @@ static int check_dynamic(void)
 }
 #endif
 
+#ifdef INIT
+static int init_runs;
+void _init(void) __attribute__((visibility("hidden")));
+void __gmon_start__(void); /* what the C library's .init calls where there is one */
+
+void __gmon_start__(void)
+{
+    Dl_info own, caller;
+
+    if (dladdr(&init_runs, &own) && dladdr(__builtin_return_address(0), &caller) &&
+        own.dli_fbase == caller.dli_fbase) /* other libraries' .init finds this one, too */
+        init_runs++;
+}
+#if INIT == 3
+__asm__(".pushsection .init\n" /* pop and push keep the alignment of the stack */
+#ifdef __x86_64__
+        "push %rax\npop %rax\n"
+#endif
+        ".popsection");
+#endif
+#endif
+
 static int look(void)
 {
     int tags = 0, notes = 0;
@@ -190,6 +213,13 @@ static int look(void)
     dl_iterate_phdr(check_relative, &found);
     if (!found)
         return 8;
+#endif
+#ifdef INIT
+#if INIT == 2
+    _init();
+#endif
+    if (init_runs != (INIT == 2) + 1)
+        return 10;
 #endif
     return print("right") < 0;
 }

@@ -2,8 +2,8 @@
 """The files of the hard set (hard.py): how each is built and what must come of it. docs/elf.md says which fact each covers."""
 import os
 
-from hard_bench import (b_aarch64, b_after, b_bare, b_bind_now, b_constants_first, b_empty, b_foreign, b_go, b_mold, b_notes, b_nvcc, b_objcopy,
-                        b_pascal, b_patchelf, b_prelinked, b_qemu, b_rust, b_sticky, b_symbols, b_upx, b_versioned, b_zeros_first)
+from hard_bench import (b_aarch64, b_after, b_bare, b_bind_now, b_constants_first, b_empty, b_foreign, b_go, b_init_endbr64, b_init_first,
+                        b_metadata, b_mold, b_notes, b_nvcc, b_objcopy, b_pascal, b_patchelf, b_prelinked, b_qemu, b_rust, b_sticky, b_symbols, b_upx, b_versioned, b_zeros_first)
 
 
 # name, how to build it, what must come of it: "right", or a part of the reason for refusing; further options
@@ -80,6 +80,11 @@ def cases(b):
     yield "constants behind the program headers, no spare tags", \
         lambda: b_constants_first(b, *ld("--spare-dynamic-tags=0")), "right", ["library", "plan=end", "plan=relacount"]
     yield "zeros behind the program headers, no headers", lambda: b_zeros_first(b), "right", ["library", "plan=end"]
+    yield ".init behind the build id", lambda: b_init_first(b, "-DINIT"), "right", ["library", "plan=grow"]
+    yield ".init behind the build id, endbr64", lambda: b_init_endbr64(b), "right", ["library", "plan=grow"]
+    yield ".init behind the build id, which is called", lambda: b_init_first(b, "-DINIT=2"), "right", ["library", "plan=end"]
+    yield ".init behind the build id, with more in it", lambda: b_init_first(b, "-DINIT=3"), "right", ["library", "plan=end"]
+    yield "metadata of Qt", lambda: b_metadata(b), "right", ["library", "plan=gnu_property"]
     yield "a note that counts from itself", lambda: b.cc(gold, "-DNOTE"), "right"
     yield "a note that counts from itself, lld", lambda: b.cc(lld, "-DNOTE"), "right"
     yield "more than .dynamic in PT_DYNAMIC", lambda: b_sticky(b), "right", ["plan=verneednum", "strip mends"]
