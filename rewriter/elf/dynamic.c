@@ -119,6 +119,11 @@ bool elf_dynamic_is_name(int64_t tag)
            tag == DT_AUDIT || tag == DT_DEPAUDIT || tag == DT_AUXILIARY || tag == DT_FILTER;
 }
 
+bool elf_dynamic_may_go(int64_t tag)
+{
+    return tag == DT_RELACOUNT || tag == DT_BIND_NOW || tag == DT_VERNEEDNUM;
+}
+
 bool elf_dynamic_stays_first(const char *needed)
 {
     static const char *const starts[] = {"libasan.so", "libhwasan.so", "libclang_rt.asan",

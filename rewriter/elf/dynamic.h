@@ -15,6 +15,10 @@ int elf_dynamic_read(struct elf_image *image, struct gs_err *err);
 /* Whether an entry with that tag holds the offset of a name in the string table. */
 bool elf_dynamic_is_name(int64_t tag);
 
+/* Whether the loader does without an entry with that tag: it says what is said elsewhere, too.
+ */
+bool elf_dynamic_may_go(int64_t tag);
+
 /* Whether a DT_NEEDED of that name must precede even the runtime library's: AddressSanitizer's
  * library ends a program in which it is not the first. It exports no dlsym. */
 bool elf_dynamic_stays_first(const char *needed);

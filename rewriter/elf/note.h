@@ -23,7 +23,6 @@
 #include <stdint.h>
 
 #define ELF_MARKER_SECTION ".gpushare"
-#define ELF_OLD_SECTION    ".gpushare.dynamic" /* keeps the bytes of a .dynamic that moved */
 #define ELF_OLD_STRINGS    ".gpushare.strings" /* keeps the bytes of a .dynstr that moved */
 #define ELF_MARKER_MAGIC   "gpushare-marker"   /* 16 bytes with its NUL */
 #define ELF_UNDO_MAGIC     "gpushare-undo-3"

@@ -187,8 +187,9 @@ static void json_pair(FILE *to, const char *key, const char *value)
 
 static void json_plan(FILE *to, const struct elf_plan *plan)
 {
-    static const char *const dynamic[] = {"spare", "relacount", "bind_now", "move"};
-    static const char *const slot[] = {"null", "property_note", "grow", "end", "padding"};
+    static const char *const dynamic[] = {"spare", "relacount", "bind_now", "verneednum"};
+    static const char *const slot[] = {"null",         "property_note", "grow",
+                                       "gnu_property", "end",           "padding"};
 
     fprintf(to,
             ",\"plan\":{\"dynamic\":\"%s\",\"program_header\":\"%s\",\"moved_bytes\":%llu,"

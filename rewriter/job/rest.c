@@ -32,17 +32,16 @@ static bool in_segment(const struct elf_rest *rest, const Elf64_Shdr *s)
            s->sh_addr - p->p_vaddr < p->p_filesz;
 }
 
-/* Numbers the sections that stay: all but the marker's, what keeps the place of the strings,
- * and a .dynamic that moved. */
-static int number(struct elf_rest *rest, size_t new_dynamic, struct gs_err *err)
+/* Numbers the sections that stay: all but the marker's, and what keeps the place of the
+ * strings. */
+static int number(struct elf_rest *rest, struct gs_err *err)
 {
     const struct elf_image *now = rest->now;
     size_t marker = elf_image_section(now, ELF_MARKER_SECTION);
-    size_t old_dynamic = elf_image_section(now, ELF_OLD_SECTION);
     size_t old_strings = elf_image_section(now, ELF_OLD_STRINGS);
 
-    if (marker == ELF_NO_SECTION || (old_dynamic == ELF_NO_SECTION) != (new_dynamic == 0))
-        return refuse(rest, 0, "table lacks one of gpushare-patch's sections", err);
+    if (marker == ELF_NO_SECTION)
+        return refuse(rest, 0, "table lacks gpushare-patch's section", err);
     rest->map = calloc(now->section_count, sizeof *rest->map);
     rest->from = calloc(now->section_count, sizeof *rest->from);
     rest->sections = calloc(now->section_count, sizeof *rest->sections);
@@ -50,20 +49,11 @@ static int number(struct elf_rest *rest, size_t new_dynamic, struct gs_err *err)
         return gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
     for (size_t i = 0; i < now->section_count; i++) {
         rest->map[i] = DROPPED;
-        if (i != 0 && (i == marker || i == old_strings || i == new_dynamic))
+        if (i != 0 && (i == marker || i == old_strings))
             continue;
         rest->map[i] = (uint32_t)rest->count;
         rest->from[rest->count] = (uint32_t)i;
         rest->sections[rest->count++] = now->sections[i];
-    }
-    if (new_dynamic != 0) {
-        Elf64_Shdr *dynamic = &rest->sections[rest->map[old_dynamic]];
-
-        rest->map[new_dynamic] = rest->map[old_dynamic];
-        dynamic->sh_name = now->sections[new_dynamic].sh_name;
-        dynamic->sh_type = SHT_DYNAMIC;
-        dynamic->sh_link = now->sections[new_dynamic].sh_link;
-        dynamic->sh_entsize = now->sections[new_dynamic].sh_entsize;
     }
     return 0;
 }
@@ -191,15 +181,6 @@ static void cut_name(struct elf_rest *rest, const char *name)
             rest->sections[i].sh_name -= (uint32_t)(end - at);
 }
 
-static size_t find_dynamic(const struct elf_rest *rest)
-{
-    for (size_t i = 1; i < rest->now->section_count; i++)
-        if (rest->now->sections[i].sh_type == SHT_DYNAMIC &&
-            in_segment(rest, &rest->now->sections[i]))
-            return i;
-    return ELF_NO_SECTION;
-}
-
 int elf_rest_plan(struct elf_rest *rest, const struct elf_image *now,
                   const struct elf_note *note, struct gs_err *err)
 {
@@ -211,12 +192,11 @@ int elf_rest_plan(struct elf_rest *rest, const struct elf_image *now,
     if (rest->names == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
     memcpy(rest->names, now->section_names, rest->names_size);
-    ret = number(rest, find_dynamic(rest), err);
+    ret = number(rest, err);
     ret = ret ?: mend_numbers(rest, err);
     ret = ret ?: move_back(rest, err);
     if (ret != 0)
         return ret;
-    cut_name(rest, ELF_OLD_SECTION);
     cut_name(rest, ELF_OLD_STRINGS);
     cut_name(rest, ELF_MARKER_SECTION);
     return place(rest, err);

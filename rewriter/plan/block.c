@@ -3,9 +3,9 @@
  * block.c: decides what moves when the program header table grows in place.
  *
  * Behind the table lie small things that only headers and dynamic entries refer to: .interp,
- * notes, hash tables. The block is the smallest run of whole such things that makes room for
- * one header. Anything that code or data may refer to directly does not move, nor do notes that
- * may refer to something from where they are. No state, any thread.
+ * notes, hash tables, .init. The block is the smallest run of whole such things that makes room
+ * for one header. Anything that code or data may refer to directly does not move, nor do notes
+ * that may refer to something from where they are. No state, any thread.
  */
 #include "rewriter/plan/plan.h"
 
@@ -93,7 +93,8 @@ static bool section_may_move(const struct elf_image *image, size_t index)
     case SHT_STRTAB:
         return s->sh_addr == image->strings.address;
     default:
-        return strcmp(elf_image_section_name(image, index), ".interp") == 0;
+        return strcmp(elf_image_section_name(image, index), ".interp") == 0 ||
+               index == elf_init_section(image);
     }
 }
 
@@ -206,19 +207,29 @@ static int check_gaps(const struct elf_image *image, const struct range *block)
     return 0;
 }
 
-/* Entries that code is reached by; none of these may lie in the block. */
-static int check_pointers(const struct elf_image *image, uint64_t address, uint64_t size)
+static bool leads_into_block(const struct elf_plan *plan, int64_t tag)
 {
-    static const int64_t tags[] = {DT_RELA,       DT_JMPREL,     DT_REL,           DT_RELR,
-                                   DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY, DT_INIT,
-                                   DT_FINI,       DT_PLTGOT};
+    const Elf64_Dyn *entry = elf_image_dynamic(plan->image, tag);
 
-    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++) {
-        const Elf64_Dyn *entry = elf_image_dynamic(image, tags[i]);
+    return entry != NULL && entry->d_un.d_ptr >= plan->block.address &&
+           entry->d_un.d_ptr - plan->block.address < plan->block.size;
+}
 
-        if (entry != NULL && entry->d_un.d_ptr >= address && entry->d_un.d_ptr - address < size)
+/* Entries that code is reached by; but for DT_INIT's known code none of these may lie in the
+ * block. */
+static int check_pointers(struct elf_plan *plan)
+{
+    static const int64_t tags[] = {DT_RELA,          DT_JMPREL,     DT_REL,
+                                   DT_RELR,          DT_INIT_ARRAY, DT_FINI_ARRAY,
+                                   DT_PREINIT_ARRAY, DT_FINI,       DT_PLTGOT};
+
+    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
+        if (leads_into_block(plan, tags[i]))
             return -ENOENT;
-    }
+    plan->init_moves = leads_into_block(plan, DT_INIT);
+    if (plan->init_moves &&
+        (elf_init_section(plan->image) == ELF_NO_SECTION || elf_init_is_called(plan->image)))
+        return -ENOENT;
     return 0;
 }
 
@@ -247,9 +258,10 @@ int elf_plan_block(struct elf_plan *plan)
         plan->block = (struct elf_extent){.offset = block.start,
                                           .address = p->p_vaddr + (block.start - p->p_offset),
                                           .size = block.end - block.start};
-        if (check_pointers(image, plan->block.address, plan->block.size) == 0)
+        if (check_pointers(plan) == 0)
             return 0;
         plan->block.size = 0;
+        plan->init_moves = false;
         return -ENOENT;
     }
     return -ENOENT;

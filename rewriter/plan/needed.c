@@ -2,9 +2,10 @@
  *
  * needed.c: makes the runtime library the first DT_NEEDED, but for a sanitizer's.
  *
- * The dynamic section stays where it is whenever possible, because code may read its own
- * _DYNAMIC and strip keeps what does not move. DT_DEBUG is never taken: debuggers need it. No
- * state, any thread.
+ * The dynamic section stays where it is, and keeps all that anybody may look for in it: code
+ * that reads its own _DYNAMIC (System V's way to the list of what is loaded) would find a copy
+ * that the loader has neither relocated nor filled in. DT_DEBUG is never taken: debuggers need
+ * it, too. No state, any thread.
  */
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/plan/plan.h"
@@ -24,30 +25,40 @@ static size_t find(const struct elf_image *image, int64_t tag)
     return NOT_FOUND;
 }
 
-/* The entry that can be given up, NOT_FOUND if none is. */
-static size_t choose_way(struct elf_plan *plan)
+/* Whether DT_BIND_NOW says only what other flags say. */
+static bool is_repeated(const struct elf_image *image)
 {
-    const struct elf_image *image = plan->image;
     const Elf64_Dyn *flags = elf_image_dynamic(image, DT_FLAGS);
-    size_t index;
 
+    return (flags != NULL && (flags->d_un.d_val & DF_BIND_NOW)) || (image->flags_1 & DF_1_NOW);
+}
+
+/* given_up: the entry that goes for the new one, NOT_FOUND if there is one to spare. */
+static int choose_way(struct elf_plan *plan, size_t *given_up, struct gs_err *err)
+{
+    static const struct {
+        enum elf_dynamic_way way;
+        int64_t tag;
+    } ways[] = {{ELF_DYNAMIC_COUNT, DT_RELACOUNT},
+                {ELF_DYNAMIC_NOW, DT_BIND_NOW},
+                {ELF_DYNAMIC_VERSIONS, DT_VERNEEDNUM}};
+    const struct elf_image *image = plan->image;
+
+    *given_up = NOT_FOUND;
     plan->dynamic_way = ELF_DYNAMIC_SPARE;
     if (image->dynamic_room - image->dynamic_count >= 2)
-        return NOT_FOUND;
-    plan->dynamic_way = ELF_DYNAMIC_MOVE;
-    if (image->dynamic_room == image->dynamic_count)
-        return NOT_FOUND; /* not even a DT_NULL */
-    plan->dynamic_way = ELF_DYNAMIC_COUNT;
-    index = find(image, DT_RELACOUNT);
-    if (index != NOT_FOUND)
-        return index;
-    plan->dynamic_way = ELF_DYNAMIC_NOW;
-    index = find(image, DT_BIND_NOW);
-    if (index != NOT_FOUND &&
-        ((flags != NULL && (flags->d_un.d_val & DF_BIND_NOW)) || (image->flags_1 & DF_1_NOW)))
-        return index;
-    plan->dynamic_way = ELF_DYNAMIC_MOVE;
-    return NOT_FOUND;
+        return 0;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        plan->dynamic_way = ways[i].way;
+        *given_up = find(image, ways[i].tag);
+        if (*given_up != NOT_FOUND && (ways[i].tag != DT_BIND_NOW || is_repeated(image)))
+            return 0;
+    }
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: its dynamic section has no entry to spare, and may be read where it "
+                      "is, so it cannot move; link it anew with GNU ld (-fuse-ld=bfd), or with "
+                      "gpushare-cc",
+                      image->source.name);
 }
 
 /* The entry that the new one precedes. */
@@ -65,11 +76,14 @@ static size_t find_place(const struct elf_image *image)
     return place;
 }
 
-int elf_plan_needed(struct elf_plan *plan)
+int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
-    size_t given_up = choose_way(plan), place = find_place(image), n = 0;
+    size_t given_up, place = find_place(image), n = 0;
+    int ret = choose_way(plan, &given_up, err);
 
+    if (ret != 0)
+        return ret;
     plan->dynamic = calloc(image->dynamic_count + 2, sizeof *plan->dynamic);
     if (plan->dynamic == NULL)
         return -ENOMEM;
@@ -80,31 +94,17 @@ int elf_plan_needed(struct elf_plan *plan)
         if (i != given_up && i < image->dynamic_count)
             plan->dynamic[n++] = image->dynamic[i];
     }
-    plan->dynamic_count = n + 1; /* with the DT_NULL that calloc made */
+    /* with the DT_NULL that calloc made, if the old table has one: bfd leaves it out when it
+     * shall leave no spare entries, and the loader reads on into zeros */
+    plan->dynamic_count = n < image->dynamic_room ? n + 1 : n;
     return 0;
 }
 
-/* Writes what differs from the table in the file, in place. */
-static int change_in_place(struct elf_plan *plan, const Elf64_Dyn *table, size_t count)
-{
-    const struct elf_image *image = plan->image;
-    size_t first = 0, last = count;
-
-    while (first < last && memcmp(&table[first], &image->dynamic[first], sizeof *table) == 0)
-        first++;
-    while (last > first &&
-           memcmp(&table[last - 1], &image->dynamic[last - 1], sizeof *table) == 0)
-        last--;
-    return elf_plan_change(
-        plan, image->segments[image->dynamic_segment].p_offset + first * sizeof *table,
-        &table[first], (last - first) * sizeof *table);
-}
-
 /* Entries that point at what moves get the new addresses. */
-static void mend(const struct elf_plan *plan, Elf64_Dyn *table, size_t count)
+static void mend(const struct elf_plan *plan)
 {
-    for (size_t i = 0; i < count; i++) {
-        Elf64_Dyn *entry = &table[i];
+    for (size_t i = 0; i < plan->dynamic_count; i++) {
+        Elf64_Dyn *entry = &plan->dynamic[i];
 
         switch (entry->d_tag) {
         case DT_STRTAB:
@@ -113,6 +113,7 @@ static void mend(const struct elf_plan *plan, Elf64_Dyn *table, size_t count)
         case DT_STRSZ:
             entry->d_un.d_val = plan->strings.size;
             break;
+        case DT_INIT:
         case DT_HASH:
         case DT_GNU_HASH:
         case DT_SYMTAB:
@@ -127,23 +128,19 @@ static void mend(const struct elf_plan *plan, Elf64_Dyn *table, size_t count)
     }
 }
 
+/* Writes what differs from the table in the file. */
 int elf_plan_needed_finish(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;
-    Elf64_Dyn *old;
-    int ret;
+    const Elf64_Dyn *new = plan->dynamic, *old = image->dynamic;
+    size_t first = 0, last = plan->dynamic_count;
 
-    mend(plan, plan->dynamic, plan->dynamic_count);
-    if (plan->dynamic_way != ELF_DYNAMIC_MOVE)
-        return change_in_place(plan, plan->dynamic, plan->dynamic_count);
-    /* code that reads its own _DYNAMIC still finds the old table: let it say what is true now
-     */
-    old = calloc(image->dynamic_room, sizeof *old);
-    if (old == NULL)
-        return -ENOMEM;
-    memcpy(old, image->dynamic, image->dynamic_room * sizeof *old);
-    mend(plan, old, image->dynamic_count);
-    ret = change_in_place(plan, old, image->dynamic_room);
-    free(old);
-    return ret;
+    mend(plan);
+    while (first < last && memcmp(&new[first], &old[first], sizeof *new) == 0)
+        first++;
+    while (last > first && memcmp(&new[last - 1], &old[last - 1], sizeof *new) == 0)
+        last--;
+    return elf_plan_change(
+        plan, image->segments[image->dynamic_segment].p_offset + first * sizeof *new,
+        &new[first], (last - first) * sizeof *new);
 }

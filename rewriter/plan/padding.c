@@ -234,9 +234,7 @@ int elf_plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *
     plan->segment.offset = plan->end = image->source.size;
     plan->segment_count = image->header.e_phnum;
     plan->new_segment = index;
-    ret = elf_plan_needed(plan);
-    if (ret == 0 && plan->dynamic_way == ELF_DYNAMIC_MOVE)
-        ret = refuse(plan, "its dynamic section has no entry to spare", err);
+    ret = elf_plan_needed(plan, err);
     if (ret == 0) {
         uint64_t room = free_bytes(image, index), lost = start - (p->p_offset + p->p_filesz);
 

@@ -87,8 +87,6 @@ static int lay_out_segment(struct elf_plan *plan, struct gs_err *err)
         plan->block_new = block.address;
     }
     plan->strings = place(plan, &cursor, 16, image->strings.size + plan->added_size);
-    if (plan->dynamic_way == ELF_DYNAMIC_MOVE)
-        plan->new_dynamic = place(plan, &cursor, 16, plan->dynamic_count * sizeof(Elf64_Dyn));
     /* the undo note and the trailer follow, and end the segment (tail.c) */
     plan->marker_at = place(plan, &cursor, 8, text);
     plan->undo_at = cursor;
@@ -100,10 +98,11 @@ static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err
 {
     int ret = elf_plan_names(plan, runtime, err);
 
-    ret = ret ?: elf_plan_needed(plan);
+    ret = ret ?: elf_plan_needed(plan, err);
     ret = ret ?: elf_plan_origin(plan);
     ret = ret ?: elf_plan_slot(plan);
     ret = ret ?: lay_out_segment(plan, err);
+    ret = ret ?: elf_plan_init(plan);
     ret = ret ?: elf_plan_sections(plan, err);
     ret = ret ?: elf_plan_needed_finish(plan);
     return ret ?: elf_plan_tail(plan, err);
@@ -154,7 +153,7 @@ const char *elf_dynamic_way_text(enum elf_dynamic_way way)
         [ELF_DYNAMIC_SPARE] = "spare entry",
         [ELF_DYNAMIC_COUNT] = "in place of DT_RELACOUNT",
         [ELF_DYNAMIC_NOW] = "in place of DT_BIND_NOW",
-        [ELF_DYNAMIC_MOVE] = "table moves to the new segment",
+        [ELF_DYNAMIC_VERSIONS] = "in place of DT_VERNEEDNUM",
     };
 
     return text[way];
@@ -166,6 +165,7 @@ const char *elf_slot_way_text(enum elf_slot_way way)
         [ELF_SLOT_NULL] = "spare PT_NULL",
         [ELF_SLOT_PROPERTY] = "in place of the PT_NOTE that repeats PT_GNU_PROPERTY",
         [ELF_SLOT_GROW] = "table grows in place",
+        [ELF_SLOT_NOTE] = "in place of the PT_GNU_PROPERTY that a PT_NOTE repeats",
         [ELF_SLOT_PADDING] = "none: the file does not grow, the name goes into padding",
         [ELF_SLOT_END] = "table moves to the end of the file (strip would break the file)",
     };

@@ -3,8 +3,8 @@
  * plan.h: every byte that patching will change in a file, decided before anything is written.
  *
  * A plan is data: ranges of the original that get new bytes, and a tail behind the original's
- * end. The tail starts with the one new PT_LOAD (moved block, strings, moved .dynamic, marker
- * with undo note) and goes on with what is not loaded (section names, section headers).
+ * end. The tail starts with the one new PT_LOAD (moved block, strings, marker with undo note)
+ * and goes on with what is not loaded (section names, section headers).
  */
 #ifndef REWRITER_PLAN_PLAN_H
 #define REWRITER_PLAN_PLAN_H
@@ -18,10 +18,10 @@ enum elf_scope { ELF_SCOPE_AUTO, ELF_SCOPE_PROCESS, ELF_SCOPE_OBJECT };
 
 /* How the new dynamic entry gets its place, best first. */
 enum elf_dynamic_way {
-    ELF_DYNAMIC_SPARE, /* a spare DT_NULL */
-    ELF_DYNAMIC_COUNT, /* in place of DT_RELACOUNT, a hint that nothing depends on */
-    ELF_DYNAMIC_NOW,   /* in place of a DT_BIND_NOW that DT_FLAGS repeats */
-    ELF_DYNAMIC_MOVE,  /* the table moves to the new segment */
+    ELF_DYNAMIC_SPARE,    /* a spare DT_NULL */
+    ELF_DYNAMIC_COUNT,    /* in place of DT_RELACOUNT, a hint that nothing depends on */
+    ELF_DYNAMIC_NOW,      /* in place of a DT_BIND_NOW that DT_FLAGS repeats */
+    ELF_DYNAMIC_VERSIONS, /* in place of DT_VERNEEDNUM: glibc walks the table to its end mark */
 };
 
 /* How the new program header gets its place, best first. */
@@ -29,6 +29,7 @@ enum elf_slot_way {
     ELF_SLOT_NULL,     /* a PT_NULL */
     ELF_SLOT_PROPERTY, /* the PT_NOTE that says the same as PT_GNU_PROPERTY */
     ELF_SLOT_GROW,     /* the table grows, and the block behind it moves to the new segment */
+    ELF_SLOT_NOTE,     /* the PT_GNU_PROPERTY whose note a PT_NOTE starts with (x86-64) */
     ELF_SLOT_END,      /* the table moves to the new segment */
     ELF_SLOT_PADDING,  /* none: the file does not grow, a segment does, over its padding */
 };
@@ -66,16 +67,15 @@ struct elf_plan {
     size_t segment_count, new_segment; /* ELF_SLOT_PADDING: the one that grows */
     Elf64_Shdr *sections;              /* the new table; NULL when the file has none */
     size_t section_count;
-    size_t old_dynamic; /* with ELF_DYNAMIC_MOVE: number of the section that keeps the old
-                           table; else 0 */
 
     struct elf_extent block; /* what moves for ELF_SLOT_GROW, where it was; size 0: nothing */
     uint64_t block_new;      /* its new address */
-    struct elf_extent segment, table, strings, new_dynamic, marker_at; /* in the tail; loaded */
-    uint64_t undo_at, undo_size;                                       /* in marker_at */
-    uint64_t names_at, names_size, sections_at; /* in the tail; not loaded */
-    uint64_t end;                               /* size of the new file */
-    uint8_t *tail;                              /* bytes from segment.offset to end */
+    bool init_moves;         /* .init is in the block, so the new segment is executable */
+    struct elf_extent segment, table, strings, marker_at; /* in the tail; loaded */
+    uint64_t undo_at, undo_size;                          /* in marker_at */
+    uint64_t names_at, names_size, sections_at;           /* in the tail; not loaded */
+    uint64_t end;                                         /* size of the new file */
+    uint8_t *tail;                                        /* bytes from segment.offset to end */
 };
 
 /* Decides everything. Uses image, facts and the wish's origin until elf_plan_deinit(). 0;
@@ -97,16 +97,23 @@ char *elf_origin_expand(const char *text, const char *origin);
 /* The steps, each in a file of its own; 0 or a negative errno with err filled. */
 int elf_plan_names(struct elf_plan *plan, const char *runtime,
                    struct gs_err *err);                           /* imports.c */
-int elf_plan_needed(struct elf_plan *plan);                       /* needed.c */
+int elf_plan_needed(struct elf_plan *plan, struct gs_err *err);   /* needed.c */
 int elf_plan_needed_finish(struct elf_plan *plan);                /* needed.c */
 int elf_plan_origin(struct elf_plan *plan);                       /* origin.c */
 int elf_plan_slot(struct elf_plan *plan);                         /* slot.c */
 int elf_plan_slot_finish(struct elf_plan *plan);                  /* slot.c */
 int elf_plan_block(struct elf_plan *plan);                        /* block.c */
+int elf_plan_init(struct elf_plan *plan);                         /* init.c */
 int elf_plan_sections(struct elf_plan *plan, struct gs_err *err); /* sections.c */
 int elf_plan_padding(struct elf_plan *plan, const char *runtime,
                      struct gs_err *err); /* padding.c, instead of all the others */
 int elf_plan_tail(struct elf_plan *plan, struct gs_err *err); /* tail.c */
+
+/* The section at DT_INIT if its code is known and may move; else ELF_NO_SECTION. init.c */
+size_t elf_init_section(const struct elf_image *image);
+
+/* Whether any code seems to lead to DT_INIT; init.c. */
+bool elf_init_is_called(const struct elf_image *image);
 
 /* What the undo note says but for the list of changes. */
 void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define CHUNK        2048  /* symbols read at a time */
-#define OUR_SECTIONS 3     /* a .dynamic that moved, .gpushare.strings, .gpushare */
+#define OUR_SECTIONS 2     /* .gpushare.strings, .gpushare */
 #define MAX_MENDED   65536 /* symbols; more means that we misunderstand the file */
 
 static bool is_loaded(const Elf64_Shdr *s)
@@ -27,23 +27,6 @@ static void move_to(Elf64_Shdr *s, const struct elf_plan *plan, uint64_t address
 {
     s->sh_addr = address;
     s->sh_offset = address - plan->segment.address + plan->segment.offset;
-}
-
-/* The old .dynamic stays as plain data under its number (strip would wipe it otherwise); the
- * new one comes last. */
-static void split_dynamic(struct elf_plan *plan, size_t index, size_t *next)
-{
-    Elf64_Shdr *old = &plan->sections[index], *new = &plan->sections[*next];
-
-    *new = *old;
-    move_to(new, plan, plan->new_dynamic.address);
-    new->sh_size = plan->new_dynamic.size;
-    old->sh_type = SHT_PROGBITS;
-    old->sh_link = 0;
-    old->sh_entsize = 0;
-    old->sh_name = (uint32_t)plan->image->section_names_size; /* our first name, see tail.c */
-    plan->old_dynamic = index;
-    ++*next;
 }
 
 /* strip writes a segment anew from the sections in it, and one that has none left as a damaged
@@ -61,7 +44,7 @@ static void keep_strings(struct elf_plan *plan, const Elf64_Shdr *strings, size_
             continue;
         plan->sections[*next] = *strings;
         plan->sections[*next].sh_name =
-            (uint32_t)(image->section_names_size + sizeof ELF_OLD_SECTION);
+            (uint32_t)image->section_names_size; /* our first name, see tail.c */
         plan->sections[*next].sh_type = SHT_PROGBITS;
         ++*next;
         return;
@@ -72,7 +55,6 @@ static void keep_strings(struct elf_plan *plan, const Elf64_Shdr *strings, size_
 static void move_sections(struct elf_plan *plan, size_t *next)
 {
     const struct elf_image *image = plan->image;
-    uint64_t dynamic = image->segments[image->dynamic_segment].p_vaddr;
     bool kept = false;
 
     for (size_t i = 1; i < image->section_count; i++) {
@@ -86,9 +68,6 @@ static void move_sections(struct elf_plan *plan, size_t *next)
             kept = true;
             move_to(s, plan, plan->strings.address);
             s->sh_size = plan->strings.size;
-        } else if (s->sh_type == SHT_DYNAMIC && s->sh_addr == dynamic &&
-                   plan->old_dynamic == 0 && plan->dynamic_way == ELF_DYNAMIC_MOVE) {
-            split_dynamic(plan, i, next);
         } else if (s->sh_size > 0 && elf_plan_moved(plan, s->sh_addr) != s->sh_addr) {
             move_to(s, plan, elf_plan_moved(plan, s->sh_addr));
         }
@@ -102,21 +81,14 @@ static int mend_symbol(struct elf_plan *plan, uint64_t offset, const Elf64_Sym *
     const struct elf_image *image = plan->image;
     uint16_t section = symbol->st_shndx;
     uint64_t was, now, value;
-    int ret = 0;
 
     if (section == SHN_UNDEF || section >= image->section_count ||
         ELF64_ST_TYPE(symbol->st_info) == STT_TLS)
         return 0;
-    if (section == plan->old_dynamic &&
-        ELF64_ST_TYPE(symbol->st_info) != STT_SECTION) { /* _DYNAMIC */
-        section = (uint16_t)image->section_count;
-        ret = elf_plan_change(plan, offset + offsetof(Elf64_Sym, st_shndx), &section,
-                              sizeof section);
-    }
-    was = image->sections[symbol->st_shndx].sh_addr;
+    was = image->sections[section].sh_addr;
     now = plan->sections[section].sh_addr;
-    if (was == now || ret != 0)
-        return ret;
+    if (was == now)
+        return 0;
     if (++*mended > MAX_MENDED)
         return -ENOEXEC;
     value = symbol->st_value - was + now;
@@ -179,8 +151,7 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
     memcpy(plan->sections, image->sections, image->section_count * sizeof *plan->sections);
     move_sections(plan, &next);
     plan->sections[next++] = (Elf64_Shdr){
-        .sh_name = (uint32_t)(image->section_names_size + sizeof ELF_OLD_SECTION +
-                              sizeof ELF_OLD_STRINGS),
+        .sh_name = (uint32_t)(image->section_names_size + sizeof ELF_OLD_STRINGS),
         .sh_type = SHT_PROGBITS,
         .sh_flags = SHF_ALLOC,
         .sh_addr = plan->marker_at.address,

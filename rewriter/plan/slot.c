@@ -15,10 +15,10 @@
 
 #define NOT_FOUND SIZE_MAX
 
-static size_t find_null(const struct elf_image *image)
+static size_t find_type(const struct elf_image *image, uint32_t type)
 {
     for (size_t i = 0; i < image->header.e_phnum; i++)
-        if (image->segments[i].p_type == PT_NULL)
+        if (image->segments[i].p_type == type)
             return i;
     return NOT_FOUND;
 }
@@ -27,15 +27,10 @@ static size_t find_null(const struct elf_image *image)
  * there first. */
 static size_t find_property_note(const struct elf_image *image)
 {
-    const Elf64_Phdr *property = NULL;
+    size_t found = find_type(image, PT_GNU_PROPERTY);
 
-    for (size_t i = 0; i < image->header.e_phnum; i++)
-        if (image->segments[i].p_type == PT_GNU_PROPERTY)
-            property = &image->segments[i];
-    if (property == NULL)
-        return NOT_FOUND;
-    for (size_t i = 0; i < image->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &image->segments[i];
+    for (size_t i = 0; found != NOT_FOUND && i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i], *property = &image->segments[found];
 
         if (p->p_type == PT_NOTE && p->p_offset == property->p_offset &&
             p->p_filesz == property->p_filesz && p->p_vaddr == property->p_vaddr)
@@ -44,9 +39,27 @@ static size_t find_property_note(const struct elf_image *image)
     return NOT_FOUND;
 }
 
+/* The PT_GNU_PROPERTY whose note is the first of a PT_NOTE. glibc for x86-64 looks for it in
+ * each PT_NOTE that is aligned to 8 bytes (sysdeps/x86/dl-prop.h), as before there was a
+ * PT_GNU_PROPERTY, and the kernel does not look. For aarch64 both need the header. */
+static size_t find_property(const struct elf_image *image)
+{
+    size_t found = find_type(image, PT_GNU_PROPERTY);
+
+    for (size_t i = 0; found != NOT_FOUND && i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i], *property = &image->segments[found];
+
+        if (image->header.e_machine == EM_X86_64 && p->p_type == PT_NOTE && p->p_align == 8 &&
+            p->p_offset == property->p_offset && p->p_vaddr == property->p_vaddr &&
+            p->p_filesz >= property->p_filesz)
+            return found;
+    }
+    return NOT_FOUND;
+}
+
 static size_t choose_way(struct elf_plan *plan)
 {
-    size_t taken = find_null(plan->image);
+    size_t taken = find_type(plan->image, PT_NULL);
 
     plan->slot_way = ELF_SLOT_NULL;
     if (taken != NOT_FOUND)
@@ -55,8 +68,14 @@ static size_t choose_way(struct elf_plan *plan)
     taken = find_property_note(plan->image);
     if (taken != NOT_FOUND)
         return taken;
-    plan->slot_way = elf_plan_block(plan) == 0 ? ELF_SLOT_GROW : ELF_SLOT_END;
-    return NOT_FOUND;
+    plan->slot_way = ELF_SLOT_GROW;
+    if (elf_plan_block(plan) == 0)
+        return NOT_FOUND;
+    plan->slot_way = ELF_SLOT_NOTE;
+    taken = find_property(plan->image);
+    if (taken == NOT_FOUND)
+        plan->slot_way = ELF_SLOT_END;
+    return taken;
 }
 
 int elf_plan_slot(struct elf_plan *plan)
@@ -84,7 +103,7 @@ static void fill_new(const struct elf_plan *plan, Elf64_Phdr *p)
 {
     *p = (Elf64_Phdr){
         .p_type = PT_LOAD,
-        .p_flags = plan->dynamic_way == ELF_DYNAMIC_MOVE ? PF_R | PF_W : PF_R,
+        .p_flags = plan->init_moves ? PF_R | PF_X : PF_R,
         .p_offset = plan->segment.offset,
         .p_vaddr = plan->segment.address,
         .p_paddr = plan->segment.address,
@@ -114,9 +133,6 @@ int elf_plan_slot_finish(struct elf_plan *plan)
             if (plan->slot_way == ELF_SLOT_END)
                 move(p, plan->table.offset, plan->table.address);
             p->p_filesz = p->p_memsz = bytes;
-        } else if (p->p_type == PT_DYNAMIC && plan->dynamic_way == ELF_DYNAMIC_MOVE) {
-            move(p, plan->new_dynamic.offset, plan->new_dynamic.address);
-            p->p_filesz = p->p_memsz = plan->new_dynamic.size;
         } else if (p->p_type != PT_LOAD && p->p_filesz > 0 &&
                    elf_plan_moved(plan, p->p_vaddr) != p->p_vaddr) {
             uint64_t address = elf_plan_moved(plan, p->p_vaddr);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* What is appended to the section names; sections.c counts on the order. */
-static const char our_names[] = ELF_OLD_SECTION "\0" ELF_OLD_STRINGS "\0" ELF_MARKER_SECTION;
+static const char our_names[] = ELF_OLD_STRINGS "\0" ELF_MARKER_SECTION;
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -184,8 +184,6 @@ static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *
     }
     memcpy(at(plan, plan->strings.offset), image->string_bytes, image->strings.size);
     memcpy(at(plan, plan->strings.offset + image->strings.size), plan->added, plan->added_size);
-    if (plan->dynamic_way == ELF_DYNAMIC_MOVE)
-        memcpy(at(plan, plan->new_dynamic.offset), plan->dynamic, plan->new_dynamic.size);
     fill_marker(plan);
     memcpy(at(plan, plan->undo_at), undo, plan->undo_size);
     if (plan->sections == NULL)

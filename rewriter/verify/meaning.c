@@ -86,7 +86,7 @@ static int same_entry(const struct elf_plan *plan, const Elf64_Dyn *a,
         return a->d_un.d_val == b->d_un.d_val || a->d_tag == DT_STRTAB ||
                a->d_tag == DT_STRSZ || a->d_tag == DT_HASH || a->d_tag == DT_GNU_HASH ||
                a->d_tag == DT_SYMTAB || a->d_tag == DT_VERSYM || a->d_tag == DT_VERNEED ||
-               a->d_tag == DT_VERDEF;
+               a->d_tag == DT_VERDEF || a->d_tag == DT_INIT;
     x = elf_image_string(plan->image, a->d_un.d_val);
     y = elf_image_string(new, b->d_un.d_val);
     return x == y || (x != NULL && y != NULL && same_name(plan, a->d_tag, x, y));
@@ -112,14 +112,13 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
             continue;
         }
         if (j < old->dynamic_count && !same_entry(plan, &old->dynamic[j], new, entry) &&
-            (old->dynamic[j].d_tag == DT_RELACOUNT || old->dynamic[j].d_tag == DT_BIND_NOW))
+            elf_dynamic_may_go(old->dynamic[j].d_tag))
             j++; /* given up for the new one */
         if (j >= old->dynamic_count || !same_entry(plan, &old->dynamic[j], new, entry))
             return wrong(plan, "dynamic entry", i, err);
         j++;
     }
-    while (j < old->dynamic_count &&
-           (old->dynamic[j].d_tag == DT_RELACOUNT || old->dynamic[j].d_tag == DT_BIND_NOW))
+    while (j < old->dynamic_count && elf_dynamic_may_go(old->dynamic[j].d_tag))
         j++;
     return inserted && j == old->dynamic_count ? 0 : wrong(plan, "dynamic entry", j, err);
 }
@@ -189,8 +188,7 @@ static int check_imports(const struct elf_plan *plan, const struct elf_image *ne
     return 0;
 }
 
-/* Sections keep number, name and type (but for a .dynamic that moved); ours are there and lead
- * to marker and note. */
+/* Sections keep number, name and type; ours are there and lead to marker and note. */
 static int check_sections(const struct elf_plan *plan, const struct elf_image *new,
                           struct gs_err *err)
 {
@@ -211,9 +209,8 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
         new->sections[marker].sh_size != plan->marker_at.size)
         return wrong(plan, "section", marker, err);
     for (size_t i = 1; i < old->section_count; i++)
-        if (i != plan->old_dynamic &&
-            (old->sections[i].sh_type != new->sections[i].sh_type ||
-             strcmp(elf_image_section_name(old, i), elf_image_section_name(new, i)) != 0))
+        if (old->sections[i].sh_type != new->sections[i].sh_type ||
+            strcmp(elf_image_section_name(old, i), elf_image_section_name(new, i)) != 0)
             return wrong(plan, "section", i, err);
     return 0;
 }

@@ -8,7 +8,8 @@
  * canonical PLT entry; with -DIFUNC it calls a function that is chosen while it is loaded; with
  * -DPAYLOAD it finds what is appended to its own file, from the front and from the end; with
  * -DZEROS it has constants that are zero in a section of their own, with -DNOTE a note that
- * says where something lies, counted from itself (as crashpad's does).
+ * says where something lies, counted from itself (as crashpad's does); with -DINIT it counts
+ * the runs of .init, with -DINIT=2 it also runs it itself, with -DINIT=3 it adds to its code.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -110,6 +111,54 @@ static int check_relative(struct dl_phdr_info *info, size_t size, void *data)
 }
 #endif
 
+#ifndef NO_DYNAMIC
+/* The table that code reads is the one that the loader has relocated and filled in: with
+ * DT_DEBUG a program of System V finds what is loaded. */
+static int check_dynamic(void)
+{
+    const ElfW(Dyn) * theirs;
+    struct link_map *map;
+    Dl_info info;
+
+    if (dladdr1((void *)_DYNAMIC, &info, (void **)&map, RTLD_DL_LINKMAP) == 0)
+        return -1;
+    theirs = map->l_ld;
+    for (const ElfW(Dyn) *d = _DYNAMIC; d->d_tag != DT_NULL; d++) {
+        const struct r_debug *debug = (const void *)d->d_un.d_ptr;
+
+        while (theirs->d_tag != DT_NULL &&
+               (theirs->d_tag != d->d_tag || theirs->d_un.d_val != d->d_un.d_val))
+            theirs++;
+        if (theirs->d_tag == DT_NULL ||
+            (d->d_tag == DT_DEBUG && (debug == NULL || debug->r_map == NULL)))
+            return -1;
+    }
+    return 0;
+}
+#endif
+
+#ifdef INIT
+static int init_runs;
+void _init(void) __attribute__((visibility("hidden")));
+void __gmon_start__(void); /* what the C library's .init calls where there is one */
+
+void __gmon_start__(void)
+{
+    Dl_info own, caller;
+
+    if (dladdr(&init_runs, &own) && dladdr(__builtin_return_address(0), &caller) &&
+        own.dli_fbase == caller.dli_fbase) /* other libraries' .init finds this one, too */
+        init_runs++;
+}
+#if INIT == 3
+__asm__(".pushsection .init\n" /* pop and push keep the alignment of the stack */
+#ifdef __x86_64__
+        "push %rax\npop %rax\n"
+#endif
+        ".popsection");
+#endif
+#endif
+
 static int look(void)
 {
     int tags = 0, notes = 0;
@@ -122,6 +171,10 @@ static int look(void)
     for (const ElfW(Dyn) *d = _DYNAMIC; d->d_tag != DT_NULL; d++)
         tags |= (d->d_tag == DT_STRTAB ? 1 : 0) | (d->d_tag == DT_SYMTAB ? 2 : 0) |
                 (d->d_tag == DT_NEEDED ? 4 : 0);
+#endif
+#ifndef NO_DYNAMIC
+    if (check_dynamic() != 0)
+        return 9;
 #endif
     dl_iterate_phdr(check_notes, &notes);
     for (size_t i = 0; i < sizeof big; i += 4096)
@@ -160,6 +213,13 @@ static int look(void)
     dl_iterate_phdr(check_relative, &found);
     if (!found)
         return 8;
+#endif
+#ifdef INIT
+#if INIT == 2
+    _init();
+#endif
+    if (init_runs != (INIT == 2) + 1)
+        return 10;
 #endif
     return print("right") < 0;
 }

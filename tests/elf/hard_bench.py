@@ -173,6 +173,36 @@ def b_constants_first(b, *flags):
     return b_first(b, next(line for line in text.splitlines() if line.startswith("  .rodata  ")), *flags)
 
 
+def b_init_first(b, *flags):
+    """.init right behind the build id, which is right behind the program headers, as Red Hat's gcc-toolset-15 lays libraries out."""
+    script, text = b.new(".ld"), sh(["ld", "-shared", "--verbose"])[1].split("=" * 50 + "\n")[1]
+    at = text.index("  .init  ")
+    init = text[at:text.index("}", at) + 1]
+    line = next(line for line in text.splitlines() if line.startswith("  .note.gnu.build-id"))
+    text = text.replace(init, "", 1).replace(line, line + "\n" + init, 1)
+    text = text.replace("/DISCARD/ : {", "/DISCARD/ : { *(.note.gnu.property)", 1)
+    open(script, "w").write(text)
+    return b.cc("-shared", "-fPIC", "-DLIBRARY", "-Wl,-z,noseparate-code", "-Wl,-T," + script, *flags, suffix=".so")
+
+
+def b_init_endbr64(b):
+    """The same with .init as Red Hat's start files have it."""
+    start = b.new(".s")
+    open(start, "w").write('.section .init,"ax"\n.globl _init\n.hidden _init\n_init: endbr64\nsub $8,%rsp\n.weak __gmon_start__\n'
+                           'movq __gmon_start__@GOTPCREL(%rip),%rax\ntest %rax,%rax\nje 1f\ncall *%rax\n1: add $8,%rsp\nret\n'
+                           '.section .note.GNU-stack,"",@progbits\n')
+    return b_init_first(b, "-DINIT", "-nostartfiles", start)
+
+
+def b_metadata(b):
+    """A note whose owner is not known to be plain data, in one PT_NOTE behind the one of PT_GNU_PROPERTY: Qt's plugins."""
+    notes = b.new(".s")  # 0xc0008002: needs an x86-64 (level 1)
+    open(notes, "w").write('.section .note.gnu.property,"a",@note\n.balign 8\n.long 4,16,5\n.asciz "GNU"\n.long 0xc0008002,4,1,0\n'
+                           '.section .note.qt.metadata,"a",@note\n.balign 8\n.long 12,8,1\n.asciz "qt-project!"\n.quad 7\n'
+                           '.section .note.GNU-stack,"",@progbits\n')
+    return b.cc("-shared", "-fPIC", "-DLIBRARY", notes, suffix=".so")
+
+
 def b_zeros_first(b):
     """Constants there that are zero, and nothing that tells them from padding."""
     return b.sstrip(b_first(b, "  .zeros : { KEEP(*(.zeros)) }", "-DZEROS"))
@@ -213,11 +243,16 @@ def b_versioned(b, *flags):
     return b.cc("-shared", "-fPIC", "-DLIBRARY", "-Wl,--version-script=" + script, *flags, suffix=".so")
 
 
+def b_bare(b, *flags):
+    """A library that knows neither libc nor versions."""
+    source = b.new(".c")
+    open(source, "w").write("int cuInit(unsigned);\nint bare(void) { return cuInit(0) + 1; }\n")
+    return b.cc("-shared", "-fPIC", "-nostdlib", *flags, source=source, suffix=".so")
+
+
 def b_foreign(b, libc):
     """A library that needs another libc than glibc's."""
-    empty = b.new(".c")
-    open(empty, "w").write("int no_symbol_at_all;\n")
-    other = b.cc("-shared", "-fPIC", "-nostdlib", "-Wl,-soname," + libc, source=empty, suffix=".so")
+    other = b_bare(b, "-Wl,-soname," + libc)
     return b.cc("-shared", "-fPIC", "-nostdlib", "-DLIBRARY", "-Wl,--no-as-needed", other, suffix=".so")
 
 

@@ -2,8 +2,8 @@
 """The files of the hard set (hard.py): how each is built and what must come of it. docs/elf.md says which fact each covers."""
 import os
 
-from hard_bench import (b_aarch64, b_after, b_bind_now, b_constants_first, b_empty, b_foreign, b_go, b_mold, b_notes, b_nvcc, b_objcopy,
-                        b_pascal, b_patchelf, b_prelinked, b_qemu, b_rust, b_sticky, b_symbols, b_upx, b_versioned, b_zeros_first)
+from hard_bench import (b_aarch64, b_after, b_bare, b_bind_now, b_constants_first, b_empty, b_foreign, b_go, b_init_endbr64, b_init_first,
+                        b_metadata, b_mold, b_notes, b_nvcc, b_objcopy, b_pascal, b_patchelf, b_prelinked, b_qemu, b_rust, b_sticky, b_symbols, b_upx, b_versioned, b_zeros_first)
 
 
 # name, how to build it, what must come of it: "right", or a part of the reason for refusing; further options
@@ -25,8 +25,8 @@ def cases(b):
     yield "sysv hash", lambda: b.cc(*ld("--hash-style=sysv")), "right"
     yield "gnu hash", lambda: b.cc(*ld("--hash-style=gnu")), "right"
     yield "both hashes, exported", lambda: b.cc("-rdynamic", *ld("--hash-style=both")), "right"
-    yield "no spare tags", lambda: b.cc(*ld("--spare-dynamic-tags=0")), "right", ["plan=move"]
-    yield "no spare tags, no pie", lambda: b.cc("-no-pie", *ld("--spare-dynamic-tags=0")), "right"
+    yield "no spare tags", lambda: b.cc(*ld("--spare-dynamic-tags=0")), "right", ["plan=relacount"]
+    yield "no spare tags, no pie", lambda: b.cc("-no-pie", *ld("--spare-dynamic-tags=0")), "right", ["plan=verneednum"]
     yield "no spare tags, nocombreloc", lambda: b.cc(*ld("--spare-dynamic-tags=0", "-z,nocombreloc", "-z,lazy")), "right"
     yield "RELR", lambda: b.cc(*ld("-z,pack-relative-relocs")), "right"
     yield "no build id, no notes", lambda: b.cc(*ld("--build-id=none"), "-Wa,-mx86-used-note=no", "-fcf-protection=none"), "right"
@@ -45,7 +45,7 @@ def cases(b):
     yield "gold, no pie", lambda: b.cc(gold, "-no-pie"), "right"
     yield "gold, no build id", lambda: b.cc(gold, *ld("--build-id=none")), "right"
     yield "lld", lambda: b.cc(lld), "right", ["plan=relacount", "plan=grow"]
-    yield "lld, no pie", lambda: b.cc(lld, "-no-pie"), "right", ["plan=move", "plan=grow"]
+    yield "lld, no pie", lambda: b.cc(lld, "-no-pie"), "right", ["plan=verneednum", "plan=grow"]
     yield "lld, now, no plt", lambda: b.cc(lld, "-fno-plt", *ld("-z,now")), "right"
     # strip clears what lies between the segments, so nobody can prove what was there
     yield "lld, separate loadable", lambda: b.cc(lld, *ld("-z,separate-loadable-segments")), "right", ["strip clears"]
@@ -78,11 +78,16 @@ def cases(b):
     yield "spare program header", lambda: b.spare_header(b.cc()), "right", ["plan=null"]
     yield "constants behind the program headers", lambda: b_constants_first(b), "right", ["library", "plan=end"]
     yield "constants behind the program headers, no spare tags", \
-        lambda: b_constants_first(b, *ld("--spare-dynamic-tags=0")), "right", ["library", "plan=end", "plan=move"]
+        lambda: b_constants_first(b, *ld("--spare-dynamic-tags=0")), "right", ["library", "plan=end", "plan=relacount"]
     yield "zeros behind the program headers, no headers", lambda: b_zeros_first(b), "right", ["library", "plan=end"]
+    yield ".init behind the build id", lambda: b_init_first(b, "-DINIT"), "right", ["library", "plan=grow"]
+    yield ".init behind the build id, endbr64", lambda: b_init_endbr64(b), "right", ["library", "plan=grow"]
+    yield ".init behind the build id, which is called", lambda: b_init_first(b, "-DINIT=2"), "right", ["library", "plan=end"]
+    yield ".init behind the build id, with more in it", lambda: b_init_first(b, "-DINIT=3"), "right", ["library", "plan=end"]
+    yield "metadata of Qt", lambda: b_metadata(b), "right", ["library", "plan=gnu_property"]
     yield "a note that counts from itself", lambda: b.cc(gold, "-DNOTE"), "right"
     yield "a note that counts from itself, lld", lambda: b.cc(lld, "-DNOTE"), "right"
-    yield "more than .dynamic in PT_DYNAMIC", lambda: b_sticky(b), "right", ["plan=move", "strip mends"]
+    yield "more than .dynamic in PT_DYNAMIC", lambda: b_sticky(b), "right", ["plan=verneednum", "strip mends"]
     yield "DT_BIND_NOW", lambda: b_bind_now(b), "right", ["plan=bind_now"]
     yield "lld, 64K pages", lambda: b.cc(lld, *ld("-z,max-page-size=0x10000")), "right"
     yield "lld, 2M pages, no pie", lambda: b.cc(lld, "-no-pie", *ld("-z,max-page-size=0x200000")), "right"
@@ -131,7 +136,7 @@ def cases(b):
     yield "overlay", lambda: b.appended(b.cc()), "right", ["overlay", "plan=padding"]
     yield "overlay that it reads itself", lambda: b.appended(b.cc("-DPAYLOAD")), "right", ["overlay"]
     yield "overlay that it reads itself, no pie", lambda: b.appended(b.cc("-DPAYLOAD", "-no-pie")), "right", ["overlay"]
-    yield "overlay that it reads itself, gold", lambda: b.appended(b.cc("-DPAYLOAD", gold)), "are appended behind the program"
+    yield "overlay that it reads itself, gold", lambda: b.appended(b.cc("-DPAYLOAD", gold, *ld("-z,norelro"))), "are appended behind the program"
     yield "zeros behind it", lambda: b.appended(b.cc(), b"\0" * 5), "right"
     yield "zeros behind it, library", lambda: b.appended(library(), b"\0"), "right", ["library"]
     # what Zig's own linker keeps for its next run
@@ -143,6 +148,7 @@ def cases(b):
     yield "overlay, lld", lambda: b.appended(b.cc(lld)), "are appended behind the program"
     yield "overlay, crowded segments", lambda: b.appended(b.crowded(b.cc())), "padding of its string table's segment is too small"
     yield "overlay, library", lambda: b.appended(library()), "are appended behind the program"
+    yield "no dynamic entry to give up", lambda: b_bare(b, lld), "no entry to spare"
     yield "musl", lambda: b.cc(*ld("--dynamic-linker=/lib/ld-musl-x86_64.so.1")), "not glibc's"
     yield "library for musl", lambda: b_foreign(b, "libc.musl-x86_64.so.1"), "not glibc"
     yield "library for Android", lambda: b_foreign(b, "libc.so"), "not glibc"

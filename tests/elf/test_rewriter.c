@@ -427,24 +427,47 @@ static void plan_prefers_what_moves_least(void **state)
     deinit(&image, &facts, &plan);
 }
 
-static void plan_moves_dynamic_only_when_full(void **state)
+static void refuse_small_plan(const struct small *s, const char *why)
 {
+    struct elf_image image;
+    struct elf_facts facts;
+    struct elf_plan plan;
+    struct gs_err err;
+
+    assert_int_equal(read_small(s, &image, &err), 0);
+    assert_int_equal(elf_facts_read(&facts, &image, true, &err), 0);
+    assert_int_equal(elf_plan_make(&plan, &image, &facts, &wish, &err), -ENOEXEC);
+    if (strstr(err.text, why) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", err.text, why);
+    deinit(&image, &facts, &plan);
+}
+
+/* What is given up for the new entry where there is none to spare; and that nothing else is. */
+static void plan_gives_up_what_is_not_needed(void **state)
+{
+    static const struct {
+        int64_t tag;
+        enum elf_dynamic_way way;
+    } cases[] = {{DT_RELACOUNT, ELF_DYNAMIC_COUNT}, {DT_VERNEEDNUM, ELF_DYNAMIC_VERSIONS}};
     struct small s = make_small(1);
     struct elf_image image;
     struct elf_facts facts;
     struct elf_plan plan;
 
     (void)state;
-    plan_small(&s, &image, &facts, &plan);
-    assert_int_equal(plan.dynamic_way, ELF_DYNAMIC_MOVE);
-    assert_int_equal(plan.segments[plan.new_segment].p_flags, PF_R | PF_W);
-    deinit(&image, &facts, &plan);
-
-    s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_RELACOUNT, .d_un.d_val = 0};
-    plan_small(&s, &image, &facts, &plan);
-    assert_int_equal(plan.dynamic_way, ELF_DYNAMIC_COUNT);
-    assert_int_equal(plan.dynamic_count, 7);
-    deinit(&image, &facts, &plan);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        s.dynamic[0] = (Elf64_Dyn){.d_tag = cases[i].tag, .d_un.d_val = 0};
+        plan_small(&s, &image, &facts, &plan);
+        assert_int_equal(plan.dynamic_way, cases[i].way);
+        assert_int_equal(plan.dynamic_count, 7);
+        for (size_t j = 0; j < plan.dynamic_count; j++)
+            assert_int_not_equal(plan.dynamic[j].d_tag, cases[i].tag);
+        deinit(&image, &facts, &plan);
+    }
+    s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_DEBUG}; /* debuggers need it */
+    refuse_small_plan(&s, "no entry to spare");
+    s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_BIND_NOW}; /* no flag says the same */
+    refuse_small_plan(&s, "no entry to spare");
 }
 
 /* Carries a plan out in memory, reads the result, finds the note, and undoes it. */
@@ -580,7 +603,7 @@ int main(void)
         cmocka_unit_test(image_fields_outside_are_named),
         cmocka_unit_test(import_in_the_hash_table_keeps_its_name_in_a_program),
         cmocka_unit_test(plan_prefers_what_moves_least),
-        cmocka_unit_test(plan_moves_dynamic_only_when_full),
+        cmocka_unit_test(plan_gives_up_what_is_not_needed),
         cmocka_unit_test(plan_carried_out_can_be_undone),
         cmocka_unit_test(plan_keeps_an_appended_payload),
         cmocka_unit_test(output_commit_spares_a_changed_file),
