@@ -281,6 +281,8 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
         }
         member_report(member, state, now_ns);
         gang_grown(member->party, now_ns);
+        if (member->party->gang->client_count > 1)
+            lockd_gang_requeue(member->party->gang, now_ns);
         lockd_gang_settle(member->party->gang);
     } else {
         member_report(member, state, now_ns);

@@ -222,5 +222,6 @@ void lockd_gang_leave(struct lockd_member *member, uint64_t now)
     }
     if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
         lockd_gang_begin(gang, now);
+    lockd_gang_requeue(gang, now);
     lockd_gang_settle(gang);
 }

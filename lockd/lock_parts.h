@@ -154,6 +154,8 @@ void lockd_host_forget(struct lockd_client *client);
 void lockd_host_plan(struct lockd_lock *lock, uint64_t now);
 
 /* --- lock_settings.c --- */
+/* Its priority may be another one: so may its places be. */
+void lockd_gang_requeue(struct lockd_gang *gang, uint64_t now);
 /* Is all its memory out, as somebody wished? */
 void lockd_evict_check(struct lockd_member *member, uint64_t now);
 /* ... of those whose time has come. */

@@ -135,17 +135,19 @@ struct lockd_party {
     struct lockd_node queued; /* in device->queue or ->hopeless while it waits */
     struct lockd_order *queued_of;
 
-    bool held;         /* it has its place on the device; it runs when its whole gang has */
-    bool begun;        /* ... and has, in this turn: its time counts */
-    bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
-    bool interrupted;  /* its last turn was ended before its time for somebody else's */
-    bool first;        /* in the queue before all others: lockd_party_blocked() */
-    bool elsewhere;    /* waits for another device before it comes to this one */
-    bool keeps_place;  /* its turn was cut: it comes back to the place that it had */
-    bool interrupts;   /* its turn ended another one before its time */
-    uint32_t skipped;  /* so many turns in a row ended without it coming to run */
-    uint64_t progress; /* when its turn last got ahead: it began, or memory came */
-    uint64_t started;  /* when it first ran in this turn; 0: not yet */
+    bool held;        /* it has its place on the device; it runs when its whole gang has */
+    bool begun;       /* ... and has, in this turn: its time counts */
+    bool backfilled;  /* admitted past a waiting head of the queue: gives way to it at once */
+    bool interrupted; /* its gang's last turn was ended before its time for another one's */
+    bool first;       /* in the queue before all others: lockd_party_blocked() */
+    bool elsewhere;   /* waits for another device before it comes to this one */
+    bool keeps_place; /* its turn was cut: it comes back to the place that it had */
+    bool interrupts;  /* its turn ended another one before its time */
+    bool yields;      /* its turn was ended for the one that had this place, and still waits */
+    uint64_t behind_key, behind_number;
+    uint32_t skipped;     /* so many turns in a row ended without it coming to run */
+    uint64_t progress;    /* when its turn last got ahead: it began, or memory came */
+    uint64_t started;     /* when it first ran in this turn; 0: not yet */
     uint64_t turn_length; /* ns it may run when others wait */
     uint64_t until;       /* its turn is over then, if anybody waits */
     uint64_t cleared;     /* when the switch to it began: others were stopped, or its turn */
