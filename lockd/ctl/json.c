@@ -38,7 +38,7 @@ static json_t *client_json(const struct gs_wire_client *client)
 
     return json_pack(
         "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:o}",
+        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:o, s:b}",
         "pid", client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
         "version", ctl_json_text(client->version), "state",
         ctl_condition_name(client->condition), "lease", (client->flags & GS_CLIENT_LEASE) != 0,
@@ -55,7 +55,7 @@ static json_t *client_json(const struct gs_wire_client *client)
         number(client->host_budget), "gpu_ns", number(client->gpu_ns), "wait_ns",
         number(client->wait_ns), "wait_longest_ns", number(client->wait_longest_ns), "weight",
         (json_int_t)client->weight, "priority", client->priority, "group",
-        ctl_json_text(client->group));
+        ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0);
 }
 
 static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)

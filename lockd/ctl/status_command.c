@@ -52,7 +52,8 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
     if (client->priority != 0)
         add(buffer, size, "priority %d", client->priority);
     if (client->group[0] != '\0')
-        add(buffer, size, "group %s", client->group);
+        add(buffer, size, "group %s%s", client->group,
+            (client->flags & GS_CLIENT_APART) != 0 ? " (apart)" : "");
     if (client->limit != UINT64_MAX)
         add(buffer, size, "limit %s", gs_size_format(client->limit, limit, sizeof limit));
     for (size_t i = 0; i < answer->remark_count; i++) {

@@ -262,6 +262,7 @@ enum gs_condition {
 #define GS_CLIENT_PARTIAL 0x04u /* as GS_STATE_PARTIAL */
 #define GS_CLIENT_FROZEN  0x20u /* the driver has checkpointed it, since it did not stop */
 #define GS_CLIENT_PAUSED  0x10u /* by gpusharectl; it may not have stopped yet */
+#define GS_CLIENT_APART   0x40u /* its group is too large to be on a device together */
 #define GS_CLIENT_FOREIGN                                                                      \
     0x08u /* the pid is the program's own word (another pid namespace)                         \
            */

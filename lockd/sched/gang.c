@@ -76,51 +76,70 @@ void lockd_gang_settle(struct lockd_gang *gang)
 
 /* --- who belongs to it --- */
 
-static struct lockd_gang *gang_of(struct lockd_client *client)
+static struct lockd_gang *gang_new(void)
 {
-    struct lockd_lock *lock = NULL;
-    struct lockd_gang *gang;
+    struct lockd_gang *gang = calloc(1, sizeof *gang);
 
-    if (client->gang != NULL)
-        return client->gang;
-    lock = client->lock;
-    if (client->group[0] != '\0') {
-        lockd_list_each (at, &lock->gangs) {
-            gang = lockd_entry(at, struct lockd_gang, link);
-            if (gang->user == client->user && strcmp(gang->name, client->group) == 0)
-                goto found;
-        }
-    }
-    gang = calloc(1, sizeof *gang);
-    if (gang == NULL)
-        return NULL;
-    lockd_list_init(&gang->link);
-    lockd_list_init(&gang->parties);
-    gang->user = client->user;
-    memcpy(gang->name, client->group, sizeof gang->name);
-    if (client->group[0] != '\0')
-        lockd_list_append(&lock->gangs, &gang->link);
-found:
+    if (gang != NULL)
+        lockd_list_init(&gang->parties);
+    return gang;
+}
+
+static void gang_enter(struct lockd_gang *gang, struct lockd_client *client)
+{
     client->gang = gang;
     gang->client_count++;
     gang->paused += client->paused;
+}
+
+/* Frees the gang when it was the last one. */
+static void gang_exit(struct lockd_client *client)
+{
+    struct lockd_gang *gang = client->gang;
+
+    client->gang = NULL;
+    gang->paused -= client->paused;
+    if (--gang->client_count != 0)
+        return;
+    if (gang->group != NULL)
+        gang->group->gang = NULL;
+    free(gang);
+}
+
+static struct lockd_gang *gang_of(struct lockd_client *client)
+{
+    struct lockd_group *group = client->in_group;
+    struct lockd_gang *gang = NULL;
+
+    if (client->gang != NULL)
+        return client->gang;
+    if (client->group[0] != '\0' && group == NULL) {
+        group = lockd_group_enter(client);
+        if (group == NULL)
+            return NULL;
+    }
+    if (group != NULL && !group->apart)
+        gang = group->gang;
+    if (gang == NULL)
+        gang = gang_new();
+    if (gang == NULL)
+        return NULL;
+    if (group != NULL && !group->apart) {
+        gang->group = group;
+        group->gang = gang;
+    }
+    gang_enter(gang, client);
     return gang;
 }
 
 void lockd_gang_client_gone(struct lockd_client *client)
 {
-    struct lockd_gang *gang = client->gang;
-
-    if (gang == NULL)
-        return;
-    gang->paused -= client->paused;
-    client->gang = NULL;
-    if (client->paused)
-        lockd_gang_settle(gang);
-    if (--gang->client_count != 0)
-        return;
-    lockd_list_remove(&gang->link);
-    free(gang);
+    if (client->gang != NULL) {
+        if (client->paused)
+            lockd_gang_settle(client->gang);
+        gang_exit(client);
+    }
+    lockd_group_leave(client);
 }
 
 static void insert_sorted(struct lockd_gang *gang, struct lockd_party *party)
@@ -154,6 +173,17 @@ static struct lockd_party *party_new(struct lockd_gang *gang, struct lockd_devic
     return party;
 }
 
+static struct lockd_party *party_of(struct lockd_gang *gang, struct lockd_device *device)
+{
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        if (party->device == device)
+            return party;
+    }
+    return party_new(gang, device);
+}
+
 struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_device *device)
 {
     struct lockd_gang *gang = gang_of(client);
@@ -162,13 +192,7 @@ struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_de
         return NULL;
     if (client->weight > gang->weight)
         set_weight(gang, client->weight);
-    lockd_list_each (at, &gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
-
-        if (party->device == device)
-            return party;
-    }
-    return party_new(gang, device);
+    return party_of(gang, device);
 }
 
 static void party_free(struct lockd_party *party)
@@ -201,18 +225,24 @@ static void party_free(struct lockd_party *party)
     free(party);
 }
 
-void lockd_gang_leave(struct lockd_member *member, uint64_t now)
+static void party_leave(struct lockd_member *member, uint64_t now)
 {
     struct lockd_party *party = member->party;
-    struct lockd_gang *gang = party->gang;
 
-    gang->wanting -= (member->flags & GS_STATE_WANT) != 0;
-    gang->evicting -= member->evict;
+    party->gang->wanting -= (member->flags & GS_STATE_WANT) != 0;
+    party->gang->evicting -= member->evict;
     lockd_list_remove(&member->of_party);
     party->member_count--;
     lockd_books_party(party, now);
     if (party->member_count == 0)
         party_free(party);
+}
+
+void lockd_gang_leave(struct lockd_member *member, uint64_t now)
+{
+    struct lockd_gang *gang = member->party->gang;
+
+    party_leave(member, now);
     if (gang->party_count != 0 && member->client->weight >= gang->weight &&
         find_weight(gang, gang->weight) != gang->weight)
         lockd_gang_reweigh(gang);
@@ -222,5 +252,90 @@ void lockd_gang_leave(struct lockd_member *member, uint64_t now)
     }
     if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
         lockd_gang_begin(gang, now);
+    lockd_gang_requeue(gang, now);
     lockd_gang_settle(gang);
+}
+
+/* --- a client moves to another gang --- */
+
+/* Its parties there. Without memory, none is left behind. */
+static bool make_parties(const struct lockd_client *client, struct lockd_gang *to)
+{
+    bool made = true;
+
+    lockd_list_each (at, &client->members)
+        made = made && party_of(to, lockd_member_of(at, of_client)->device) != NULL;
+    if (made)
+        return true;
+    lockd_list_each (at, &to->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        if (party->member_count == 0)
+            party_free(party);
+    }
+    return false;
+}
+
+/* What it had, or owes, goes with it: else who is parted or brought together again and again
+ * would begin with a turn of credit each time. */
+static void copy_history(struct lockd_party *to, const struct lockd_party *from, uint64_t now)
+{
+    to->counted_at = now;
+    to->virtual_ns = lockd_max(to->virtual_ns, from->virtual_ns);
+    to->turns = lockd_max(to->turns, from->turns);
+    if (to->member_count != 0)
+        return;
+    to->last_ran = from->last_ran;
+    to->level_then = from->level_then;
+    to->rested = from->rested;
+    to->came_up = from->came_up;
+    to->quiet_at = from->quiet_at;
+    to->burst = from->burst;
+    to->burst_usual = from->burst_usual;
+    to->burst_off = from->burst_off;
+}
+
+static void move_member(struct lockd_member *member, struct lockd_gang *to, uint64_t now)
+{
+    struct lockd_party *from = member->party, *party = party_of(to, member->device);
+
+    lockd_books_ran(from, now);
+    lockd_books_ran(party, now);
+    copy_history(party, from, now);
+    from->demand -= member->share.demand;
+    party_leave(member, now);
+    member->party = party;
+    lockd_list_append(&party->members, &member->of_party);
+    party->member_count++;
+    party->demand += member->share.demand;
+    to->wanting += (member->flags & GS_STATE_WANT) != 0;
+    to->evicting += member->evict;
+    lockd_books_party(party, now);
+    lockd_plan_touch(member);
+}
+
+void lockd_gang_move(struct lockd_client *client, struct lockd_gang *to, uint64_t now)
+{
+    struct lockd_gang *from = client->gang;
+    const bool made = to == NULL, last = from->client_count == 1;
+
+    if (made)
+        to = gang_new();
+    if (to == NULL)
+        return;
+    if (!make_parties(client, to)) {
+        if (made)
+            free(to);
+        return;
+    }
+    from->gives_way = to->gives_way = false;
+    to->out = made ? from->out : to->out && from->out;
+    lockd_list_each (at, &client->members)
+        move_member(lockd_member_of(at, of_client), to, now);
+    gang_exit(client);
+    gang_enter(to, client);
+    lockd_gang_reweigh(to);
+    if (!last)
+        lockd_gang_reweigh(from);
+    lockd_gang_settle(to);
 }

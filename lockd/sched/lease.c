@@ -41,6 +41,7 @@ static void begin_on(struct lockd_party *party, uint64_t length, uint64_t now)
 {
     party->begun = true;
     party->interrupted = party->keeps_place = false;
+    party->yields = false;
     if (!party->measured)
         party->cleared = now;
     party->measured = true;

@@ -112,6 +112,19 @@ bool lockd_party_works(const struct lockd_party *party);
 void lockd_gang_reweigh(struct lockd_gang *gang);
 int32_t lockd_gang_priority(const struct lockd_gang *gang);
 
+/* The client leaves its gang for that one (NULL: one of its own), with its members. Neither
+ * gang may have a place or wait for one. Without memory nothing happens. */
+void lockd_gang_move(struct lockd_client *client, struct lockd_gang *to, uint64_t now);
+
+/* --- group.c --- */
+/* The group that the client names; made if there is none. NULL without memory. */
+struct lockd_group *lockd_group_enter(struct lockd_client *client);
+void lockd_group_leave(struct lockd_client *client);
+/* Something about its size changed. NULL: nothing happens. */
+void lockd_group_mark(struct lockd_group *group);
+/* Parts those that are too large, and brings together those that are not any more. */
+void lockd_group_plan(struct lockd_lock *lock, uint64_t now);
+
 /* --- queue.c --- */
 /* It waits from now on; its place may have to be another one. */
 void lockd_queue_enter(struct lockd_party *party, uint64_t now);
@@ -154,6 +167,8 @@ void lockd_host_forget(struct lockd_client *client);
 void lockd_host_plan(struct lockd_lock *lock, uint64_t now);
 
 /* --- settings.c --- */
+/* Its priority may be another one: so may its places be. */
+void lockd_gang_requeue(struct lockd_gang *gang, uint64_t now);
 /* Is all its memory out, as somebody wished? */
 void lockd_evict_check(struct lockd_member *member, uint64_t now);
 /* ... of those whose time has come. */

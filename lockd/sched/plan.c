@@ -39,6 +39,7 @@ static void recount(struct lockd_device *device, uint64_t now)
         struct lockd_party *party = lockd_party_of(at, of_device);
 
         lockd_books_party(party, now);
+        lockd_group_mark(party->gang->group);
         if (party->queued_of != NULL)
             lockd_plan_settle(party); /* it may have become hopeless, or not be any more */
     }
@@ -90,10 +91,13 @@ static void plan_one(struct lockd_device *device, uint64_t now)
 
 static void plan_devices(struct lockd_lock *lock, uint64_t now)
 {
-    for (int round = 0; !lockd_list_empty(&lock->pending); round++) {
-        struct lockd_device *device =
-            lockd_entry(lock->pending.next, struct lockd_device, pending);
+    for (int round = 0;; round++) {
+        struct lockd_device *device;
 
+        lockd_group_plan(lock, now); /* what is planned next may have made one too large */
+        if (lockd_list_empty(&lock->pending))
+            return;
+        device = lockd_entry(lock->pending.next, struct lockd_device, pending);
         if (round == ROUNDS) {
             device->deadline = now + LATER;
             return;

@@ -30,6 +30,8 @@ struct lockd_policy {
     void (*shorter)(struct lockd_party *party, double part);
     /* May `head`, the first in the queue, end this turn before its time? NULL: never. */
     bool (*ahead)(const struct lockd_party *head, const struct lockd_party *holder);
+    /* May this turn go on beyond its time, whatever `head` waits for? NULL: never. */
+    bool (*stays)(const struct lockd_party *holder, const struct lockd_party *head);
 };
 
 extern const struct lockd_policy lockd_policy_fair, lockd_policy_fifo, lockd_policy_rr,

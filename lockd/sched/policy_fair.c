@@ -28,6 +28,9 @@
  * there too, and ends the turn of what runs on that device alone: else the first device would
  * wait for the turns on all the others.
  *
+ * Nobody goes first whose own turn was ended for somebody before its time, or who was stopped
+ * for one that still waits: two that may end each other's turns would do nothing else.
+ *
  * Whoever is behind its round by overrun (a kernel that could not be stopped) is kept waiting
  * for DEBT_ROUNDS at most.
  */
@@ -152,7 +155,7 @@ static uint64_t place(struct lockd_party *party)
     behind = lockd_less(party->virtual_ns, device->level);
     party->round = device->round;
     if ((lockd_policy_interactive(party) || assembles(party)) &&
-        have >= switch_charge(party, true))
+        !(party->interrupted || party->yields) && have >= switch_charge(party, true))
         return party->round * CLASSES + FIRST;
     if (have < worth)
         party->round += (worth - have + behind + step - 1) / step;

@@ -20,5 +20,10 @@ static bool ahead(const struct lockd_party *head, const struct lockd_party *hold
     return lockd_gang_priority(head->gang) > lockd_gang_priority(holder->gang);
 }
 
+static bool stays(const struct lockd_party *holder, const struct lockd_party *head)
+{
+    return lockd_gang_priority(holder->gang) > lockd_gang_priority(head->gang);
+}
+
 const struct lockd_policy lockd_policy_priority = {
-    .place = place, .length = length, .ahead = ahead};
+    .place = place, .length = length, .ahead = ahead, .stays = stays};

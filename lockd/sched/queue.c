@@ -21,6 +21,30 @@ void lockd_queue_drop(struct lockd_party *party)
         party->device->cleared_for = NULL;
 }
 
+/* Is the one still waiting that its last turn was ended for? It was the head, so it is no
+ * further back than the first. */
+static bool still_yields(const struct lockd_party *party)
+{
+    const struct lockd_node *first = lockd_order_first(&party->device->queue);
+
+    if (!party->yields || first == NULL)
+        return false;
+    return first->key < party->behind_key ||
+           (first->key == party->behind_key && first->number <= party->behind_number);
+}
+
+/* By the policy, but behind that one. */
+static void find_place(struct lockd_party *party)
+{
+    party->yields = still_yields(party);
+    party->queued.key = lockd_device_policy(party->device)->place(party);
+    party->queued.number = party->arrival;
+    if (!party->yields || party->queued.key > party->behind_key)
+        return;
+    party->queued.key = party->behind_key;
+    party->queued.number = lockd_max(party->queued.number, party->behind_number + 1);
+}
+
 void lockd_queue_enter(struct lockd_party *party, uint64_t now)
 {
     struct lockd_device *device = party->device;
@@ -34,8 +58,9 @@ void lockd_queue_enter(struct lockd_party *party, uint64_t now)
     lockd_queue_drop(party);
     lockd_books_ran(party, now);
     party->first = first;
-    party->queued.number = first ? 0 : party->arrival;
-    party->queued.key = first ? 0 : lockd_device_policy(device)->place(party);
+    party->queued.key = party->queued.number = 0;
+    if (!first)
+        find_place(party);
     lockd_order_insert(of, &party->queued);
     party->queued_of = of;
     lockd_books_party(party, now);

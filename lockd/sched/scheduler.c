@@ -224,6 +224,8 @@ static void take_figures(struct lockd_member *member, const struct gs_wire_state
     if (resident < member->resident || state->target_seq > member->echoed)
         member->owes = LOCKD_NEVER; /* it is at it */
     member->flags = state->flags;
+    if (member->demand != lockd_max(state->demand, resident))
+        lockd_group_mark(member->client->in_group);
     member->demand = lockd_max(state->demand, resident);
     member->resident = resident;
     member->pinned = state->pinned;
@@ -281,6 +283,8 @@ int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
         }
         member_report(member, state, now_ns);
         gang_grown(member->party, now_ns);
+        if (member->party->gang->client_count > 1)
+            lockd_gang_requeue(member->party->gang, now_ns);
         lockd_gang_settle(member->party->gang);
     } else {
         member_report(member, state, now_ns);
@@ -303,6 +307,7 @@ struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner)
     client->limit = client->quota_next = UINT64_MAX;
     client->host_budget = client->host_told = UINT64_MAX;
     lockd_list_init(&client->members);
+    lockd_list_init(&client->of_group);
     lockd_list_append(&lock->clients, &client->link);
     return client;
 }
@@ -339,7 +344,7 @@ void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns)
 
 uint64_t lockd_lock_deadline(const struct lockd_lock *lock)
 {
-    uint64_t deadline = lock->host_deadline;
+    uint64_t deadline = lockd_min(lock->host_deadline, lock->groups_at);
 
     for (const struct lockd_list *at = lock->devices.next; at != &lock->devices; at = at->next)
         deadline = lockd_min(deadline, lockd_entry(at, struct lockd_device, link)->deadline);
@@ -355,10 +360,11 @@ struct lockd_lock *lockd_lock_new(const struct lockd_settings *settings, uint64_
     lock->settings = *settings;
     lock->created = now_ns;
     lock->host_available = lock->host_total = UINT64_MAX;
-    lock->host_deadline = LOCKD_NEVER;
+    lock->host_deadline = lock->groups_at = LOCKD_NEVER;
     lockd_list_init(&lock->clients);
     lockd_list_init(&lock->devices);
-    lockd_list_init(&lock->gangs);
+    lockd_list_init(&lock->groups);
+    lockd_list_init(&lock->groups_marked);
     lockd_list_init(&lock->unsent);
     lockd_list_init(&lock->pending);
     return lock;

@@ -77,6 +77,7 @@ struct lockd_member_info {
     enum lockd_member_condition condition;
     uint64_t demand, resident, budget, moved_out, moved_in, calls, switch_ns, turns;
     bool run, skipped, partial;
+    bool apart; /* its group is too large to have its turns together */
     uint64_t pinned, limit, host_used, host_budget;
     uint64_t gpu_ns, wait_ns, wait_longest_ns;
     uint32_t weight;
@@ -129,6 +130,15 @@ void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns);
 
 /* Takes the next target to be sent; false when there is none. */
 bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send);
+/* A group whose programs need more of a device together than they can get: each takes its turns
+ * by itself from now on. */
+struct lockd_apart {
+    void *owner;                /* of one of its clients */
+    const char *group, *device; /* names; valid until the next event */
+};
+
+/* Takes the next group that has become too large; false when there is none. */
+bool lockd_lock_next_apart(struct lockd_lock *lock, struct lockd_apart *apart);
 /* When lockd_lock_tick() must be called; LOCKD_NEVER: only after an event. */
 uint64_t lockd_lock_deadline(const struct lockd_lock *lock);
 

@@ -78,7 +78,7 @@ static void retime(struct lockd_party *party, double change, bool anew, uint64_t
         party->until = (anew ? now : party->started) + party->turn_length;
 }
 
-static void requeue_gang(struct lockd_gang *gang, uint64_t now)
+void lockd_gang_requeue(struct lockd_gang *gang, uint64_t now)
 {
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
@@ -157,7 +157,7 @@ void lockd_lock_priority(struct lockd_lock *lock, struct lockd_client *client, i
                        : priority > GS_PRIORITY_MAX ? GS_PRIORITY_MAX
                                                     : priority;
     if (client->gang != NULL)
-        requeue_gang(client->gang, now_ns);
+        lockd_gang_requeue(client->gang, now_ns);
     lockd_plan_pending(lock, now_ns);
 }
 

@@ -13,14 +13,15 @@
  *   turns.c     who runs on a device; asks policy_*.c for how long
  *   stop.c      who stops for reasons of its own, and who was asked to and has not
  *   gang.c      who belongs to which gang
- *   lease.c     parties of one gang: their turns begin and end together
- *   budget.c    who holds how many bytes of a device
- *   send.c      targets
- *   host.c      who may have how much host memory
- *   settings.c, info.c, check.c (all sums from scratch, for tests)
+ *   group.c     ... by the names of groups, as long as a group can be on its devices at
+ * once lease.c     parties of one gang: their turns begin and end together budget.c
+ * who holds how many bytes of a device send.c      targets host.c      who may have
+ * how much host memory settings.c, info.c, check.c (all sums from scratch, for
+ * tests)
  *
  * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
- * device: it takes turns. A *gang* is one client without a group, or all clients of a group.
+ * device: it takes turns. A *gang* is one client, or all clients of a group that can be on its
+ * devices together.
  * Ordinary programs are gangs of one party of one member.
  *
  * An event changes few members; those are *touched*, and only their device is planned, from its
@@ -135,17 +136,19 @@ struct lockd_party {
     struct lockd_node queued; /* in device->queue or ->hopeless while it waits */
     struct lockd_order *queued_of;
 
-    bool held;         /* it has its place on the device; it runs when its whole gang has */
-    bool begun;        /* ... and has, in this turn: its time counts */
-    bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
-    bool interrupted;  /* its last turn was ended before its time for somebody else's */
-    bool first;        /* in the queue before all others: lockd_party_blocked() */
-    bool elsewhere;    /* waits for another device before it comes to this one */
-    bool keeps_place;  /* its turn was cut: it comes back to the place that it had */
-    bool interrupts;   /* its turn ended another one before its time */
-    uint32_t skipped;  /* so many turns in a row ended without it coming to run */
-    uint64_t progress; /* when its turn last got ahead: it began, or memory came */
-    uint64_t started;  /* when it first ran in this turn; 0: not yet */
+    bool held;        /* it has its place on the device; it runs when its whole gang has */
+    bool begun;       /* ... and has, in this turn: its time counts */
+    bool backfilled;  /* admitted past a waiting head of the queue: gives way to it at once */
+    bool interrupted; /* its gang's last turn was ended before its time for another one's */
+    bool first;       /* in the queue before all others: lockd_party_blocked() */
+    bool elsewhere;   /* waits for another device before it comes to this one */
+    bool keeps_place; /* its turn was cut: it comes back to the place that it had */
+    bool interrupts;  /* its turn ended another one before its time */
+    bool yields;      /* its turn was ended for the one that had this place, and still waits */
+    uint64_t behind_key, behind_number;
+    uint32_t skipped;     /* so many turns in a row ended without it coming to run */
+    uint64_t progress;    /* when its turn last got ahead: it began, or memory came */
+    uint64_t started;     /* when it first ran in this turn; 0: not yet */
     uint64_t turn_length; /* ns it may run when others wait */
     uint64_t until;       /* its turn is over then, if anybody waits */
     uint64_t cleared;     /* when the switch to it began: others were stopped, or its turn */
@@ -180,8 +183,8 @@ struct lockd_party {
 
 /* Programs that run at the same time or not at all. */
 struct lockd_gang {
-    struct lockd_list link; /* on lock->gangs if it has a name */
     struct lockd_list parties;
+    struct lockd_group *group; /* whose clients these are, all of them; NULL: one client */
     uint32_t party_count, held_count, client_count;
     uint32_t wanting;  /* members with something to run */
     uint32_t weight;   /* the highest of its members' */
@@ -192,8 +195,20 @@ struct lockd_gang {
     bool gives_way;    /* had its place somewhere for too long and could not use it */
     uint64_t retry_at; /* ... until then */
     bool out;          /* was evicted; comes back when it has something to run */
+};
+
+/* Clients of one user that name it. */
+struct lockd_group {
+    struct lockd_lock *lock;
+    struct lockd_list link, clients;
+    struct lockd_list marked; /* on lock->groups_marked: its size is to be looked at */
+    struct lockd_gang *gang;  /* of all of them; NULL: they are apart, or on no device yet */
+    bool apart;               /* too large for one of its devices: each takes turns by itself */
+    bool unsaid;              /* ... which the caller has not been told */
+    uint64_t fits_since;      /* it is apart and would fit; LOCKD_NEVER */
     uint32_t user;
-    char name[32]; /* "": one client */
+    char name[32];
+    char too_small[64]; /* the device */
 };
 
 struct lockd_device {
@@ -215,8 +230,9 @@ struct lockd_device {
     uint64_t generation;   /* rises when holders or their needs change */
     uint64_t progress;     /* when the first of the hungry ones last got ahead */
     uint64_t switches;
-    uint64_t level, round; /* policy_fair.c; the level begins at LEVEL_START */
-    uint64_t weights;      /* sum over parties */
+    uint64_t level, round;                /* policy_fair.c; the level begins at LEVEL_START */
+    uint64_t weights;                     /* sum over parties */
+    uint64_t group_demand, group_members; /* while group.c adds up; else 0 */
 
     /* when to look again, at the latest */
     uint64_t deadline, grace_at, stop_at, revoke_at, evict_at;
@@ -244,7 +260,9 @@ struct lockd_device {
 struct lockd_client {
     struct lockd_list link, members;
     struct lockd_lock *lock;
-    struct lockd_gang *gang; /* from its first state on */
+    struct lockd_gang *gang; /* from its first state on, and its group */
+    struct lockd_group *in_group;
+    struct lockd_list of_group;
     void *owner;
     uint32_t member_count, weight, user;
     int32_t priority;
@@ -271,7 +289,9 @@ struct lockd_lock {
     uint64_t host_used, host_hold, host_off, host_goal; /* sums over clients */
     uint64_t host_at, host_deadline;
     bool host_changed;
-    struct lockd_list clients, devices, gangs, unsent, pending;
+    struct lockd_list clients, devices, groups, groups_marked, unsent, pending;
+    uint64_t groups_at; /* when a group may come together again */
+    bool groups_unsaid;
 };
 
 /* The most it may hold on the device now or before it has read everything sent. */

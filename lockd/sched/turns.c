@@ -123,7 +123,7 @@ static bool revocable(const struct lockd_party *party, const struct lockd_party 
     if (!party->gang->runs)
         return now >= party->until;
     if (party->started != 0 && now >= party->until)
-        return true;
+        return policy->stays == NULL || head->first || !policy->stays(party, head);
     return policy->ahead != NULL && !party->first && policy->ahead(head, party);
 }
 
@@ -171,10 +171,31 @@ static uint64_t freeable(struct lockd_device *device, const struct lockd_party *
             continue;
         if (revocable(party, head, now))
             sum += party->need;
-        else if (party->started != 0 || !party->gang->runs)
+        else if (now < party->until && (party->started != 0 || !party->gang->runs))
             device->revoke_at = lockd_min(device->revoke_at, party->until);
     }
     return sum;
+}
+
+/* Ends the turn of the victim's gang for the head. Where its time was not over it comes back to
+ * its old place, on all its devices; but here behind the head, whatever the policy says: else
+ * it would be served first, and stopped again at once, for ever. */
+static void end_turn(struct lockd_party *victim, struct lockd_party *head, uint64_t now)
+{
+    const bool cut = victim->started == 0 || now < victim->until;
+    const bool interrupted = cut && !victim->backfilled;
+
+    lockd_list_each (at, &victim->gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        party->keeps_place = cut;
+        party->interrupted = interrupted;
+    }
+    victim->yields = true;
+    victim->behind_key = head->queued.key;
+    victim->behind_number = head->queued.number;
+    head->interrupts = head->interrupts || interrupted;
+    lockd_gang_stop(victim->gang, now);
 }
 
 /* Stops those whose time is over, if that makes room for the head. Returns whether somebody is
@@ -202,10 +223,7 @@ static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64
         victim = revoke_pick(device, head, staying - device->capacity, now);
         if (victim == NULL)
             return leaving(device, head);
-        victim->keeps_place = victim->started == 0 || now < victim->until;
-        victim->interrupted = victim->keeps_place && !victim->backfilled;
-        head->interrupts = head->interrupts || victim->interrupted;
-        lockd_gang_stop(victim->gang, now);
+        end_turn(victim, head, now);
         staying = device->need_held + device->lost - head->lost + lockd_queue_takes(head);
     }
     return true;

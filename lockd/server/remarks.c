@@ -8,6 +8,7 @@
 #include "lockd/base/log.h"
 #include "lockd/server/server.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define OF_ONE_USER (LOCKD_NOTES / 2)
@@ -66,4 +67,21 @@ void lockd_notes_add(struct lockd_notes *notes, const struct lockd_connection *f
     slot->count += slot->count < UINT32_MAX;
     memcpy(slot->name, note->name, sizeof slot->name);
     memcpy(slot->text, note->text, sizeof slot->text);
+}
+
+void lockd_notes_apart(struct lockd_server *server)
+{
+    struct lockd_apart apart;
+
+    while (lockd_lock_next_apart(server->lock, &apart)) {
+        const struct lockd_connection *of = apart.owner;
+        struct gs_wire_note note = {.pid = (int32_t)of->pid, .kind = GS_NOTE_OTHER};
+
+        snprintf(note.name, sizeof note.name, "group %.24s", apart.group);
+        snprintf(note.text, sizeof note.text,
+                 "its programs need more memory together than there is for them on %.63s: each "
+                 "has its turns by itself",
+                 apart.device);
+        lockd_notes_add(&server->notes, of, &note, lockd_now());
+    }
 }

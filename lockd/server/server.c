@@ -141,6 +141,7 @@ void lockd_server_flush(struct lockd_server *server)
                 lockd_gift_send(send.owner, &send.target, send.rise);
         }
     } while (lockd_freeze_answer(server));
+    lockd_notes_apart(server);
 }
 
 void lockd_server_bury(struct lockd_server *server)

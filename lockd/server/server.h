@@ -192,6 +192,7 @@ void lockd_quota_changed(struct lockd_server *server);
 uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now);
 
 /* remarks.c */
+void lockd_notes_apart(struct lockd_server *server); /* groups that have become too large */
 void lockd_notes_add(struct lockd_notes *notes, const struct lockd_connection *from,
                      const struct gs_wire_note *note, uint64_t now);
 

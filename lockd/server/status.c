@@ -108,7 +108,7 @@ static void visit_member(void *context, const struct lockd_device_info *device,
     struct gs_wire_client client = {
         .condition = wire_condition(info->condition),
         .flags = (info->run ? GS_CLIENT_LEASE : 0) | (info->skipped ? GS_CLIENT_SKIPPED : 0) |
-                 (info->partial ? GS_CLIENT_PARTIAL : 0),
+                 (info->partial ? GS_CLIENT_PARTIAL : 0) | (info->apart ? GS_CLIENT_APART : 0),
         .demand = info->demand,
         .resident = info->resident,
         .budget = info->budget,

@@ -86,6 +86,24 @@ class DevicesTest(unittest.TestCase):
                          {UUIDS[0]: {pids[1]}, UUIDS[1]: {pids[0], pids[2]}, UUIDS[2]: {pids[3]}})
         self.assert_right(programs)
 
+    def status(self):
+        return [subprocess.run([CTL, "status", *more], env=self.environment, capture_output=True, text=True, timeout=60,
+                               check=True).stdout for more in ((), ("--json",))]
+
+    def test_group_larger_than_its_card_takes_turns_and_says_so(self):
+        fits = [self.start("1", GPUSHARE_GROUP="small"), self.start("2", GPUSHARE_GROUP="small")]
+        programs = [self.start("0", GPUSHARE_GROUP="large") for _ in range(2)]
+        self.devices(4, crowded=[UUIDS[0]])
+        text, answer = self.status()
+        shown = {p["pid"]: p["group_apart"] for d in json.loads(answer)["devices"] for p in d["programs"]}
+        self.assertEqual(shown, {p.pid: p in programs for p in programs + fits})
+        self.assertEqual(text.count("group large (apart)"), 2, text)
+        self.assertNotIn("group small (apart)", text)
+        notes = [n for n in json.loads(answer)["notes"] if n["name"] == "group large"]
+        self.assertEqual(len(notes), 1, answer)
+        self.assertIn("each has its turns by itself", notes[0]["text"])
+        self.assert_right(programs + fits)
+
     def test_each_mig_instance_is_a_device(self):
         programs, found = self.at_once(["MIG-" + UUIDS[0], "MIG-" + UUIDS[1], "1,2"], crowded=[UUIDS[1]], SIMCUDA_MIG="1")
         pids = [p.pid for p in programs]

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_lock_apart.c: a group whose programs cannot be on a device together: each takes turns by
+ * itself, until all fit again. 0 to 3 are of group a, 4 and 5 alone; all on device 0 but 3
+ * and 5.
+ */
+#include "tests/lockd/harness.h"
+
+static int six(void **state)
+{
+    struct harness *h;
+
+    harness_setup(state);
+    h = *state;
+    for (int who = 0; who < 6; who++) {
+        struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+        struct harness_client *c = &h->client[who];
+
+        c->client = lockd_lock_client_add(h->lock, c);
+        if (who < 4)
+            hello.group[0] = 'a';
+        lockd_lock_describe(h->lock, c->client, &hello, 1);
+        c->state.uuid[0] = who == 3 || who == 5;
+    }
+    return 0;
+}
+
+#define six_scenario(name) cmocka_unit_test_setup_teardown(name, six, harness_teardown)
+
+/* All that have said something do what they are told; returns nothing but adds up who runs. */
+static void perform(struct harness *h, int seconds, int *ran)
+{
+    memset(ran, 0, 6 * sizeof *ran);
+    for (int step = 0; step < seconds * 20; step++) {
+        for (int i = 0; i < 18; i++) {
+            if (h->client[i % 6].targets != 0)
+                obeys(h, i % 6);
+        }
+        for (int i = 0; i < 6; i++)
+            ran[i] += is_running(h, i);
+        later(h, 50 * MS);
+        assert_null(lockd_lock_check(h->lock));
+    }
+    for (int i = 0; i < 6; i++)
+        ran[i] /= 20;
+}
+
+static bool one_gang(const struct harness *h, int a, int b)
+{
+    return h->client[a].client->gang == h->client[b].client->gang;
+}
+
+struct seen {
+    const void *owner;
+    bool apart;
+};
+
+static void look(void *context, const struct lockd_device_info *device,
+                 const struct lockd_member_info *info)
+{
+    struct seen *seen = context;
+
+    (void)device;
+    if (info->owner == seen->owner)
+        seen->apart = info->apart;
+}
+
+static bool shown_apart(struct harness *h, int who)
+{
+    struct seen seen = {.owner = &h->client[who]};
+
+    lockd_lock_visit(h->lock, harness_ignore, look, &seen, h->now);
+    return seen.apart;
+}
+
+static void group_too_large_for_its_device_members_take_turns(void **state)
+{
+    struct harness *h = *state;
+    struct lockd_apart apart;
+    int ran[6];
+
+    say(h, 0, W, 6 * GIB, 0);
+    say(h, 1, W, 3 * GIB, 0);
+    assert_true(one_gang(h, 0, 1) && !shown_apart(h, 0));
+    assert_false(lockd_lock_next_apart(h->lock, &apart));
+    say(h, 1, W, 5 * GIB, 0);
+    assert_true(!one_gang(h, 0, 1) && shown_apart(h, 0) && shown_apart(h, 1));
+    assert_true(lockd_lock_next_apart(h->lock, &apart));
+    assert_string_equal(apart.group, "a");
+    assert_false(lockd_lock_next_apart(h->lock, &apart));
+    perform(h, 200, ran);
+    assert_in_range(ran[0], 90, 105);
+    assert_in_range(ran[1], 90, 105);
+}
+
+/* What is not there for them counts as if the device were smaller. */
+static void group_too_large_for_what_others_leave_members_take_turns(void **state)
+{
+    struct harness *h = *state;
+    int ran[6];
+
+    h->free_bytes = 10 * GIB;
+    say(h, 0, W, 5 * GIB, 0);
+    say(h, 1, W, 4 * GIB, 0);
+    assert_true(one_gang(h, 0, 1));
+    h->free_bytes = 8 * GIB; /* somebody else has the rest */
+    h->client[0].state.flags = h->client[1].state.flags = 0;
+    say(h, 0, W, 5 * GIB, 0);
+    say(h, 1, W, 4 * GIB, 0);
+    later(h, 5000 * MS);
+    assert_false(one_gang(h, 0, 1));
+    h->free_bytes = UINT64_MAX;
+    perform(h, 200, ran);
+    assert_in_range(ran[0], 80, 115);
+    assert_in_range(ran[1], 80, 115);
+}
+
+static void group_too_large_while_it_runs_members_take_turns(void **state)
+{
+    struct harness *h = *state;
+    int ran[6];
+
+    runs(h, 0, 5 * GIB);
+    runs(h, 1, 2 * GIB);
+    runs(h, 4, 1 * GIB);
+    say(h, 1, R, 6 * GIB, 2 * GIB);
+    assert_false(one_gang(h, 0, 1));
+    perform(h, 200, ran);
+    assert_in_range(ran[0], 90, 120);
+    assert_in_range(ran[1], 80, 105);
+    assert_true(ran[4] > 90); /* it fits beside either */
+}
+
+/* Where two of three fit they run together, and on its other device the group is none either.
+ */
+static void group_too_large_on_one_device_those_that_fit_run_together(void **state)
+{
+    struct harness *h = *state;
+    int ran[6];
+
+    for (int who = 0; who < 4; who++)
+        say(h, who, W, 4 * GIB, 0);
+    say(h, 5, W, 8 * GIB, 0);
+    assert_true(!one_gang(h, 0, 1) && !one_gang(h, 0, 3));
+    perform(h, 300, ran);
+    for (int who = 0; who < 3; who++)
+        assert_true(ran[who] > 150);
+    assert_in_range(ran[3], 130, 170);
+    assert_in_range(ran[5], 130, 170);
+}
+
+static void group_fits_again_members_run_together_after_a_second(void **state)
+{
+    struct harness *h = *state;
+    int ran[6];
+
+    say(h, 0, W, 6 * GIB, 0);
+    say(h, 1, W, 6 * GIB, 0);
+    say(h, 4, W, 6 * GIB, 0);
+    perform(h, 60, ran);
+    assert_false(one_gang(h, 0, 1));
+    say(h, 1, h->client[1].state.flags, 3 * GIB,
+        lockd_min(h->client[1].state.resident, 3 * GIB));
+    later(h, 900 * MS);
+    assert_false(one_gang(h, 0, 1));
+    say(h, 1, h->client[1].state.flags, 6 * GIB, h->client[1].state.resident);
+    say(h, 1, h->client[1].state.flags, 3 * GIB,
+        lockd_min(h->client[1].state.resident, 3 * GIB));
+    later(h, 900 * MS);
+    assert_false(one_gang(h, 0, 1)); /* it did not fit for a second */
+    later(h, 200 * MS);
+    assert_true(one_gang(h, 0, 1) && !shown_apart(h, 0));
+    perform(h, 200, ran);
+    assert_in_range(ran[0], 90, 110);
+    assert_in_range(ran[1], 90, 110);
+    assert_in_range(ran[4], 90, 110);
+    assert_null(lockd_lock_check(h->lock));
+    later(h, 1000 * MS);
+    assert_true(lockd_lock_deadline(h->lock) > h->now + 10 * MS);
+}
+
+static void group_member_leaves_the_others_are_one_gang_again(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 0, W, 4 * GIB, 0);
+    say(h, 1, W, 4 * GIB, 0);
+    say(h, 2, W, 4 * GIB, 0);
+    lockd_lock_pause(h->lock, h->client[1].client, true, h->now);
+    harness_take(h);
+    assert_false(one_gang(h, 0, 1));
+    assert_int_equal(h->client[0].client->gang->paused, 0);
+    assert_true(has_run(h, 0) && !has_run(h, 1)); /* the pause is its own */
+    gone(h, 2);
+    later(h, 1100 * MS);
+    assert_true(one_gang(h, 0, 1));
+    assert_int_equal(h->client[0].client->gang->paused, 1);
+    assert_false(has_run(h, 0) || has_run(h, 1));
+    lockd_lock_pause(h->lock, h->client[1].client, false, h->now);
+    harness_take(h);
+    assert_true(has_run(h, 0) && has_run(h, 1));
+}
+
+/* It could never run, and the others need not be parted for it. */
+static void group_with_one_too_large_by_itself_stays_one_gang(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 0, W, 4 * GIB, 0);
+    say(h, 3, W, 11 * GIB, 0);
+    assert_true(one_gang(h, 0, 3));
+}
+
+/* To be parted again and again is no way to more than one's share. */
+static void group_parted_again_and_again_has_its_share_and_no_more(void **state)
+{
+    struct harness *h = *state;
+    int ran[6], all[6] = {0};
+
+    say(h, 4, W, 7 * GIB, 0);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, GIB, 0);
+    for (int time = 0; time < 60; time++) {
+        say(h, 1, h->client[1].state.flags & ~GS_STATE_RUNNING, time % 2 == 0 ? 6 * GIB : GIB,
+            lockd_min(h->client[1].state.resident, GIB));
+        perform(h, 5, ran);
+        for (int i = 0; i < 6; i++)
+            all[i] += ran[i];
+    }
+    assert_true(all[4] > 80 && all[0] > 80 && all[1] > 80);
+    assert_in_range(all[0] + all[4], 180, 300);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        six_scenario(group_too_large_for_its_device_members_take_turns),
+        six_scenario(group_too_large_for_what_others_leave_members_take_turns),
+        six_scenario(group_too_large_while_it_runs_members_take_turns),
+        six_scenario(group_too_large_on_one_device_those_that_fit_run_together),
+        six_scenario(group_fits_again_members_run_together_after_a_second),
+        six_scenario(group_member_leaves_the_others_are_one_gang_again),
+        six_scenario(group_with_one_too_large_by_itself_stays_one_gang),
+        six_scenario(group_parted_again_and_again_has_its_share_and_no_more),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_lock_progress.c: everybody with work gets on, and the lock does not go round in circles:
+ * gangs on two devices beside programs of short bursts and others, which fit alone and not
+ * together. An even number is on device 0, an odd one on device 1; 0 and 1 are one gang, 2 and
+ * 3 another; 4 to 7 are alone.
+ */
+#include "tests/lockd/harness.h"
+
+#define STEP    (5 * MS)
+#define SECONDS 120
+#define TURNS   10 /* a second, on one device: twice what quanta of 200 ms make ... */
+#define BEGUN   3  /* ... and for each burst its own and what it interrupts, on two devices */
+
+struct actor {
+    bool on;
+    uint64_t burst, pause; /* ns; burst 0: it always has work */
+    uint64_t demand;
+    uint64_t left, idle_until; /* of the burst; 0: idle */
+    uint64_t ran, bursts, waits, longest;
+};
+
+struct stage {
+    struct harness *h;
+    struct actor actor[HARNESS_CLIENTS];
+};
+
+static void joins(struct harness *h, int who, const char *group)
+{
+    struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+    struct harness_client *c = &h->client[who];
+
+    c->client = lockd_lock_client_add(h->lock, c);
+    strncpy(hello.group, group, sizeof hello.group - 1);
+    lockd_lock_describe(h->lock, c->client, &hello, 1);
+    c->state.uuid[0] = (uint8_t)(who % 2);
+}
+
+static void begin(struct stage *stage, struct harness *h, enum gs_policy policy)
+{
+    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+
+    *stage = (struct stage){.h = h};
+    settings.policy = policy;
+    lockd_lock_set(h->lock, &settings, h->now);
+    for (int who = 0; who < HARNESS_CLIENTS; who++)
+        joins(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
+}
+
+static void enters(struct stage *stage, int who, uint64_t burst_ms, uint64_t pause_ms)
+{
+    stage->actor[who] = (struct actor){.on = true,
+                                       .burst = burst_ms * MS,
+                                       .pause = pause_ms * MS,
+                                       .left = 1,
+                                       .demand = 7 * GIB};
+    say(stage->h, who, W, 7 * GIB, 0);
+}
+
+static void enter_gang(struct stage *stage, int first, uint64_t burst_ms, uint64_t pause_ms)
+{
+    enters(stage, first, burst_ms, pause_ms);
+    enters(stage, first + 1, burst_ms, pause_ms);
+}
+
+/* One step of work, if it runs; its burst may end, or the next one begin. */
+static void works(struct stage *stage, int who)
+{
+    struct harness *h = stage->h;
+    struct actor *actor = &stage->actor[who];
+    const uint64_t has = h->client[who].state.resident;
+
+    if (actor->left == 0 && h->now < actor->idle_until)
+        return;
+    if (actor->left == 0) {
+        actor->left = actor->burst;
+        say(h, who, is_running(h, who) ? R : W, actor->demand, has);
+    }
+    if (!is_running(h, who)) {
+        actor->waits += STEP;
+        actor->longest = lockd_max(actor->longest, actor->waits);
+        return;
+    }
+    actor->waits = 0;
+    actor->ran += STEP;
+    actor->left = actor->burst == 0 ? 1 : lockd_less(actor->left, STEP);
+    if (actor->left != 0)
+        return;
+    actor->bursts++;
+    actor->idle_until = h->now + actor->pause;
+    say(h, who, 0, actor->demand, has);
+}
+
+static void obeys_idle_too(struct stage *stage, int who)
+{
+    struct harness *h = stage->h;
+
+    if (stage->actor[who].left != 0)
+        obeys(h, who);
+    else if (!has_run(h, who))
+        say(h, who, 0, stage->actor[who].demand,
+            lockd_min(h->client[who].state.resident, h->client[who].target.budget));
+}
+
+static void perform(struct stage *stage)
+{
+    struct harness *h = stage->h;
+
+    for (uint64_t end = h->now + SECONDS * 1000 * MS; h->now < end;) {
+        for (int round = 0; round < 3; round++) {
+            for (int who = 0; who < HARNESS_CLIENTS; who++) {
+                if (stage->actor[who].on)
+                    obeys_idle_too(stage, who);
+            }
+        }
+        for (int who = 0; who < HARNESS_CLIENTS; who++) {
+            if (stage->actor[who].on)
+                works(stage, who);
+        }
+        later(h, STEP);
+    }
+    assert_null(lockd_lock_check(h->lock));
+}
+
+/* Everybody ran, nobody waited for longer than that, and turns were not for nothing. */
+static void all_got_on(const struct stage *stage, uint64_t longest_ms)
+{
+    uint64_t bursts = 0;
+
+    for (int who = 0; who < HARNESS_CLIENTS; who++) {
+        const struct actor *actor = &stage->actor[who];
+
+        if (!actor->on)
+            continue;
+        bursts += actor->bursts;
+        assert_in_range(actor->longest, 0, longest_ms * MS);
+        assert_true(actor->burst == 0 ? actor->ran > SECONDS * 1000 * MS / 20
+                                      : actor->bursts > SECONDS / 10);
+    }
+    lockd_list_each (at, &stage->h->lock->devices) {
+        const struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
+
+        assert_in_range(device->switches, 0, SECONDS * TURNS + BEGUN * bursts);
+    }
+}
+
+static const enum gs_policy in_turn[] = {GS_POLICY_FAIR, GS_POLICY_RR, GS_POLICY_PRIORITY};
+
+#define each_policy(i) (int i = 0; i < 3; i++)
+
+static void again(void **state)
+{
+    harness_teardown(state);
+    harness_setup(state);
+}
+
+/* The gang ends the turn of what is on device 1 alone; a burst ends the gang's. */
+static void progress_gang_beside_bursts_both_run(void **state)
+{
+    static const uint64_t bursts[][2] = {{10, 150}, {40, 60}, {5, 1000}, {100, 20}};
+    struct stage stage;
+
+    for
+        each_policy(i)
+        {
+            for (size_t k = 0; k < 4; k++) {
+                again(state);
+                begin(&stage, *state, in_turn[i]);
+                enter_gang(&stage, 0, 0, 0);
+                enters(&stage, 5, bursts[k][0], bursts[k][1]);
+                perform(&stage);
+                all_got_on(&stage, 5000);
+            }
+        }
+}
+
+static void progress_gang_of_bursts_beside_others_all_run(void **state)
+{
+    struct stage stage;
+
+    for
+        each_policy(i)
+        {
+            again(state);
+            begin(&stage, *state, in_turn[i]);
+            enter_gang(&stage, 0, 20, 100);
+            enters(&stage, 4, 0, 0);
+            enters(&stage, 5, 10, 150);
+            enters(&stage, 7, 0, 0);
+            perform(&stage);
+            all_got_on(&stage, 10000);
+        }
+}
+
+static void progress_two_gangs_beside_bursts_on_both_devices_all_run(void **state)
+{
+    struct stage stage;
+
+    for
+        each_policy(i)
+        {
+            again(state);
+            begin(&stage, *state, in_turn[i]);
+            enter_gang(&stage, 0, 0, 0);
+            enter_gang(&stage, 2, 15, 90);
+            enters(&stage, 4, 10, 130);
+            enters(&stage, 5, 10, 150);
+            enters(&stage, 6, 0, 0);
+            enters(&stage, 7, 30, 70);
+            perform(&stage);
+            all_got_on(&stage, 20000);
+        }
+}
+
+/* A gang that waits gets another member, and with it another priority. */
+static void progress_gang_becomes_more_important_while_it_waits_runs_at_once(void **state)
+{
+    struct harness *h = *state;
+    struct stage stage;
+
+    begin(&stage, h, GS_POLICY_PRIORITY);
+    lockd_lock_priority(h->lock, h->client[5].client, 5, h->now);
+    runs(h, 5, 7 * GIB);
+    lockd_lock_priority(h->lock, h->client[7].client, 10, h->now);
+    say(h, 1, W, 7 * GIB, 0);
+    assert_false(has_run(h, 1));
+    gone(h, 3);
+    joins(h, 3, "a");
+    lockd_lock_priority(h->lock, h->client[3].client, 50, h->now);
+    say(h, 3, W, GIB, 0);
+    assert_false(has_run(h, 5));
+    say(h, 7, W, 7 * GIB, 0); /* above 5, and below them */
+    obeys(h, 5);
+    assert_true(has_run(h, 1) && has_run(h, 3));
+    lockd_lock_client_gone(h->lock, h->client[3].client, h->now);
+    memset(&h->client[3], 0, sizeof h->client[3]);
+    harness_take(h);
+    obeys(h, 1);
+    assert_true(has_run(h, 7) && !has_run(h, 1));
+}
+
+/* What goes before it has its time, and what it waits for does not. */
+static void progress_higher_priority_keeps_its_turn_beyond_a_quantum(void **state)
+{
+    struct harness *h = *state;
+    struct stage stage;
+    uint64_t switches;
+
+    begin(&stage, h, GS_POLICY_PRIORITY);
+    lockd_lock_priority(h->lock, h->client[5].client, 5, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 7, W, 7 * GIB, 0);
+    switches = device_of(h)->switches;
+    later(h, 600 * 1000 * MS);
+    assert_true(has_run(h, 5) && !has_run(h, 7));
+    assert_int_equal(device_of(h)->switches, switches);
+    say(h, 5, 0, 7 * GIB, 7 * GIB);
+    assert_true(has_run(h, 7));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(progress_gang_beside_bursts_both_run),
+        scenario(progress_gang_of_bursts_beside_others_all_run),
+        scenario(progress_two_gangs_beside_bursts_on_both_devices_all_run),
+        scenario(progress_gang_becomes_more_important_while_it_waits_runs_at_once),
+        scenario(progress_higher_priority_keeps_its_turn_beyond_a_quantum),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
