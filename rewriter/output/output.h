@@ -6,7 +6,7 @@
 #define REWRITER_OUTPUT_OUTPUT_H
 
 #include "common/err.h"
-#include "rewriter/place.h"
+#include "rewriter/output/place.h"
 #include "rewriter/elf/source.h"
 
 #include <limits.h>

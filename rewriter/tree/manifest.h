@@ -12,7 +12,7 @@
 #define REWRITER_TREE_MANIFEST_H
 
 #include "common/err.h"
-#include "rewriter/place.h"
+#include "rewriter/output/place.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,7 +7,7 @@
  */
 #include "rewriter/tree/venv.h"
 #include "rewriter/job/act.h"
-#include "rewriter/environment.h"
+#include "rewriter/job/environment.h"
 #include "rewriter/elf/say.h"
 
 #include <dirent.h>

@@ -3,7 +3,7 @@
  * environment.c: see environment.h. A folder with pyvenv.cfg in it is an environment; its
  * programs are in its bin. No state, any thread.
  */
-#include "rewriter/environment.h"
+#include "rewriter/job/environment.h"
 
 #include <stdio.h>
 #include <stdlib.h>

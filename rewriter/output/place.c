@@ -6,7 +6,7 @@
  *
  * Owns the descriptors until they are closed. No state, any thread.
  */
-#include "rewriter/place.h"
+#include "rewriter/output/place.h"
 
 #include <errno.h>
 #include <fcntl.h>
