@@ -7,7 +7,7 @@
  */
 #include "common/fd.h"
 #include "lockd/server/config.h"
-#include "lockd/inherited.h"
+#include "lockd/server/inherited.h"
 #include "lockd/server/listen.h"
 #include "lockd/base/log.h"
 #include "lockd/base/options.h"

@@ -7,7 +7,7 @@
  * Descriptors: the last quarter of them is kept for root and the daemon's user, and one is held
  * in reserve so that a caller can be refused even when there are none left.
  */
-#include "lockd/inherited.h"
+#include "lockd/server/inherited.h"
 #include "lockd/base/log.h"
 #include "lockd/server/server.h"
 

@@ -3,8 +3,8 @@
  * environment.h: Python environments (PEP 405), whose interpreter usually is a link to one that
  * other environments use as well.
  */
-#ifndef REWRITER_ENVIRONMENT_H
-#define REWRITER_ENVIRONMENT_H
+#ifndef REWRITER_JOB_ENVIRONMENT_H
+#define REWRITER_JOB_ENVIRONMENT_H
 
 #include <limits.h>
 #include <stdbool.h>

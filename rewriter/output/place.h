@@ -6,8 +6,8 @@
  * a path is walked once; every later step (read, write, rename) goes through the descriptor of
  * the folder that was found then.
  */
-#ifndef REWRITER_PLACE_H
-#define REWRITER_PLACE_H
+#ifndef REWRITER_OUTPUT_PLACE_H
+#define REWRITER_OUTPUT_PLACE_H
 
 #include "common/err.h"
 

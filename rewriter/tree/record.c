@@ -23,7 +23,9 @@ struct update {
     const struct elf_root *root;
     const struct elf_paths *changed;
     char folder[PATH_MAX]; /* that the listed paths start from */
+    const char *path;      /* of the RECORD */
     size_t lines;          /* that were not true */
+    bool lists;            /* one of the changed files */
 };
 
 static int open_below(const struct elf_root *root, const char *path, struct elf_place *place,
@@ -121,7 +123,7 @@ static bool is_changed(const struct update *update, const char *listed, char rea
         snprintf(joined, sizeof joined, "%s%s%s", *listed == '/' ? "" : update->folder,
                  *listed == '/' ? "" : "/", listed) >= (int)sizeof joined)
         return false;
-    return realpath(joined, real) != NULL &&
+    return realpath(joined, real) != NULL && strcmp(real, update->path) != 0 &&
            bsearch(real, changed->list, changed->count, sizeof *changed->list, compare) != NULL;
 }
 
@@ -143,6 +145,7 @@ static int write_line(FILE *to, const char *line, size_t length, struct update *
     ret = sum_file(update->root, real, digest, &size, err);
     if (ret != 0)
         return ret;
+    update->lists = true;
     base64url(digest, text);
     snprintf(now, sizeof now, HASH "%s,%llu%s", text, (unsigned long long)size,
              line[length - 1] == '\r' ? "\r" : "");
@@ -229,9 +232,10 @@ static int replace(int fd, const struct stat *st, const struct elf_place *place,
 }
 
 int elf_record_update(const struct elf_root *root, const char *path,
-                      const struct elf_paths *changed, size_t *lines, struct gs_err *err)
+                      const struct elf_paths *changed, size_t *lines, bool *lists,
+                      struct gs_err *err)
 {
-    struct update update = {.root = root, .changed = changed};
+    struct update update = {.root = root, .changed = changed, .path = path};
     struct elf_place place;
     int fd = open_below(root, path, &place, err), ret = fd < 0 ? fd : 0;
     char *text = NULL;
@@ -246,6 +250,7 @@ int elf_record_update(const struct elf_root *root, const char *path,
     }
     if (ret == 0 && update.lines > 0)
         ret = replace(fd, &st, &place, path, text, size, err);
+    *lists = ret == 0 && update.lists;
     if (ret == 0)
         *lines += update.lines;
     free(text);

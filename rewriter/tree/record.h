@@ -10,8 +10,10 @@
 
 /* Puts hash and size of those of the changed files (real paths, sorted by strcmp) that the
  * RECORD at `path` lists with SHA-256 to what they are now. `lines` grows by the number of
- * lines that changed. Nothing outside of root is opened. 0 or a negative errno. */
+ * lines that changed; `lists` gets whether it lists any of the files. Nothing outside of root
+ * is opened. 0 or a negative errno. */
 int elf_record_update(const struct elf_root *root, const char *path,
-                      const struct elf_paths *changed, size_t *lines, struct gs_err *err);
+                      const struct elf_paths *changed, size_t *lines, bool *lists,
+                      struct gs_err *err);
 
 #endif

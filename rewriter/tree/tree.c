@@ -20,10 +20,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#define MAX_ROUNDS 16 /* of wheels in wheels; deeper ones list each other */
+
 struct tree {
     const struct elf_options *options;
     struct elf_root root; /* locked while it is changed */
     struct elf_walk walk;
+    size_t listed_before;                   /* entries that the manifest began with */
     struct elf_manifest manifest, left_out; /* left_out: what --restore and --check exclude */
     struct elf_paths chosen;                /* files to act on, full paths */
     enum elf_exit result;
@@ -100,22 +103,53 @@ static void complain(struct tree *tree, const char *path, const char *what)
     tree->result = ELF_EXIT_FAILED;
 }
 
-/* The wheel records of the files in `changed`; one that cannot be changed stops no other. */
-static void update_records(struct tree *tree, const struct elf_paths *changed)
+/* Updates the wheel records that list the files in `changed`, and lists those records in
+ * `next`. One that cannot be changed stops no other. */
+static int update_round(struct tree *tree, const struct elf_paths *changed,
+                        struct elf_paths *next, size_t *lines)
 {
-    size_t lines = 0;
+    int ret = 0;
 
-    for (size_t i = 0; changed->count > 0 && i < tree->walk.records.count; i++) {
+    for (size_t i = 0; ret == 0 && i < tree->walk.records.count; i++) {
+        const char *record = tree->walk.records.list[i];
         struct gs_err err = {0};
+        bool lists;
 
-        if (elf_record_update(&tree->root, tree->walk.records.list[i], changed, &lines, &err) ==
-            0)
-            continue;
-        fprintf(stderr, "gpushare-patch: %s\n", err.text);
-        tree->result = ELF_EXIT_FAILED;
+        if (elf_record_update(&tree->root, record, changed, lines, &lists, &err) != 0) {
+            fprintf(stderr, "gpushare-patch: %s\n", err.text);
+            tree->result = ELF_EXIT_FAILED;
+        }
+        if (lists)
+            ret = elf_paths_add(next, record);
     }
+    return ret;
+}
+
+/* A wheel that carries another one lists that one's record as well, so each round changes what
+ * the next one has to do with. A record that is true already counts, too: the run that changed
+ * it may have died before it came to the next. */
+static int update_records(struct tree *tree, const struct elf_paths *changed)
+{
+    struct elf_paths now = {0}, next = {0};
+    size_t lines = 0;
+    int ret = 0;
+
+    for (int round = 0; ret == 0 && (round == 0 ? changed : &now)->count > 0; round++) {
+        if (round == MAX_ROUNDS) {
+            complain(tree, now.list[0],
+                     "and other wheel records list each other; their hashes "
+                     "cannot all be true");
+            break;
+        }
+        ret = update_round(tree, round == 0 ? changed : &now, &next, &lines);
+        elf_paths_deinit(&now);
+        now = next;
+        next = (struct elf_paths){0};
+    }
+    elf_paths_deinit(&now);
     if (lines > 0 && !tree->options->quiet)
         elf_say(stdout, "%s: %zu lines of wheel records updated\n", tree->root.path, lines);
+    return ret;
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -141,6 +175,39 @@ static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *
     return ret;
 }
 
+static bool is_patched(const struct tree *tree, const struct elf_manifest_entry *entry)
+{
+    struct elf_job job;
+    char path[PATH_MAX];
+    bool patched;
+
+    if (full(tree, entry->path, path, NULL) != 0)
+        return false;
+    patched =
+        elf_job_open(&job, path, tree->options, NULL) == 0 && job.patched == ELF_NOTE_FOUND;
+    elf_job_deinit(&job);
+    return patched;
+}
+
+/* The manifest was written before anything was done, so that a killed run can be undone. What
+ * could not be patched then leaves it again. */
+static int trim_manifest(struct tree *tree)
+{
+    struct elf_manifest all = tree->manifest;
+    int ret = 0;
+
+    if (tree->result == ELF_EXIT_DONE)
+        return 0;
+    tree->manifest = (struct elf_manifest){0};
+    for (size_t i = 0; ret == 0 && i < all.count; i++)
+        if (i < tree->listed_before || is_patched(tree, &all.entries[i]))
+            ret = elf_manifest_add(&tree->manifest, all.entries[i].path, all.entries[i].target);
+    if (ret == 0 && tree->manifest.count < all.count)
+        ret = elf_manifest_write(&tree->manifest, &tree->root, &tree->err);
+    elf_manifest_deinit(&all);
+    return ret;
+}
+
 static int patch_tree(struct tree *tree)
 {
     const struct elf_options *options = tree->options;
@@ -158,7 +225,9 @@ static int patch_tree(struct tree *tree)
     if (ret == 0 && links > 0)
         tree->result = elf_exit_graver(tree->result, elf_venv_patch(&tree->manifest, options));
     if (ret == 0 && !options->dry_run && !options->print)
-        update_records(tree, &changed);
+        ret = update_records(tree, &changed);
+    if (ret == 0 && !options->dry_run && !options->print)
+        ret = trim_manifest(tree);
     if (ret == 0 && tree->chosen.count == 0 && links == 0 && tree->result == ELF_EXIT_DONE)
         ret = gs_err_set(&tree->err, -ENODATA, "%s: nothing to do: no file reaches CUDA",
                          tree->root.path);
@@ -203,7 +272,7 @@ static int restore_tree(struct tree *tree)
         tree->result =
             ELF_EXIT_DONE; /* an upgrade replaced it: nothing of ours is left in it */
     if (ret == 0 && !tree->options->dry_run)
-        update_records(tree, &changed);
+        ret = update_records(tree, &changed);
     if (ret == 0 && !tree->options->dry_run)
         ret = elf_venv_restore(&tree->manifest, tree->options, &tree->err);
     if (ret == 0 && tree->result == ELF_EXIT_DONE && !tree->options->dry_run)
@@ -288,6 +357,7 @@ static int run(struct tree *tree)
     ret = lock_folder(tree);
     ret = ret ?: elf_walk(&tree->walk, &tree->root, options, &tree->err);
     ret = ret ?: elf_manifest_read(&tree->manifest, &tree->root, &tree->err);
+    tree->listed_before = tree->manifest.count;
     ret = ret ?: leave_out(tree);
     if (ret != 0)
         return ret;

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -159,6 +160,62 @@ class Tree(Case):
         before = os.stat(record).st_ino
         status, out, _ = run("--tree", self.folder)
         self.assertEqual((status, "wheel records" in out, os.stat(record).st_ino), (0, False, before), out)
+
+    def test_record_of_a_record_is_kept_true(self):
+        """Wheels that carry other wheels' folders list the RECORD in there with its hash."""
+        inner, middle, outer = ("lib/x-1.dist-info/RECORD", "mid-1.dist-info/RECORD", "a-1.dist-info/RECORD")
+        lines = lambda *paths: "".join(record_line(self.folder, path) for path in paths)
+        for path, listed in ((middle, (inner, "bin/uses")), (outer, (middle, "lib/text"))):
+            os.makedirs(os.path.dirname(self.path(path)))
+            with open(self.path(path), "w", newline="") as out:
+                out.write(lines(*listed) + path + ",,\n")
+        before = self.snapshot()
+        is_true = lambda: (open(self.path(middle), newline="").read() == lines(inner, "bin/uses") + middle + ",,\n" and
+                           open(self.path(outer), newline="").read() == lines(middle, "lib/text") + outer + ",,\n")
+        self.assertTrue(is_true())
+        stale = {path: open(self.path(path), "rb").read() for path in (middle, outer)}
+        self.assertEqual(run("--tree", self.folder)[0], 0)
+        self.assertTrue(is_true())
+        self.assertTrue({middle, outer, inner} < set(self.changed(before)))
+        for path in stale:  # as if an earlier run had died before it came to this one
+            open(self.path(path), "wb").write(stale[path])
+            self.assertEqual(run("--tree", self.folder)[0], 0)
+            self.assertTrue(is_true(), path)
+        self.assertEqual(run("--tree", self.folder, "--restore")[0], 0)
+        self.assertEqual(self.changed(before), [])
+
+    def test_records_that_list_each_other_end(self):
+        one, two = "a-1.dist-info/RECORD", "b-1.dist-info/RECORD"
+        for path in (one, two):
+            os.makedirs(os.path.dirname(self.path(path)))
+            open(self.path(path), "w").close()
+        for path, listed in ((one, two), (two, one)):
+            with open(self.path(path), "w", newline="") as out:
+                out.write(record_line(self.folder, listed) + record_line(self.folder, "bin/uses"))
+        status, _, err = run("--tree", self.folder)
+        self.assertEqual((status, "list each other" in err), (1, True), err)
+        self.assertEqual(run("--check", self.path("bin/uses"))[0], 0)
+
+    def test_manifest_lists_nothing_that_was_not_patched(self):
+        self.build("big/uses", LOADS + " char room[2 << 20] = {1};")
+        os.mkdir(self.path("other"))
+        manifest, big, other = self.path(".gpushare-manifest"), "file big/uses\n", shutil.copy(OPTIONS.runtime, self.path("other/libgpushare.so.1"))
+        before = self.snapshot()
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # there is no room for the large one
+        limited = lambda folder, runtime: subprocess.run([OPTIONS.patch, "--runtime", runtime, "--tree", folder], stdout=subprocess.DEVNULL,
+                                                         stderr=subprocess.PIPE, preexec_fn=limit)
+        done = limited(self.path("big"), OPTIONS.runtime)
+        self.assertEqual((done.returncode, b"File too large" in done.stderr), (1, True), done)
+        self.assertEqual(self.changed(before), [])
+        self.assertEqual(limited(self.folder, OPTIONS.runtime).returncode, 1)
+        listed = open(manifest).read()
+        self.assertEqual((big in listed, "file bin/uses\n" in listed), (False, True), listed)
+        self.assertEqual(run("--tree", self.folder)[0], 0)
+        self.assertIn(big, open(manifest).read())
+        self.assertEqual(limited(self.folder, other).returncode, 1)  # and is as it was before
+        self.assertIn(big, open(manifest).read())
+        self.assertEqual(run("--tree", self.folder, "--restore")[0], 0)
+        self.assertEqual(self.changed(before), [])
 
     def test_one_bad_record_stops_no_other(self):
         bad, odd = self.path("lib/a-1.dist-info/RECORD"), "odd\nname.so"
