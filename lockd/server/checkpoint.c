@@ -342,7 +342,6 @@ bool lockd_freeze_event(struct lockd_server *server, const void *tag)
             snprintf(word, sizeof word, "?the guard ended");
         lockd_text_clean(word, sizeof word);
         take_word(freeze, word, lockd_now());
-        lockd_server_flush(server);
         return true;
     }
     return false;
@@ -464,6 +463,5 @@ uint64_t lockd_freeze_tend(struct lockd_server *server, uint64_t now)
         if (freeze->stage == THAWING || (freeze->retry_at > now && freeze->retry_at < next))
             next = freeze->retry_at < next ? freeze->retry_at : next;
     }
-    lockd_server_flush(server);
     return next;
 }

@@ -180,7 +180,7 @@ static void end(struct lockd_server *server, struct closer *closer)
     free(closer);
     if (connection) {
         connection_closed(server, user);
-        lockd_admit_again(server);
+        server->closed_late = true;
     } else {
         lockd_user_put(user);
     }

@@ -69,27 +69,6 @@ void lockd_connection_free(struct lockd_connection *connection)
     free(connection);
 }
 
-void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
-{
-    char why[256] = "";
-    va_list ap;
-
-    if (connection->dead)
-        return;
-    connection->dead = true;
-    lockd_list_remove(&connection->link);
-    lockd_list_append(&connection->server->dead, &connection->link);
-    if (format == NULL)
-        return;
-    va_start(ap, format);
-    vsnprintf(why, sizeof why, format, ap);
-    va_end(ap);
-    lockd_log(LOCKD_LOG_WARNING, "process %d (%s) of user %u: connection closed: %s",
-              (int)connection->pid,
-              connection->name[0] != '\0' ? connection->name : "no name yet",
-              (unsigned)connection->uid, why);
-}
-
 /* Ends a connection whose user can do something about it: he is told. */
 static void reject(struct lockd_connection *connection, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -59,12 +59,6 @@ static void answer(struct lockd_connection *connection, int code, uint32_t count
     lockd_connection_send(connection, &end, sizeof end);
 }
 
-void lockd_control_pause(struct lockd_connection *connection)
-{
-    lockd_lock_pause(connection->server->lock, connection->client,
-                     connection->paused || connection->over != 0, lockd_now());
-}
-
 /* --- one program --- */
 
 /* What its own user may do with it; the rest would let him take from others. */
@@ -99,11 +93,11 @@ static void do_with(struct lockd_connection *program, const struct gs_wire_contr
     case GS_CONTROL_PAUSE:
     case GS_CONTROL_RESUME:
         program->paused = control->op == GS_CONTROL_PAUSE;
-        lockd_control_pause(program);
+        lockd_connection_pause(program);
         break;
     case GS_CONTROL_SUSPEND:
         program->paused = true;
-        lockd_control_pause(program);
+        lockd_connection_pause(program);
         lockd_lock_evict(lock, program->client, now);
         break;
     case GS_CONTROL_EVICT:

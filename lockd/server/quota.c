@@ -71,7 +71,7 @@ static void hold_back(struct lockd_connection *connection, struct lockd_track *t
     connection->user->over += over ? 1 : UINT32_MAX;
     if (over && connection->over == 1)
         note(connection);
-    lockd_control_pause(connection);
+    lockd_connection_pause(connection);
 }
 
 static bool exceeds(uint64_t demand, uint64_t others, uint64_t most)

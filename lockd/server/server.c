@@ -96,54 +96,6 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     return lockd_admit_init(server, err);
 }
 
-int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
-{
-    struct lockd_config config = server->config;
-    int code;
-
-    if (server->reload == NULL)
-        return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration to read");
-    lockd_notify("RELOADING=1");
-    code = server->reload(server->reload_context, &config, err);
-    if (code == 0) {
-        const bool handed_over = server->config.hands_over;
-
-        server->config = config;
-        lockd_log_open((enum lockd_log_level)config.log_level);
-        lockd_gift_changed(server, handed_over);
-        lockd_lock_set(server->lock, &config.settings, lockd_now());
-        lockd_quota_changed(server);
-        lockd_list_each (at, &server->connections) {
-            struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
-            if (each->client != NULL)
-                lockd_closer_allow(each, server->config.hands_over);
-        }
-        lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
-    } else {
-        lockd_log(LOCKD_LOG_ERROR, "the configuration stays as it was: %s", err->text);
-    }
-    lockd_notify("READY=1");
-    return code;
-}
-
-void lockd_server_flush(struct lockd_server *server)
-{
-    struct lockd_send send;
-
-    do {
-        while (lockd_lock_next_send(server->lock, &send)) {
-            lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
-            lockd_trace_target(send.owner, &send.target);
-            if (lockd_freeze_holds(send.owner))
-                lockd_freeze_target(send.owner, &send.target);
-            else
-                lockd_gift_send(send.owner, &send.target, send.rise);
-        }
-    } while (lockd_freeze_answer(server));
-    lockd_notes_apart(server);
-}
-
 void lockd_server_bury(struct lockd_server *server)
 {
     while (!lockd_list_empty(&server->dead)) {
@@ -256,11 +208,16 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     next = sooner(next, lockd_connection_resume(server, now));
     next = sooner(next, lockd_admit_silent(server, now));
     next = sooner(next, lockd_freeze_tend(server, now));
+    lockd_server_flush(server);
     next = sooner(next, lockd_gift_tend(server, now));
     lockd_server_bury(server);
     next = sooner(next, lockd_trace_flush(server, now));
     lockd_server_bury(server); /* listeners that ended */
     next = sooner(next, lockd_closer_tend(server, now));
+    if (server->closed_late) {
+        server->closed_late = false;
+        lockd_admit_again(server);
+    }
     next = sooner(next, feed_watchdog(server, now));
     if (now >= idle_deadline(server)) {
         lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
@@ -306,7 +263,9 @@ static void handle(struct lockd_server *server, const struct epoll_event *event)
         take_signals(server);
     } else if (event->data.ptr == &server->listener) {
         server->called = true; /* when those who left have made room */
-    } else if (!lockd_freeze_event(server, event->data.ptr)) {
+    } else if (lockd_freeze_event(server, event->data.ptr)) {
+        lockd_server_flush(server);
+    } else {
         /* one that is read later but has left already: what it said last is lost with it */
         if (connection->throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
             lockd_connection_kill(connection, NULL);

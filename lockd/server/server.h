@@ -68,7 +68,8 @@ struct lockd_server {
     int epoll, listener, signals;
     int spare; /* given up to accept (and refuse) one when descriptors run out */
     bool listening, called, stop; /* called: somebody waits to be accepted */
-    bool guarded; /* the kernel keeps descriptors from connections that do not want them */
+    bool closed_late; /* a closer has closed a connection: there is room for another */
+    bool guarded;     /* the kernel keeps descriptors from connections that do not want them */
     uint64_t listen_at;        /* when the listener is tried again if it is not watched */
     uint64_t descriptors_said; /* when the log last heard that none was left */
     uint64_t quota_at;         /* when programs are told anew what max-memory leaves them */
@@ -176,7 +177,7 @@ void lockd_status_send(struct lockd_connection *connection);
 void lockd_control_operate(struct lockd_connection *connection,
                            const struct gs_wire_control *control);
 /* Pauses the program if somebody did or it is held back; else it may go on. */
-void lockd_control_pause(struct lockd_connection *connection);
+void lockd_connection_pause(struct lockd_connection *connection);
 
 /* quota.c: a state is about to be handed to the lock. */
 void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ending.c: connections that are to end. They stay until the events at hand are done (server.c
+ * frees them), so that nothing that looks at one loses it.
+ */
+#include "lockd/server/server.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "lockd/base/log.h"
+
+void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
+{
+    char why[256] = "";
+    va_list ap;
+
+    if (connection->dead)
+        return;
+    connection->dead = true;
+    lockd_list_remove(&connection->link);
+    lockd_list_append(&connection->server->dead, &connection->link);
+    if (format == NULL)
+        return;
+    va_start(ap, format);
+    vsnprintf(why, sizeof why, format, ap);
+    va_end(ap);
+    lockd_log(LOCKD_LOG_WARNING, "process %d (%s) of user %u: connection closed: %s",
+              (int)connection->pid,
+              connection->name[0] != '\0' ? connection->name : "no name yet",
+              (unsigned)connection->uid, why);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pause.c: programs that a person or a quota holds back. No state.
+ */
+#include "lockd/server/server.h"
+
+void lockd_connection_pause(struct lockd_connection *connection)
+{
+    lockd_lock_pause(connection->server->lock, connection->client,
+                     connection->paused || connection->over != 0, lockd_now());
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reload.c: a configuration that was read again takes the place of the present one. No state.
+ */
+#include "lockd/server/server.h"
+
+#include <errno.h>
+
+#include "lockd/base/log.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/handover.h"
+#include "lockd/server/listen.h"
+
+int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
+{
+    struct lockd_config config = server->config;
+    int code;
+
+    if (server->reload == NULL)
+        return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration to read");
+    lockd_notify("RELOADING=1");
+    code = server->reload(server->reload_context, &config, err);
+    if (code == 0) {
+        const bool handed_over = server->config.hands_over;
+
+        server->config = config;
+        lockd_log_open((enum lockd_log_level)config.log_level);
+        lockd_gift_changed(server, handed_over);
+        lockd_lock_set(server->lock, &config.settings, lockd_now());
+        lockd_quota_changed(server);
+        lockd_list_each (at, &server->connections) {
+            struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+            if (each->client != NULL)
+                lockd_closer_allow(each, server->config.hands_over);
+        }
+        lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
+    } else {
+        lockd_log(LOCKD_LOG_ERROR, "the configuration stays as it was: %s", err->text);
+    }
+    lockd_notify("READY=1");
+    return code;
+}
