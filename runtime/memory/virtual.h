@@ -32,8 +32,8 @@ struct gs_virtual {
     struct gs_range *range;
     CUmemAllocationProp prop;
     unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */
-    unsigned aliases; /* mappings of it beside that one (foreign_mapping.h), and who holds it */
-    bool worked_on;   /* gs_virtual_begin() */
+    unsigned aliases;    /* mappings of it beside that one (foreign_mapping.h), and who holds it */
+    bool worked_on;      /* gs_virtual_begin() */
     bool mapped;
     bool accessible; /* it has been: the program can reach it, so it is needed */
     unsigned access_count;
