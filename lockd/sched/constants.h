@@ -32,8 +32,7 @@
 #define EXTERNAL_CONFIRM (20 * NS_PER_MS)
 #define EXTERNAL_UNSAID  (1000 * NS_PER_MS)
 #define TELL_PAUSE                                                                             \
-    (100 *                                                                                     \
-     NS_PER_MS) /* between things told to all of a device that can wait                  \
+    (100 * NS_PER_MS) /* between things told to all of a device that can wait                  \
                        */
 #define RISE_PAUSE        (500 * NS_PER_MS) /* a capacity that fell rises again */
 #define SHARE_STEP        (2 * MIB)

@@ -22,7 +22,7 @@ def outcomes(tool, arguments, path, before, after):
     seen = {"old": 0, "new": 0}
     for step in range(1, 1000):
         open(path, "wb").write(before)
-        status = subprocess.run([tool, "-q", "--fault-step", str(step), *arguments, path], timeout=60).returncode
+        status = subprocess.run([tool, "-q", "--fault-step", str(step), *arguments, path], timeout=600).returncode
         now = open(path, "rb").read()
         if now not in (before, after):
             sys.exit(f"step {step} left a file that is neither the old nor the new one ({len(now)} bytes)")
@@ -75,7 +75,7 @@ def die_in_a_tree(tool, arguments, program, base):
         env = make_tree(folder, program)
         before, steps, undone = contents(env), 1, 1
         call = lambda *more: subprocess.run([tool, "-q", "--no-sync", "--jobs", "1", kind, env, *arguments, *more],
-                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60).returncode
+                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600).returncode
         while (status := call("--fault-step", str(steps))) == DIED:
             if call("--fault-step", str(1 + steps % 7), "--restore") not in (0, 4, DIED) or call("--restore") not in (0, 4):
                 sys.exit(f"{kind}: restore after step {steps} failed")

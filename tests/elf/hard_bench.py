@@ -17,7 +17,7 @@ int main() { int *p = 0; cudaError_t e = cudaMalloc(&p, 4); k<<<1, 1>>>(p); prin
 def sh(command, cwd=None, env=None):
     full = dict(os.environ, LC_ALL="C", **(env or {}))
     done = subprocess.run(command, cwd=cwd, env=full, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=120)
+                          stderr=subprocess.PIPE, timeout=600)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 

@@ -258,7 +258,7 @@ class Patching(Case):
             self.assertEqual(getattr(now, field), getattr(before, field), field)
 
     def test_running_program_can_be_patched(self):
-        path = self.build("sleeper", LOADS.replace("{ void", "{ sleep(20); void"))
+        path = self.build("sleeper", "#include <unistd.h>\n" + LOADS.replace("{ void", "{ pause(); void"))
         with subprocess.Popen([path]) as child:
             try:
                 self.assertEqual(run(*self.runtime, path)[0], 0)

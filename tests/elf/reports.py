@@ -53,7 +53,7 @@ class Reports(Case):
     def lines(self, form, *args):
         """The objects of a run, each in the form of the schema ("print", "check")."""
         done = subprocess.run([OPTIONS.patch, *self.runtime, "--" + form, "--json", *args], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, timeout=60)
+                              stderr=subprocess.DEVNULL, timeout=600)
         reports = [json.loads(line) for line in done.stdout.decode("utf-8", "strict").splitlines()]
         for report in reports:
             self.assertEqual(faults(report, {"$ref": "#/$defs/" + form}), [], report)
@@ -135,7 +135,7 @@ class Reports(Case):
             status, out, _ = run(*self.runtime, *args)
             self.assertNotIn("\x1b", out, args)
         reader, writer = os.openpty()
-        done = subprocess.run([OPTIONS.patch, *self.runtime, "--tree", self.folder, "--jobs", "1"], stdout=writer, stderr=writer, timeout=60)
+        done = subprocess.run([OPTIONS.patch, *self.runtime, "--tree", self.folder, "--jobs", "1"], stdout=writer, stderr=writer, timeout=600)
         os.close(writer)
         said = b""
         try:

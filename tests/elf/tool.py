@@ -17,7 +17,7 @@ OPTIONS = argparse.Namespace()
 def run(*args, tool_path=None, **kw):
     """(exit status, output, errors) of gpushare-patch, or of a copy of it."""
     done = subprocess.run([tool_path or OPTIONS.patch, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=120, **kw)
+                          stderr=subprocess.PIPE, timeout=600, **kw)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 

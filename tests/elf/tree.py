@@ -283,7 +283,7 @@ class Tree(Case):
         read, write = os.pipe()
         os.close(read)
         done = subprocess.run([OPTIONS.patch, "--runtime", OPTIONS.runtime, "--tree", self.folder, "--jobs", "1"],
-                              stdout=write, stderr=subprocess.PIPE, timeout=60)
+                              stdout=write, stderr=subprocess.PIPE, timeout=600)
         os.close(write)
         self.assertEqual((done.returncode, b"cannot write to standard output" in done.stderr), (0, True), done)
         self.assertEqual(run("--tree", self.folder, "--check")[0], 0)

@@ -254,7 +254,7 @@ class Trouble(unittest.TestCase):
         for args in ([], ["--restore"]):
             runs = [subprocess.Popen(command(*args, self.path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
                     for _ in range(6)]
-            ends = [(p.communicate(timeout=60)[1].decode(), p.returncode) for p in runs]
+            ends = [(p.communicate(timeout=600)[1].decode(), p.returncode) for p in runs]
             self.assertIn(0, [e[1] for e in ends], ends)
             for text, status in ends:  # the others saw another file than they had read, or nothing left to do
                 self.assertTrue(status in (0, 4) or "changed it meanwhile" in text or "No such file" in text, (text, status))
@@ -269,7 +269,7 @@ class Trouble(unittest.TestCase):
         runs = [subprocess.Popen(command("--tree", self.folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
                 for _ in range(2)]
         for p in runs:
-            p.communicate(timeout=60)
+            p.communicate(timeout=600)
         self.assertEqual(run("--tree", self.folder)[0], 0)
         self.assertEqual(run("--tree", self.folder, "--check")[0], 0)
         self.assertEqual(run("--tree", self.folder, "--restore")[0], 0)

@@ -6,7 +6,7 @@
 
 limit=${GS_GPU_LIMIT:-16GiB}
 ballast=8            # GiB that a framework's job holds, so that it does not fit beside a hog within the limit
-job_limit=100        # seconds for one job
+job_limit=${GS_JOB_LIMIT:-100} # seconds for one job
 declare -A job_pid=() job_wait=() job_start=() job_seconds=()
 passed=0 failed=0 skipped=0
 outcome='' detail=''
@@ -103,8 +103,8 @@ run_job() { # NAME COMMAND...
     end_job "$1"
 }
 
-wait_until() { # SECONDS COMMAND...
-    local tries=$(($1 * 10))
+wait_until() { # SECONDS COMMAND...: so long, or as long as a job may take
+    local tries=$((($1 > job_limit ? $1 : job_limit) * 10))
     shift
     until "$@" 2>/dev/null; do
         tries=$((tries - 1))

@@ -160,7 +160,7 @@ case_two_linked_beyond_limit() {
 case_unpatched_second_dies() { # what it is all for: without gpushare the second program gets no memory
     start_job first "$(sample hog.nv)" --share 0.7 --rounds 4 --cpu-ms 1500
     wait_until 60 grep -q 'round 1' "$work/first.out" || { fail "first: $(tail -1 "$work/first.out")"; return; }
-    timeout 60 "$(sample hog.nv)" --share 0.7 --rounds 1 >"$work/second.out" 2>&1
+    timeout "$job_limit" "$(sample hog.nv)" --share 0.7 --rounds 1 >"$work/second.out" 2>&1
     local status=$?
     end_job first || return
     [ $status = 2 ] || { fail "the second ended with $status, not 2 (out of memory)"; return; }
@@ -270,7 +270,7 @@ case_pytorch_counts() {
 
 case_gate_latency() {
     [ -x "$bundle/bench/gate_bench" ] || { skip "no gate_bench in $bundle"; return; }
-    timeout 60 env GPUSHARE_SOCKET="$work/none.sock" GPUSHARE_LOCKD=/nonexistent GPUSHARE_QUIET=1 \
+    timeout "$job_limit" env GPUSHARE_SOCKET="$work/none.sock" GPUSHARE_LOCKD=/nonexistent GPUSHARE_QUIET=1 \
         "$bundle/bench/gate_bench" --calls 200000 >"$work/bench.out" 2>&1
     local status=$?
     sed 's/^/    /' "$work/bench.out"

@@ -11,7 +11,18 @@ import tempfile
 import time
 
 MIB = 1 << 20
+PATIENCE = 120  # seconds: what comes at once on an idle machine, on one that is busy with other things
 failures = []  # of check(): a script that has some ends with 1
+
+
+def wait_for(condition):
+    """Whether it comes true."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def check(good, text):
@@ -24,6 +35,15 @@ def sanitized(build):
     """A sanitizer's library lives in the programs of this folder, not in libgpushare."""
     with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
         return any(line.startswith("GS_SANITIZE") and line.strip().split("=", 1)[1] for line in file)
+
+
+def daemon_script(card, idle_exit):
+    """The daemon that programs start, with its --idle-exit replaced: the last one counts."""
+    path = os.path.join(card.folder, "lockd.sh")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f'#!/bin/sh\nexec "{card.lockd}" "$@" --idle-exit {idle_exit}\n')
+    os.chmod(path, 0o755)
+    return path
 
 
 class Card:
@@ -64,7 +84,7 @@ class Card:
         """Returns when one listens: ours, or one that a program was quicker to start (ours then ends with 1)."""
         self.daemon = subprocess.Popen([self.lockd, "--foreground", "--socket", self.socket, "--log-level", "error"] + self.options,
                                        env=self.environment, stderr=subprocess.PIPE, text=True)
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE
         while not self.listens():
             code = self.daemon.poll()
             if code is not None:
@@ -84,7 +104,7 @@ class Card:
     def stop_daemon(self, how=signal.SIGTERM):
         if self.daemon is not None and self.daemon.poll() is None:
             self.daemon.send_signal(how)
-            self.daemon.wait(timeout=20)
+            self.daemon.wait(timeout=PATIENCE)
         self.daemon = None
 
     def daemon_pids(self):
@@ -109,7 +129,7 @@ class Card:
         self.children.append(child)
         return child
 
-    def run(self, command, timeout=60, **more):
+    def run(self, command, timeout=PATIENCE, **more):
         child = self.start(command, **more)
         out, err = child.communicate(timeout=timeout)
         return child.returncode, out, err
@@ -121,7 +141,7 @@ class Card:
     def status(self):
         ctl = os.path.join(self.build, "lockd", "gpusharectl")
         done = subprocess.run([ctl, "--socket", self.socket, "status", "--json"], env=self.environment,
-                              capture_output=True, text=True, timeout=20, check=False)
+                              capture_output=True, text=True, timeout=PATIENCE, check=False)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def capacity(self):
@@ -148,11 +168,11 @@ class Told:
         self.child.stdin.write(command + "\n")
         self.child.stdin.flush()
 
-    def answer(self, timeout=60):
+    def answer(self, timeout=PATIENCE):
         ready, _, _ = select.select([self.child.stdout], [], [], timeout)
         return self.child.stdout.readline().strip() if ready else "no answer"
 
-    def say(self, command, timeout=60):
+    def say(self, command, timeout=PATIENCE):
         self.tell(command)
         return self.answer(timeout)
 
@@ -165,7 +185,7 @@ class Told:
                     return program
         return None
 
-    def until(self, true, timeout=60):
+    def until(self, true, timeout=PATIENCE):
         """Waits until true(entry); the entry then, or the last one."""
         end = time.monotonic() + timeout
         while True:
@@ -176,7 +196,7 @@ class Told:
                 raise RuntimeError(f"moves: exit {self.child.returncode}: {self.child.stderr.read()}")
             time.sleep(0.01)
 
-    def ask_for_all(self, timeout=60):
+    def ask_for_all(self, timeout=PATIENCE):
         """Allocates the whole card, and waits for it: returns its size in MiB when the daemon knows."""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
@@ -192,12 +212,12 @@ class Told:
                 break
         raise RuntimeError(f"it does not wait for the whole card: {answer}, {self.entry()}")
 
-    def make_room(self, other, timeout=60, absent=0):
+    def make_room(self, other, timeout=PATIENCE, absent=0):
         """The other program takes the whole card and gives it back, so that all memory of this one goes to the host. absent: bytes
         of its own that never had memory."""
         self.until(lambda entry: entry["resident"] + absent == entry["demand"] != 0, timeout)  # what it has is known
         answer = other.say(f"zero {self.card.capacity() >> 20}", timeout)
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while answer == "error 2" and time.monotonic() < end:  # it has not heard of that capacity yet
             time.sleep(0.05)
             answer = other.say(f"zero {self.card.capacity() >> 20}", timeout)
@@ -206,12 +226,12 @@ class Told:
             raise RuntimeError(f"no room was made: {answer}, {gone}")
         return gone
 
-    def arrived(self, bytes_, timeout=60):
+    def arrived(self, bytes_, timeout=PATIENCE):
         return self.until(lambda entry: entry["resident"] >= bytes_, timeout)
 
     def end(self, silent=True):
         """Ends it: 0, and nothing on stderr unless silent is False, or an exception. Returns stderr."""
-        out, err = self.child.communicate(timeout=60)
+        out, err = self.child.communicate(timeout=PATIENCE)
         if self.child.returncode != 0 or out or (err and silent):
             raise RuntimeError(f"moves: exit {self.child.returncode}: {out} {err}")
         return err

@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import MIB, Card, Told, check, failures  # noqa: E402  (beside this file)
+from card import MIB, PATIENCE, Card, Told, check, failures, wait_for  # noqa: E402  (beside this file)
 
 
 def held(card, pid):
@@ -55,22 +55,26 @@ def to_and_fro(build):
         two = Two(card)
         two.turns(4, "to and fro")
         last = two.both[1]
-        for _ in range(10):  # on a busy machine the other may have taken too long to leave
-            if not held(card, last.child.pid):
-                two.turns(1, "to and fro")
+        end = time.monotonic() + PATIENCE
+        while not held(card, last.child.pid) and time.monotonic() < end:  # on a busy machine the other may have taken too long to leave
+            two.turns(1, "to and fro")
         check(0 < len(held(card, last.child.pid)) <= 6, f"{len(held(card, last.child.pid))} descriptors of memory in use")
         check(last.say("child") == "ok", "a child")
         with open(f"/proc/{last.child.pid}/task/{last.child.pid}/children", encoding="ascii") as file:
             child = int(file.read())
-        end = time.monotonic() + 20  # it may not have run yet
-        while held(card, child) and time.monotonic() < end:
-            time.sleep(0.01)
-        check(held(card, child) == [], "a child has none")
+        check(wait_for(lambda: held(card, child) == []), "a child has none")  # it may not have run yet
         check(all(last.say(f"free {i}") == "ok" for i in range(6)), "free")
         last.until(lambda entry: entry["resident"] == entry["demand"])
         check(held(card, last.child.pid) == [], "no descriptor of freed memory")
-        given, taken, moved = two.end()
-        check(given >= taken >= moved / 8, f"{moved / MIB:g} MiB came in, {taken / MIB:g} of {given / MIB:g} MiB were handed over")
+        return handed_over(two, 8)
+
+
+def handed_over(two, part):
+    """Whether at least one byte of so many that came in was another program's before."""
+    given, taken, moved = two.end()
+    print(f"{moved / MIB:g} MiB came in, {taken / MIB:g} of {given / MIB:g} MiB were handed over", flush=True)
+    check(given >= taken, "no more is taken over than was given")
+    return taken >= moved / part
 
 
 def reloaded(build):
@@ -95,8 +99,7 @@ def reloaded(build):
             file.write("stuck = checkpoint\n")
         card.daemon.send_signal(signal.SIGHUP)
         two.turns(1, "stuck = checkpoint")
-        given, taken, moved = two.end()
-        check(given >= taken >= moved / 20, f"{moved / MIB:g} MiB came in, {taken / MIB:g} of {given / MIB:g} MiB were handed over")
+        return handed_over(two, 20)
 
 
 def processor_seconds(pid):
@@ -114,9 +117,9 @@ def numbers_taken(build):
             check(two.both[1].say("steal") == "ok", "every number is its own now")
             two.turns(1, "after")
             check(two.both[1].say("kept") == "ok", "and still is")
-        before = processor_seconds(two.both[1].child.pid)
+        before, since = processor_seconds(two.both[1].child.pid), time.monotonic()
         time.sleep(1)
-        check(processor_seconds(two.both[1].child.pid) - before < 0.5, "a program that does nothing takes no processor time")
+        check(processor_seconds(two.both[1].child.pid) - before < 0.5 * (time.monotonic() - since), "a program that does nothing takes no processor time")
         check(two.both[1].entry() is not None, "the daemon knows it")
         two.end()
 
@@ -138,8 +141,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     build = parser.parse_args().build
-    to_and_fro(build)
-    reloaded(build)
+    for scene in (to_and_fro, reloaded):  # on a busy machine much comes too late to be handed over
+        check(any(scene(build) for _ in range(5)), f"{scene.__name__}: enough was handed over")
     numbers_taken(build)
     few_numbers(build)
     sys.exit(1 if failures else 0)

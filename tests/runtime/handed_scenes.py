@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import Card, Told, check, failures  # noqa: E402  (beside this file)
+from card import PATIENCE, Card, Told, check, failures  # noqa: E402  (beside this file)
 
 MEMORY = "128MiB"  # of a card: two programs of that do not fit
 PIECES = [20] * 5  # MiB
@@ -60,7 +60,7 @@ class Scene(Card):
     def has_all(self, what):
         """Nobody else holds memory of the card."""
         told = self.program(1)
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         answer = "error"
         while answer != "ok" and time.monotonic() < end:  # it hears of the capacity a moment later
             answer = told.say(f"alloc {(self.capacity() >> 20) - 2}")

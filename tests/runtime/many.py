@@ -40,7 +40,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     parser.add_argument("--count", type=int, default=100000)
-    parser.add_argument("--patience", type=float, default=150, help="seconds for one of the four programs")
+    parser.add_argument("--patience", type=float, default=600, help="seconds for one of the four programs")
     args = parser.parse_args()
     good = True
     for what, size, paused, books in (("small", 1000, False, 64), ("large", 2 << 20, True, 600)):

@@ -7,7 +7,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import MIB, Card, Told, check, failures, sanitized  # noqa: E402  (beside this file)
+from card import MIB, Card, Told, check, failures, sanitized, wait_for  # noqa: E402  (beside this file)
 
 
 def round_trip(told, other, out, back, text):
@@ -98,7 +98,7 @@ def without_address(build):
         told, other = Told(card), Told(card)
         check(told.say("export 40") == "ok" and told.say("alloc 20") == "ok" and told.say("unmap 0") == "ok", "40 MiB without an address")
         all_of_it = other.ask_for_all()
-        entry = told.until(lambda entry: entry["pinned"] == 40 * MIB and entry["resident"] == 0, 30)
+        entry = told.until(lambda entry: entry["pinned"] == 40 * MIB and entry["resident"] == 0)
         check(entry["pinned"] == 40 * MIB and entry["resident"] == 0, f"{entry['pinned'] / MIB:g} of 40 MiB stay, {entry['resident'] / MIB:g} of 20 are yet to leave")
         third = Told(card)
         answer = third.say(f"zero {all_of_it}", 50)
@@ -150,7 +150,7 @@ def without_context(build):
         told.make_room(other)
         answer = told.say("bare 0")
         check(answer == "ok", f"exported by a thread without a context: {answer}")
-        entry = told.until(lambda entry: entry["pinned"] >= 20 * MIB, 20)
+        entry = told.until(lambda entry: entry["pinned"] >= 20 * MIB)
         check(entry["pinned"] >= 20 * MIB and told.say("check") == "ok", "it stays from now on, every byte")
         told.end()
         other.end()
@@ -161,7 +161,7 @@ def lost_device(build):
     lost = ",".join(f"{call}:0:214" for call in ("cuMemCreate", "cuMemMap", "cuCtxSynchronize", "cuMemcpyHtoD_v2"))
     with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
         told = Told(card, SIMCUDA_FAIL=lost)
-        answer = told.say("alloc 10", 30)  # half of GS_SHORT_LIMIT_NS
+        answer = told.say("alloc 10", 50)  # less than GS_SHORT_LIMIT_NS
         check(answer == "error 214", f"an uncorrectable error: {answer}")
         told.end()
 
@@ -223,7 +223,7 @@ def second_device(build):
         card.set("quantum", "60000")
         told, other = Told(card), Told(card, CUDA_VISIBLE_DEVICES="1")
         check(told.say("zero 4") == "ok" and told.say("device 1") == "ok" and told.say("zero 80") == "ok", "80 MiB on device 1")
-        answer = other.say("zero 100", 30)
+        answer = other.say("zero 100", 50)  # less than a turn
         check(answer == "ok", f"100 MiB on device 1: {answer}")
         told.child.kill()
         told.child.wait()
@@ -238,9 +238,9 @@ def short_there_only(build):
         check(first.say("zero 20") == "ok" and told.say("zero 4") == "ok", "device 0 is in use")
         check([other.say("zero 54") for other in others] == ["ok", "ok"], "device 1 is nearly full")
         for _ in range(6):  # 4 MiB each
-            answer = told.say("device 1", 30)
+            answer = told.say("device 1")
             check(answer == "ok", f"one more context on device 1: {answer}")
-        check(any(other.entry()["resident"] < 54 * MIB for other in others), "room was made on device 1")
+        check(wait_for(lambda: any(other.entry()["resident"] < 54 * MIB for other in others)), "room was made on device 1")
         short = {len(device["programs"]): device["short"] for device in card.status()["devices"]}
         check(short[2] == 0, f"device 0 is short of {short[2] / MIB:g} MiB")
         for program in [told, first] + others:

@@ -14,7 +14,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from card import Card  # noqa: E402  (beside this file)
 
-SECONDS = 20  # far less than the minute after which a capture counts as forgotten
+SECONDS = 50  # less than the minute after which a capture counts as forgotten
 
 
 def expect(child, *lines):

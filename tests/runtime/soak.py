@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1, help="how long a program works")
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
-    parser.add_argument("--patience", type=float, default=75, help="seconds a program may take beyond --seconds")
+    parser.add_argument("--patience", type=float, default=300, help="seconds a program may take beyond --seconds")
     parser.add_argument("--budget", type=float, default=1e9)
     parser.add_argument("--mode", choices=["plain", "faults", "kills"], default="plain")
     args = parser.parse_args()

@@ -7,10 +7,9 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import MIB, Card, Told, check, failures  # noqa: E402  (beside this file)
+from card import MIB, Card, Told, check, failures, wait_for  # noqa: E402  (beside this file)
 
 BLOCKS = 6  # of 10 MiB
 
@@ -66,10 +65,7 @@ def right(build, folder, gone_meanwhile=False):
         check(told.say("check") == "ok", "every byte")
         for block in range(BLOCKS):
             check(told.say(f"free {block}") == "ok", f"free {block}")
-        until = time.monotonic() + 20
-        while spill_bytes(told, folder) != 0 and time.monotonic() < until:
-            time.sleep(0.05)
-        check(spill_bytes(told, folder) == 0, "what is freed leaves the disk")
+        check(wait_for(lambda: spill_bytes(told, folder) == 0), "what is freed leaves the disk")
         told.end()
         other.end()
 
@@ -92,7 +88,7 @@ def no_room(build, folder, disk, said):
         if disk:
             check(told.say("disk 16") == "ok", "files of 16 MiB at most")  # as a full disk: one block, then no more
         all_of_it = other.ask_for_all()
-        entry = told.until(lambda entry: entry["pinned"] > 0, 30)
+        entry = told.until(lambda entry: entry["pinned"] > 0)
         check(entry["demand"] + entry["pinned"] == BLOCKS * 10 * MIB and entry["pinned"] > 0,
               f"it stays: {entry['pinned'] / MIB:g} MiB of {BLOCKS * 10}")
         third = Told(card)

@@ -9,32 +9,24 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import Card  # noqa: E402
+from card import PATIENCE, Card, daemon_script  # noqa: E402
 
 AT_ONCE = 3
 failures = 0
 
 
-def daemon_script(card, idle_exit):
-    """The daemon that programs start, with its --idle-exit replaced: the last one counts."""
-    path = os.path.join(card.folder, "lockd.sh")
-    with open(path, "w", encoding="ascii") as file:
-        file.write(f'#!/bin/sh\nexec "{card.lockd}" "$@" --idle-exit {idle_exit}\n')
-    os.chmod(path, 0o755)
-    return path
-
-
 def check_end(child, began, title):
     global failures
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=PATIENCE)
     if child.returncode != 0 or err != "":
         failures += 1
         print(f"FAILED: {title}: exit {child.returncode} after {time.monotonic() - began:.1f} s: {out}{err}", flush=True)
 
 
 def storm(build, idle_exit, kill, seconds):
-    """Starts programs all the time; kill: now and then ends the daemon by force. Not more often: one that has just started waits
-    300 ms for others, so with a kill every few 100 ms a program may hear from none of them before it gives up."""
+    """Starts programs all the time; kill: now and then ends the daemon by force. Not more often, and not before all that were there
+    at the last time have ended: one that has just started waits 300 ms for others, so a program that many daemons die under may
+    hear from none of them before it gives up."""
     title = f"--idle-exit {idle_exit}{' with kills' if kill else ''}"
     dice = random.Random(7)
     count = 0
@@ -44,12 +36,13 @@ def storm(build, idle_exit, kill, seconds):
         script = daemon_script(card, idle_exit)
         until = time.monotonic() + seconds
         kill_at = time.monotonic() + dice.uniform(0.1, 1)
-        live = []
+        live, killed_under = [], []
         while live or time.monotonic() < until:
             if len(live) < AT_ONCE and time.monotonic() < until:
                 live.append((card.start(command, GPUSHARE_LOCKD=script), time.monotonic()))
                 time.sleep(dice.choice([0, 0, 0.02, 0.1, 0.3]))
-            if kill and time.monotonic() > kill_at:
+            if kill and time.monotonic() > kill_at and not any(pair in live for pair in killed_under):
+                killed_under = list(live)
                 kill_at = time.monotonic() + dice.uniform(1, 2)
                 for pid in card.daemon_pids():
                     try:

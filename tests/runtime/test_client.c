@@ -32,7 +32,7 @@
 #include "runtime/swap/swap.h"
 
 #define NEVER_NS 3600000000000ull
-#define LONG_MS  20000
+#define LONG_MS  120000
 
 struct gs_driver gs_driver;
 struct gs_runtime gs_runtime;

@@ -28,8 +28,11 @@
 #include "runtime/base/stats.h"
 #include "tests/runtime/random.h"
 
-#define MS      1000000ull
-#define THREADS 8
+#define MS       1000000ull
+#define LONG     (60000 * MS)
+#define CLOSINGS 100
+#define PASSES   1000
+#define THREADS  8
 
 static _Atomic(int) inside;
 static _Atomic(bool) stop;
@@ -94,7 +97,7 @@ static void run_alone(int (*body)(void))
 
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(60);
+        alarm(300);
         _exit(body());
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -165,11 +168,12 @@ static void *spawner(void *argument)
     return NULL;
 }
 
-static int close_and_open(uint64_t *seed, uint64_t duration_ns, unsigned *closings)
+/* For two seconds at least, and until there was enough of everything. */
+static int close_and_open(uint64_t *seed, unsigned *closings)
 {
-    const uint64_t until = gs_now() + duration_ns;
+    const uint64_t until = gs_now() + 2000 * MS;
 
-    while (gs_now() < until) {
+    while (gs_now() < until || *closings <= CLOSINGS || atomic_load(&passes) <= PASSES) {
         if (gs_gate_close(1000 * MS)) {
             uint64_t rounds = random_below(seed, 200);
 
@@ -194,14 +198,12 @@ static int closed_means_nobody_inside(void)
     for (uintptr_t i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, worker, (void *)(i + 1));
     pthread_create(&threads[THREADS], NULL, spawner, (void *)(uintptr_t)99);
-    result = close_and_open(&seed, 2000 * MS, &closings);
+    result = close_and_open(&seed, &closings);
     atomic_store(&stop, true);
     gs_gate_open(false);
     for (unsigned i = 0; i <= THREADS; i++)
         pthread_join(threads[i], NULL);
     CHECK(result == 0);
-    CHECK(closings > 100);
-    CHECK(atomic_load(&passes) > 1000);
     CHECK(atomic_load(&refused) == 0);
     CHECK(gs_gate_calls() >= atomic_load(&passes));
     CHECK(gs_gate_waiting() == 0);
@@ -224,7 +226,7 @@ static int nested_pass_keeps_the_outer_one(void)
     gs_gate_leave(inner);
     CHECK(!gs_gate_close(5 * MS)); /* still inside */
     gs_gate_leave(outer);
-    CHECK(gs_gate_close(1000 * MS));
+    CHECK(gs_gate_close(LONG));
     return 0;
 }
 
@@ -239,7 +241,7 @@ static int try_enter_never_waits(void)
     gs_gate_leave(pass);
     gs_gate_shut();
     CHECK(!gs_gate_try_enter(&pass));
-    CHECK(gs_gate_close(1000 * MS)); /* the refused try left nobody inside */
+    CHECK(gs_gate_close(LONG)); /* the refused try left nobody inside */
     return 0;
 }
 
@@ -297,12 +299,14 @@ static int refuse_ends_waiting(void)
     return 0;
 }
 
-static int opening_wakes_waiters_at_once(void)
+/* How long a waiter sleeps on when the gate opens. */
+static uint64_t waking_takes(void)
 {
     _Atomic(unsigned) result = 0;
     pthread_t thread;
     uint64_t from;
 
+    gs_gate_shut();
     pthread_create(&thread, NULL, enter_once, &result);
     while (gs_gate_waiting() == 0)
         sleep_ns(MS);
@@ -310,7 +314,20 @@ static int opening_wakes_waiters_at_once(void)
     from = gs_now();
     gs_gate_open(false);
     pthread_join(thread, NULL);
-    CHECK(gs_now() - from < 500 * MS); /* a lost wake-up would take a second */
+    return gs_now() - from;
+}
+
+static int opening_wakes_waiters_at_once(void)
+{
+    uint64_t least = UINT64_MAX;
+
+    /* a lost wake-up would take a second every time; the machine may be busy now and then */
+    for (int i = 0; i < 60 && least >= 500 * MS; i++) {
+        const uint64_t took = waking_takes();
+
+        least = took < least ? took : least;
+    }
+    CHECK(least < 500 * MS);
     return 0;
 }
 
@@ -323,7 +340,7 @@ static int no_context_passes_without_going_in(void)
     CHECK(pass == GS_PASS_NESTED);
     gs_gate_leave(pass);
     CHECK(gs_gate_waiting() == 0);
-    CHECK(gs_gate_close(100 * MS));
+    CHECK(gs_gate_close(LONG));
     return 0;
 }
 
@@ -373,7 +390,7 @@ static void *stay_inside(void *go)
 {
     gs_gate_enter();
     atomic_store((_Atomic(bool) *)go, true);
-    sleep_ns(20000 * MS);
+    pause(); /* until the process ends */
     return NULL;
 }
 
@@ -401,7 +418,7 @@ static int forked_child_starts_closed_and_alone(void)
         if (pass == GS_PASS_REFUSED || pass == GS_PASS_NESTED)
             _exit(2);
         gs_gate_leave(pass);
-        _exit(gs_gate_close(1000 * MS) && gs_gate_calls() >= 1 ? 0 : 3);
+        _exit(gs_gate_close(LONG) && gs_gate_calls() >= 1 ? 0 : 3);
     }
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     CHECK(!gs_gate_close(5 * MS)); /* here it is inside still */

@@ -278,7 +278,7 @@ static void host_prepare_goes_on_when_the_budget_rises_meanwhile(void **state)
     atomic_store(&mapped, 0);
     atomic_store(&fails, 2); /* the segment, and a small one instead */
     gs_host_prepare(64 * MIB);
-    for (int ms = 0; ms < 20000 && atomic_load(&mapped) == 0; ms++)
+    for (int ms = 0; ms < 120000 && atomic_load(&mapped) == 0; ms++)
         nanosleep(&pause, NULL);
     assert_int_equal(atomic_load(&mapped), 1);
     assert_int_equal(gs_host_used(), 64 * MIB);

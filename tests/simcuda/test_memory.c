@@ -316,10 +316,12 @@ static void pools(void)
     OK(cuMemAllocAsync(&first, 40 * MIB, stream));
     OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
     CHECK(used == 40 * MIB && memory_left() == before - 40 * MIB);
+    kit_hold(stream);
     kit_launch(kit_kernel("sleep"), stream, parameters);
     OK(cuMemFreeAsync(first, stream));
     CHECK(memory_left() == before - 40 * MIB); /* the stream is not there yet */
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(first, stream));
+    kit_release();
     OK(cuMemAllocAsync(&second, 40 * MIB, stream)); /* waits for the free */
     OK(cuMemFreeAsync(second, stream));
     OK(cuStreamSynchronize(stream));

@@ -107,7 +107,7 @@ static double least_of_two_at_once(void (*body)(void), double enough)
 {
     double least = two_at_once(body);
 
-    for (int i = 0; i < 10 && least >= enough; i++) {
+    for (int i = 0; i < 100 && least >= enough; i++) {
         const double taken = two_at_once(body);
         least = taken < least ? taken : least;
     }
@@ -128,12 +128,10 @@ static void no_time_slices(void)
 
 static void kernel_for_ever(void)
 {
-    uint64_t pause = 900000000;
-
     kit_turn_wait(&go);
     kit_context();
-    kit_launch(kit_kernel("sleep"), NULL, (void *[]){&pause});
-    usleep(50000);
+    kit_hold(NULL);
+    kit_await_held();
     kit_turn_signal(&ready);
     OK(cuCtxSynchronize());
 }
@@ -151,11 +149,9 @@ static void killed_frees_the_card(void)
     CUstream streams[2] = {NULL};
     uint64_t pause = 100000000;
     CUfunction sleeping = kit_kernel("sleep");
-    double before = kit_seconds();
     kit_launch(kit_kernel("nothing"), NULL, NULL);
-    OK(cuCtxSynchronize());
-    CHECK(kit_seconds() - before < 0.5);
-    before = kit_seconds();
+    OK(cuCtxSynchronize()); /* nobody waits for the dead one's kernel, which has no end */
+    const double before = kit_seconds();
     for (int i = 0; i < 2; i++) {
         OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
         kit_launch(sleeping, streams[i], (void *[]){&pause});
@@ -307,9 +303,10 @@ static void checkpointed_leaves_the_card_and_comes_back(void)
 static void run_one_kernel(void)
 {
     kit_context();
-    CUfunction nothing = kit_kernel("nothing");
-    kit_launch(nothing, NULL, NULL);
+    kit_hold(NULL);
     kit_turn_signal(&ready);
+    kit_turn_wait(&go);
+    kit_release();
     OK(cuCtxSynchronize());
 }
 
@@ -319,18 +316,20 @@ static void lock_waits_for_what_was_submitted(void)
     CUprocessState state = CU_PROCESS_STATE_FAILED;
 
     kit_turn_init(&ready);
+    kit_turn_init(&go);
     const int other = kit_spawn(run_one_kernel);
     kit_turn_wait(&ready);
     kit_context();
     GIVES(CUDA_ERROR_NOT_READY, cuCheckpointProcessLock(other, &patience));
     OK(cuCheckpointProcessGetState(other, &state));
     CHECK(state == CU_PROCESS_STATE_RUNNING);
+    kit_turn_signal(&go);
     kit_join(other);
 }
 
 TEST(memory_is_shared, NULL)
 TEST(checkpointed_leaves_the_card_and_comes_back, NULL)
-TEST(lock_waits_for_what_was_submitted, "SIMCUDA_KERNEL_NS=1000000000", NULL)
+TEST(lock_waits_for_what_was_submitted, NULL)
 TEST(killed_gives_back, NULL)
 TEST(time_slices, "SIMCUDA_KERNEL_NS=20000000", NULL)
 TEST(no_time_slices, "SIMCUDA_KERNEL_NS=20000000", "SIMCUDA_TIMESLICE=0", NULL)

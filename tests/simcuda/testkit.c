@@ -4,6 +4,7 @@
  * Invariants: the process that runs cmocka never calls the driver, so that its children may.
  * Threads: one.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,19 @@ static void run_sleep(const struct simcuda_launch *launch)
     nanosleep(&time, NULL);
 }
 
+static _Atomic(int) held,
+    released; /* how often a kernel has begun to hold, how often it was let go */
+
+static void run_hold(const struct simcuda_launch *launch)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    const int number = atomic_fetch_add(&held, 1);
+
+    (void)launch;
+    while (atomic_load(&released) <= number)
+        nanosleep(&pause, NULL);
+}
+
 static void run_nothing(const struct simcuda_launch *launch)
 {
     (void)launch;
@@ -61,10 +75,13 @@ static void run_mixed(const struct simcuda_launch *launch)
 
 static const uint32_t fill_sizes[] = {8, 4, 8}, add_sizes[] = {8, 4}, sleep_sizes[] = {8};
 static const uint32_t mixed_sizes[] = {1, 8, 2, 8};
-const struct simcuda_kernel simcuda_kernels[] = {
-    {"fill", run_fill, 3, fill_sizes},    {"add", run_add, 2, add_sizes},
-    {"sleep", run_sleep, 1, sleep_sizes}, {"nothing", run_nothing, 0, NULL},
-    {"mixed", run_mixed, 4, mixed_sizes}, {NULL, NULL, 0, NULL}};
+const struct simcuda_kernel simcuda_kernels[] = {{"fill", run_fill, 3, fill_sizes},
+                                                 {"add", run_add, 2, add_sizes},
+                                                 {"sleep", run_sleep, 1, sleep_sizes},
+                                                 {"nothing", run_nothing, 0, NULL},
+                                                 {"mixed", run_mixed, 4, mixed_sizes},
+                                                 {"hold", run_hold, 0, NULL},
+                                                 {NULL, NULL, 0, NULL}};
 
 /* -- bodies -- */
 
@@ -90,7 +107,7 @@ int kit_spawn(void (*body)(void))
 
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(60);
+        alarm(300);
         body();
         exit(0);
     }
@@ -121,7 +138,7 @@ void kit_run(void (*body)(void), ...)
         for (char *one = va_arg(settings, char *); one; one = va_arg(settings, char *))
             putenv(one);
         va_end(settings);
-        alarm(60);
+        alarm(300);
         body();
         exit(0);
     }
@@ -176,6 +193,24 @@ CUfunction kit_kernel(const char *name)
 void kit_launch(CUfunction kernel, CUstream stream, void **parameters)
 {
     OK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+}
+
+void kit_hold(CUstream stream)
+{
+    kit_launch(kit_kernel("hold"), stream, NULL);
+}
+
+void kit_await_held(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    while (atomic_load(&held) <= atomic_load(&released))
+        nanosleep(&pause, NULL);
+}
+
+void kit_release(void)
+{
+    atomic_fetch_add(&released, 1);
 }
 
 CUdeviceptr kit_vmm(size_t size, CUmemGenericAllocationHandle *handle)

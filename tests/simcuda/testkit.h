@@ -47,6 +47,12 @@ void kit_turn_wait(struct kit_turn *turn);
 CUcontext kit_context(void);             /* cuInit and a primary context, current */
 CUfunction kit_kernel(const char *name); /* from a PTX module: found by stand-in */
 void kit_launch(CUfunction kernel, CUstream stream, void **parameters);
+/* A kernel that ends when kit_release() is called, in this process, and not before: what was
+ * queued behind it has not run, however busy the machine is. Of several such kernels the next
+ * one has to be released again. */
+void kit_hold(CUstream stream);
+void kit_await_held(void); /* until one runs */
+void kit_release(void);
 CUdeviceptr
 kit_vmm(size_t size,
         CUmemGenericAllocationHandle *handle); /* reserved, created, mapped, writable */

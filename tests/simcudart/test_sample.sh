@@ -14,7 +14,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 export LD_LIBRARY_PATH=$simcuda SIMCUDA_KERNELS=$standin SIMCUDA_CARD=$work SIMCUDA_MEMORY=${SIMCUDA_MEMORY:-512MiB}
-timeout 50 "$@" >"$work/output" 2>&1
+timeout 300 "$@" >"$work/output" 2>&1
 got=$?
 cat "$work/output"
 if [ "$got" != "$status" ]; then

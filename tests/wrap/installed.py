@@ -18,6 +18,12 @@ find_package(gpushare REQUIRED)
 add_executable(program program.c)
 target_link_libraries(program PRIVATE gpushare::wrap)
 """
+PART = """
+cmake_minimum_required(VERSION 3.25)
+project(whole LANGUAGES C)
+enable_testing()
+add_subdirectory("{}" part)
+"""
 
 
 def run(*command, **more):
@@ -74,6 +80,16 @@ class Installed(unittest.TestCase):
         run(OPTIONS.cmake, "-G", "Ninja", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}")
         run(OPTIONS.cmake, "--build", source / "build")
         self.assert_uses_library(source / "build/program")
+
+    def test_part_of_another_project_has_no_tests(self):
+        source = self.folder / "part"
+        source.mkdir()
+        (source / "CMakeLists.txt").write_text(PART.format(Path(__file__).resolve().parents[2]))
+        run(OPTIONS.cmake, "-G", "Ninja", "-S", source, "-B", source / "build")
+        self.assertIn("Total Tests: 0", run("ctest", "--test-dir", source / "build", "-N"))
+        targets = run("ninja", "-C", source / "build", "-t", "targets", "all")
+        self.assertIn("libgpushare.so.1", targets)
+        self.assertNotIn("libcuda.so.1", targets)
 
     def test_pkg_config_links(self):
         plain = Path(tempfile.mkdtemp(prefix="gs-pc-"))  # pkg-config cannot quote a blank
