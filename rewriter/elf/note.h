@@ -5,9 +5,12 @@
  *
  * Both are the content of section .gpushare, at the end of a PT_LOAD's file part, where strip
  * leaves them alone:
- *     text      "key=value" lines: tool, scope, runtime, table, perhaps origin; NUL-padded to a
- * multiple of 8 head      struct elf_undo_head copies ×  struct elf_undo_copy count ×   { u64
- * offset, u32 length, u32 flags, bytes padded to a multiple of 8 }, ascending, not overlapping
+ *     text      "key=value" lines: tool, scope, runtime, table, perhaps origin, mtime (of the
+ *               original: seconds, a point, nine digits); NUL-padded to a multiple of 8
+ *     head      struct elf_undo_head
+ *     copies ×  struct elf_undo_copy
+ *     count ×   { u64 offset, u32 length, u32 flags, bytes padded to a multiple of 8 },
+ *               ascending, not overlapping
  *     trailer   struct elf_marker_trailer
  * All numbers are little-endian, as in the files that we patch.
  */

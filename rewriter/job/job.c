@@ -32,6 +32,22 @@ static int refuse_kind(const char *name, struct gs_err *err)
     return gs_err_set(err, -ENOEXEC, "%s: is no regular file; name a program or library", name);
 }
 
+/* When the original was changed last: what the note says, or the file's own time where it is
+ * the original still (or a version that kept the time has patched it). */
+static struct timespec find_time(const struct elf_job *job)
+{
+    struct timespec time = job->stat.st_mtim;
+    char text[64] = "";
+    long long seconds;
+    long nanoseconds;
+
+    if (job->patched == ELF_NOTE_FOUND)
+        elf_note_value(job->note.text, "mtime", text, sizeof text);
+    if (sscanf(text, "%lld.%9ld", &seconds, &nanoseconds) == 2 && nanoseconds >= 0)
+        time = (struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = nanoseconds};
+    return time;
+}
+
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
                  struct gs_err *err)
 {
@@ -67,6 +83,7 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     job->raw =
         (struct elf_source){.name = name, .fd = job->fd, .size = (uint64_t)job->stat.st_size};
     job->patched = elf_note_find(&job->note, &job->raw);
+    job->changed = find_time(job);
     return 0;
 }
 
@@ -203,13 +220,16 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
         job->name);
 }
 
+#define TIME "mtime=" /* the last line of the marker */
+
 static void make_marker(struct elf_job *job)
 {
     snprintf(job->marker, sizeof job->marker,
-             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n%s%s%s", GS_VERSION,
-             job->scope == ELF_SCOPE_PROCESS ? "process" : "object", job->runtime,
+             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n%s%s%s" TIME
+             "%lld.%09ld\n",
+             GS_VERSION, job->scope == ELF_SCOPE_PROCESS ? "process" : "object", job->runtime,
              elf_names_fingerprint(), *job->origin ? "origin=" : "", job->origin,
-             *job->origin ? "\n" : "");
+             *job->origin ? "\n" : "", (long long)job->changed.tv_sec, job->changed.tv_nsec);
 }
 
 /* A copy elsewhere finds its libraries where the original did, also when it is patched again.
@@ -258,6 +278,17 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
     return 0;
 }
 
+/* But for the time, which says nothing about how it was patched and which older versions did
+ * not note. */
+static bool is_same_marker(const char *a, const char *b)
+{
+    const char *time = strstr(b, "\n" TIME);
+    size_t length = time != NULL ? (size_t)(time + 1 - b) : strlen(b);
+
+    return strncmp(a, b, length) == 0 &&
+           (a[length] == '\0' || strncmp(a + length, TIME, strlen(TIME)) == 0);
+}
+
 bool elf_job_is_current(struct elf_job *job)
 {
     char scope[16];
@@ -274,7 +305,7 @@ bool elf_job_is_current(struct elf_job *job)
             return false;
         make_marker(job);
     }
-    return strcmp(job->note.text, job->marker) == 0;
+    return is_same_marker(job->note.text, job->marker);
 }
 
 int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)

@@ -25,7 +25,8 @@ struct elf_job {
     struct elf_facts facts;
     enum elf_scope scope;
     char runtime[PATH_MAX];
-    char origin[PATH_MAX]; /* what $ORIGIN becomes, see plan.h; "" if it stays */
+    struct timespec changed; /* the original's last change, as far as that is known */
+    char origin[PATH_MAX];   /* what $ORIGIN becomes, see plan.h; "" if it stays */
     char marker[ELF_MARKER_TEXT_MAX];
     struct elf_plan plan;
 };

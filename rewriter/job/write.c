@@ -77,11 +77,13 @@ static int fill_restored(struct elf_job *job, struct elf_output *output, struct 
     return elf_relaid_write(job, output, err);
 }
 
-/* Attributes and the final step; in place of the input, or beside it with -o. */
-static int finish(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+/* Attributes and the final step; in place of the input, or beside it with -o. Time of the last
+ * change: NULL is now. */
+static int finish(struct elf_job *job, struct elf_output *output,
+                  const struct timespec *changed, struct gs_err *err)
 {
     bool in_place = job->options->output == NULL;
-    int ret = elf_output_attributes(output, job->fd, in_place, err);
+    int ret = elf_output_attributes(output, job->fd, in_place, changed, err);
 
     elf_fault();
     return ret
@@ -125,7 +127,7 @@ int elf_job_write(struct elf_job *job, struct gs_err *err)
         return ret;
     elf_fault();
     ret = fill(job, &output, err);
-    ret = ret ?: finish(job, &output, err);
+    ret = ret ?: finish(job, &output, NULL, err);
     elf_output_deinit(&output);
     return ret;
 }
@@ -160,7 +162,7 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
     elf_fault();
     ret = fill_restored(job, &output, err);
     if (!job->options->dry_run) /* only now it is known whether it can be restored */
-        ret = ret ?: finish(job, &output, err);
+        ret = ret ?: finish(job, &output, job->note.relaid ? NULL : &job->changed, err);
     elf_output_deinit(&output);
     return ret;
 }

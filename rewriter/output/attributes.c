@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attributes.c: mode, owner, times, access lists and other extended attributes of a file,
- * carried over to the new one.
+ * attributes.c: mode, owner, access lists and other extended attributes of a file, carried over
+ * to the new one. Not the time of its last change, by which others see that the content
+ * changed.
  *
  * No state, any thread.
  */
@@ -73,7 +74,8 @@ static int copy_extended(struct elf_output *output, int from, bool whole, struct
     return ret;
 }
 
-int elf_output_attributes(struct elf_output *output, int from, bool whole, struct gs_err *err)
+int elf_output_attributes(struct elf_output *output, int from, bool whole,
+                          const struct timespec *changed, struct gs_err *err)
 {
     struct stat old, new;
     struct timespec times[2];
@@ -97,7 +99,7 @@ int elf_output_attributes(struct elf_output *output, int from, bool whole, struc
     ret = copy_extended(output, from, whole, err); /* after writing: that clears capabilities */
     elf_fault();
     times[0] = old.st_atim;
-    times[1] = old.st_mtim;
+    times[1] = changed != NULL ? *changed : (struct timespec){.tv_nsec = UTIME_NOW};
     if (ret == 0 && futimens(output->fd, times) != 0)
         ret = gs_err_errno(err, -errno, "%s: cannot set the times", output->target);
     return ret;

@@ -225,7 +225,7 @@ static int replace(int fd, const struct stat *st, const struct elf_place *place,
     if (ret != 0)
         return ret;
     ret = elf_output_write(&output, 0, text, size, err);
-    ret = ret ?: elf_output_attributes(&output, fd, true, err);
+    ret = ret ?: elf_output_attributes(&output, fd, true, NULL, err);
     ret = ret ?: elf_output_commit(&output, st, true, err);
     elf_output_deinit(&output);
     return ret;

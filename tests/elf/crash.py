@@ -17,11 +17,18 @@ import tempfile
 DIED = 99
 
 
+def put(path, content):
+    """Writes it with one time each time, since a patched file notes the time of the original."""
+    with open(path, "wb") as out:
+        out.write(content)
+    os.utime(path, ns=(10**18, 10**18))
+
+
 def outcomes(tool, arguments, path, before, after):
     """Dies at step 1, 2, ... until a run gets through; returns the number of steps, or exits with a reason."""
     seen = {"old": 0, "new": 0}
     for step in range(1, 1000):
-        open(path, "wb").write(before)
+        put(path, before)
         status = subprocess.run([tool, "-q", "--fault-step", str(step), *arguments, path], timeout=600).returncode
         now = open(path, "rb").read()
         if now not in (before, after):
@@ -99,6 +106,7 @@ def main():
         shutil.copy(shutil.which("ls"), path)
         original = open(path, "rb").read()
         arguments = ["--any", "--runtime", os.path.abspath(o.runtime)]
+        put(path, original)
         subprocess.run([o.patch, "-q", *arguments, path], check=True)
         patched = open(path, "rb").read()
         if patched == original:

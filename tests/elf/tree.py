@@ -80,8 +80,10 @@ class Tree(Case):
                       record_line(root, "../bin/uses") + "x-1.dist-info/RECORD,,\n")
 
     def test_patches_what_reaches_cuda_and_gives_it_back(self):
-        before = self.snapshot()
+        before, record = self.snapshot(), self.path("lib/x-1.dist-info/RECORD")
+        os.utime(record, ns=(7, 7))
         status, out, err = run("--tree", self.folder, "--exclude", "old", "--jobs", "3")
+        self.assertNotEqual(os.stat(record).st_mtime_ns, 7)
         self.assertEqual((status, err), (0, ""), out)
         self.assertEqual(self.changed(before), [".gpushare-manifest", "bin/uses", "lib/cuda, too.so",
                                                 "lib/x-1.dist-info/RECORD"])
