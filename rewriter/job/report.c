@@ -289,6 +289,12 @@ static void warn_signed(FILE *to, const struct elf_job *job)
                 job->name, lost);
 }
 
+void elf_report_strip(FILE *to, const struct elf_job *job)
+{
+    if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
+        elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
+}
+
 void elf_report_done(FILE *to, const struct elf_job *job)
 {
     const struct elf_options *options = job->options;
@@ -304,8 +310,7 @@ void elf_report_done(FILE *to, const struct elf_job *job)
             options->output ? options->output : "");
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
         elf_say(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
-    if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
-        elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
+    elf_report_strip(to, job);
     warn_signed(to, job);
     if (job->stat.st_nlink > 1 && options->output == NULL)
         elf_say(to, "%s: note: it had %lu names (hard links); %s stay as they were\n",
