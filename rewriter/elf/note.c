@@ -123,7 +123,8 @@ static int read_undo(struct elf_note *note, const struct elf_source *source,
     copies = head->copies * sizeof note->copies[0];
     if (memcmp(head->magic, ELF_UNDO_MAGIC, sizeof head->magic) != 0)
         return lost(source, "gone", &note->lost);
-    note->relaid = trailer->undo_offset != at || head->patched_size != source->size;
+    note->moved = trailer->undo_offset != at;
+    note->relaid = note->moved || head->patched_size != source->size;
     if (head->image_end > head->original_size || head->image_end < sizeof(Elf64_Ehdr) ||
         (!note->relaid && head->original_size > source->size))
         return lost(source, "damaged (size)", &note->lost);

@@ -72,6 +72,7 @@ struct elf_note {
     Elf64_Phdr segment;                          /* where it was found */
     bool relaid; /* the file was laid out anew since: undo's offsets count in the first
                     head.image_end bytes only */
+    bool moved;  /* relaid, and the segment with it: not just something cut off or appended */
     struct elf_change *undo;
     size_t undo_count;
     uint8_t *undo_bytes; /* what undo points into */

@@ -77,7 +77,7 @@ static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
     return ret;
 }
 
-static int patch(struct elf_job *job, FILE *out, struct gs_err *err)
+static int patch(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *err)
 {
     int ret = is_settled(job) ? -EALREADY : elf_job_read(job, err);
 
@@ -92,7 +92,9 @@ static int patch(struct elf_job *job, FILE *out, struct gs_err *err)
     ret = ret ?: elf_job_plan(job, err);
     if (ret == 0 && !job->options->dry_run)
         ret = elf_job_write(job, err);
-    if (ret == 0 && !job->options->quiet)
+    if (ret == 0 && job->options->quiet)
+        elf_report_strip(errors, job);
+    else if (ret == 0)
         elf_report_done(out, job);
     return ret;
 }
@@ -113,7 +115,7 @@ enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE 
             fprintf(errors, "gpushare-patch: %s\n", err.text);
     } else {
         if (ret == 0)
-            ret = options->restore ? restore(&job, out, &err) : patch(&job, out, &err);
+            ret = options->restore ? restore(&job, out, &err) : patch(&job, out, errors, &err);
         if (ret != 0)
             fprintf(errors, "gpushare-patch: %s\n", err.text);
         result = elf_exit_of(ret);

@@ -308,12 +308,31 @@ bool elf_job_is_current(struct elf_job *job)
     return is_same_marker(job->note.text, job->marker);
 }
 
+static int refuse_broken(const struct elf_job *job, struct gs_err *err)
+{
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: strip or objcopy ran after it was patched and broke it, as was "
+                      "said when it was patched; take it from its package or build it again, "
+                      "strip it, and patch it then",
+                      job->name);
+}
+
+int elf_job_read_now(const struct elf_job *job, struct elf_image *now, struct gs_err *err)
+{
+    struct gs_err why = {0};
+    int ret = elf_image_read(now, &job->raw, &why);
+
+    if (ret == -ENOEXEC && job->note.moved)
+        return refuse_broken(job, err);
+    return ret != 0 ? gs_err_set(err, ret, "%s", why.text) : 0;
+}
+
 int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
 {
     char runtime[PATH_MAX];
     struct elf_image now;
     bool loads = false;
-    int ret = elf_image_read(&now, &job->raw, err);
+    int ret = elf_job_read_now(job, &now, err);
 
     if (ret != 0)
         return ret;
@@ -322,13 +341,13 @@ int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
         loads |= now.dynamic[i].d_tag == DT_NEEDED &&
                  strcmp(elf_image_string(&now, now.dynamic[i].d_un.d_val), runtime) == 0;
     elf_image_deinit(&now);
-    return loads ? 0
-                 : gs_err_set(
-                       err, -ENOEXEC,
-                       "%s: was patched, but does not load %s any more (edited since, with "
-                       "patchelf?); --restore it, or take it from its package, and patch "
-                       "it again",
-                       job->name, runtime);
+    if (loads)
+        return 0;
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: was patched, but does not load %s any more (edited since, with "
+                      "patchelf or strip?); --restore it, or take it from its package, and "
+                      "patch it again",
+                      job->name, runtime);
 }
 
 /* Patching anew starts from the original. */

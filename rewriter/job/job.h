@@ -59,6 +59,8 @@ int elf_job_plan(struct elf_job *job, struct gs_err *err);
 int elf_job_write(struct elf_job *job, struct gs_err *err);
 /* Whether the file is patched just as these options would do it. */
 bool elf_job_is_current(struct elf_job *job);
+/* Reads a patched file as it is now. 0; -ENOEXEC when it is damaged, or strip broke it. */
+int elf_job_read_now(const struct elf_job *job, struct elf_image *now, struct gs_err *err);
 /* Whether a patched file still loads the library that its marker names. 0; -ENOEXEC when
  * somebody has edited that away, or the file is damaged. */
 int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err);

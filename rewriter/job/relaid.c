@@ -211,7 +211,7 @@ int elf_relaid_write(struct elf_job *job, struct elf_output *output, struct gs_e
 {
     struct elf_image now;
     Elf64_Ehdr header;
-    int ret = elf_image_read(&now, &job->raw, err);
+    int ret = elf_job_read_now(job, &now, err);
 
     if (ret != 0)
         return ret;

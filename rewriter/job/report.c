@@ -295,6 +295,12 @@ static void warn_signed(FILE *to, const struct elf_job *job)
                 job->name, lost);
 }
 
+void elf_report_strip(FILE *to, const struct elf_job *job)
+{
+    if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
+        elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
+}
+
 void elf_report_done(FILE *to, const struct elf_job *job)
 {
     const struct elf_options *options = job->options;
@@ -314,8 +320,7 @@ void elf_report_done(FILE *to, const struct elf_job *job)
     if (elf_location_leads(job->runtime, runtime))
         elf_say(to, "%s: note: loads %s, which leads to %s now\n", job->name, job->runtime,
                 runtime);
-    if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
-        elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
+    elf_report_strip(to, job);
     warn_signed(to, job);
     if (job->stat.st_nlink > 1 && options->output == NULL)
         elf_say(to, "%s: note: it had %lu names (hard links); %s stay as they were\n",

@@ -23,6 +23,9 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
 /* Writes text as a JSON string with quotes; bytes that are no UTF-8 as U+FFFD. */
 void elf_report_json_string(FILE *to, const char *text);
 
+/* A line for a patched file that strip would break; nothing for others. */
+void elf_report_strip(FILE *to, const struct elf_job *job);
+
 /* One line for a file that was patched (or would be, with --dry-run). */
 void elf_report_done(FILE *to, const struct elf_job *job);
 

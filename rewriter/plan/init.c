@@ -28,8 +28,11 @@ static bool is_known_code(const struct elf_image *image, const Elf64_Shdr *s)
 {
     uint8_t bytes[sizeof code];
     size_t size = (size_t)s->sh_size;
+    uint64_t offset;
 
     if ((s->sh_size != sizeof code && s->sh_size != sizeof code - ENDBR) ||
+        elf_image_offset(image, s->sh_addr, s->sh_size, &offset) != 0 ||
+        offset != s->sh_offset ||
         elf_source_read(&image->source, s->sh_offset, bytes, size, NULL) != 0)
         return false;
     memset(bytes + size - BEHIND, 0, sizeof(int32_t));

@@ -208,6 +208,30 @@ class Patching(Case):
                 self.assertEqual(open(path, "rb").read(), open(wanted, "rb").read())
                 self.assertEqual(run("--check", path)[0], 4)
 
+    def fragile(self):
+        """A library whose program headers can only move to the end: strip breaks it."""
+        script = subprocess.run(["ld", "-shared", "--verbose"], stdout=subprocess.PIPE, check=True).stdout.decode().split("=" * 50 + "\n")[1]
+        line, at = next(l for l in script.splitlines() if l.startswith("  .rodata  ")), script.index("  .note.gnu.build-id")
+        with open(self.path("script"), "w") as out:
+            out.write(script[:at].replace(line, "") + line + "\n" + script[at:].replace(line, ""))
+        return self.build("a.so", LOADS, "-shared", "-fPIC", "-Wl,-T," + self.path("script"))
+
+    def test_quiet_still_warns_of_strip(self):
+        path = self.fragile()
+        for options in (["--dry-run"], []):
+            status, out, errors = run("-q", *options, *self.runtime, path)
+            self.assertEqual((status, out, errors), (0, "", f"{path}: note: do not run strip on it; strip first, then patch\n"))
+        self.assertEqual(run("-q", *self.runtime, path), (0, "", ""))  # patched already
+        self.assertEqual(run("-q", *self.runtime, self.build("b")), (0, "", ""))
+
+    def test_what_strip_broke_is_told_from_other_damage(self):
+        path = self.fragile()
+        self.assertEqual(run(*self.runtime, path)[0], 0)
+        subprocess.run(["strip", path], check=True, stderr=subprocess.DEVNULL)
+        for options in (["--check"], ["--restore"], []):
+            self.refused(path, 3, "strip or objcopy ran after it was patched and broke it", *options)
+        self.assertIn("broke it", json.loads(run("--check", "--json", path)[1])["problem"])
+
     def test_stripped_after_patch_is_not_patched_anew(self):
         path = self.stripped("strip")[1]
         os.mkdir(self.path("other"))
