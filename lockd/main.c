@@ -117,6 +117,7 @@ static int serve(struct arguments *arguments, const struct lockd_config *config,
     if (code == 0) {
         server.reload = read_config;
         server.reload_context = arguments;
+        server.successor.place = arguments->detach && !place->activated ? place : NULL;
         lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, place->path);
         lockd_notify("READY=1");
         code = lockd_server_run(&server, err);

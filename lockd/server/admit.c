@@ -198,13 +198,14 @@ static void refuse_without_descriptor(struct lockd_server *server, int why)
         close(server->spare);
     fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
-        refuse(fd, -EMFILE,
-               "gpushare-lockd has no descriptor left for another connection: raise its limit "
-               "(LimitNOFILE=, ulimit -n)");
+        if (why != EMFILE || !lockd_successor_look(server, fd))
+            refuse(fd, -EMFILE,
+                   "gpushare-lockd has no descriptor left for another connection: raise its "
+                   "limit (LimitNOFILE=, ulimit -n)");
         hang_up(server, NULL, fd);
     }
     server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || server->spare < 0)
+    if (server->listener >= 0 && (fd < 0 || server->spare < 0))
         listen_for(server, false); /* until a connection ends, or for a second */
     server->listen_at = now + LISTEN_AGAIN_NS;
 }
@@ -216,6 +217,8 @@ void lockd_admit_one(struct lockd_server *server)
     struct caller caller;
     int fd;
 
+    if (server->listener < 0) /* given up since it was heard of */
+        return;
     if (server->connection_count >= server->connection_limit) {
         refuse_without_descriptor(server, EMFILE);
         return;

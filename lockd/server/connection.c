@@ -136,6 +136,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
               connection->name, (int)connection->pid, (unsigned)connection->uid,
               connection->version);
+    lockd_successor_came(server, connection);
 }
 
 static void take_state(struct lockd_connection *connection, struct gs_wire_state *state,

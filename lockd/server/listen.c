@@ -215,15 +215,22 @@ int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err 
     return code != 0 ? code : bind_socket(place, err);
 }
 
+bool lockd_place_is_served(const struct lockd_place *place)
+{
+    return somebody_serves(place->path);
+}
+
 void lockd_place_leave(struct lockd_place *place)
 {
     struct stat st;
 
-    if (!place->activated && lstat(place->path, &st) == 0 && st.st_ino == place->inode)
+    if (!place->activated && place->inode != 0 && lstat(place->path, &st) == 0 &&
+        st.st_ino == place->inode)
         unlink(place->path);
     if (place->lock_fd >= 0)
         close(place->lock_fd);
     place->lock_fd = place->listener = -1;
+    place->inode = 0; /* which may be another socket's from now on */
 }
 
 static void close_inherited(const struct lockd_place *place)

@@ -26,6 +26,8 @@ struct lockd_place {
 /* Takes the place at path (a full one): socket activation, or a lock file, a stale socket
  * replaced, a socket bound and listening. 0, LOCKD_ALREADY, or -errno. */
 int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err *err);
+/* Whether some daemon listens there. */
+bool lockd_place_is_served(const struct lockd_place *place);
 /* Removes the socket (ours only) and gives the place up. The lock file stays: removing it would
  * race. */
 void lockd_place_leave(struct lockd_place *place);

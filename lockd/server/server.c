@@ -219,6 +219,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
         lockd_admit_again(server);
     }
     next = sooner(next, feed_watchdog(server, now));
+    next = sooner(next, lockd_successor_tend(server, now));
     if (now >= idle_deadline(server)) {
         lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
         server->stop = true;
@@ -308,7 +309,8 @@ void lockd_server_deinit(struct lockd_server *server)
     lockd_closer_deinit(server);
     lockd_lock_free(server->lock);
     lockd_trace_deinit(&server->trace);
-    close(server->listener);
+    if (server->listener >= 0)
+        close(server->listener);
     if (server->epoll >= 0)
         close(server->epoll);
     if (server->signals >= 0)

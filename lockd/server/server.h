@@ -18,6 +18,7 @@
 #include "lockd/base/hostmem.h"
 #include "lockd/base/list.h"
 #include "lockd/sched/scheduler.h"
+#include "lockd/server/successor.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/users.h"
 #include "lockd/protocol/wire_check.h"
@@ -64,6 +65,7 @@ struct lockd_server {
     uint64_t next_id;
     uint64_t started, programs_gone; /* since when no program is connected */
     uint32_t connection_count, program_count, connection_limit;
+    struct lockd_successor successor;
     gid_t group; /* members may connect; (gid_t)-1: nobody but owner and root */
     int epoll, listener, signals;
     int spare; /* given up to accept (and refuse) one when descriptors run out */

@@ -156,11 +156,11 @@ class Told:
 
     SMALL_CONTEXTS = {"SIMCUDA_CONTEXT_MEMORY": "64KiB"}
 
-    def __init__(self, card, **more):
+    def __init__(self, card, prepare=None, **more):
         self.card = card
         environment = dict(card.environment)
         environment.update(more)
-        self.child = subprocess.Popen([os.path.join(card.build, "tests", "runtime", "moves")], env=environment, text=True,
+        self.child = subprocess.Popen([os.path.join(card.build, "tests", "runtime", "moves")], env=environment, preexec_fn=prepare, text=True,
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=1)
         card.children.append(self.child)
 

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * successor.c: finds a program with a higher limit of descriptors, and waits for its daemon.
+ * State: struct lockd_successor in the server.
+ */
+#include "lockd/server/successor.h"
+#include "lockd/server/inherited.h"
+#include "lockd/server/listen.h"
+#include "lockd/base/log.h"
+#include "lockd/server/server.h"
+
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define WAIT_NS 5000000000u /* a program tries again after 0.2 s, and starts a process */
+#define LOOK_NS 20000000u
+
+static uint64_t own_limit(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
+}
+
+/* What a daemon that the program starts could have; 0: it is not for us to ask it. */
+static uint64_t limit_through(uid_t uid, pid_t pid)
+{
+    const uint64_t limit = uid == geteuid() ? lockd_inherited_descriptors((int32_t)pid) : 0;
+
+    return limit < LOCKD_DESCRIPTORS_MAX ? limit : LOCKD_DESCRIPTORS_MAX;
+}
+
+static uint64_t limit_of(const struct lockd_connection *connection)
+{
+    return connection->client != NULL && !connection->foreign && !connection->dead
+               ? limit_through(connection->uid, connection->pid)
+               : 0;
+}
+
+static bool makes_way(const struct lockd_server *server)
+{
+    return server->successor.place != NULL && server->successor.until == 0 && !server->stop;
+}
+
+static void make_way(struct lockd_server *server, pid_t pid)
+{
+    lockd_log(LOCKD_LOG_INFO,
+              "%llu descriptors are not enough: process %d, which may have more, is to start "
+              "the next gpushare-lockd",
+              (unsigned long long)own_limit(), (int)pid);
+    lockd_place_leave(server->successor.place);
+    close(server->listener); /* which takes it out of epoll */
+    server->listener = -1;
+    server->listening = true; /* nothing to be watched again */
+    server->successor.until = lockd_now() + WAIT_NS;
+}
+
+static struct lockd_connection *find_highest(struct lockd_server *server, uint64_t above)
+{
+    struct lockd_connection *found = NULL;
+
+    lockd_list_each (at, &server->connections) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+        const uint64_t limit = limit_of(each);
+
+        if (limit > above) {
+            above = limit;
+            found = each;
+        }
+    }
+    return found;
+}
+
+bool lockd_successor_look(struct lockd_server *server, int fd)
+{
+    struct lockd_connection *found;
+    struct ucred caller;
+    socklen_t size = sizeof caller;
+
+    server->successor.wanted = true;
+    if (!makes_way(server))
+        return false;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &caller, &size) == 0 &&
+        limit_through(caller.uid, caller.pid) > own_limit()) {
+        make_way(server, caller.pid);
+        return true;
+    }
+    found = find_highest(server, own_limit());
+    if (found == NULL)
+        return false;
+    make_way(server, found->pid);
+    lockd_connection_kill(found, NULL);
+    return true;
+}
+
+void lockd_successor_came(struct lockd_server *server, struct lockd_connection *connection)
+{
+    if (!server->successor.wanted || !makes_way(server) || limit_of(connection) <= own_limit())
+        return;
+    make_way(server, connection->pid);
+    lockd_connection_kill(connection, NULL);
+}
+
+/* None has come: as before, but for another attempt. */
+static void take_place_again(struct lockd_server *server)
+{
+    struct lockd_place *place = server->successor.place;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &server->listener};
+    struct lockd_place again;
+    struct gs_err err = {0};
+    const int code = lockd_place_take(&again, place->path, &err);
+
+    server->successor = (struct lockd_successor){.place = NULL};
+    if (code == LOCKD_ALREADY) {
+        server->stop = true;
+        return;
+    }
+    *place = again;
+    server->listener = again.listener;
+    if (code != 0 || epoll_ctl(server->epoll, EPOLL_CTL_ADD, again.listener, &event) != 0) {
+        lockd_log(LOCKD_LOG_ERROR, "the socket is lost: %s", err.text);
+        server->stop = true;
+        return;
+    }
+    lockd_log(LOCKD_LOG_WARNING, "no other gpushare-lockd was started: this one goes on");
+}
+
+uint64_t lockd_successor_tend(struct lockd_server *server, uint64_t now)
+{
+    if (server->successor.until == 0 || server->stop)
+        return LOCKD_NEVER;
+    if (lockd_place_is_served(server->successor.place)) {
+        lockd_log(LOCKD_LOG_INFO, "the next gpushare-lockd serves; leaving");
+        server->stop = true;
+        return now;
+    }
+    if (now >= server->successor.until) {
+        take_place_again(server);
+        return LOCKD_NEVER;
+    }
+    return now + LOOK_NS;
+}
