@@ -15,6 +15,7 @@
 
 #include "runtime/calls/hooks.h" /* every wrapper has exactly the prototype of the function it stands for: checked here */
 #include "runtime/base/libc_symbols.h"
+#include "runtime/uncancelled.h"
 
 struct gs_driver gs_driver;
 
@@ -159,6 +160,13 @@ static bool fill(void *handle)
     return true;
 }
 
+static void *open_library(const char *name, int flags)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+
+    return dlopen(name, RTLD_NOW | flags);
+}
+
 bool gs_driver_load(void)
 {
     void *handle;
@@ -166,11 +174,11 @@ bool gs_driver_load(void)
     if (atomic_load_explicit(&library.loaded, memory_order_acquire))
         return true;
     gs_libc_symbols_init();
-    handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    handle = open_library("libcuda.so.1", RTLD_NOLOAD);
     if (handle == NULL)
-        handle = dlopen("libcuda.so", RTLD_NOW | RTLD_NOLOAD);
+        handle = open_library("libcuda.so", RTLD_NOLOAD);
     if (handle == NULL)
-        handle = dlopen("libcuda.so.1", RTLD_NOW);
+        handle = open_library("libcuda.so.1", 0);
     return handle != NULL && fill(handle);
 }
 
@@ -187,7 +195,7 @@ static bool adopt(const void *address)
     slash = strrchr(info.dli_fname, '/');
     if (strncmp(slash != NULL ? slash + 1 : info.dli_fname, "libcuda.so", 10) != 0)
         return false;
-    handle = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    handle = open_library(info.dli_fname, RTLD_NOLOAD);
     return handle != NULL && fill(handle);
 }
 
@@ -204,7 +212,7 @@ bool gs_driver_present(void)
 
     if (atomic_load_explicit(&library.loaded, memory_order_acquire))
         return true;
-    handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    handle = open_library("libcuda.so.1", RTLD_NOLOAD);
     if (handle == NULL)
         return false;
     dlclose(handle);
@@ -214,7 +222,7 @@ bool gs_driver_present(void)
 bool gs_driver_was_used(void)
 {
     CUresult (*count_devices)(int *) = NULL;
-    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *found;
+    void *handle = open_library("libcuda.so.1", RTLD_NOLOAD), *found;
     int count;
 
     if (handle == NULL)

@@ -19,6 +19,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/base/mutex.h"
 #include "runtime/runtime.h"
+#include "runtime/uncancelled.h"
 
 #define MAX_OBJECTS 256
 
@@ -118,6 +119,7 @@ static void write_objects(FILE *file)
 
 int gs_stats_write(const char *path)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     FILE *file = fopen(path, "we");
     const uint64_t calls = gs_gate_calls();
     unsigned names = 0;

@@ -16,6 +16,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/runtime.h"
+#include "runtime/uncancelled.h"
 
 #define FORGOTTEN_NS 60000000000ull
 
@@ -56,13 +57,12 @@ bool gs_capture_records(CUstream stream, bool per_thread)
  * would otherwise meet one */
 static void begins(void)
 {
-    const struct timespec pause = {0, 20000};
     const uint64_t until = gs_now() + HELD_OFF_NS;
 
     atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
     atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
     while (atomic_load_explicit(&synchronizing, memory_order_seq_cst) > 0 && gs_now() < until)
-        nanosleep(&pause, NULL);
+        gs_pause(20000);
 }
 
 static void ended(void)

@@ -29,6 +29,7 @@
 #include "runtime/client/session.h"
 #include "runtime/base/stats.h"
 #include "runtime/swap/swap.h"
+#include "runtime/uncancelled.h"
 
 #define SOON_NS 2000000ull
 
@@ -58,6 +59,14 @@ bool gs_client_ready(void)
     return gs_driver_load();
 }
 
+static void write_wake(void)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+
+    if (write(gs_own_fd(&client.wake[1]), "", 1) < 0)
+        atomic_store_explicit(&client.woken, false, memory_order_relaxed);
+}
+
 void gs_client_wake(void)
 {
     const int saved = errno;
@@ -65,8 +74,7 @@ void gs_client_wake(void)
     if (!atomic_load_explicit(&client.started, memory_order_acquire) ||
         atomic_exchange_explicit(&client.woken, true, memory_order_acq_rel))
         return;
-    if (write(gs_own_fd(&client.wake[1]), "", 1) < 0)
-        atomic_store_explicit(&client.woken, false, memory_order_relaxed);
+    write_wake();
     errno = saved;
 }
 
@@ -154,6 +162,7 @@ static void *client_main(void *unused)
         CU_STREAM_CAPTURE_MODE_RELAXED; /* what we do never touches a captured stream */
 
     (void)unused;
+    gs_cancel_off();
     gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
     for (;;) {
         uint64_t timeout;
@@ -167,7 +176,8 @@ static void *client_main(void *unused)
     return NULL;
 }
 
-static _Thread_local bool has_parked; /* this thread has a park request out */
+static _Thread_local bool has_parked;   /* this thread has a park request out */
+static _Thread_local int parked_cancel; /* ... and cannot be cancelled, as it could before */
 
 /* The client thread rests when this returns, or has not come to rest within limit_ns. */
 static void park(uint64_t limit_ns)
@@ -177,6 +187,7 @@ static void park(uint64_t limit_ns)
     if (!atomic_load_explicit(&client.started, memory_order_acquire))
         return;
     has_parked = true;
+    parked_cancel = gs_cancel_off();
     gs_lock(&client.lock, GS_LOCK_CLIENT);
     client.park_requests++;
     gs_unlock(&client.lock, GS_LOCK_CLIENT);
@@ -207,6 +218,7 @@ void gs_client_unpark(void)
         client.park_requests--;
     pthread_cond_broadcast(&client.changed);
     gs_unlock(&client.lock, GS_LOCK_CLIENT);
+    gs_cancel_restore(&parked_cancel);
 }
 
 /* Runs before the driver's own exit handlers, which were registered when it was loaded: from

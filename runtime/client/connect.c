@@ -27,6 +27,7 @@
 #include "common/paths.h"
 #include "runtime/base/log.h"
 #include "runtime/runtime.h"
+#include "runtime/uncancelled.h"
 
 #define PAUSE_NS        10000000
 #define TRIES           100 /* to reach a daemon that was started */
@@ -293,6 +294,7 @@ void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text)
 
 void gs_connect_last_word(uint32_t kind, const char *text)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     struct gs_own_fd connection = GS_NO_FD;
     struct gs_wire_note note;
     char path[128];

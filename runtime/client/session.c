@@ -25,6 +25,7 @@
 #include "runtime/base/own_fd.h"
 #include "runtime/client/report.h"
 #include "runtime/runtime.h"
+#include "runtime/uncancelled.h"
 
 #define MS 1000000ull
 
@@ -270,11 +271,10 @@ void gs_client_await_target(struct gs_device *device)
 {
     /* the session gives up before: this is for a driver that hangs in the client thread */
     const uint64_t until = gs_now() + 3 * GS_ALONE_AFTER_NS;
-    const struct timespec pause = {0, 200000};
 
     while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 &&
            !gs_client_is_alone() && gs_now() < until)
-        nanosleep(&pause, NULL);
+        gs_pause(200000);
 }
 
 void gs_client_note_partial(const char *text)

@@ -18,6 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "runtime/uncancelled.h"
+
 #define TOUCH_STEP    (8ull << 20) /* a thread more for each of these, up to TOUCH_THREADS */
 #define TOUCH_THREADS 8
 #define HUGE_PAGE     (2ull << 20)
@@ -115,6 +117,7 @@ static uint64_t limits_leave(void)
 
 uint64_t gs_host_available(void)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     const uint64_t groups = groups_leave(), limits = limits_leave();
     const uint64_t group = groups < limits ? groups : limits;
     uint64_t machine = UINT64_MAX;
@@ -156,6 +159,7 @@ static unsigned touch_threads(uint64_t bytes)
 
 static void touch_all(char *memory, uint64_t bytes)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     const unsigned count = touch_threads(bytes);
     const uint64_t part = (bytes / count + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE;
     bool running[TOUCH_THREADS] = {false};

@@ -17,6 +17,7 @@
 #include "runtime/memory/stream_order.h"
 #include "runtime/memory/pool.h"
 #include "runtime/range/slab.h"
+#include "runtime/uncancelled.h"
 
 bool gs_memory_is_captured(CUresult result)
 {
@@ -28,6 +29,7 @@ bool gs_memory_is_captured(CUresult result)
  * context fails always. */
 CUresult gs_memory_synchronize(CUcontext context)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     CUcontext current = NULL, popped;
     CUresult result = CUDA_SUCCESS;
 

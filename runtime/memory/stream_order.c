@@ -23,6 +23,7 @@
 #include "runtime/memory/pool.h"
 #include "runtime/runtime.h"
 #include "runtime/range/slab.h"
+#include "runtime/uncancelled.h"
 
 #define HOLD_OFF_NS 1000000000ull
 
@@ -329,7 +330,6 @@ bool gs_order_collect(bool all)
 void gs_order_hold_off(void)
 {
     const uint64_t until = gs_now() + HOLD_OFF_NS;
-    const struct timespec pause = {0, 50000};
     bool asked = true;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -340,7 +340,7 @@ void gs_order_hold_off(void)
         asked = order.asking != 0;
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         if (asked)
-            nanosleep(&pause, NULL);
+            gs_pause(50000);
     }
 }
 

@@ -23,6 +23,7 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/room.h"
 #include "runtime/runtime.h"
+#include "runtime/uncancelled.h"
 #include "runtime/range/vmm.h"
 
 #define FIRST_HANDLE                                                                           \
@@ -83,11 +84,10 @@ static bool try_begin(struct gs_range *range)
 
 void gs_virtual_begin(struct gs_range *range)
 {
-    const struct timespec pause = {0, PAUSE_NS};
     const int saved = errno;
 
     while (!try_begin(range))
-        nanosleep(&pause, NULL);
+        gs_pause(PAUSE_NS);
     errno = saved;
 }
 

@@ -17,6 +17,7 @@
 
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
+#include "runtime/uncancelled.h"
 
 /* Takes bytes of what is free on the current device; what others of this process are about to
  * take counts twice for a moment. */
@@ -38,6 +39,7 @@ static bool claim(struct gs_device *device, uint64_t bytes)
  * program's is touched. */
 static CUresult bring(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     CUstream stream;
     CUresult result = gs_driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
 
