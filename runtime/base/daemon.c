@@ -7,11 +7,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/worker.h"
+#include "runtime/base/uncancelled.h"
 
 static struct {
     _Atomic(bool) absent; /* release, after what the process may have without a daemon is set */
@@ -49,11 +49,10 @@ void gs_daemon_await_target(struct gs_device *device)
 {
     /* the session gives up before: this is for a driver that hangs in the client thread */
     const uint64_t until = gs_now() + 3 * GS_ALONE_AFTER_NS;
-    const struct timespec pause = {0, 200000};
 
     while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 &&
            !gs_daemon_is_absent() && gs_now() < until)
-        nanosleep(&pause, NULL);
+        gs_pause(200000);
 }
 
 void gs_daemon_remark(const char *text)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "runtime/base/libc_symbols.h"
+#include "runtime/base/uncancelled.h"
 
 struct gs_driver gs_driver;
 
@@ -85,6 +86,13 @@ static bool fill(void *handle)
     return true;
 }
 
+static void *open_library(const char *name, int flags)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+
+    return dlopen(name, RTLD_NOW | flags);
+}
+
 bool gs_driver_load(void)
 {
     void *handle;
@@ -92,11 +100,11 @@ bool gs_driver_load(void)
     if (atomic_load_explicit(&library.loaded, memory_order_acquire))
         return true;
     gs_libc_symbols_init();
-    handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    handle = open_library("libcuda.so.1", RTLD_NOLOAD);
     if (handle == NULL)
-        handle = dlopen("libcuda.so", RTLD_NOW | RTLD_NOLOAD);
+        handle = open_library("libcuda.so", RTLD_NOLOAD);
     if (handle == NULL)
-        handle = dlopen("libcuda.so.1", RTLD_NOW);
+        handle = open_library("libcuda.so.1", 0);
     return handle != NULL && fill(handle);
 }
 
@@ -113,7 +121,7 @@ static bool adopt(const void *address)
     slash = strrchr(info.dli_fname, '/');
     if (strncmp(slash != NULL ? slash + 1 : info.dli_fname, "libcuda.so", 10) != 0)
         return false;
-    handle = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    handle = open_library(info.dli_fname, RTLD_NOLOAD);
     return handle != NULL && fill(handle);
 }
 
@@ -130,7 +138,7 @@ bool gs_driver_present(void)
 
     if (atomic_load_explicit(&library.loaded, memory_order_acquire))
         return true;
-    handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    handle = open_library("libcuda.so.1", RTLD_NOLOAD);
     if (handle == NULL)
         return false;
     dlclose(handle);
@@ -140,7 +148,7 @@ bool gs_driver_present(void)
 bool gs_driver_was_used(void)
 {
     CUresult (*count_devices)(int *) = NULL;
-    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *found;
+    void *handle = open_library("libcuda.so.1", RTLD_NOLOAD), *found;
     int count;
 
     if (handle == NULL)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "runtime/base/own_fd.h"
+#include "runtime/base/uncancelled.h"
 
 static struct gs_own_fd log_fd = GS_NO_FD;
 static bool quiet;
@@ -26,6 +27,7 @@ void gs_log_init(void)
 {
     const char *path = secure_getenv("GPUSHARE_LOG");
     const char *silent = getenv("GPUSHARE_QUIET");
+    GS_UNCANCELLED cancel = gs_cancel_off();
     static bool said;
     int fd;
 
@@ -46,6 +48,7 @@ void gs_log_init(void)
 static void write_line(int fd, const char *prefix, const char *format, va_list ap)
 {
     char line[512];
+    GS_UNCANCELLED cancel = gs_cancel_off();
     int length = snprintf(line, sizeof line, "%s", prefix);
     const int more = vsnprintf(line + length, sizeof line - (size_t)length - 1, format, ap);
 

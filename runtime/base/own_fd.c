@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/uncancelled.h"
+
 #define FROM     1024 /* numbers below are left to the program: select() knows no others */
 #define STANDARD 3    /* a program may have closed its standard output */
 
@@ -39,6 +41,7 @@ static bool is_same(int fd, const struct stat *what)
 
 int gs_own_fd_higher(int fd, int from, struct stat *what)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     int higher;
 
     if (fstat(fd, what) != 0)
@@ -88,6 +91,7 @@ int gs_own_fd(const struct gs_own_fd *own)
 
 void gs_own_fd_close(struct gs_own_fd *own)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     const int saved = errno, fd = gs_own_fd(own);
 
     if (fd >= 0)

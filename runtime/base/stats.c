@@ -18,6 +18,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/config.h"
+#include "runtime/base/uncancelled.h"
 
 #define MAX_OBJECTS 256
 
@@ -112,6 +113,7 @@ static void write_objects(FILE *file)
 
 int gs_stats_write(const char *path, uint64_t calls)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     FILE *file = fopen(path, "we");
     unsigned names = 0;
 

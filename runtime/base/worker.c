@@ -18,6 +18,7 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/base/own_fd.h"
+#include "runtime/base/uncancelled.h"
 
 #define SOON_NS 2000000ull
 
@@ -39,7 +40,16 @@ static struct {
 } worker = {.lock = PTHREAD_MUTEX_INITIALIZER,
             .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start_thread() */
 
-static _Thread_local bool has_parked; /* this thread has a park request out */
+static _Thread_local bool has_parked;   /* this thread has a park request out */
+static _Thread_local int parked_cancel; /* and cannot be cancelled, as it could before */
+
+static void write_wake(void)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+
+    if (write(gs_own_fd(&worker.wake[1]), "", 1) < 0)
+        atomic_store_explicit(&worker.woken, false, memory_order_relaxed);
+}
 
 void gs_worker_wake(void)
 {
@@ -48,8 +58,7 @@ void gs_worker_wake(void)
     if (!atomic_load_explicit(&worker.started, memory_order_acquire) ||
         atomic_exchange_explicit(&worker.woken, true, memory_order_acq_rel))
         return;
-    if (write(gs_own_fd(&worker.wake[1]), "", 1) < 0)
-        atomic_store_explicit(&worker.woken, false, memory_order_relaxed);
+    write_wake();
     errno = saved;
 }
 
@@ -190,6 +199,7 @@ void gs_worker_park_for(uint64_t limit_ns)
     if (!atomic_load_explicit(&worker.started, memory_order_acquire))
         return;
     has_parked = true;
+    parked_cancel = gs_cancel_off();
     gs_lock(&worker.lock, GS_LOCK_CLIENT);
     worker.park_requests++;
     gs_unlock(&worker.lock, GS_LOCK_CLIENT);
@@ -220,6 +230,7 @@ void gs_worker_unpark(void)
         worker.park_requests--;
     pthread_cond_broadcast(&worker.changed);
     gs_unlock(&worker.lock, GS_LOCK_CLIENT);
+    gs_cancel_restore(&parked_cancel);
 }
 
 void gs_worker_after_fork(void)

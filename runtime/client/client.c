@@ -17,6 +17,7 @@
 #include "runtime/client/session.h"
 #include "runtime/base/stats.h"
 #include "runtime/swap/swap.h"
+#include "runtime/base/uncancelled.h"
 
 /* How long the exit waits for the client thread to rest: for some steps of moving, and what a
  * drain usually takes. */
@@ -39,6 +40,7 @@ static void *client_main(void *unused)
         CU_STREAM_CAPTURE_MODE_RELAXED; /* what we do never touches a captured stream */
 
     (void)unused;
+    gs_cancel_off();
     gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
     for (;;) {
         uint64_t timeout;

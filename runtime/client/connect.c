@@ -28,6 +28,7 @@
 #include "common/paths.h"
 #include "common/place.h"
 #include "runtime/base/log.h"
+#include "runtime/base/uncancelled.h"
 
 #define PAUSE_NS        10000000
 #define TRIES           100 /* to reach a daemon that was started */
@@ -392,6 +393,7 @@ void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text)
 
 void gs_connect_last_word(uint32_t kind, const char *text)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     struct gs_own_fd connection = GS_NO_FD;
     struct gs_wire_note note;
     struct gs_err why;

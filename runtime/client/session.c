@@ -22,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/base/own_fd.h"
+#include "runtime/base/uncancelled.h"
 
 #define MS 1000000ull
 

@@ -10,11 +10,11 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/uncancelled.h"
 
 #define FORGOTTEN_NS 60000000000ull
 
@@ -55,13 +55,12 @@ bool gs_capture_records(CUstream stream, bool per_thread)
  * context would otherwise meet one. */
 void gs_capture_begins(void)
 {
-    const struct timespec pause = {0, 20000};
     const uint64_t until = gs_now() + HELD_OFF_NS;
 
     atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
     atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
     while (atomic_load_explicit(&synchronizing, memory_order_seq_cst) > 0 && gs_now() < until)
-        nanosleep(&pause, NULL);
+        gs_pause(20000);
 }
 
 void gs_capture_ended(void)

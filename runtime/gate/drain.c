@@ -15,6 +15,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/uncancelled.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -62,6 +63,7 @@ static void *drain_main(void *unused)
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     (void)unused;
+    gs_cancel_off();
     gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
     for (;;) {
         gs_lock(&drain.lock, GS_LOCK_DRAIN);

@@ -25,6 +25,7 @@
 #include "runtime/gate/throttle.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/stats.h"
+#include "runtime/base/uncancelled.h"
 
 _Thread_local struct gs_gate_thread gs_gate_self = {.seq = 1};
 _Atomic(uint32_t) gs_gate_state = GS_GATE_CLOSED;
@@ -134,6 +135,7 @@ static bool goes_through(const struct request *request)
 
 static unsigned wait_until_open(struct gs_gate_thread *self, const struct request *request)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off(); /* what is counted here is counted off again */
     unsigned pass = GS_PASS_REFUSED;
     uint32_t state;
 
@@ -269,14 +271,12 @@ bool gs_gate_close(uint64_t timeout_ns)
     if (!threads.fenced)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     while (somebody_inside()) {
-        const struct timespec pause = {0, 20000};
-
         if (gs_now() > deadline)
             return false;
         if (rounds++ < 100)
             sched_yield();
         else
-            nanosleep(&pause, NULL);
+            gs_pause(20000);
     }
     return true;
 }

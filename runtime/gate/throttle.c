@@ -19,6 +19,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/uncancelled.h"
 
 struct gs_pace {
     struct gs_pace *next;
@@ -125,14 +126,13 @@ static bool is_capturing(CUstream stream, bool per_thread)
 /* waits until the event has passed, at most 50 ms */
 static bool passed(CUevent event)
 {
-    const struct timespec pause = {0, 50000};
     const CUstreamCaptureMode mode = gs_capture_relax();
     bool done = false;
 
     for (unsigned i = 0; i < 1000 && !done; i++) {
         done = gs_driver.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
         if (!done)
-            nanosleep(&pause, NULL);
+            gs_pause(50000);
     }
     gs_capture_restore(mode);
     return done;

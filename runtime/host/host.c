@@ -20,6 +20,7 @@
 #include "runtime/host/host_memory.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/uncancelled.h"
 
 #define UNIT GS_BLOCK_BYTES
 #define SEGMENT_UNITS                                                                          \
@@ -259,6 +260,7 @@ void gs_host_put(struct gs_host_block *block)
 static void *prepare_main(void *unused)
 {
     (void)unused;
+    gs_cancel_off();
     for (;;) {
         uint64_t goal, budget;
         bool made;

@@ -23,6 +23,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/own_fd.h"
+#include "runtime/base/uncancelled.h"
 
 struct extent {
     struct extent *next;
@@ -72,6 +73,7 @@ static int open_in(const char *folder)
 
 void gs_host_file_begin(void)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     const char *folder;
     static bool said;
     int fd;
@@ -146,6 +148,7 @@ static int extend(uint64_t bytes, uint64_t *offset)
 
 bool gs_host_file_get(uint64_t bytes, uint64_t *offset)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     static bool said;
     int error = 0;
 
@@ -209,6 +212,8 @@ void gs_host_file_put(uint64_t offset, uint64_t bytes)
 
 int gs_host_file_write(uint64_t offset, const void *memory, uint64_t bytes)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
+
     for (uint64_t done = 0; done < bytes;) {
         const ssize_t wrote = pwrite(gs_own_fd(&file), (const char *)memory + done,
                                      bytes - done, (off_t)(offset + done));
@@ -224,6 +229,8 @@ int gs_host_file_write(uint64_t offset, const void *memory, uint64_t bytes)
 
 int gs_host_file_read(uint64_t offset, void *memory, uint64_t bytes)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
+
     for (uint64_t done = 0; done < bytes;) {
         const ssize_t got = pread(gs_own_fd(&file), (char *)memory + done, bytes - done,
                                   (off_t)(offset + done));

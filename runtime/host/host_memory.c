@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/memory_left.h"
+#include "runtime/base/uncancelled.h"
 
 #define TOUCH_STEP    (8ull << 20) /* a thread more for each of these, up to TOUCH_THREADS */
 #define TOUCH_THREADS 8
@@ -55,6 +56,7 @@ static uint64_t limits_leave(void)
 
 uint64_t gs_host_available(void)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     const uint64_t machine = gs_memory_machine(""), limits = limits_leave();
     struct gs_memory_group group;
     uint64_t left;
@@ -91,6 +93,7 @@ static unsigned touch_threads(uint64_t bytes)
 
 static void touch_all(char *memory, uint64_t bytes)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     const unsigned count = touch_threads(bytes);
     const uint64_t part = (bytes / count + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE;
     bool running[TOUCH_THREADS] = {false};

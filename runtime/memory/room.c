@@ -15,6 +15,7 @@
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/log.h"
+#include "runtime/base/uncancelled.h"
 
 /* 5 s: the daemon counts one request a second, each for a small part of the card */
 #define ATTEMPTS 50
@@ -53,7 +54,6 @@ static bool give_own(struct gs_device *device)
 bool gs_room_make(struct gs_device *device, unsigned attempt)
 {
     const int saved = errno;
-    const struct timespec pause = {0, 100000000};
 
     if (device == NULL)
         device = gs_device_current();
@@ -70,7 +70,7 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
     gs_log("the driver is out of memory for something that cannot be moved: asked for room, "
            "attempt %u",
            attempt + 1);
-    nanosleep(&pause, NULL);
+    gs_pause(100000000);
     errno = saved;
     return true;
 }

@@ -26,6 +26,7 @@
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
+#include "runtime/base/uncancelled.h"
 
 #define HOLD_OFF_NS 1000000000ull
 
@@ -332,7 +333,6 @@ bool gs_order_collect(bool all)
 void gs_order_hold_off(void)
 {
     const uint64_t until = gs_now() + HOLD_OFF_NS;
-    const struct timespec pause = {0, 50000};
     bool asked = true;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -343,7 +343,7 @@ void gs_order_hold_off(void)
         asked = order.asking != 0;
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         if (asked)
-            nanosleep(&pause, NULL);
+            gs_pause(50000);
     }
 }
 

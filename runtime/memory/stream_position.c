@@ -8,6 +8,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/synchronize.h"
+#include "runtime/base/uncancelled.h"
 
 #define ATTEMPTS 4
 
@@ -80,6 +81,7 @@ CUevent gs_order_mark(const struct gs_position *position)
 /* A call's failure says nothing about the work; a broken context fails each time. */
 CUresult gs_order_wait(const struct gs_position *position)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     CUresult result = CUDA_SUCCESS;
 
     for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {

@@ -7,6 +7,7 @@
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/capture.h"
+#include "runtime/base/uncancelled.h"
 
 bool gs_synchronize_is_captured(CUresult result)
 {
@@ -18,6 +19,7 @@ bool gs_synchronize_is_captured(CUresult result)
  * context fails always. */
 CUresult gs_synchronize_context(CUcontext context)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     CUcontext current = NULL, popped;
     CUresult result = CUDA_SUCCESS;
 

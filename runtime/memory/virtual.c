@@ -24,6 +24,7 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/room.h"
 #include "runtime/base/config.h"
+#include "runtime/base/uncancelled.h"
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
@@ -86,11 +87,10 @@ static bool try_begin(struct gs_range *range)
 
 void gs_virtual_begin(struct gs_range *range)
 {
-    const struct timespec pause = {0, PAUSE_NS};
     const int saved = errno;
 
     while (!try_begin(range))
-        nanosleep(&pause, NULL);
+        gs_pause(PAUSE_NS);
     errno = saved;
 }
 

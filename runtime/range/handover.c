@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/own_fd.h"
 #include "runtime/base/config.h"
+#include "runtime/base/uncancelled.h"
 #include "runtime/range/vmm.h"
 #include "runtime/range/chunk.h"
 
@@ -70,6 +71,7 @@ static bool same_file(const struct place *place, int fd)
 
 static void empty(unsigned i)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     struct place *place = &places[i];
     const int fd = atomic_load_explicit(&place->fd, memory_order_acquire), saved = errno;
 
@@ -106,6 +108,7 @@ static void lose(int fd)
 static bool fill(int fd, uint16_t *index)
 {
     const unsigned most = most_places();
+    GS_UNCANCELLED cancel = gs_cancel_off();
     int kept = -1;
     unsigned i = 0;
     struct stat what;
@@ -153,15 +156,12 @@ static void end(void)
 
 void gs_gift_before_fork(void)
 {
-    const struct timespec pause = {0, FORK_PAUSE_NS};
-    const int saved = errno;
 
     atomic_fetch_add_explicit(&self.forking, 1, memory_order_seq_cst);
     for (unsigned i = 0; i < FORK_WAIT_NS / FORK_PAUSE_NS &&
                          atomic_load_explicit(&self.busy, memory_order_seq_cst);
          i++)
-        nanosleep(&pause, NULL);
-    errno = saved;
+        gs_pause(FORK_PAUSE_NS);
 }
 
 void gs_gift_after_fork(void)

@@ -18,6 +18,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
 #include "runtime/range/chunk.h"
+#include "runtime/base/uncancelled.h"
 
 /* Takes bytes of what is free on the current device; what others of this process are about to
  * take counts twice for a moment. */
@@ -39,6 +40,7 @@ static bool claim(struct gs_device *device, uint64_t bytes)
  * program's is touched. */
 static CUresult bring(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     CUstream stream;
     CUresult result = gs_driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
 

@@ -111,6 +111,7 @@ struct sim_call sim_begin(const char *name, unsigned needs)
 {
     struct sim_call call = {.name = name};
 
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call.cancel);
     pthread_mutex_lock(&sim.lock);
     if ((needs & SIM_INIT) && sim.state == SIM_READY) {
         enter_call();
@@ -149,6 +150,7 @@ CUresult sim_end(const struct sim_call *call, CUresult result)
     pthread_mutex_unlock(&sim.lock);
     if (failed)
         sim_log("%s failed: %s (%d)", call->name, sim_error_name(result), (int)result);
+    pthread_setcancelstate(call->cancel, NULL);
     return result;
 }
 

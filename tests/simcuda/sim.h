@@ -80,6 +80,7 @@ struct sim_call {
     CUresult result;             /* why the call cannot be made, or CUDA_SUCCESS */
     struct sim_context *context; /* current context; may be NULL without SIM_CTX */
     bool counted;                /* as being inside */
+    int cancel; /* whether the thread could be cancelled before: it cannot within a call */
 };
 
 /* what a call needs */

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * uncancelled.h: the program's calls of the driver are no cancellation points (pthreads(7)),
+ * and must not become ones by what the library does in them: a thread that somebody has
+ * cancelled would end in the middle, counted as waiting for ever.
+ *
+ * Each function that a thread of the program can come through, and that calls something of
+ * pthreads(7)'s list, has a scope of its own with cancellation off. The library's own threads
+ * turn it off once. The gate's fast path does none of this.
+ */
+#ifndef GS_RUNTIME_BASE_UNCANCELLED_H
+#define GS_RUNTIME_BASE_UNCANCELLED_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <time.h>
+
+/* Off until gs_cancel_restore() gets the result. */
+static inline int gs_cancel_off(void)
+{
+    int before = PTHREAD_CANCEL_ENABLE;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+static inline void gs_cancel_restore(const int *before)
+{
+    pthread_setcancelstate(*before, NULL);
+}
+
+/* GS_UNCANCELLED cancel = gs_cancel_off(): off until the end of the block. */
+#define GS_UNCANCELLED __attribute__((cleanup(gs_cancel_restore), unused)) const int
+
+/* Sleeps, or less where a signal comes. Leaves errno as it is. */
+static inline void gs_pause(uint64_t ns)
+{
+    const struct timespec pause = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    const int saved = errno;
+
+    nanosleep(&pause, NULL);
+    errno = saved;
+}
+
+#endif
