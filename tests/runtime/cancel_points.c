@@ -154,6 +154,22 @@ SHOWN int open(const char *path, int flags, ...)
     return next(path, flags, mode);
 }
 
+SHOWN int openat(int folder, const char *path, int flags, ...)
+{
+    static int (*next)(int, const char *, int, ...);
+    mode_t mode = 0;
+    va_list ap;
+
+    if (next == NULL)
+        next = __extension__(typeof(next)) real("openat");
+    va_start(ap, flags);
+    if ((flags & (O_CREAT | O_TMPFILE)) != 0)
+        mode = va_arg(ap, mode_t);
+    va_end(ap);
+    look("openat", __builtin_return_address(0));
+    return next(folder, path, flags, mode);
+}
+
 SHOWN int fcntl(int fd, int command, ...)
 {
     static int (*next)(int, int, ...);
