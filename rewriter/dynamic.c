@@ -371,5 +371,6 @@ int elf_dynamic_read(struct elf_image *image, struct gs_err *err)
     ret = ret ?: read_strings(image, err);
     ret = ret ?: measure_symbols(image, err);
     ret = ret ?: find_table(image, DT_VERNEED, 1, &image->verneed, "DT_VERNEED", err);
-    return ret ?: find_table(image, DT_VERDEF, 1, &image->verdef, "DT_VERDEF", err);
+    ret = ret ?: find_table(image, DT_VERDEF, 1, &image->verdef, "DT_VERDEF", err);
+    return ret ?: elf_versions_check(image, err);
 }
