@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DYNAMIC (1 << 16)           /* entries */
-#define MAX_STRINGS (256ull << 20)      /* bytes; the largest seen has 40 MB */
-#define CHUNK       ((size_t)64 * 1024) /* bytes read at a time from long tables */
+#define MAX_DYNAMIC (1 << 16)      /* entries */
+#define MAX_STRINGS (256ull << 20) /* bytes; the largest seen has 40 MB */
+#define CHUNK       256            /* relocations read at a time; the stack may be small */
 
 /* UPX's mark follows the program headers, and ends the file. */
 static int refuse_packed(const struct elf_image *image, struct gs_err *err)
@@ -276,7 +276,7 @@ static int measure_relocations(struct elf_image *image, int64_t table_tag, int64
                                struct gs_err *err)
 {
     struct elf_table table = {0};
-    Elf64_Rela chunk[CHUNK / sizeof(Elf64_Rela)];
+    Elf64_Rela chunk[CHUNK];
     uint64_t size = tag_value(image, size_tag);
 
     if (size == 0)
@@ -285,8 +285,7 @@ static int measure_relocations(struct elf_image *image, int64_t table_tag, int64
         return -ENOEXEC;
     for (uint64_t at = 0; at + sizeof chunk[0] <= table.size;) {
         uint64_t rest = (table.size - at) / sizeof chunk[0];
-        size_t n = rest < sizeof chunk / sizeof chunk[0] ? (size_t)rest
-                                                         : sizeof chunk / sizeof chunk[0];
+        size_t n = rest < CHUNK ? (size_t)rest : CHUNK;
 
         if (elf_source_read(&image->source, table.offset + at, chunk, n * sizeof chunk[0],
                             err) != 0)
@@ -372,5 +371,6 @@ int elf_dynamic_read(struct elf_image *image, struct gs_err *err)
     ret = ret ?: read_strings(image, err);
     ret = ret ?: measure_symbols(image, err);
     ret = ret ?: find_table(image, DT_VERNEED, 1, &image->verneed, "DT_VERNEED", err);
-    return ret ?: find_table(image, DT_VERDEF, 1, &image->verdef, "DT_VERDEF", err);
+    ret = ret ?: find_table(image, DT_VERDEF, 1, &image->verdef, "DT_VERDEF", err);
+    return ret ?: elf_versions_check(image, err);
 }

@@ -61,7 +61,7 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
 static int read_symbols(struct elf_facts *facts, const struct elf_image *image,
                         struct gs_err *err)
 {
-    Elf64_Sym chunk[2048];
+    Elf64_Sym chunk[256]; /* the stack may be small */
     size_t room = 0;
 
     for (size_t at = 0; at < image->symbol_count;) {

@@ -224,12 +224,16 @@ static int refuse_debug_only(const struct elf_image *image, struct gs_err *err)
 static int read_all(struct elf_image *image, struct gs_err *err)
 {
     const struct elf_source *source = &image->source;
+    size_t size = sizeof image->header;
     int ret;
 
-    if (source->size < sizeof image->header)
-        return gs_err_set(err, -ENOEXEC, "%s: not an ELF file: only %llu bytes", source->name,
-                          (unsigned long long)source->size);
-    ret = elf_source_read(source, 0, &image->header, sizeof image->header, err);
+    if (source->size < size)
+        size = (size_t)source->size;
+    ret = elf_source_read(source, 0, &image->header, size, err);
+    if (ret == 0 && size < sizeof image->header &&
+        memcmp(image->header.e_ident, ELFMAG, SELFMAG) == 0)
+        return gs_err_set(err, -ENOEXEC, "%s: damaged or cut off: only %zu bytes", source->name,
+                          size);
     ret = ret ?: elf_header_check(image, err);
     if (ret != 0)
         return ret;
@@ -315,7 +319,7 @@ const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag)
 bool elf_image_has_payload(const struct elf_image *image)
 {
     uint64_t at = image->data_end, size = image->source.size - at;
-    uint8_t bytes[1 << 14];
+    uint8_t bytes[4096];
 
     if (size > MAX_ZEROS)
         return true;

@@ -9,6 +9,7 @@
 #include "rewriter/elf/say.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -99,30 +100,44 @@ static int patch(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *er
     return ret;
 }
 
-enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE *out,
-                      FILE *errors, bool *reaches_cuda)
+static enum elf_exit act_on(struct elf_job *job, const char *name,
+                            const struct elf_options *options, FILE *out, FILE *errors)
 {
     struct gs_err err = {0};
-    struct elf_job job;
     enum elf_exit result;
-    int ret = elf_job_open(&job, name, options, &err);
+    int ret = elf_job_open(job, name, options, &err);
 
     if (options->print) {
-        result = print(&job, ret, out, &err);
+        result = print(job, ret, out, &err);
     } else if (options->check && (ret == 0 || options->json)) {
-        result = check(&job, out, &err);
+        result = check(job, out, &err);
         if (err.code != 0 && !options->json)
             fprintf(errors, "gpushare-patch: %s\n", err.text);
     } else {
         if (ret == 0)
-            ret = options->restore ? restore(&job, out, &err) : patch(&job, out, errors, &err);
+            ret = options->restore ? restore(job, out, &err) : patch(job, out, errors, &err);
         if (ret != 0)
             fprintf(errors, "gpushare-patch: %s\n", err.text);
         result = elf_exit_of(ret);
     }
+    return result;
+}
+
+enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE *out,
+                      FILE *errors, bool *reaches_cuda)
+{
+    struct elf_job *job = calloc(1, sizeof *job); /* tens of KB: the stack may be small */
+    enum elf_exit result;
+
+    if (job == NULL) {
+        fprintf(errors, "gpushare-patch: no memory\n");
+        return ELF_EXIT_FAILED;
+    }
+    result = act_on(job, name, options, out, errors);
     if (reaches_cuda != NULL)
-        *reaches_cuda = job.image.segments != NULL && elf_facts_cuda(&job.facts);
-    elf_job_deinit(&job);
+        *reaches_cuda = job->image.segments != NULL && elf_facts_cuda(&job->facts);
+    elf_job_deinit(job);
+    free(job);
     return result;
 }
 

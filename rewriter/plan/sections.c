@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK        2048  /* symbols read at a time */
+#define CHUNK        256   /* symbols read at a time; the stack may be small */
 #define OUR_SECTIONS 2     /* .gpushare.strings, .gpushare */
 #define MAX_MENDED   65536 /* symbols; more means that we misunderstand the file */
 

@@ -63,6 +63,10 @@ class BadInput(Case):
     def test_script(self):
         open(self.path("script"), "w").write("#!/bin/sh\n" + "exit 0\n" * 20)
         self.refused(self.path("script"), 3, "is a script")
+        open(self.path("short"), "w").write("#!/bin/sh\nexec python3\n")
+        self.refused(self.path("short"), 3, "is a script")
+        open(self.path("cut"), "wb").write(b"\x7fELF\2\1\1" + bytes(33))
+        self.refused(self.path("cut"), 3, "damaged or cut off: only 40 bytes")
 
     def test_socket(self):
         import socket

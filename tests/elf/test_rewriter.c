@@ -328,6 +328,53 @@ static void image_fields_outside_are_named(void **state)
     refuse(&s, "DT_GNU_HASH");
 }
 
+static struct small with_versions(int64_t tag, const void *entry, size_t size, const void *hung,
+                                  size_t hung_size)
+{
+    struct small s = make_small(3);
+
+    s.segments[1].p_type = PT_NULL;
+    memcpy(s.behind, entry, size);
+    memcpy(s.behind + size, hung, hung_size);
+    s.dynamic[6] = (Elf64_Dyn){.d_tag = tag, .d_un.d_ptr = offsetof(struct small, behind)};
+    return s;
+}
+
+static void image_versions_that_lead_out_are_refused(void **state)
+{
+    const Elf64_Verneed needs = {.vn_version = 1, .vn_cnt = 1, .vn_aux = sizeof needs};
+    const Elf64_Vernaux name = {.vna_name = 1};
+    const Elf64_Verdef defines = {.vd_version = 1, .vd_cnt = 1, .vd_aux = sizeof defines};
+    const Elf64_Verdaux own = {.vda_name = 1};
+    struct elf_image image;
+    struct gs_err err;
+
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        Elf64_Verneed need = needs;
+        Elf64_Vernaux aux = name;
+        Elf64_Verdef def = defines;
+        Elf64_Verdaux def_aux = own;
+        uint32_t *const fields[] = {&need.vn_file, &need.vn_aux,     &need.vn_next,
+                                    &aux.vna_name, &aux.vna_next,    &def.vd_aux,
+                                    &def.vd_next,  &def_aux.vda_name};
+        struct small s;
+
+        if (i < 8)
+            *fields[i] = 0x7fffffff;
+        s = with_versions(DT_VERNEED, &need, sizeof need, &aux, sizeof aux);
+        if (i < 5)
+            refuse(&s, "DT_VERNEED");
+        else
+            assert_int_equal(read_small(&s, &image, &err), 0), elf_image_deinit(&image);
+        s = with_versions(DT_VERDEF, &def, sizeof def, &def_aux, sizeof def_aux);
+        if (i >= 5 && i < 8)
+            refuse(&s, "DT_VERDEF");
+        else
+            assert_int_equal(read_small(&s, &image, &err), 0), elf_image_deinit(&image);
+    }
+}
+
 static const struct elf_wish wish = {.runtime = "/r/libgpushare.so.1", .marker = "tool=test\n"};
 
 /* Plans for s; the caller deinits all three. */
@@ -601,6 +648,7 @@ int main(void)
         cmocka_unit_test(note_value_finds_whole_keys),
         cmocka_unit_test(image_of_a_small_library_is_read),
         cmocka_unit_test(image_fields_outside_are_named),
+        cmocka_unit_test(image_versions_that_lead_out_are_refused),
         cmocka_unit_test(import_in_the_hash_table_keeps_its_name_in_a_program),
         cmocka_unit_test(plan_prefers_what_moves_least),
         cmocka_unit_test(plan_gives_up_what_is_not_needed),

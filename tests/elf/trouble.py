@@ -91,6 +91,14 @@ class Trouble(unittest.TestCase):
             got = run(self.path, preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
             self.left_alone(got, "ulimit -f): File too large")
 
+    def test_small_stack(self):
+        small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_STACK, (65536, 65536))}
+        self.assertEqual(run("--print", self.path, **small)[0], 0)
+        self.assertEqual(run(self.path, **small)[0], 0)
+        self.assertEqual(run("--check", self.path, **small)[0], 0)
+        subprocess.run(["strip", self.path], check=True)
+        self.assertEqual(run("--restore", self.path, **small)[0], 0)
+
     def test_tmpfs_patch_and_restore(self):
         path = shutil.copy(self.path, self.mount(8192))
         self.assertEqual(run(path)[0], 0)
