@@ -5,6 +5,7 @@
  * No state, any thread; the streams are the caller's.
  */
 #include "rewriter/job/act.h"
+#include "rewriter/leftover.h"
 #include "rewriter/job/report.h"
 #include "rewriter/elf/say.h"
 
@@ -97,6 +98,16 @@ static int patch(struct elf_job *job, FILE *out, struct gs_err *err)
     return ret;
 }
 
+/* What a killed run for this file has left beside it. */
+static void sweep(const struct elf_job *job)
+{
+    char name[NAME_MAX + 1];
+
+    elf_leftover_name(name, job->place.base);
+    if (job->place.folder >= 0 && job->options->output == NULL)
+        elf_leftover_sweep(job->place.folder, name);
+}
+
 enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE *out,
                       FILE *errors, bool *reaches_cuda)
 {
@@ -105,6 +116,8 @@ enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE 
     enum elf_exit result;
     int ret = elf_job_open(&job, name, options, &err);
 
+    if (!options->print && !options->check && !options->dry_run)
+        sweep(&job);
     if (options->print) {
         result = print(&job, ret, out, &err);
     } else if (options->check && (ret == 0 || options->json)) {
