@@ -5,6 +5,7 @@
  * No state, any thread; the streams are the caller's.
  */
 #include "rewriter/job/act.h"
+#include "rewriter/output/leftover.h"
 #include "rewriter/job/report.h"
 #include "rewriter/elf/say.h"
 
@@ -100,6 +101,16 @@ static int patch(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *er
     return ret;
 }
 
+/* What a killed run for this file has left beside it. */
+static void sweep_leftovers(const struct elf_job *job)
+{
+    char name[NAME_MAX + 1];
+
+    elf_leftover_name(name, job->place.base);
+    if (job->place.folder >= 0 && job->options->output == NULL)
+        elf_leftover_sweep(job->place.folder, name);
+}
+
 static enum elf_exit act_on(struct elf_job *job, const char *name,
                             const struct elf_options *options, FILE *out, FILE *errors)
 {
@@ -107,6 +118,8 @@ static enum elf_exit act_on(struct elf_job *job, const char *name,
     enum elf_exit result;
     int ret = elf_job_open(job, name, options, &err);
 
+    if (!options->print && !options->check && !options->dry_run)
+        sweep_leftovers(job);
     if (options->print) {
         result = print(job, ret, out, &err);
     } else if (options->check && (ret == 0 || options->json)) {

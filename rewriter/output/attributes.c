@@ -94,6 +94,11 @@ int elf_output_attributes(struct elf_output *output, int from, bool whole,
     if (ret != 0)
         return ret;
     mode = old.st_mode & (whole ? 07777 : 0777);
+    if (whole && ((mode & (S_ISUID | S_ISGID)) != 0 ||
+                  fgetxattr(from, "security.capability", NULL, 0) > 0))
+        ret = elf_output_hide(output, err);
+    if (ret != 0)
+        return ret;
     if (fchmod(output->fd, mode) != 0) /* after the owner: changing that clears setuid */
         return gs_err_errno(err, -errno, "%s: cannot set the mode", output->target);
     ret = copy_extended(output, from, whole, err); /* after writing: that clears capabilities */

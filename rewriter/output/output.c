@@ -7,6 +7,7 @@
  */
 #include "rewriter/output/output.h"
 #include "rewriter/output/fault.h"
+#include "rewriter/output/leftover.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,17 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/random.h>
 #include <unistd.h>
-
-static void make_name(char name[NAME_MAX + 1])
-{
-    uint64_t random = 0;
-
-    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
-        random = (uint64_t)getpid();
-    snprintf(name, NAME_MAX + 1, ".gpushare-patch.%016llx", (unsigned long long)random);
-}
 
 /* What to do about an error of the file system; an empty string where it says so itself. */
 static const char *way_out(int error)
@@ -85,19 +76,103 @@ static int check_kind(const struct elf_output *output, struct gs_err *err)
                       S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
 }
 
-static int name_it(struct elf_output *output, struct gs_err *err)
+/* Takes a name beside the target, by a call that gives -EEXIST where it is taken: what a killed
+ * run has left gives way, what a living one holds does not. 0 or -errno. */
+static int take_name(struct elf_output *output, char into[NAME_MAX + 1],
+                     int (*take)(struct elf_output *, const char *))
+{
+    char name[NAME_MAX + 1];
+    int ret;
+
+    elf_leftover_name(name, output->base);
+    ret = take(output, name);
+    if (ret == -EEXIST) {
+        elf_leftover_sweep(output->folder, name);
+        ret = take(output, name);
+    }
+    if (ret == -EEXIST) {
+        elf_leftover_random_name(name);
+        ret = take(output, name);
+    }
+    if (ret == 0)
+        memcpy(into, name, sizeof name);
+    return ret;
+}
+
+static int link_it(const struct elf_output *output, int folder, const char *name)
 {
     char path[64];
 
+    snprintf(path, sizeof path, "/proc/self/fd/%d", output->fd);
+    return linkat(AT_FDCWD, path, folder, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : -errno;
+}
+
+static int take_by_link(struct elf_output *output, const char *name)
+{
+    return link_it(output, output->folder, name);
+}
+
+static int take_by_making(struct elf_output *output, const char *name)
+{
+    output->fd = openat(output->folder, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return output->fd >= 0 ? 0 : -errno;
+}
+
+static int take_by_folder(struct elf_output *output, const char *name)
+{
+    return mkdirat(output->folder, name, 0700) == 0 ? 0 : -errno;
+}
+
+static int name_it(struct elf_output *output, struct gs_err *err)
+{
+    int ret = 0;
+
     if (output->temporary[0] != '\0')
         return 0;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", output->fd);
-    make_name(output->temporary);
-    if (linkat(AT_FDCWD, path, output->folder, output->temporary, AT_SYMLINK_FOLLOW) == 0)
-        return 0;
-    output->temporary[0] = '\0';
-    return gs_err_errno(err, -errno, "%s: cannot give the new file a name (is /proc mounted?)",
-                        output->target);
+    if (output->aside < 0)
+        ret = take_name(output, output->temporary, take_by_link);
+    else if ((ret = link_it(output, output->aside, ELF_LEFTOVER_INNER)) == 0)
+        strcpy(output->temporary, ELF_LEFTOVER_INNER);
+    return ret == 0 ? 0
+                    : gs_err_errno(err, ret,
+                                   "%s: cannot give the new file a name (is /proc mounted?)",
+                                   output->target);
+}
+
+int elf_output_hide(struct elf_output *output, struct gs_err *err)
+{
+    int ret = take_name(output, output->aside_name, take_by_folder);
+
+    if (ret == 0)
+        output->aside = openat(output->folder, output->aside_name,
+                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (ret == 0 && output->aside < 0)
+        ret = -errno;
+    if (ret == 0 && output->temporary[0] != '\0') {
+        ret = renameat(output->folder, output->temporary, output->aside, ELF_LEFTOVER_INNER);
+        ret = ret == 0 ? 0 : -errno;
+        if (ret == 0)
+            strcpy(output->temporary, ELF_LEFTOVER_INNER);
+    }
+    return ret == 0 ? 0
+                    : gs_err_errno(err, ret, "%s: cannot make a folder for the new file",
+                                   output->target);
+}
+
+/* The folder in which the new file has its temporary name. */
+static int holder(const struct elf_output *output)
+{
+    return output->temporary[0] != '\0' && output->aside >= 0 ? output->aside : output->folder;
+}
+
+static void drop_aside(struct elf_output *output)
+{
+    if (output->aside_name[0] != '\0')
+        unlinkat(output->folder, output->aside_name, AT_REMOVEDIR);
+    output->aside_name[0] = '\0';
+    if (output->aside >= 0)
+        close(output->aside);
+    output->aside = -1;
 }
 
 int elf_output_open(struct elf_output *output, const struct elf_place *place,
@@ -105,7 +180,7 @@ int elf_output_open(struct elf_output *output, const struct elf_place *place,
 {
     int ret;
 
-    *output = (struct elf_output){.target = target, .folder = -1, .fd = -1};
+    *output = (struct elf_output){.target = target, .folder = -1, .aside = -1, .fd = -1};
     ret = open_folder(output, place, err);
     ret = ret ?: check_kind(output, err);
     if (ret != 0) {
@@ -113,18 +188,15 @@ int elf_output_open(struct elf_output *output, const struct elf_place *place,
         return ret;
     }
     output->fd = openat(output->folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)) {
-        make_name(output->temporary);
-        output->fd = openat(output->folder, output->temporary,
-                            O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (output->fd < 0)
-            output->temporary[0] = '\0';
-    }
+    if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT))
+        take_name(output, output->temporary, take_by_making);
     if (output->fd < 0) {
         ret = failed(output, "cannot write into its folder", err);
         elf_output_deinit(output);
+        return ret;
     }
-    return ret;
+    elf_leftover_hold(output->fd);
+    return 0;
 }
 
 int elf_output_link(struct elf_output *output, const struct elf_place *place,
@@ -132,7 +204,7 @@ int elf_output_link(struct elf_output *output, const struct elf_place *place,
 {
     int ret;
 
-    *output = (struct elf_output){.target = target, .folder = -1, .fd = -1};
+    *output = (struct elf_output){.target = target, .folder = -1, .aside = -1, .fd = -1};
     ret = open_folder(output, place, err);
     ret = ret ?: check_kind(output, err);
     if (ret == 0) {
@@ -147,9 +219,10 @@ int elf_output_link(struct elf_output *output, const struct elf_place *place,
 
 void elf_output_deinit(struct elf_output *output)
 {
-    if (output->temporary[0] != '\0' && output->folder >= 0)
-        unlinkat(output->folder, output->temporary, 0);
+    if (output->temporary[0] != '\0')
+        unlinkat(holder(output), output->temporary, 0);
     output->temporary[0] = '\0';
+    drop_aside(output);
     if (output->fd >= 0)
         close(output->fd);
     if (output->folder >= 0)
@@ -215,10 +288,11 @@ int elf_output_commit(struct elf_output *output, const struct stat *old, bool sy
     ret = ret ?: check_unchanged(output, old, err);
     if (ret != 0)
         return ret;
-    if (renameat(output->folder, output->temporary, output->folder, output->base) != 0)
+    if (renameat(holder(output), output->temporary, output->folder, output->base) != 0)
         return failed(output, "cannot put the new file in place", err);
     output->temporary[0] = '\0';
     elf_fault();
+    drop_aside(output);
     if (sync && fsync(output->folder) != 0 && errno != EINVAL)
         return gs_err_errno(err, -errno, "%s: is written, but its folder cannot be synced",
                             output->target);

@@ -18,12 +18,15 @@ struct elf_output {
     int folder;                   /* descriptor of the target's folder */
     int fd;                       /* the new file, open for reading and writing */
     char base[NAME_MAX + 1];      /* the target's name in its folder */
-    char temporary[NAME_MAX + 1]; /* name in the folder, or "" while it has none */
+    char temporary[NAME_MAX + 1]; /* its name till then, or "" while it has none */
+    int aside;                    /* folder of its own for that name, or -1 */
+    char aside_name[NAME_MAX + 1];
 };
 
 /* Makes a new file in the folder of the place: without a name where the file system can do that
- * (then a crash leaves nothing behind), else .gpushare-patch.XXXXXX. `target` is the place's
- * path, for messages, and must outlive output; the place need not. 0 or -errno. */
+ * (then a crash leaves nothing behind before the commit), else with one of leftover.h. `target`
+ * is the place's path, for messages, and must outlive output; the place need not. 0 or -errno.
+ */
 int elf_output_open(struct elf_output *output, const struct elf_place *place,
                     const char *target, struct gs_err *err);
 
@@ -32,7 +35,12 @@ int elf_output_open(struct elf_output *output, const struct elf_place *place,
 int elf_output_link(struct elf_output *output, const struct elf_place *place,
                     const char *target, int existing, struct gs_err *err);
 
-/* Removes what was not committed. Accepts a zeroed struct with fd and folder -1. */
+/* Before the new file gets the rights of another user: makes a folder that only we may enter,
+ * in which it gets its name before it takes the target's, so that a crash leaves no such file
+ * where others can run it. 0 or -errno. */
+int elf_output_hide(struct elf_output *output, struct gs_err *err);
+
+/* Removes what was not committed. Accepts a zeroed struct with its descriptors -1. */
 void elf_output_deinit(struct elf_output *output);
 
 /* Makes the first `size` bytes those of from by sharing them (reflink). 1; 0 when the file

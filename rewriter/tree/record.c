@@ -8,6 +8,7 @@
  */
 #include "rewriter/tree/record.h"
 #include "rewriter/output/output.h"
+#include "rewriter/elf/say.h"
 #include "rewriter/elf/sha256.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 
 #define MAX_RECORD ((off_t)256 << 20) /* bytes */
 #define HASH       "sha256="
+#define MAX_ROUNDS 16 /* of wheels in wheels; deeper ones list each other */
 
 struct update {
     const struct elf_root *root;
@@ -231,31 +233,82 @@ static int replace(int fd, const struct stat *st, const struct elf_place *place,
     return ret;
 }
 
-int elf_record_update(const struct elf_root *root, const char *path,
-                      const struct elf_paths *changed, size_t *lines, bool *lists,
-                      struct gs_err *err)
+/* `lists` gets whether the record lists any of the changed files. */
+static int update_one(struct update *update, const char *path, bool *lists, struct gs_err *err)
 {
-    struct update update = {.root = root, .changed = changed, .path = path};
     struct elf_place place;
-    int fd = open_below(root, path, &place, err), ret = fd < 0 ? fd : 0;
+    int fd = open_below(update->root, path, &place, err), ret = fd < 0 ? fd : 0;
+    size_t size = 0, before = update->lines;
     char *text = NULL;
     struct stat st;
-    size_t size = 0;
 
+    update->path = path;
+    update->lists = false;
     if (ret == 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_RECORD))
         ret = gs_err_set(err, -EFBIG, "%s: is too large for a list of files", path);
     if (ret == 0) {
-        text = make_text(fd, &st, path, &size, &update, err);
+        text = make_text(fd, &st, path, &size, update, err);
         ret = text == NULL ? -EIO : 0;
     }
-    if (ret == 0 && update.lines > 0)
+    if (ret == 0 && update->lines > before)
         ret = replace(fd, &st, &place, path, text, size, err);
-    *lists = ret == 0 && update.lists;
-    if (ret == 0)
-        *lines += update.lines;
+    if (ret != 0)
+        update->lines = before;
+    *lists = ret == 0 && update->lists;
     free(text);
     if (fd >= 0)
         close(fd);
     elf_place_close(&place);
+    return ret;
+}
+
+/* Updates the records that list the files in update->changed, and lists those records in
+ * `next`. One that cannot be changed stops no other. */
+static int update_round(struct update *update, const struct elf_paths *records,
+                        struct elf_paths *next, bool *failed)
+{
+    int ret = 0;
+
+    for (size_t i = 0; ret == 0 && i < records->count; i++) {
+        struct gs_err err = {0};
+        bool lists;
+
+        if (update_one(update, records->list[i], &lists, &err) != 0) {
+            fprintf(stderr, "gpushare-patch: %s\n", err.text);
+            *failed = true;
+        }
+        if (lists)
+            ret = elf_paths_add(next, records->list[i]);
+    }
+    return ret;
+}
+
+/* A wheel that carries another one lists that one's record as well, so each round changes what
+ * the next one has to do with. A record that is true already counts, too: the run that changed
+ * it may have died before it came to the next. */
+int elf_record_update(const struct elf_root *root, const struct elf_paths *records,
+                      const struct elf_paths *changed, size_t *lines, bool *failed)
+{
+    struct update update = {.root = root, .changed = changed};
+    struct elf_paths now = {0}, next;
+    int ret = 0;
+
+    for (int round = 0; ret == 0 && update.changed->count > 0; round++) {
+        if (round == MAX_ROUNDS) {
+            elf_say(stderr,
+                    "gpushare-patch: %s: it and other wheel records list each other; their "
+                    "hashes cannot all be true\n",
+                    now.list[0]);
+            *failed = true;
+            break;
+        }
+        next = (struct elf_paths){0};
+        ret = update_round(&update, records, &next, failed);
+        elf_paths_deinit(&now);
+        now = next;
+        update.changed = &now;
+    }
+    elf_paths_deinit(&now);
+    *lines = update.lines;
     return ret;
 }

@@ -8,12 +8,12 @@
 
 #include "rewriter/tree/walk.h"
 
-/* Puts hash and size of those of the changed files (real paths, sorted by strcmp) that the
- * RECORD at `path` lists with SHA-256 to what they are now. `lines` grows by the number of
- * lines that changed; `lists` gets whether it lists any of the files. Nothing outside of root
- * is opened. 0 or a negative errno. */
-int elf_record_update(const struct elf_root *root, const char *path,
-                      const struct elf_paths *changed, size_t *lines, bool *lists,
-                      struct gs_err *err);
+/* Puts hash and size of those of the changed files that a RECORD lists with SHA-256 to what
+ * they are now, and then of those RECORDs themselves where others list them. All paths are full
+ * ones without links, sorted by strcmp; nothing outside of root is opened. `lines` gets the
+ * number of lines that changed. A RECORD that cannot be changed is named on stderr, and sets
+ * `failed`. 0 or -ENOMEM. */
+int elf_record_update(const struct elf_root *root, const struct elf_paths *records,
+                      const struct elf_paths *changed, size_t *lines, bool *failed);
 
 #endif

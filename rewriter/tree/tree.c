@@ -9,6 +9,7 @@
  */
 #include "rewriter/tree/tree.h"
 #include "rewriter/tree/parallel.h"
+#include "rewriter/output/leftover.h"
 #include "rewriter/tree/manifest.h"
 #include "rewriter/tree/record.h"
 #include "rewriter/elf/say.h"
@@ -19,8 +20,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-
-#define MAX_ROUNDS 16 /* of wheels in wheels; deeper ones list each other */
 
 struct tree {
     const struct elf_options *options;
@@ -103,50 +102,14 @@ static void complain(struct tree *tree, const char *path, const char *what)
     tree->result = ELF_EXIT_FAILED;
 }
 
-/* Updates the wheel records that list the files in `changed`, and lists those records in
- * `next`. One that cannot be changed stops no other. */
-static int update_round(struct tree *tree, const struct elf_paths *changed,
-                        struct elf_paths *next, size_t *lines)
-{
-    int ret = 0;
-
-    for (size_t i = 0; ret == 0 && i < tree->walk.records.count; i++) {
-        const char *record = tree->walk.records.list[i];
-        struct gs_err err = {0};
-        bool lists;
-
-        if (elf_record_update(&tree->root, record, changed, lines, &lists, &err) != 0) {
-            fprintf(stderr, "gpushare-patch: %s\n", err.text);
-            tree->result = ELF_EXIT_FAILED;
-        }
-        if (lists)
-            ret = elf_paths_add(next, record);
-    }
-    return ret;
-}
-
-/* A wheel that carries another one lists that one's record as well, so each round changes what
- * the next one has to do with. A record that is true already counts, too: the run that changed
- * it may have died before it came to the next. */
 static int update_records(struct tree *tree, const struct elf_paths *changed)
 {
-    struct elf_paths now = {0}, next = {0};
     size_t lines = 0;
-    int ret = 0;
+    bool failed = false;
+    int ret = elf_record_update(&tree->root, &tree->walk.records, changed, &lines, &failed);
 
-    for (int round = 0; ret == 0 && (round == 0 ? changed : &now)->count > 0; round++) {
-        if (round == MAX_ROUNDS) {
-            complain(tree, now.list[0],
-                     "and other wheel records list each other; their hashes "
-                     "cannot all be true");
-            break;
-        }
-        ret = update_round(tree, round == 0 ? changed : &now, &next, &lines);
-        elf_paths_deinit(&now);
-        now = next;
-        next = (struct elf_paths){0};
-    }
-    elf_paths_deinit(&now);
+    if (failed)
+        tree->result = ELF_EXIT_FAILED;
     if (lines > 0 && !tree->options->quiet)
         elf_say(stdout, "%s: %zu lines of wheel records updated\n", tree->root.path, lines);
     return ret;
@@ -343,6 +306,29 @@ static int leave_out(struct tree *tree)
     return ret;
 }
 
+/* What killed runs have left below the folder. */
+static void sweep(const struct tree *tree)
+{
+    const struct elf_options *options = tree->options;
+    bool changes = !options->dry_run && !options->print && !options->check;
+
+    for (size_t i = 0; i < tree->walk.leftovers.count; i++) {
+        const char *path = tree->walk.leftovers.list[i];
+        struct elf_place place;
+
+        if (options->check && !options->quiet)
+            elf_say(stderr,
+                    "%s: was left by a run that was killed; patching or restoring the tree "
+                    "removes it\n",
+                    path);
+        if (!changes)
+            continue;
+        if (elf_place_open(&place, &tree->root, path, NULL) == 0)
+            elf_leftover_sweep(place.folder, place.base);
+        elf_place_close(&place);
+    }
+}
+
 static int run(struct tree *tree)
 {
     const struct elf_options *options = tree->options;
@@ -361,6 +347,7 @@ static int run(struct tree *tree)
     ret = ret ?: leave_out(tree);
     if (ret != 0)
         return ret;
+    sweep(tree);
     if (options->restore)
         return restore_tree(tree);
     return options->check ? check_tree(tree) : patch_tree(tree);

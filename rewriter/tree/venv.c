@@ -8,6 +8,7 @@
 #include "rewriter/tree/venv.h"
 #include "rewriter/job/act.h"
 #include "rewriter/job/environment.h"
+#include "rewriter/output/leftover.h"
 #include "rewriter/elf/say.h"
 
 #include <dirent.h>
@@ -197,9 +198,10 @@ enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
 static int put_back(const struct elf_place *place, const char *link, const char *target,
                     struct gs_err *err)
 {
-    char temporary[64];
+    char temporary[NAME_MAX + 1];
 
-    snprintf(temporary, sizeof temporary, ".gpushare-link.%d", (int)getpid());
+    elf_leftover_name(temporary, place->base);
+    elf_leftover_sweep(place->folder, temporary);
     if (symlinkat(target, place->folder, temporary) != 0)
         return gs_err_errno(err, -errno, "%s: cannot make the link", link);
     if (renameat(place->folder, temporary, place->folder, place->base) == 0)

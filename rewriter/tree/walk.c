@@ -7,6 +7,7 @@
  */
 #include "rewriter/tree/walk.h"
 #include "rewriter/elf/grow.h"
+#include "rewriter/output/leftover.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -46,6 +47,7 @@ void elf_walk_deinit(struct elf_walk *walk)
 {
     elf_paths_deinit(&walk->files);
     elf_paths_deinit(&walk->records);
+    elf_paths_deinit(&walk->leftovers);
 }
 
 static bool is_excluded(const struct elf_options *options, const char *below, const char *name)
@@ -129,6 +131,8 @@ static int look_at(struct stride *stride, int folder, const char *name, const ch
 
     if (is_excluded(stride->options, below, name))
         return 0;
+    if (elf_leftover_is_one(name))
+        return elf_paths_add(&walk->leftovers, path);
     if (fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT
                    ? 0

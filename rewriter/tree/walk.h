@@ -14,7 +14,8 @@ struct elf_paths {
 };
 
 struct elf_walk {
-    struct elf_paths files;   /* ELF programs and libraries */
+    struct elf_paths files;     /* ELF programs and libraries */
+    struct elf_paths leftovers; /* of runs that were killed, see leftover.h */
     struct elf_paths records; /* RECORD of *.dist-info: lists of a wheel's files with hashes */
 };
 

@@ -17,31 +17,46 @@ import tempfile
 DIED = 99
 
 
-def put(path, content):
+def put(path, content, mode=0o755):
     """Writes it with one time each time, since a patched file notes the time of the original."""
     with open(path, "wb") as out:
         out.write(content)
+    os.chmod(path, mode)
     os.utime(path, ns=(10**18, 10**18))
 
 
-def outcomes(tool, arguments, path, before, after):
+def leftovers(path):
+    """Names beside the file that a run has left. What runs with its owner's rights may not be within reach of others."""
+    folder, target = os.path.split(path)
+    for at, _, names in os.walk(folder):
+        for name in names:
+            if name != target and os.lstat(os.path.join(at, name)).st_mode & 0o6000 and os.stat(at).st_mode & 0o077:
+                sys.exit(f"a setuid file {name} was left in reach of others")
+    return [f for f in os.listdir(folder) if f.startswith(".gpushare")]
+
+
+def outcomes(tool, arguments, path, before, after, mode=0o755):
     """Dies at step 1, 2, ... until a run gets through; returns the number of steps, or exits with a reason."""
     seen = {"old": 0, "new": 0}
     for step in range(1, 1000):
-        put(path, before)
+        put(path, before, mode)
         status = subprocess.run([tool, "-q", "--fault-step", str(step), *arguments, path], timeout=600).returncode
         now = open(path, "rb").read()
         if now not in (before, after):
             sys.exit(f"step {step} left a file that is neither the old nor the new one ({len(now)} bytes)")
         seen["old" if now == before else "new"] += 1
-        left = [f for f in os.listdir(os.path.dirname(path)) if f.startswith(".gpushare")]
-        for name in left:  # between naming and renaming a name can be left behind, never more than one
-            os.unlink(os.path.join(os.path.dirname(path), name))
-        if len(left) > 1 or (left and now == after):
+        left = leftovers(path)
+        if len(left) > 1 or (left and status == 0):  # the next run finds and removes what this one has left
             sys.exit(f"step {step} left {left}")
+        if left and step % 2 == 0:  # also one that has nothing else to do
+            subprocess.run([tool, "-q", "--restore", path], stderr=subprocess.DEVNULL, timeout=60)
+            if leftovers(path):
+                sys.exit(f"step {step}: --restore left {leftovers(path)}")
         if status == 0:
             if now != after:
                 sys.exit(f"step {step}: said it was done, but the file is the old one")
+            if os.stat(path).st_mode & 0o7777 != mode:
+                sys.exit(f"the mode is {os.stat(path).st_mode:o}")
             return step - 1, seen
         if status != DIED:
             sys.exit(f"step {step}: exit {status}")
@@ -70,8 +85,7 @@ def contents(folder):
     for at, _, files in os.walk(folder):
         for name in files:
             path = os.path.join(at, name)
-            if not name.startswith(".gpushare-patch."):  # between naming and renaming a name can be left behind
-                found[os.path.relpath(path, folder)] = os.readlink(path) if os.path.islink(path) else open(path, "rb").read()
+            found[os.path.relpath(path, folder)] = os.readlink(path) if os.path.islink(path) else open(path, "rb").read()
     return found
 
 
@@ -122,8 +136,11 @@ def main():
             cases.append(("restore after strip", ["--restore"], stripped[1], stripped[0]))
         open(path, "wb").write(original)
         die_in_a_tree(o.patch, arguments, path, folder)
-        for what, args, before, after in cases:
-            steps, seen = outcomes(o.patch, args, path, before, after)
+        os.chmod(folder, 0o755)
+        cases = [(*case, 0o755) for case in cases] + [("setuid program", ["--force", *arguments], original, patched, 0o4755),
+                                                      ("restore a setuid program", ["--restore"], patched, original, 0o6711)]
+        for what, args, before, after, mode in cases:
+            steps, seen = outcomes(o.patch, args, path, before, after, mode)
             print(f"{what}: died at each of {steps} steps: {seen['old']} times the old file, {seen['new']} times the new one")
             if steps < 8 or seen["old"] == 0 or seen["new"] < 2:
                 sys.exit("too few steps were seen: is this the test build?")

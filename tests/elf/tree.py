@@ -219,6 +219,31 @@ class Tree(Case):
         self.assertEqual(run("--tree", self.folder, "--restore")[0], 0)
         self.assertEqual(self.changed(before), [])
 
+    def test_what_a_killed_run_has_left_is_named_and_removed(self):
+        def leave():
+            os.symlink("x", self.path("bin/.gpushare-patch.0"))
+            open(self.path("lib/.gpushare-patch.1"), "w").close()
+            os.mkdir(self.path("lib/.gpushare-patch.2"), 0o700)
+            shutil.copy(self.path("bin/uses"), self.path("lib/.gpushare-patch.2/new"))
+        at_work = open(self.path("bin/.gpushare-patch.3"), "w")
+        self.addCleanup(at_work.close)
+        fcntl.flock(at_work, fcntl.LOCK_EX)  # of a run that is at work
+        before = self.snapshot()
+        leave()
+        for args in ([], ["--restore"]):
+            self.assertEqual(run("--tree", self.folder, *args)[0], 0)
+            self.assertEqual([p for p in self.changed(before) if ".gpushare-patch" in p], [])
+            leave()
+            left = self.snapshot()
+            for more in (["--dry-run"], ["--print"]):
+                run("--tree", self.folder, *more)
+            _, _, err = run("--tree", self.folder, "--check")
+            for name in ("bin/.gpushare-patch.0", "lib/.gpushare-patch.1", "lib/.gpushare-patch.2"):
+                self.assertIn(self.path(name) + ": was left by a run that was killed", err)
+            self.assertEqual(self.changed(left), [])
+        self.assertEqual(run("--tree", self.folder, "--restore")[0], 4)  # nothing listed any more
+        self.assertEqual(self.changed(before), [])
+
     def test_one_bad_record_stops_no_other(self):
         bad, odd = self.path("lib/a-1.dist-info/RECORD"), "odd\nname.so"
         os.makedirs(os.path.dirname(bad))

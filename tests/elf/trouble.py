@@ -201,6 +201,34 @@ class Trouble(unittest.TestCase):
                 self.assertEqual(run("--restore", out)[0], 0)
                 self.assertEqual(read(out), self.before)
 
+    def test_file_system_without_files_that_have_no_name(self):
+        """As NFS: the new file has a name from the start. A library says so in its place."""
+        shim = os.path.join(self.folder, "shim.so")
+        subprocess.run(["gcc", "-w", "-shared", "-fPIC", "-x", "c", "-", "-o", shim], check=True, input=b"""
+            #define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <errno.h>
+            #include <fcntl.h>
+            long hook(long a, long b, long flags, long mode) __asm__("openat");
+            long hook(long a, long b, long flags, long mode)
+            {
+                long (*real)(long, long, long, long) = dlsym(RTLD_NEXT, "openat");
+                if ((flags & O_TMPFILE) != O_TMPFILE)
+                    return real(a, b, flags, mode);
+                errno = EOPNOTSUPP;
+                return -1;
+            }""")
+        environment = {"env": {**os.environ, "LD_PRELOAD": shim, "ASAN_OPTIONS": "verify_asan_link_order=0"}}
+        names = sorted(os.listdir(self.folder))
+        for mode in (0o755, 0o4755):
+            os.chmod(self.path, mode)
+            for args in (["--force"], ["--restore"]):
+                self.assertEqual(run(*args, self.path, **environment)[::2], (0, ""))
+                self.assertEqual((sorted(os.listdir(self.folder)), os.stat(self.path).st_mode & 0o7777), (names, mode))
+            self.assertEqual(read(self.path), self.before)
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        self.left_alone(run("--force", self.path, preexec_fn=limit, **environment), "File too large")
+
     def test_immutable_file(self):
         self.must("chattr", "+i", self.path)
         self.addCleanup(subprocess.run, ["chattr", "-i", self.path], check=True)

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * leftover.h: the names that new files have until they take the place of the old ones. A run
+ * that is killed leaves them behind, and the next one removes them.
+ *
+ * .gpushare-patch.XXXXXXXXXXXXXXXX beside the target. Of a program that runs with the rights of
+ * its owner it is a folder that only the owner may enter, with the file in it.
+ */
+#ifndef REWRITER_LEFTOVER_H
+#define REWRITER_LEFTOVER_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#define ELF_LEFTOVER_INNER "new" /* the file in such a folder */
+
+/* The name for a target called `base`: always the same, so that the next run finds it. */
+void elf_leftover_name(char name[NAME_MAX + 1], const char *base);
+/* Another one, where that is taken by what cannot be removed. */
+void elf_leftover_random_name(char name[NAME_MAX + 1]);
+
+/* Whether a name is one of these. */
+bool elf_leftover_is_one(const char *name);
+
+/* Says that we are at work on the file, for as long as the descriptor is open. */
+void elf_leftover_hold(int fd);
+
+/* Removes `name` from the folder, unless a run that is still alive holds it, or it is none of
+ * ours. What cannot be removed stays. */
+void elf_leftover_sweep(int folder, const char *name);
+
+#endif
