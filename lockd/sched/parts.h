@@ -116,7 +116,7 @@ int32_t lockd_gang_priority(const struct lockd_gang *gang);
  * gang may have a place or wait for one. Without memory nothing happens. */
 void lockd_gang_move(struct lockd_client *client, struct lockd_gang *to, uint64_t now);
 
-/* --- lock_group.c --- */
+/* --- group.c --- */
 /* The group that the client names; made if there is none. NULL without memory. */
 struct lockd_group *lockd_group_enter(struct lockd_client *client);
 void lockd_group_leave(struct lockd_client *client);

@@ -13,7 +13,7 @@
  *   turns.c     who runs on a device; asks policy_*.c for how long
  *   stop.c      who stops for reasons of its own, and who was asked to and has not
  *   gang.c      who belongs to which gang
- *   lock_group.c     ... by the names of groups, as long as a group can be on its devices at
+ *   group.c     ... by the names of groups, as long as a group can be on its devices at
  * once lease.c     parties of one gang: their turns begin and end together budget.c
  * who holds how many bytes of a device send.c      targets host.c      who may have
  * how much host memory settings.c, info.c, check.c (all sums from scratch, for
@@ -49,6 +49,7 @@ struct lockd_share {
     uint64_t hold;  /* the most it may have on the device */
     uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
     uint64_t given; /* beyond its need, while it may run */
+    uint64_t held;  /* 1: its gang has a place there, and so it a share of the spare bytes */
     /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
     uint64_t unsure, unsure_most;
 };
@@ -232,7 +233,7 @@ struct lockd_device {
     uint64_t switches;
     uint64_t level, round;                /* policy_fair.c; the level begins at LEVEL_START */
     uint64_t weights;                     /* sum over parties */
-    uint64_t group_demand, group_members; /* while lock_group.c adds up; else 0 */
+    uint64_t group_demand, group_members; /* while group.c adds up; else 0 */
 
     /* when to look again, at the latest */
     uint64_t deadline, grace_at, stop_at, revoke_at, evict_at;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock_group.c: programs of one user that name the same group. Owns groups. As long as a group
+ * group.c: programs of one user that name the same group. Owns groups. As long as a group
  * can be on each of its devices as a whole it is one gang. One that is too large for that could
  * never run: its programs are apart then, each a gang by itself, until the whole fits again and
  * has for a while.
