@@ -81,6 +81,7 @@ static struct lockd_share share_of(const struct lockd_member *member, bool busy,
         .kept = clings ? lockd_member_hold(member)
                 : busy ? need
                        : member->budget,
+        .held = member->party->held,
         .given = busy && !clings ? lockd_less(member->budget, need) : 0,
         .unsure = unsure ? member->resident : 0,
         .unsure_most = unsure ? lockd_member_hold(member) : 0,
@@ -98,6 +99,7 @@ static void count(struct lockd_member *member, const struct lockd_share *share)
     sum->hold += share->hold - old->hold;
     sum->kept += share->kept - old->kept;
     sum->given += share->given - old->given;
+    sum->held += share->held - old->held;
     sum->unsure += share->unsure - old->unsure;
     sum->unsure_most += share->unsure_most - old->unsure_most;
     member->party->demand += share->demand - old->demand;

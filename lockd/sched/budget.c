@@ -61,7 +61,7 @@ static void evict(struct lockd_device *device, uint64_t missing, uint64_t now)
 static uint64_t spare_share(const struct lockd_device *device)
 {
     const uint64_t share =
-        lockd_less(device->capacity, device->sum.kept) / ((uint64_t)device->holder_count + 1);
+        lockd_less(device->capacity, device->sum.kept) / (device->sum.held + 1);
 
     return share - share % SHARE_STEP;
 }

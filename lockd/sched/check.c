@@ -52,6 +52,7 @@ static const char *check_member(const struct lockd_member *member, struct total 
     total->sum.hold += hold;
     total->sum.kept += member->share.kept; /* it and the next change as time passes */
     total->sum.given += member->share.given;
+    total->sum.held += member->party->held;
     if (member->share.kept != hold &&
         (member->share.kept != (busy ? need : member->budget) ||
          member->share.given != (busy ? lockd_less(member->budget, need) : 0)))
@@ -126,7 +127,7 @@ static bool equal(const struct lockd_share *a, const struct lockd_share *b)
 {
     return a->demand == b->demand && a->resident == b->resident && a->pinned == b->pinned &&
            a->hold == b->hold && a->kept == b->kept && a->given == b->given &&
-           a->unsure == b->unsure && a->unsure_most == b->unsure_most;
+           a->held == b->held && a->unsure == b->unsure && a->unsure_most == b->unsure_most;
 }
 
 static const char *check_device(const struct lockd_device *device)

@@ -49,6 +49,7 @@ struct lockd_share {
     uint64_t hold;  /* the most it may have on the device */
     uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
     uint64_t given; /* beyond its need, while it may run */
+    uint64_t held;  /* 1: its gang has a place there, and so it a share of the spare bytes */
     /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
     uint64_t unsure, unsure_most;
 };

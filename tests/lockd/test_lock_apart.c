@@ -201,6 +201,24 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
 
+/* The others have freed what they had, and their budgets are what they were: they may not keep
+ * one from what it needs. */
+static void group_member_grows_beyond_its_spare_bytes_it_gets_what_it_needs(void **state)
+{
+    struct harness *h = *state;
+
+    h->client[3].state.uuid[0] = 0;
+    for (int who = 0; who < 4; who++)
+        say(h, who, W, who == 3 ? 600 * MIB : 3100 * MIB, 0);
+    for (int round = 0; round < 20; round++) {
+        for (int who = 0; who < 3; who++)
+            say(h, who, R, GIB, GIB);
+        say(h, 3, round < 10 ? R : W, round < 10 ? 600 * MIB : GIB, 600 * MIB);
+        later(h, 200 * MS);
+    }
+    assert_true(h->client[3].target.budget >= GIB);
+}
+
 /* It could never run, and the others need not be parted for it. */
 static void group_with_one_too_large_by_itself_stays_one_gang(void **state)
 {
@@ -240,6 +258,7 @@ int main(void)
         six_scenario(group_too_large_on_one_device_those_that_fit_run_together),
         six_scenario(group_fits_again_members_run_together_after_a_second),
         six_scenario(group_member_leaves_the_others_are_one_gang_again),
+        six_scenario(group_member_grows_beyond_its_spare_bytes_it_gets_what_it_needs),
         six_scenario(group_with_one_too_large_by_itself_stays_one_gang),
         six_scenario(group_parted_again_and_again_has_its_share_and_no_more),
     };
