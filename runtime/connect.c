@@ -25,7 +25,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/paths.h"
 #include "common/place.h"
 #include "runtime/log.h"
 #include "runtime/runtime.h"
@@ -49,12 +48,12 @@ union gs_connect_message {
 };
 
 /* To a daemon that is known (common/place.h): it is told to give this program's memory away. */
-static int open_socket(const char *path, struct gs_own_fd *connection, struct gs_err *why)
+static int open_socket(void *context, const char *path, struct gs_err *why)
 {
+    struct gs_own_fd *connection = context;
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int error;
 
-    *why = (struct gs_err){0};
     if (fd < 0)
         return gs_err_errno(why, -errno, "socket");
     gs_own_fd_set(connection, fd);
@@ -62,6 +61,15 @@ static int open_socket(const char *path, struct gs_own_fd *connection, struct gs
     if (error != 0)
         gs_own_fd_close(connection);
     return error;
+}
+
+static int reach(const struct gs_places *places, struct gs_own_fd *connection,
+                 struct gs_err *why)
+{
+    unsigned which = 0;
+
+    *why = (struct gs_err){0};
+    return gs_places_try(places, open_socket, connection, &which, why);
 }
 
 static bool is_program(const char *path)
@@ -228,14 +236,15 @@ static int spawn_daemon(struct start *start, struct gs_err *why)
     return code;
 }
 
-static int start_daemon(const char *socket_path, struct gs_err *why)
+/* It finds the places as we do, unless one is named. */
+static int start_daemon(const struct gs_places *places, struct gs_err *why)
 {
-    char program[512], path[128];
+    char program[512], path[GS_PATH_SIZE];
     char *argv[] = {program,
                     (char[]){"--detach"},
                     (char[]){"--idle-exit"},
                     (char[]){"10"},
-                    (char[]){"--socket"},
+                    places->named ? (char[]){"--socket"} : NULL,
                     path,
                     NULL};
     struct start start = {.argv = argv, .environment = environ, .err = -1};
@@ -249,7 +258,7 @@ static int start_daemon(const char *socket_path, struct gs_err *why)
                    : gs_err_set(why, -ENOENT,
                                 "gpushare-lockd is not running and was not found; see "
                                 "GPUSHARE_LOCKD");
-    snprintf(path, sizeof path, "%s", socket_path);
+    snprintf(path, sizeof path, "%s", places->path[0]);
     code = spawn_daemon(&start, why);
     gs_log("started %s: %s", program, code == 0 ? "ok" : why->text);
     return code;
@@ -289,11 +298,6 @@ static int hello(const struct gs_own_fd *connection)
     return gs_connect_send(gs_own_fd(connection), &message, sizeof message, NULL);
 }
 
-static bool is_nobody(int error)
-{
-    return error == -ENOENT || error == -ECONNREFUSED;
-}
-
 /* A daemon that has more callers than it answers; no descriptor, or none any more. */
 static bool is_passing(int error)
 {
@@ -301,32 +305,43 @@ static bool is_passing(int error)
            error == -ENOMEM || error == -ENOBUFS || error == -EBADF;
 }
 
-int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
+/* Tries the places until somebody is there; starts a daemon where nobody is. 0, or as
+ * gs_connect(). */
+static int reach_or_start(const struct gs_places *places, struct gs_own_fd *connection,
+                          struct gs_err *why)
 {
     const struct timespec pause = {0, PAUSE_NS};
-    char path[128];
-    int reached, error = gs_socket_path(path, sizeof path);
+    int reached = reach(places, connection, why);
+
+    for (int i = 0; i < TRIES && (gs_place_is_empty(reached) || is_passing(reached)); i++) {
+        if (i % TRIES_PER_START == 0 && gs_place_is_empty(reached)) {
+            const int error = start_daemon(places, why);
+
+            if (error != 0)
+                return error;
+        }
+        nanosleep(&pause, NULL);
+        reached = reach(places, connection, why);
+    }
+    return gs_place_is_empty(reached) || is_passing(reached) ? -EAGAIN : reached;
+}
+
+int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
+{
+    struct gs_places places;
+    int error = gs_places_find(&places);
 
     if (error != 0)
         return gs_err_errno(why, error, "GPUSHARE_SOCKET is no full path of a socket");
-    reached = open_socket(path, connection, why);
-    for (int i = 0; i < TRIES && start && (is_nobody(reached) || is_passing(reached)); i++) {
-        error = i % TRIES_PER_START == 0 && is_nobody(reached) ? start_daemon(path, why) : 0;
-        if (error != 0)
-            break;
-        nanosleep(&pause, NULL);
-        reached = open_socket(path, connection, why);
-    }
-    if (reached < 0) {
-        gs_log("no daemon at %s: %s", path, why->text);
-        if (error != 0)
-            return error;
-        return is_nobody(reached) || is_passing(reached) ? -EAGAIN : reached;
+    error = start ? reach_or_start(&places, connection, why) : reach(&places, connection, why);
+    if (error != 0) {
+        gs_log("no daemon: %s", why->text);
+        return error;
     }
     if (hello(connection) == 0)
         return 0;
     gs_own_fd_close(connection);
-    return gs_err_set(why, -EAGAIN, "the gpushare-lockd at %s hangs up", path);
+    return gs_err_set(why, -EAGAIN, "gpushare-lockd hangs up");
 }
 
 int gs_connect_send(int fd, const void *message, uint32_t length,
@@ -395,10 +410,10 @@ void gs_connect_last_word(uint32_t kind, const char *text)
 {
     struct gs_own_fd connection = GS_NO_FD;
     struct gs_wire_note note;
+    struct gs_places places;
     struct gs_err why;
-    char path[128];
 
-    if (gs_socket_path(path, sizeof path) != 0 || open_socket(path, &connection, &why) < 0)
+    if (gs_places_find(&places) != 0 || reach(&places, &connection, &why) != 0)
         return;
     gs_connect_note(&note, kind, text);
     gs_connect_send(gs_own_fd(&connection), &note, sizeof note, NULL);
