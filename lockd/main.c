@@ -20,7 +20,7 @@
 
 #define OWN_OPTIONS 8
 #define TEMPORARY                                                                              \
-    75 /* EX_TEMPFAIL: a program that starts us tries again (runtime/connect.c)                \
+    75 /* EX_TEMPFAIL: a program that starts us tries again (runtime/start.c)                \
         */
 
 struct arguments {
