@@ -59,12 +59,15 @@ int lockd_admit_init(struct lockd_server *server, struct gs_err *err)
 
 static void listen_for(struct lockd_server *server, bool listening)
 {
-    struct epoll_event event = {.events = listening ? EPOLLIN : 0,
-                                .data.ptr = &server->listener};
+    bool done = server->listening != listening;
 
-    if (server->listening == listening)
-        return;
-    if (epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->listener, &event) == 0)
+    for (unsigned i = 0; i < server->listener_count && done; i++) {
+        struct epoll_event event = {.events = listening ? EPOLLIN : 0,
+                                    .data.ptr = &server->listeners[i]};
+
+        done = epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->listeners[i], &event) == 0;
+    }
+    if (done)
         server->listening = listening;
 }
 
@@ -184,7 +187,7 @@ static int check(struct lockd_server *server, int fd, const struct caller *calle
 }
 
 /* No descriptor is left: the reserve is given up for a moment to turn the caller away. */
-static void refuse_without_descriptor(struct lockd_server *server, int why)
+static void refuse_without_descriptor(struct lockd_server *server, int listener, int why)
 {
     const uint64_t now = lockd_now();
     int fd;
@@ -195,7 +198,7 @@ static void refuse_without_descriptor(struct lockd_server *server, int why)
     server->descriptors_said = now;
     if (server->spare >= 0)
         close(server->spare);
-    fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         refuse(fd, -EMFILE,
                "gpushare-lockd has no descriptor left for another connection: raise its limit "
@@ -208,7 +211,7 @@ static void refuse_without_descriptor(struct lockd_server *server, int why)
     server->listen_at = now + LISTEN_AGAIN_NS;
 }
 
-void lockd_admit_one(struct lockd_server *server)
+void lockd_admit_one(struct lockd_server *server, int listener)
 {
     struct lockd_connection *connection = NULL;
     struct lockd_user *user;
@@ -216,13 +219,13 @@ void lockd_admit_one(struct lockd_server *server)
     int fd;
 
     if (server->connection_count >= server->connection_limit) {
-        refuse_without_descriptor(server, EMFILE);
+        refuse_without_descriptor(server, listener, EMFILE);
         return;
     }
-    fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-            refuse_without_descriptor(server, errno);
+            refuse_without_descriptor(server, listener, errno);
         return;
     }
     if (read_caller(fd, &caller) != 0) {
