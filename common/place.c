@@ -231,3 +231,32 @@ int gs_place_connect(int socket, const char *socket_path, struct gs_err *err)
         return gs_err_errno(err, code, "%s", socket_path);
     return connect_in(socket, socket_path, folder, name, err);
 }
+
+bool gs_place_is_empty(int code)
+{
+    return code == -ENOENT || code == -ECONNREFUSED;
+}
+
+int gs_places_try(const struct gs_places *places, gs_place_caller *call, void *context,
+                  unsigned *which, struct gs_err *err)
+{
+    struct gs_err best = {0};
+    int result = 0;
+
+    for (unsigned i = 0; i < places->count; i++) {
+        struct gs_err why = {0};
+        const int code = call(context, places->path[i], &why);
+        const bool there = code == 0 || code == -EAGAIN;
+
+        if (i == 0 || there || !gs_place_is_empty(result)) {
+            result = code;
+            best = why;
+            *which = i;
+        }
+        if (there)
+            break;
+    }
+    if (result != 0 && err != NULL && err->code == 0)
+        *err = best;
+    return result;
+}

@@ -7,9 +7,9 @@
 #define GS_COMMON_PLACE_H
 
 #include "common/err.h"
+#include "common/paths.h"
 
-/* The folder of a service, which serves several users. */
-#define GS_SYSTEM_FOLDER "/run/gpushare"
+#include <stdbool.h>
 
 /* Makes the folder of a socket path (mode 0700, or 0755 for GS_SYSTEM_FOLDER) if it is not
  * there, and looks at it as gs_place_connect() does. 0 or -errno, with the reason in err. */
@@ -31,5 +31,16 @@ int gs_place_look(const char *socket_path, struct gs_err *err);
  *  answers; -EPERM: a folder or a daemon that is not to be trusted; -ENOTSOCK, -EPROTOTYPE:
  *  something else is there; -EACCES: this user may not connect. Any thread. */
 int gs_place_connect(int socket, const char *socket_path, struct gs_err *err);
+
+/* Opens a socket and connects it: as gs_place_connect(). */
+typedef int gs_place_caller(void *context, const char *socket_path, struct gs_err *err);
+
+/* Tries the places in their order until a daemon is there: 0, or -EAGAIN if it is busy, and
+ * *which is its place. Else -ENOENT or -ECONNREFUSED, if nobody serves at one of them, or what
+ * is wrong with the last one. Nothing that is wrong with one place keeps from another. */
+int gs_places_try(const struct gs_places *places, gs_place_caller *call, void *context,
+                  unsigned *which, struct gs_err *err);
+
+bool gs_place_is_empty(int code); /* nobody serves there: -ENOENT, -ECONNREFUSED */
 
 #endif

@@ -108,9 +108,10 @@ int main(int argc, char **argv)
         return CTL_USAGE;
     }
     ctl.path_by_user = arguments.socket != NULL;
-    if (lockd_socket_path(arguments.socket, ctl.path, &ctl.err) != 0) {
+    if (lockd_socket_places(arguments.socket, &ctl.places, &ctl.err) != 0) {
         ctl_fail(&ctl);
         return CTL_USAGE;
     }
+    memcpy(ctl.path, ctl_own_place(&ctl), sizeof ctl.path);
     return (int)run_command(&ctl, argc - index, argv + index);
 }

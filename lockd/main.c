@@ -6,9 +6,9 @@
  * usage; 75 failed for want of something that may be there a moment later.
  */
 #include "common/fd.h"
-#include "lockd/server/config.h"
-#include "lockd/server/inherited.h"
-#include "lockd/server/listen.h"
+#include "lockd/start/config.h"
+#include "lockd/start/inherited.h"
+#include "lockd/start/listen.h"
 #include "lockd/base/log.h"
 #include "lockd/base/options.h"
 #include "lockd/server/server.h"
@@ -20,15 +20,16 @@
 #include <unistd.h>
 
 #define OWN_OPTIONS 8
-#define TEMPORARY   75 /* EX_TEMPFAIL: a program that starts us tries again (runtime/client/connect.c) \
-                        */
+#define TEMPORARY                                                                              \
+    75 /* EX_TEMPFAIL: a program that starts us tries again (runtime/start.c)                \
+        */
 
 struct arguments {
     int argc;
     char **argv;
     const char *socket, *config;
-    char path[LOCKD_PATH_SIZE]; /* of the socket */
-    uint64_t guard;             /* process id; 0: a daemon is wanted */
+    struct gs_places places; /* of the sockets */
+    uint64_t guard;          /* process id; 0: a daemon is wanted */
     bool detach, foreground, check, help, version;
 };
 
@@ -106,19 +107,31 @@ static int read_config(void *context, struct lockd_config *config, struct gs_err
     return code;
 }
 
+static bool is_superseded(const void *place)
+{
+    return lockd_place_is_superseded(place);
+}
+
 static int serve(struct arguments *arguments, const struct lockd_config *config,
                  struct lockd_place *place, struct gs_err *err)
 {
+    int listeners[GS_PLACES];
     struct lockd_server server;
     int code;
 
     lockd_log_serve();
-    code = lockd_server_init(&server, config, place->listener, place->group, err);
+    for (unsigned i = 0; i < place->count; i++)
+        listeners[i] = place->spot[i].listener;
+    code = lockd_server_init(&server, config, listeners, place->count, place->group, err);
     if (code == 0) {
         server.reload = read_config;
         server.reload_context = arguments;
         server.successor.place = arguments->detach && !place->activated ? place : NULL;
-        lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, place->path);
+        if (!place->named)
+            server.superseded = is_superseded;
+        server.superseded_context = place;
+        for (unsigned i = 0; i < place->count; i++)
+            lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, place->spot[i].path);
         lockd_notify("READY=1");
         code = lockd_server_run(&server, err);
         lockd_notify("STOPPING=1");
@@ -137,12 +150,12 @@ static int run(struct arguments *arguments, const struct lockd_config *config,
 
     if (arguments->detach)
         lockd_inherited_drop(); /* the umask before it makes a folder */
-    code = lockd_place_take(&place, arguments->path, err);
+    code = lockd_place_take(&place, &arguments->places, err);
     if (code == LOCKD_ALREADY && on_demand)
         return 0;
     if (code == LOCKD_ALREADY)
         return gs_err_set(err, -EADDRINUSE, "another gpushare-lockd serves %s already",
-                          place.path);
+                          place.served);
     if (code == 0 && arguments->detach)
         code = lockd_detach(&place, err);
     return code != 0 ? code : serve(arguments, config, &place, err);
@@ -162,7 +175,7 @@ static int prepare(struct arguments *arguments, struct lockd_config *config, str
     if (arguments->config != NULL && arguments->config[0] != '/' && arguments->detach)
         return gs_err_set(err, -EINVAL, "--config %s: give the full path with --detach",
                           arguments->config);
-    code = lockd_socket_path(arguments->socket, arguments->path, err);
+    code = lockd_socket_places(arguments->socket, &arguments->places, err);
     return code != 0 ? code : read_config(arguments, config, err);
 }
 

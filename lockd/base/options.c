@@ -3,7 +3,6 @@
  * options.c: reads a command line by a table (options.h), and which socket is meant. No state.
  */
 #include "lockd/base/options.h"
-#include "common/paths.h"
 #include "common/size.h"
 
 #include <errno.h>
@@ -221,21 +220,14 @@ int lockd_options_parse(const struct lockd_option *table, int argc, char **argv,
     return 0;
 }
 
-int lockd_socket_path(const char *option, char *path, struct gs_err *err)
+int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err)
 {
     const char *name = option != NULL ? "--socket " : "GPUSHARE_SOCKET";
-    int code;
+    const int code = option == NULL ? gs_places_find(places) : gs_places_name(places, option);
 
-    if (option == NULL)
-        code = gs_socket_path(path, LOCKD_PATH_SIZE);
-    else if (option[0] != '/')
-        code = -EINVAL;
-    else
-        code = snprintf(path, LOCKD_PATH_SIZE, "%s", option) >= LOCKD_PATH_SIZE ? -ENAMETOOLONG
-                                                                                : 0;
     if (code == -ENAMETOOLONG)
         return gs_err_set(err, -EINVAL, "%s%.200s: the socket's path is longer than %d bytes",
-                          name, option != NULL ? option : "", LOCKD_PATH_SIZE - 1);
+                          name, option != NULL ? option : "", GS_PATH_SIZE - 1);
     if (code != 0)
         return gs_err_set(err, code, "%s%.200s: give the full path", name,
                           option != NULL ? option : "");

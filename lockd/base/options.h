@@ -7,6 +7,7 @@
 #define GS_LOCKD_BASE_OPTIONS_H
 
 #include "common/err.h"
+#include "common/paths.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,7 +29,6 @@ enum lockd_option_kind {
 };
 
 #define LOCKD_NAME_SIZE 64
-#define LOCKD_PATH_SIZE 108 /* of sun_path */
 
 struct lockd_option {
     const char *name;     /* without dashes */
@@ -50,9 +50,9 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
 /* The option of that name, NULL if there is none. */
 const struct lockd_option *lockd_options_find(const struct lockd_option *table,
                                               const char *name);
-/* The daemon's socket: what --socket says, else the place it is in without (common/paths.h).
- * option: NULL without --socket. path: LOCKD_PATH_SIZE bytes. 0 or -EINVAL. */
-int lockd_socket_path(const char *option, char *path, struct gs_err *err);
+/* The daemon's sockets: what --socket says, else the places it has without (common/paths.h).
+ * option: NULL without --socket. 0 or -EINVAL. */
+int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err);
 void lockd_options_help(const struct lockd_option *table, FILE *file);
 
 #endif

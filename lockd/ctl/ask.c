@@ -39,6 +39,11 @@ static int explain(struct ctl *ctl, int code, const struct gs_err *why)
     switch (code) {
     case -ENOENT:
     case -ECONNREFUSED:
+        if (ctl->kept_out)
+            return gs_err_set(&ctl->err, -ENOENT,
+                              "user %u may not connect to the service at %s (a member of its "
+                              "group may), and has no gpushare-lockd of his own running",
+                              (unsigned)geteuid(), GS_SYSTEM_SOCKET);
         return gs_err_set(&ctl->err, -ENOENT,
                           "no gpushare-lockd is running (socket %s); it starts with the first "
                           "patched program",
@@ -58,22 +63,47 @@ static int explain(struct ctl *ctl, int code, const struct gs_err *why)
     }
 }
 
-int ctl_connect(struct ctl *ctl)
+const char *ctl_own_place(const struct ctl *ctl)
 {
-    const struct timeval patience = {.tv_sec = patience_s(ctl)};
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    struct gs_err why = {0};
+    return ctl->places.path[ctl->places.count > 1 && geteuid() != 0 ? 1 : 0];
+}
+
+struct call {
+    struct ctl *ctl;
+    int fd; /* -1: there is no connection */
+};
+
+static int call_place(void *context, const char *path, struct gs_err *err)
+{
+    struct call *call = context;
+    const struct timeval patience = {.tv_sec = patience_s(call->ctl)};
+    GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     int code;
 
     if (fd < 0)
-        return gs_err_errno(&ctl->err, -errno, "socket");
+        return gs_err_errno(err, -errno, "socket");
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    code = gs_place_connect(fd, ctl->path, &why);
-    if (code == 0)
-        return fd;
-    close(fd);
-    return explain(ctl, code, &why);
+    code = gs_place_connect(fd, path, err);
+    if (code == -EACCES && !call->ctl->places.named && strcmp(path, GS_SYSTEM_SOCKET) == 0)
+        call->ctl->kept_out = true;
+    if (code == 0) {
+        call->fd = fd;
+        fd = -1;
+    }
+    return code;
+}
+
+int ctl_connect(struct ctl *ctl)
+{
+    struct call call = {.ctl = ctl, .fd = -1};
+    struct gs_err why = {0};
+    unsigned which = 0;
+    const int code = gs_places_try(&ctl->places, call_place, &call, &which, &why);
+
+    if (!gs_place_is_empty(code))
+        memcpy(ctl->path, ctl->places.path[which], sizeof ctl->path);
+    return code == 0 ? call.fd : explain(ctl, code, &why);
 }
 
 int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)

@@ -17,9 +17,11 @@
 enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
 
 struct ctl {
-    char path[LOCKD_PATH_SIZE]; /* the daemon's socket */
-    bool path_by_user;          /* --socket was given */
-    int patience_s;             /* how long an answer may take; 0: 10 s */
+    struct gs_places places;
+    char path[GS_PATH_SIZE]; /* of the daemon's socket, when there is a connection */
+    bool kept_out;           /* there is a service, which this user may not connect to */
+    bool path_by_user;       /* --socket was given */
+    int patience_s;          /* how long an answer may take; 0: 10 s */
     struct gs_err err;
 };
 
@@ -48,6 +50,8 @@ struct ctl_answer {
 
 /* A connection to the daemon; -ENOENT: there is none. What is wrong is in ctl->err. */
 int ctl_connect(struct ctl *ctl);
+/* Where this user's daemon would be, while none is there. */
+const char *ctl_own_place(const struct ctl *ctl);
 /* The next message, checked. 0 or -errno. */
 int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message);
 /* Sends one request and takes the answer to its END. 0; -ENOENT: no daemon (in ctl->err);

@@ -7,7 +7,7 @@
  * Descriptors: the last quarter of them is kept for root and the daemon's user, and one is held
  * in reserve so that a caller can be refused even when there are none left.
  */
-#include "lockd/server/inherited.h"
+#include "lockd/start/inherited.h"
 #include "lockd/base/log.h"
 #include "lockd/server/server.h"
 
@@ -60,12 +60,15 @@ int lockd_admit_init(struct lockd_server *server, struct gs_err *err)
 
 static void listen_for(struct lockd_server *server, bool listening)
 {
-    struct epoll_event event = {.events = listening ? EPOLLIN : 0,
-                                .data.ptr = &server->listener};
+    bool done = server->listening != listening;
 
-    if (server->listening == listening)
-        return;
-    if (epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->listener, &event) == 0)
+    for (unsigned i = 0; i < server->listener_count && done; i++) {
+        struct epoll_event event = {.events = listening ? EPOLLIN : 0,
+                                    .data.ptr = &server->listeners[i]};
+
+        done = epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->listeners[i], &event) == 0;
+    }
+    if (done)
         server->listening = listening;
 }
 
@@ -185,7 +188,7 @@ static int check(struct lockd_server *server, int fd, const struct caller *calle
 }
 
 /* No descriptor is left: the reserve is given up for a moment to turn the caller away. */
-static void refuse_without_descriptor(struct lockd_server *server, int why)
+static void refuse_without_descriptor(struct lockd_server *server, int listener, int why)
 {
     const uint64_t now = lockd_now();
     int fd;
@@ -196,7 +199,7 @@ static void refuse_without_descriptor(struct lockd_server *server, int why)
     server->descriptors_said = now;
     if (server->spare >= 0)
         close(server->spare);
-    fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         if (why != EMFILE || !lockd_successor_look(server, fd))
             refuse(fd, -EMFILE,
@@ -205,28 +208,28 @@ static void refuse_without_descriptor(struct lockd_server *server, int why)
         hang_up(server, NULL, fd);
     }
     server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (server->listener >= 0 && (fd < 0 || server->spare < 0))
+    if (server->listener_count != 0 && (fd < 0 || server->spare < 0))
         listen_for(server, false); /* until a connection ends, or for a second */
     server->listen_at = now + LISTEN_AGAIN_NS;
 }
 
-void lockd_admit_one(struct lockd_server *server)
+void lockd_admit_one(struct lockd_server *server, int listener)
 {
     struct lockd_connection *connection = NULL;
     struct lockd_user *user;
     struct caller caller;
     int fd;
 
-    if (server->listener < 0) /* given up since it was heard of */
+    if (server->listener_count == 0) /* given up since it was heard of */
         return;
     if (server->connection_count >= server->connection_limit) {
-        refuse_without_descriptor(server, EMFILE);
+        refuse_without_descriptor(server, listener, EMFILE);
         return;
     }
-    fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-            refuse_without_descriptor(server, errno);
+            refuse_without_descriptor(server, listener, errno);
         return;
     }
     if (read_caller(fd, &caller) != 0) {

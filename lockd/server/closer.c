@@ -55,8 +55,10 @@ void lockd_closer_init(struct lockd_server *server)
     const int no = 0;
 
     lockd_list_init(&server->closers);
-    server->guarded =
-        setsockopt(server->listener, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no) == 0;
+    server->guarded = true;
+    for (unsigned i = 0; i < server->listener_count; i++)
+        server->guarded &=
+            setsockopt(server->listeners[i], SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no) == 0;
 }
 
 void lockd_closer_allow(struct lockd_connection *connection, bool allow)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * listen.c: makes sure that exactly one daemon serves a socket.
+ * listen.c: makes sure that exactly one daemon serves a user, at all the places where programs
+ * look for it (common/paths.h).
  *
  * Whoever holds the flock on <socket>.lock serves; everybody else finds the socket answering
- * and leaves; so does a holder that finds systemd's socket there. The lock file is never
- * removed. Steps that systemd expects of a service
- * (LISTEN_FDS, NOTIFY_SOCKET) are done by hand: they are small.
+ * and leaves; so does a holder that finds systemd's socket there. Whoever finds another daemon
+ * at one of its places leaves them all. The lock file is never removed. Steps that systemd
+ * expects of a service (LISTEN_FDS, NOTIFY_SOCKET) are done by hand: they are small.
  */
-#include "lockd/server/listen.h"
+#include "lockd/start/listen.h"
 #include "common/fd.h"
 #include "common/place.h"
 #include "lockd/base/log.h"
@@ -88,35 +89,33 @@ static void wait_a_moment(void)
 }
 
 /* We hold the lock, and somebody serves all the same: a daemon with systemd's socket has no
- * lock. 0, or LOCKD_ALREADY with the lock given back. */
-static int look_for_others(struct lockd_place *place)
+ * lock. 0 or LOCKD_ALREADY. */
+static int look_for_others(const char *path)
 {
     for (int i = 0; i < LEAVE_TRIES; i++) {
-        if (!somebody_serves(place->path))
+        if (!somebody_serves(path))
             return 0;
         wait_a_moment();
     }
-    close(place->lock_fd);
-    place->lock_fd = -1;
     return LOCKD_ALREADY;
 }
 
 /* The lock file; waits a moment while its holder neither serves nor leaves. 0, LOCKD_ALREADY or
  * -errno. */
-static int take_lock(struct lockd_place *place, struct gs_err *err)
+static int take_lock(struct lockd_spot *spot, struct gs_err *err)
 {
-    char path[sizeof place->path + 8];
+    char path[sizeof spot->path + 8];
 
-    snprintf(path, sizeof path, "%s.lock", place->path);
-    place->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (place->lock_fd < 0)
+    snprintf(path, sizeof path, "%s.lock", spot->path);
+    spot->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (spot->lock_fd < 0)
         return gs_err_errno(err, -errno, "%s: cannot open the lock file", path);
     for (int i = 0; i < TAKE_TRIES; i++) {
-        if (flock(place->lock_fd, LOCK_EX | LOCK_NB) == 0)
-            return look_for_others(place);
+        if (flock(spot->lock_fd, LOCK_EX | LOCK_NB) == 0)
+            return look_for_others(spot->path);
         if (errno != EWOULDBLOCK && errno != EINTR)
             return gs_err_errno(err, -errno, "%s: cannot lock it", path);
-        if (somebody_serves(place->path))
+        if (somebody_serves(spot->path))
             return LOCKD_ALREADY;
         wait_a_moment();
     }
@@ -124,24 +123,22 @@ static int take_lock(struct lockd_place *place, struct gs_err *err)
         err, -EBUSY,
         "%s is locked, but nobody answers at %s: another gpushare-lockd hangs, or its socket "
         "was removed; end it",
-        path, place->path);
+        path, spot->path);
 }
 
 /* Who may connect besides the owner and root: the group that can reach the socket's folder. */
-static void take_group(struct lockd_place *place)
+static gid_t group_of(const char *socket_path)
 {
-    char folder[sizeof place->path];
+    char folder[GS_PATH_SIZE];
     struct stat st;
     char *slash;
 
-    snprintf(folder, sizeof folder, "%s", place->path);
+    snprintf(folder, sizeof folder, "%s", socket_path);
     slash = strrchr(folder, '/');
     if (slash == NULL || slash == folder)
-        return;
+        return (gid_t)-1;
     *slash = '\0';
-    if (stat(folder, &st) != 0 || (st.st_mode & S_IXGRP) == 0)
-        return;
-    place->group = st.st_gid;
+    return stat(folder, &st) != 0 || (st.st_mode & S_IXGRP) == 0 ? (gid_t)-1 : st.st_gid;
 }
 
 /* ... and with systemd's socket, the group that it was made for (SocketGroup=). */
@@ -151,86 +148,192 @@ static void take_activated_group(struct lockd_place *place)
     socklen_t size = sizeof address - 1; /* a NUL stays behind the path */
     struct stat st;
 
-    if (getsockname(place->listener, (struct sockaddr *)&address, &size) == 0 &&
+    if (getsockname(place->spot[0].listener, (struct sockaddr *)&address, &size) == 0 &&
         address.sun_path[0] == '/' && stat(address.sun_path, &st) == 0 &&
         (st.st_mode & S_IWGRP) != 0)
         place->group = st.st_gid;
 }
 
-static int bind_socket(struct lockd_place *place, struct gs_err *err)
+static int bind_socket(struct lockd_spot *spot, gid_t group, struct gs_err *err)
 {
-    const mode_t mode = place->group == (gid_t)-1 ? 0600 : 0660;
+    const mode_t mode = group == (gid_t)-1 ? 0600 : 0660;
     struct sockaddr_un address;
     struct stat st;
     mode_t mask;
     int bound;
 
-    if (lstat(place->path, &st) == 0 && !S_ISSOCK(st.st_mode))
+    if (lstat(spot->path, &st) == 0 && !S_ISSOCK(st.st_mode))
         return gs_err_set(err, -EEXIST,
                           "%s is there and is no socket: remove it or choose another "
                           "with --socket",
-                          place->path);
-    if (unlink(place->path) != 0 && errno != ENOENT) /* stale: we hold the lock */
+                          spot->path);
+    if (unlink(spot->path) != 0 && errno != ENOENT) /* stale: we hold the lock */
         return gs_err_errno(err, -errno, "%s: cannot remove the socket that is there",
-                            place->path);
-    place->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (place->listener < 0)
+                            spot->path);
+    spot->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (spot->listener < 0)
         return gs_err_errno(err, -errno, "socket");
-    address_of(place->path, &address);
+    address_of(spot->path, &address);
     mask = umask(0777 & ~mode);
-    bound = bind(place->listener, (struct sockaddr *)&address, sizeof address);
+    bound = bind(spot->listener, (struct sockaddr *)&address, sizeof address);
     umask(mask);
     if (bound != 0)
-        return gs_err_errno(err, -errno, "%s: cannot make the socket", place->path);
-    if (place->group != (gid_t)-1 && chown(place->path, (uid_t)-1, place->group) != 0)
-        lockd_log(LOCKD_LOG_WARNING, "%s: cannot give it to group %u: %s", place->path,
-                  (unsigned)place->group, strerror(errno));
-    if (listen(place->listener, BACKLOG) != 0)
-        return gs_err_errno(err, -errno, "%s: cannot listen", place->path);
-    if (lstat(place->path, &st) != 0)
-        return gs_err_errno(err, -errno, "%s: it was removed at once", place->path);
-    place->inode = st.st_ino;
+        return gs_err_errno(err, -errno, "%s: cannot make the socket", spot->path);
+    if (group != (gid_t)-1 && chown(spot->path, (uid_t)-1, group) != 0)
+        lockd_log(LOCKD_LOG_WARNING, "%s: cannot give it to group %u: %s", spot->path,
+                  (unsigned)group, strerror(errno));
+    if (listen(spot->listener, BACKLOG) != 0)
+        return gs_err_errno(err, -errno, "%s: cannot listen", spot->path);
+    if (lstat(spot->path, &st) != 0)
+        return gs_err_errno(err, -errno, "%s: it was removed at once", spot->path);
+    spot->inode = st.st_ino;
     return 0;
 }
 
-int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err *err)
+static void leave_spot(struct lockd_spot *spot)
 {
-    int code;
+    struct stat st;
 
-    *place = (struct lockd_place){.listener = -1, .lock_fd = -1, .group = (gid_t)-1};
-    snprintf(place->path, sizeof place->path, "%s", path);
-    code = take_activated(&place->listener, err);
+    if (spot->inode != 0 && lstat(spot->path, &st) == 0 && st.st_ino == spot->inode)
+        unlink(spot->path);
+    if (spot->lock_fd >= 0)
+        close(spot->lock_fd);
+    spot->lock_fd = -1;
+}
+
+static void drop_spot(struct lockd_spot *spot)
+{
+    leave_spot(spot);
+    if (spot->listener >= 0)
+        close(spot->listener);
+    spot->listener = -1;
+}
+
+/* What is wrong with one of several places: programs come by the others. 0 or -errno. */
+static int do_without(const struct gs_places *places, int code, const struct gs_err *why,
+                      struct gs_err *err)
+{
+    lockd_log(LOCKD_LOG_DEBUG, "does without this place: %s", why->text);
+    *err = *why; /* the last one is everybody's: what is wrong there helps most */
+    return places->named ? code : 0;
+}
+
+/* Takes the locks of all places that we can have, before there is a socket: who loses has
+ * misled nobody. The order is everybody's, so no two wait for each other. 0, LOCKD_ALREADY or
+ * -errno. */
+static int take_locks(struct lockd_place *place, const struct gs_places *places,
+                      struct gs_err *err)
+{
+    for (unsigned i = 0; i < places->count; i++) {
+        struct lockd_spot *spot = &place->spot[place->count];
+        struct gs_err why = {0};
+        int code;
+
+        *spot = (struct lockd_spot){.listener = -1, .lock_fd = -1};
+        memcpy(spot->path, places->path[i], sizeof spot->path);
+        code = gs_place_make(spot->path, &why);
+        code = code != 0 ? code : take_lock(spot, &why);
+        if (code == 0) {
+            place->count++;
+            continue;
+        }
+        drop_spot(spot);
+        if (code == LOCKD_ALREADY || somebody_serves(places->path[i])) {
+            memcpy(place->served, places->path[i], sizeof place->served);
+            return LOCKD_ALREADY;
+        }
+        code = do_without(places, code, &why, err);
+        if (code != 0)
+            return code;
+    }
+    return place->count != 0 ? 0 : err->code;
+}
+
+static int bind_sockets(struct lockd_place *place, const struct gs_places *places,
+                        struct gs_err *err)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < place->count; i++) {
+        struct lockd_spot *spot = &place->spot[i];
+        const gid_t group = group_of(spot->path);
+        struct gs_err why = {0};
+        int code = bind_socket(spot, group, &why);
+
+        if (code == 0) {
+            if (place->group == (gid_t)-1)
+                place->group = group;
+            place->spot[kept++] = *spot;
+            continue;
+        }
+        drop_spot(spot);
+        code = do_without(places, code, &why, err);
+        if (code != 0)
+            return code;
+    }
+    place->count = kept;
+    return kept != 0 ? 0 : err->code;
+}
+
+int lockd_place_take(struct lockd_place *place, const struct gs_places *places,
+                     struct gs_err *err)
+{
+    struct gs_err why = {0};
+    int code, listener = -1;
+
+    *place =
+        (struct lockd_place){.group = (gid_t)-1, .named = places->named, .wanted = *places};
+    code = take_activated(&listener, err);
     if (code < 0)
         return code;
     place->activated = code == 1;
     if (place->activated) {
+        place->count = 1;
+        place->spot[0] = (struct lockd_spot){.listener = listener, .lock_fd = -1};
+        memcpy(place->spot[0].path, places->path[0], sizeof place->spot[0].path);
         take_activated_group(place);
         return 0;
     }
-    code = gs_place_make(place->path, err);
-    if (code != 0)
-        return code;
-    take_group(place);
-    code = take_lock(place, err);
-    return code != 0 ? code : bind_socket(place, err);
+    code = take_locks(place, places, &why);
+    code = code != 0 ? code : bind_sockets(place, places, &why);
+    if (code == 0)
+        return 0;
+    for (unsigned i = 0; i < place->count; i++)
+        drop_spot(&place->spot[i]);
+    place->count = 0;
+    return code == LOCKD_ALREADY ? code : gs_err_set(err, code, "%s", why.text);
 }
 
 bool lockd_place_is_served(const struct lockd_place *place)
 {
-    return somebody_serves(place->path);
+    for (unsigned i = 0; i < place->wanted.count; i++)
+        if (somebody_serves(place->wanted.path[i]))
+            return true;
+    return false;
 }
 
 void lockd_place_leave(struct lockd_place *place)
 {
-    struct stat st;
+    for (unsigned i = 0; i < place->count; i++)
+        leave_spot(&place->spot[i]);
+    place->count = 0;
+}
 
-    if (!place->activated && place->inode != 0 && lstat(place->path, &st) == 0 &&
-        st.st_ino == place->inode)
-        unlink(place->path);
-    if (place->lock_fd >= 0)
-        close(place->lock_fd);
-    place->lock_fd = place->listener = -1;
-    place->inode = 0; /* which may be another socket's from now on */
+bool lockd_place_is_superseded(const struct lockd_place *place)
+{
+    for (unsigned i = 0; i < place->count; i++)
+        if (strcmp(place->spot[i].path, GS_SYSTEM_SOCKET) == 0)
+            return false;
+    return !place->named && access(GS_SYSTEM_SOCKET, W_OK) == 0 &&
+           somebody_serves(GS_SYSTEM_SOCKET);
+}
+
+static bool is_kept(const struct lockd_place *place, int fd)
+{
+    for (unsigned i = 0; i < place->count; i++)
+        if (fd == place->spot[i].listener || fd == place->spot[i].lock_fd)
+            return true;
+    return fd <= STDERR_FILENO;
 }
 
 static void close_inherited(const struct lockd_place *place)
@@ -243,8 +346,7 @@ static void close_inherited(const struct lockd_place *place)
     while ((entry = readdir(folder)) != NULL) {
         const int fd = (int)strtol(entry->d_name, NULL, 10);
 
-        if (entry->d_name[0] != '.' && fd > STDERR_FILENO && fd != dirfd(folder) &&
-            fd != place->listener && fd != place->lock_fd)
+        if (entry->d_name[0] != '.' && fd != dirfd(folder) && !is_kept(place, fd))
             close(fd);
     }
     closedir(folder);

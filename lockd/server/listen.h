@@ -12,25 +12,36 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct lockd_place {
-    char path[LOCKD_PATH_SIZE];
-    int listener, lock_fd;
-    ino_t inode;    /* of the socket that we made; 0: none */
-    gid_t group;    /* members of it may connect; (gid_t)-1: nobody */
-    bool activated; /* systemd's socket: not ours to remove */
+struct lockd_spot {
+    char path[GS_PATH_SIZE];
+    int listener, lock_fd; /* -1: none */
+    ino_t inode;           /* of the socket that we made; 0: none */
 };
 
-/* Positive result: another daemon serves this socket. */
+struct lockd_place {
+    struct lockd_spot spot[GS_PLACES];
+    unsigned count;
+    struct gs_places wanted;
+    gid_t group;               /* members of it may connect; (gid_t)-1: nobody */
+    bool activated;            /* systemd's socket: not ours to remove */
+    bool named;                /* by --socket or GPUSHARE_SOCKET: one, wherever it is */
+    char served[GS_PATH_SIZE]; /* with LOCKD_ALREADY: by the other daemon */
+};
+
+/* Positive result: another daemon serves one of the places already. */
 #define LOCKD_ALREADY 1
 
-/* Takes the place at path (a full one): socket activation, or a lock file, a stale socket
- * replaced, a socket bound and listening. 0, LOCKD_ALREADY, or -errno. */
-int lockd_place_take(struct lockd_place *place, const char *path, struct gs_err *err);
-/* Whether some daemon listens there. */
+/* Takes the places, as far as this user can have them: socket activation, or lock files, stale
+ * sockets replaced, sockets bound and listening. 0, LOCKD_ALREADY, or -errno: there is none. */
+int lockd_place_take(struct lockd_place *place, const struct gs_places *places,
+                     struct gs_err *err);
+/* Whether some daemon listens at one of the places that this one wanted. */
 bool lockd_place_is_served(const struct lockd_place *place);
-/* Removes the socket (ours only) and gives the place up. The lock file stays: removing it would
- * race. */
+/* Removes the sockets (ours only) and gives the places up. The listeners stay open, and the
+ * lock files where they are: removing them would race. */
 void lockd_place_leave(struct lockd_place *place);
+/* A service has come up that this user's programs connect to first. */
+bool lockd_place_is_superseded(const struct lockd_place *place);
 
 /* Goes to the background: the caller's process ends with 0 once the daemon listens; own
  * session, / as folder, no inherited descriptors, no terminal. 0 in the daemon, or -errno. */

@@ -9,7 +9,7 @@
 #include "lockd/base/log.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/handover.h"
-#include "lockd/server/listen.h"
+#include "lockd/start/listen.h"
 
 int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
 {

@@ -9,7 +9,7 @@
  * can meet a freed one.
  */
 #include "lockd/server/server.h"
-#include "lockd/server/listen.h"
+#include "lockd/start/listen.h"
 #include "lockd/base/log.h"
 
 #include <errno.h>
@@ -21,9 +21,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define EVENTS           64
-#define FIRST_PROGRAM_NS 1000000000u
-#define HOST_EVERY_NS    2000000000u /* while programs are connected */
+#define EVENTS              64
+#define FIRST_PROGRAM_NS    1000000000u
+#define HOST_EVERY_NS       2000000000u /* while programs are connected */
+#define SUPERSEDED_EVERY_NS 1000000000u
 
 static int watch(struct lockd_server *server, int fd, void *tag)
 {
@@ -60,13 +61,14 @@ static uint64_t watchdog_interval(void)
 }
 
 int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,
-                      int listener, gid_t group, struct gs_err *err)
+                      const int *listeners, unsigned count, gid_t group, struct gs_err *err)
 {
     int code = 0;
 
     memset(server, 0, sizeof *server);
     server->config = *config;
-    server->listener = listener;
+    server->listener_count = count;
+    memcpy(server->listeners, listeners, count * sizeof *listeners);
     server->group = group;
     server->spare = -1;
     server->started = server->programs_gone = lockd_now();
@@ -89,7 +91,8 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     else if (server->lock == NULL)
         code = -ENOMEM;
     code = code != 0 ? code : watch(server, server->signals, &server->signals);
-    code = code != 0 ? code : watch(server, listener, &server->listener);
+    for (unsigned i = 0; i < count && code == 0; i++)
+        code = watch(server, listeners[i], &server->listeners[i]);
     if (code != 0)
         return gs_err_errno(err, code, "cannot set up the event loop");
     server->listening = true;
@@ -196,6 +199,20 @@ static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
     return server->watchdog_at;
 }
 
+static uint64_t look_for_another(struct lockd_server *server, uint64_t now)
+{
+    if (server->superseded == NULL)
+        return LOCKD_NEVER;
+    if (now >= server->superseded_at) {
+        if (server->superseded(server->superseded_context)) {
+            lockd_log(LOCKD_LOG_INFO, "a service has come up: leaving it the programs");
+            server->stop = true;
+        }
+        server->superseded_at = now + SUPERSEDED_EVERY_NS;
+    }
+    return server->superseded_at;
+}
+
 uint64_t lockd_server_tend(struct lockd_server *server)
 {
     const uint64_t now = lockd_now();
@@ -220,6 +237,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     }
     next = sooner(next, feed_watchdog(server, now));
     next = sooner(next, lockd_successor_tend(server, now));
+    next = sooner(next, look_for_another(server, now));
     if (now >= idle_deadline(server)) {
         lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
         server->stop = true;
@@ -256,14 +274,25 @@ static void take_signals(struct lockd_server *server)
     }
 }
 
+/* Its number, or listener_count: it is none. */
+static unsigned listener_of(const struct lockd_server *server, const void *pointer)
+{
+    unsigned i = 0;
+
+    while (i < server->listener_count && pointer != &server->listeners[i])
+        i++;
+    return i;
+}
+
 static void handle(struct lockd_server *server, const struct epoll_event *event)
 {
+    const unsigned listener = listener_of(server, event->data.ptr);
     struct lockd_connection *connection = event->data.ptr;
 
     if (event->data.ptr == &server->signals) {
         take_signals(server);
-    } else if (event->data.ptr == &server->listener) {
-        server->called = true; /* when those who left have made room */
+    } else if (listener < server->listener_count) {
+        server->called |= 1u << listener; /* accepted when those who left have made room */
     } else if (lockd_freeze_event(server, event->data.ptr)) {
         lockd_server_flush(server);
     } else {
@@ -291,9 +320,10 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
         for (int i = 0; i < count; i++)
             handle(server, &events[i]);
         deadline = lockd_server_tend(server);
-        if (server->called)
-            lockd_admit_one(server);
-        server->called = false;
+        for (unsigned i = 0; i < server->listener_count; i++)
+            if ((server->called & 1u << i) != 0)
+                lockd_admit_one(server, server->listeners[i]);
+        server->called = 0;
         deadline = sooner(deadline, lockd_admit_resume(server, lockd_now()));
     }
     return 0;
@@ -309,8 +339,8 @@ void lockd_server_deinit(struct lockd_server *server)
     lockd_closer_deinit(server);
     lockd_lock_free(server->lock);
     lockd_trace_deinit(&server->trace);
-    if (server->listener >= 0)
-        close(server->listener);
+    for (unsigned i = 0; i < server->listener_count; i++)
+        close(server->listeners[i]);
     if (server->epoll >= 0)
         close(server->epoll);
     if (server->signals >= 0)

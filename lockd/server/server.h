@@ -12,7 +12,7 @@
 
 #include "common/err.h"
 #include "lockd/server/closer.h"
-#include "lockd/server/config.h"
+#include "lockd/start/config.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/handover.h"
 #include "lockd/base/hostmem.h"
@@ -48,9 +48,15 @@ struct lockd_notes {
  * one, out: the new one. 0, or -errno with config untouched. */
 typedef int lockd_reload(void *context, struct lockd_config *config, struct gs_err *err);
 
+/* Another daemon serves this one's programs now. */
+typedef bool lockd_superseded(const void *context);
+
 struct lockd_server {
     struct lockd_config config;
-    lockd_reload *reload; /* may be NULL */
+    lockd_superseded *superseded; /* may be NULL */
+    const void *superseded_context;
+    uint64_t superseded_at; /* when it is asked again */
+    lockd_reload *reload;   /* may be NULL */
     void *reload_context;
     struct lockd_lock *lock;
     struct lockd_list connections, dead;
@@ -67,9 +73,12 @@ struct lockd_server {
     uint32_t connection_count, program_count, connection_limit;
     struct lockd_successor successor;
     gid_t group; /* members may connect; (gid_t)-1: nobody but owner and root */
-    int epoll, listener, signals;
-    int spare; /* given up to accept (and refuse) one when descriptors run out */
-    bool listening, called, stop; /* called: somebody waits to be accepted */
+    int epoll, signals;
+    int listeners[GS_PLACES];
+    unsigned listener_count;
+    uint32_t called; /* somebody waits to be accepted: one bit for each listener */
+    int spare;       /* given up to accept (and refuse) one when descriptors run out */
+    bool listening, stop;
     bool closed_late; /* a closer has closed a connection: there is room for another */
     bool guarded;     /* the kernel keeps descriptors from connections that do not want them */
     uint64_t listen_at;        /* when the listener is tried again if it is not watched */
@@ -119,9 +128,10 @@ struct lockd_connection {
 /* clock.c: CLOCK_MONOTONIC, ns. */
 uint64_t lockd_now(void);
 
-/* listener: a listening SOCK_SEQPACKET socket, from now on the server's. 0 or -errno. */
+/* listeners: GS_PLACES listening SOCK_SEQPACKET sockets at most, from now on the server's. 0 or
+ * -errno. */
 int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,
-                      int listener, gid_t group, struct gs_err *err);
+                      const int *listeners, unsigned count, gid_t group, struct gs_err *err);
 /* Serves until a signal or the idle time ends it. 0 or -errno. */
 int lockd_server_run(struct lockd_server *server, struct gs_err *err);
 void lockd_server_deinit(struct lockd_server *server);
@@ -137,7 +147,7 @@ int lockd_server_reload(struct lockd_server *server, struct gs_err *err);
 void lockd_server_bury(struct lockd_server *server);
 
 /* admit.c: accepts one connection, or refuses it with the reason. */
-void lockd_admit_one(struct lockd_server *server);
+void lockd_admit_one(struct lockd_server *server, int listener);
 /* Watches the listener again after connections ended. */
 void lockd_admit_again(struct lockd_server *server);
 int lockd_admit_init(struct lockd_server *server, struct gs_err *err);

@@ -4,11 +4,13 @@
  * State: struct lockd_successor in the server.
  */
 #include "lockd/server/successor.h"
-#include "lockd/server/inherited.h"
-#include "lockd/server/listen.h"
+#include "lockd/start/inherited.h"
+#include "lockd/start/listen.h"
 #include "lockd/base/log.h"
 #include "lockd/server/server.h"
 
+#include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -51,9 +53,9 @@ static void make_way(struct lockd_server *server, pid_t pid)
               "the next gpushare-lockd",
               (unsigned long long)own_limit(), (int)pid);
     lockd_place_leave(server->successor.place);
-    close(server->listener); /* which takes it out of epoll */
-    server->listener = -1;
-    server->listening = true; /* nothing to be watched again */
+    while (server->listener_count > 0)
+        close(server->listeners[--server->listener_count]); /* which takes it out of epoll */
+    server->listening = true;                               /* nothing to be watched again */
     server->successor.until = lockd_now() + WAIT_NS;
 }
 
@@ -103,24 +105,39 @@ void lockd_successor_came(struct lockd_server *server, struct lockd_connection *
     lockd_connection_kill(connection, NULL);
 }
 
+static int listen_again(struct lockd_server *server, const struct lockd_place *place)
+{
+    for (unsigned i = 0; i < place->count; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &server->listeners[i]};
+
+        server->listeners[i] = place->spot[i].listener;
+        server->listener_count++;
+        if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->listeners[i], &event) != 0)
+            return -errno;
+    }
+    return 0;
+}
+
 /* None has come: as before, but for another attempt. */
 static void take_place_again(struct lockd_server *server)
 {
     struct lockd_place *place = server->successor.place;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &server->listener};
     struct lockd_place again;
     struct gs_err err = {0};
-    const int code = lockd_place_take(&again, place->path, &err);
+    int code = lockd_place_take(&again, &place->wanted, &err);
 
     server->successor = (struct lockd_successor){.place = NULL};
     if (code == LOCKD_ALREADY) {
         server->stop = true;
         return;
     }
-    *place = again;
-    server->listener = again.listener;
-    if (code != 0 || epoll_ctl(server->epoll, EPOLL_CTL_ADD, again.listener, &event) != 0) {
-        lockd_log(LOCKD_LOG_ERROR, "the socket is lost: %s", err.text);
+    if (code == 0) {
+        *place = again;
+        code = listen_again(server, place);
+    }
+    if (code != 0) {
+        lockd_log(LOCKD_LOG_ERROR, "the socket is lost: %s",
+                  err.code != 0 ? err.text : strerror(-code));
         server->stop = true;
         return;
     }

@@ -3,7 +3,7 @@
  * fuzz_config.c: libFuzzer target: any bytes as the daemon's configuration file. What is taken
  * must be within the bounds that the daemon relies on; what is refused must say where.
  */
-#include "lockd/server/config.h"
+#include "lockd/start/config.h"
 #include "lockd/protocol/wire_check.h"
 
 #include <stdlib.h>

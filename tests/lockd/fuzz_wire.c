@@ -260,16 +260,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gs_err err = {0};
 
     const int lowest = dup(STDERR_FILENO);
+    int listener;
 
     close(lowest);
+    listener = eventfd(0, EFD_CLOEXEC);
     lockd_log_open(LOCKD_LOG_ERROR);
     lockd_config_default(&config);
     clock_ns = 1000000 * MS;
     if (byte(&fuzz) % 4 == 0)
         config.limits.memory = CARD / 2;
     config.hands_over = byte(&fuzz) % 4 != 0;
-    require(lockd_server_init(&fuzz.server, &config, eventfd(0, EFD_CLOEXEC), (gid_t)-1,
-                              &err) == 0);
+    require(lockd_server_init(&fuzz.server, &config, &listener, 1, (gid_t)-1, &err) == 0);
     for (int i = 0; i < STEPS && fuzz.left != 0; i++)
         step(&fuzz);
     check_served(&fuzz);

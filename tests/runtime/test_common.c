@@ -86,26 +86,88 @@ static void size_format_reads_well(void **state)
     assert_int_equal(tiny[3], '\0');
 }
 
-static void socket_path_environment_wins(void **state)
+static void places_named_one_is_the_only_one(void **state)
 {
-    char path[128], small[8], longer[200];
+    struct gs_places places;
+    char longer[200];
 
     (void)state;
     setenv("GPUSHARE_SOCKET", "/somewhere/x.sock", 1);
-    assert_int_equal(gs_socket_path(path, sizeof path), 0);
-    assert_string_equal(path, "/somewhere/x.sock");
-    assert_int_equal(gs_socket_path(small, sizeof small), -ENAMETOOLONG);
+    assert_int_equal(gs_places_find(&places), 0);
+    assert_true(places.named);
+    assert_int_equal(places.count, 1);
+    assert_string_equal(places.path[0], "/somewhere/x.sock");
     memset(longer, 'a', sizeof longer - 1);
     longer[0] = '/';
-    longer[sizeof longer - 1] = '\0';
-    setenv("GPUSHARE_SOCKET", longer, 1);
-    assert_int_equal(gs_socket_path(longer, sizeof longer), -ENAMETOOLONG);
     longer[108] = '\0'; /* 108 characters and the NUL do not fit into sockaddr_un */
+    setenv("GPUSHARE_SOCKET", longer, 1);
+    assert_int_equal(gs_places_find(&places), -ENAMETOOLONG);
+    longer[107] = '\0';
+    setenv("GPUSHARE_SOCKET", longer, 1);
+    assert_int_equal(gs_places_find(&places), 0);
+    assert_string_equal(places.path[0], longer);
     setenv("GPUSHARE_SOCKET", "x.sock", 1); /* another place in every folder */
-    assert_int_equal(gs_socket_path(path, sizeof path), -EINVAL);
+    assert_int_equal(gs_places_find(&places), -EINVAL);
+    unsetenv("GPUSHARE_SOCKET");
+}
+
+/* Whatever XDG_RUNTIME_DIR is, the first and the last place are the same. */
+static void assert_places(const char *runtime, const char *expected)
+{
+    char usual[64], last[64];
+    struct gs_places places;
+    struct stat st;
+
+    if (runtime != NULL)
+        setenv("XDG_RUNTIME_DIR", runtime, 1);
+    else
+        unsetenv("XDG_RUNTIME_DIR");
+    snprintf(usual, sizeof usual, "/run/user/%u", (unsigned)geteuid());
+    if (expected == NULL && stat(usual, &st) == 0)
+        expected = strcat(usual, "/gpushare/lockd.sock");
+    snprintf(last, sizeof last, "/tmp/gpushare-%u/lockd.sock", (unsigned)geteuid());
+    assert_int_equal(gs_places_find(&places), 0);
+    assert_false(places.named);
+    assert_int_equal(places.count, expected != NULL ? 3 : 2);
+    assert_string_equal(places.path[0], "/run/gpushare/lockd.sock");
+    assert_string_equal(places.path[places.count - 1], last);
+    if (expected != NULL)
+        assert_string_equal(places.path[1], expected);
+}
+
+static void places_runtime_folder_must_be_ours(void **state)
+{
+    char folder[] = "/tmp/gs_test_common_XXXXXX", path[200], deep[200] = "";
+
+    (void)state;
     setenv("GPUSHARE_SOCKET", "", 1);
-    assert_int_equal(gs_socket_path(path, sizeof path), 0);
-    assert_non_null(strstr(path, "/" GS_SOCKET_NAME));
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/gpushare/lockd.sock", folder);
+    assert_places(folder, path);
+    assert_int_equal(chmod(folder, 0720), 0);
+    assert_places(folder, NULL);
+    assert_int_equal(chmod(folder, 0702), 0);
+    assert_places(folder, NULL);
+    assert_int_equal(chmod(folder, 0700), 0);
+    assert_places(NULL, NULL);
+    assert_places("", NULL);
+    assert_places("relative", NULL);
+    assert_places("/nonexistent/folder", NULL);
+    assert_places("/dev/null", NULL);
+    assert_places(geteuid() == 0 ? "/nonexistent" : "/", NULL); /* root's */
+    snprintf(deep, sizeof deep, "%s/", folder); /* a folder whose socket's path is too long */
+    memset(deep + strlen(deep), 'a', 70);
+    assert_int_equal(mkdir(deep, 0700), 0);
+    setenv("XDG_RUNTIME_DIR", deep, 1);
+    {
+        struct gs_places places;
+
+        assert_int_equal(gs_places_find(&places), 0);
+        assert_int_equal(places.count, 2);
+    }
+    assert_int_equal(rmdir(deep), 0);
+    assert_int_equal(rmdir(folder), 0);
+    unsetenv("XDG_RUNTIME_DIR");
     unsetenv("GPUSHARE_SOCKET");
 }
 
@@ -189,7 +251,8 @@ int main(void)
         cmocka_unit_test(size_parse_good_text_gives_bytes),
         cmocka_unit_test(size_parse_bad_text_leaves_bytes),
         cmocka_unit_test(size_format_reads_well),
-        cmocka_unit_test(socket_path_environment_wins),
+        cmocka_unit_test(places_named_one_is_the_only_one),
+        cmocka_unit_test(places_runtime_folder_must_be_ours),
         cmocka_unit_test(socket_folder_open_to_others_is_refused),
         cmocka_unit_test(socket_folder_missing_parent_or_file_fails),
         cmocka_unit_test(packet_receive_takes_as_many_descriptors_as_asked_for),

@@ -7,12 +7,13 @@
 #include "lockd/ctl/doctor/doctor.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static void look_at_folder(struct doctor *doctor)
+/* only: there is no other place. */
+static void look_at_folder(struct doctor *doctor, const char *path, bool only)
 {
-    const char *path = doctor->ctl->path, *slash = strrchr(path, '/');
+    const char *slash = strrchr(path, '/');
     const int length = slash > path ? (int)(slash - path) : 1;
     struct gs_err err = {0};
     const int code = gs_place_look(path, &err);
@@ -20,16 +21,30 @@ static void look_at_folder(struct doctor *doctor)
     if (code == 0)
         doctor_add(doctor, "socket.folder", DOCTOR_OK, NULL, "%.*s: owner and mode are right",
                    length, path);
-    else if (code == -ENOENT)
+    else if (code == -ENOENT && only)
         doctor_add(doctor, "socket.folder", DOCTOR_INFO, NULL,
                    "%.*s: not there yet; it is made with the first daemon", length, path);
-    else
-        doctor_add(doctor, "socket.folder", DOCTOR_FAIL,
+    else if (code != -ENOENT)
+        doctor_add(doctor, "socket.folder", only ? DOCTOR_FAIL : DOCTOR_WARN,
                    code == -EPERM
                        ? "set GPUSHARE_SOCKET to a path in a folder of your own or of "
                          "root's, or mend that one"
                        : "ask the folder's owner to let you enter it",
                    "%s", err.text);
+}
+
+static void look_at_places(struct doctor *doctor)
+{
+    const struct gs_places *places = &doctor->ctl->places;
+
+    for (unsigned i = 0; i < places->count; i++) {
+        doctor_add(doctor, "socket.path", DOCTOR_INFO, NULL, "%s is %s%s",
+                   i == 0 ? "the socket" : "or else it", places->path[i],
+                   doctor->ctl->path_by_user ? " (--socket)"
+                   : places->named           ? " (GPUSHARE_SOCKET)"
+                                             : "");
+        look_at_folder(doctor, places->path[i], places->count == 1);
+    }
 }
 
 static void look_at_versions(struct doctor *doctor)
@@ -140,13 +155,17 @@ void doctor_daemon(struct doctor *doctor)
     struct ctl *ctl = doctor->ctl;
     int code;
 
-    doctor_add(doctor, "socket.path", DOCTOR_INFO, NULL, "the socket is %s%s", ctl->path,
-               ctl->path_by_user                   ? " (--socket)"
-               : getenv("GPUSHARE_SOCKET") != NULL ? " (GPUSHARE_SOCKET)"
-                                                   : "");
-    look_at_folder(doctor);
+    look_at_places(doctor);
     ctl->patience_s = 3;
     code = ctl_ask_status(ctl, &doctor->answer);
+    if (ctl->kept_out)
+        doctor_add(
+            doctor, "socket.service", DOCTOR_WARN,
+            "to share with other users' programs, ask an administrator to add you to its "
+            "group, then log in again",
+            "there is a service at " GS_SYSTEM_SOCKET ", and user %u may not connect: "
+            "his programs have a daemon of their own",
+            (unsigned)geteuid());
     if (code == -ENOENT) {
         doctor_add(doctor, "daemon.reachable", doctor->pid != 0 ? DOCTOR_FAIL : DOCTOR_INFO,
                    doctor->pid != 0

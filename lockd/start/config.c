@@ -5,7 +5,7 @@
  * as a whole, with the line and with what is allowed there: a daemon that guesses is worse than
  * one that does not start.
  */
-#include "lockd/server/config.h"
+#include "lockd/start/config.h"
 #include "common/fd.h"
 #include "lockd/protocol/wire_check.h"
 

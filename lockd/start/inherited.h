@@ -3,8 +3,8 @@
  * inherited.h: what a daemon has from the program that started it, and must not keep, since it
  * serves others as well.
  */
-#ifndef GS_LOCKD_SERVER_INHERITED_H
-#define GS_LOCKD_SERVER_INHERITED_H
+#ifndef GS_LOCKD_START_INHERITED_H
+#define GS_LOCKD_START_INHERITED_H
 
 #include <stdint.h>
 

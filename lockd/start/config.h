@@ -2,8 +2,8 @@
  *
  * config.h: everything that can be set about the daemon, from its files and its command line.
  */
-#ifndef GS_LOCKD_SERVER_CONFIG_H
-#define GS_LOCKD_SERVER_CONFIG_H
+#ifndef GS_LOCKD_START_CONFIG_H
+#define GS_LOCKD_START_CONFIG_H
 
 #include "common/err.h"
 #include "lockd/sched/scheduler.h"
