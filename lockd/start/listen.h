@@ -3,8 +3,8 @@
  * listen.h: the daemon's place in the file system: socket, lock file, detaching, and what
  * systemd wants to know.
  */
-#ifndef GS_LOCKD_SERVER_LISTEN_H
-#define GS_LOCKD_SERVER_LISTEN_H
+#ifndef GS_LOCKD_START_LISTEN_H
+#define GS_LOCKD_START_LISTEN_H
 
 #include "common/err.h"
 #include "lockd/base/options.h"
