@@ -37,13 +37,17 @@ static int refuse_kind(const char *name, struct gs_err *err)
 static struct timespec find_time(const struct elf_job *job)
 {
     struct timespec time = job->stat.st_mtim;
-    char text[64] = "";
+    char text[64] = "", *point, *end;
     long long seconds;
     long nanoseconds;
 
     if (job->patched == ELF_NOTE_FOUND)
         elf_note_value(job->note.text, "mtime", text, sizeof text);
-    if (sscanf(text, "%lld.%9ld", &seconds, &nanoseconds) == 2 && nanoseconds >= 0)
+    seconds = strtoll(text, &point, 10);
+    if (point == text || *point != '.')
+        return time;
+    nanoseconds = strtol(point + 1, &end, 10);
+    if (end == point + 10 && nanoseconds >= 0)
         time = (struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = nanoseconds};
     return time;
 }
@@ -283,10 +287,13 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
 static bool is_same_marker(const char *a, const char *b)
 {
     const char *time = strstr(b, "\n" TIME);
-    size_t length = time != NULL ? (size_t)(time + 1 - b) : strlen(b);
+    size_t length;
 
+    if (time == NULL)
+        return strcmp(a, b) == 0;
+    length = (size_t)(time + 1 - b);
     return strncmp(a, b, length) == 0 &&
-           (a[length] == '\0' || strncmp(a + length, TIME, strlen(TIME)) == 0);
+           (a[length] == '\0' || strncmp(a + length, TIME, sizeof TIME - 1) == 0);
 }
 
 bool elf_job_is_current(struct elf_job *job)
