@@ -31,6 +31,7 @@
 #define RESTART_SETTLE   (300 * NS_PER_MS)
 #define EXTERNAL_CONFIRM (20 * NS_PER_MS)
 #define EXTERNAL_UNSAID  (1000 * NS_PER_MS)
+#define DEPARTED_WINDOW  (2000 * NS_PER_MS) /* to come back, or for the driver to clear up */
 #define TELL_PAUSE                                                                             \
     (100 * NS_PER_MS) /* between things told to all of a device that can wait                  \
                        */

@@ -10,6 +10,9 @@
  * that contradicts what is known is a *doubt*. One program's word is not enough: a moment later
  * it is asked again and so are some others, and what another one agrees to is known from then
  * on; so is what nobody denied, after a while. One against one, what was known stays.
+ *
+ * What a program had whose connection has ended is not external for the next few seconds
+ * either: it has lost its connection and comes back, or the driver clears up after it.
  */
 #include "lockd/sched/parts.h"
 
@@ -17,6 +20,64 @@
 
 #define ASKED     8                 /* programs at a time */
 #define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
+
+static uint64_t departed(const struct lockd_device *device)
+{
+    return device->departed.recent + device->departed.older;
+}
+
+/* Windows that have passed. True if something expired with them. */
+static bool expire_departed(struct lockd_device *device, uint64_t now)
+{
+    struct lockd_departed *gone = &device->departed;
+    const uint64_t before = departed(device);
+
+    for (int i = 0; i < 2 && departed(device) != 0 && now - gone->since >= DEPARTED_WINDOW;
+         i++) {
+        gone->older = gone->recent;
+        gone->recent = 0;
+        gone->since += DEPARTED_WINDOW;
+    }
+    return departed(device) != before;
+}
+
+/* What it said last, or is about to have. */
+static uint64_t has_now(const struct lockd_member *member)
+{
+    const bool sure = member->echoed == member->seq && (member->flags & GS_STATE_MOVING) == 0;
+    const uint64_t coming = lockd_min(member->demand, lockd_member_hold(member));
+
+    return sure ? member->resident : lockd_max(member->resident, coming);
+}
+
+static void add_departed(struct lockd_device *device, uint64_t bytes, uint64_t now)
+{
+    expire_departed(device, now);
+    if (departed(device) == 0)
+        device->departed.since = now;
+    device->departed.recent += lockd_min(bytes, lockd_less(device->total, departed(device)));
+}
+
+/* It is back. Returns what of those bytes was expected. */
+static uint64_t take_departed(struct lockd_device *device, uint64_t bytes)
+{
+    const uint64_t recent = lockd_min(bytes, device->departed.recent),
+                   older = lockd_min(bytes - recent, device->departed.older);
+
+    device->departed.recent -= recent;
+    device->departed.older -= older;
+    return recent + older;
+}
+
+uint64_t lockd_measure_unclaimed(const struct lockd_device *device)
+{
+    return lockd_min(device->external + departed(device), device->total);
+}
+
+uint64_t lockd_measure_deadline(const struct lockd_device *device)
+{
+    return departed(device) != 0 ? device->departed.since + DEPARTED_WINDOW : LOCKD_NEVER;
+}
 
 static uint64_t steps_up(uint64_t bytes)
 {
@@ -85,11 +146,32 @@ static void ask(struct lockd_member *member)
     lockd_plan_touch(member);
 }
 
+static bool can_tell(const struct lockd_member *member)
+{
+    return member->measures && member->echoed == member->seq &&
+           (member->flags & GS_STATE_MOVING) == 0;
+}
+
+/* Nobody need have anything to say when memory that was expected back stays away. */
+static void ask_one(struct lockd_device *device)
+{
+    lockd_list_each (at, &device->members) {
+        struct lockd_member *member = lockd_member_of(at, of_device);
+
+        if (can_tell(member)) {
+            ask(member);
+            return;
+        }
+    }
+}
+
 void lockd_measure_ask(struct lockd_device *device, uint64_t now)
 {
     struct lockd_doubt *open = &device->doubt;
     uint32_t others = 0;
 
+    if (expire_departed(device, now))
+        ask_one(device);
     if (open->by == NULL || open->asked || now < open->ask_at)
         return;
     open->asked = true;
@@ -100,8 +182,7 @@ void lockd_measure_ask(struct lockd_device *device, uint64_t now)
 
         if (others == ASKED)
             break;
-        if (member == open->by || !member->measures || member->echoed != member->seq ||
-            (member->flags & GS_STATE_MOVING) != 0)
+        if (member == open->by || !can_tell(member))
             continue;
         others++;
         ask(member);
@@ -109,10 +190,11 @@ void lockd_measure_ask(struct lockd_device *device, uint64_t now)
     open->alone = others == 0;
 }
 
-void lockd_measure_forget(const struct lockd_member *member)
+void lockd_measure_forget(const struct lockd_member *member, uint64_t now)
 {
     if (member->device->doubt.by == member)
         member->device->doubt.by = NULL;
+    add_departed(member->device, has_now(member), now);
 }
 
 /* Contexts and the like are counted in whole steps. After a restart it can be told only when
@@ -123,7 +205,7 @@ static void measure(struct lockd_member *member, uint64_t device_free, uint64_t 
     const uint64_t used = lockd_less(device->total, device_free),
                    sure = device->sum.resident - device->sum.unsure,
                    most = lockd_less(used, sure),
-                   least = lockd_less(most, device->sum.unsure_most);
+                   least = lockd_less(most, device->sum.unsure_most + departed(device));
 
     if (device->restarted && now - device->lock->created < RESTART_WINDOW)
         return;
@@ -142,7 +224,7 @@ void lockd_measure_short(struct lockd_member *member, uint64_t bytes, uint64_t n
     const struct lockd_share *sum = &device->sum, *own = &member->share;
     const uint64_t used = lockd_less(device->total, bytes),
                    theirs = sum->resident - sum->unsure + own->unsure + sum->unsure_most -
-                            own->unsure_most;
+                            own->unsure_most + departed(device);
 
     if (device->measured)
         weigh(member, lockd_less(used, theirs) / SHARE_STEP * SHARE_STEP, device->total, now);
@@ -218,7 +300,9 @@ void lockd_measure_came(const struct lockd_member *member, bool back, uint64_t n
 {
     struct lockd_device *device = member->device;
 
-    device->external = lockd_less(device->external, member->given);
+    const uint64_t expected = take_departed(device, member->given);
+
+    device->external = lockd_less(device->external, member->given - expected);
     if (!back || now - device->lock->created >= RESTART_WINDOW)
         return;
     device->restarted = true;

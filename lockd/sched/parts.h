@@ -47,7 +47,11 @@ void lockd_measure_short(struct lockd_member *member, uint64_t bytes, uint64_t n
 void lockd_measure_ask(struct lockd_device *device, uint64_t now);
 /* One that said how large the device is says something else now, or has left. */
 void lockd_measure_recount(struct lockd_device *device);
-void lockd_measure_forget(const struct lockd_member *member);
+void lockd_measure_forget(const struct lockd_member *member, uint64_t now);
+/* Bytes on the device that one who comes with memory may have had all the time. */
+uint64_t lockd_measure_unclaimed(const struct lockd_device *device);
+/* When somebody must be asked though nobody has a doubt; LOCKD_NEVER: it is not so. */
+uint64_t lockd_measure_deadline(const struct lockd_device *device);
 /* It came with memory: that may have been measured before it said so. back: from an earlier
  * daemon, so that more of them may follow. */
 void lockd_measure_came(const struct lockd_member *member, bool back, uint64_t now);

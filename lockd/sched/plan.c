@@ -58,6 +58,7 @@ static void note_deadline(struct lockd_device *device)
         device->deadline = lockd_min(device->deadline, device->quiet_at);
     if (device->fell_at != 0)
         device->deadline = lockd_min(device->deadline, device->fell_at + RISE_PAUSE);
+    device->deadline = lockd_min(device->deadline, lockd_measure_deadline(device));
     if (device->doubt.by != NULL && !device->doubt.asked)
         device->deadline = lockd_min(device->deadline, device->doubt.ask_at);
 }

@@ -39,7 +39,8 @@ static void member_links(struct lockd_member *member)
 }
 
 /* What it says it came with, as far as that can be: it holds what an earlier daemon allowed it,
- * so that was there before, and while it was away it was measured as external use. */
+ * so that was there before, and while it was away it was measured as external use, or was
+ * expected back. */
 static uint64_t came_with(const struct lockd_device *device, const struct gs_wire_state *state,
                           uint64_t now)
 {
@@ -48,7 +49,7 @@ static uint64_t came_with(const struct lockd_device *device, const struct gs_wir
     if (now - device->lock->created < RESTART_WINDOW)
         seen = state->device_total;
     else if (device->measured)
-        seen = device->external;
+        seen = lockd_measure_unclaimed(device);
     else if (state->device_free != UINT64_MAX)
         seen = lockd_less(state->device_total, state->device_free);
     return lockd_min(state->resident, seen);
@@ -125,7 +126,7 @@ static void member_free(struct lockd_member *member, uint64_t now)
     lockd_list_remove(&member->of_device);
     member->client->member_count--;
     device->member_count--;
-    lockd_measure_forget(member);
+    lockd_measure_forget(member, now);
     lockd_measure_recount(device);
     lockd_gang_leave(member, now);
     free(member);

@@ -62,6 +62,14 @@ struct lockd_doubt {
     bool asked, alone; /* alone: there was nobody else to ask */
 };
 
+/* What those had whose connections have ended: for a while it may be on the device still, since
+ * the program lives and comes back, or the driver is clearing up. After two windows it counts
+ * as anybody's. */
+struct lockd_departed {
+    uint64_t recent, older; /* bytes, of this window and of the one before */
+    uint64_t since;         /* when this window began */
+};
+
 /* A client on a device. */
 struct lockd_member {
     struct lockd_client *client;
@@ -224,6 +232,7 @@ struct lockd_device {
     uint32_t user; /* who named it first */
     uint64_t total, external, capacity;
     struct lockd_doubt doubt;
+    struct lockd_departed departed;
     uint64_t short_bytes, short_until;
     uint64_t switch_ns;    /* measured; 0: not yet */
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */

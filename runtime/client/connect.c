@@ -150,6 +150,14 @@ int gs_connect_send(int fd, const void *message, uint32_t length,
     return sent < 0 ? -errno : -EPIPE;
 }
 
+/* It goes to somebody's terminal: no control characters. */
+static void make_printable(char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}
+
 /* The daemon refuses us and says why; this message is the same in every version. */
 static bool is_refusal(const union gs_connect_message *message, ssize_t got)
 {
@@ -175,6 +183,7 @@ int gs_connect_receive(int fd, struct gs_wire_target *target, unsigned most,
     }
     if (is_refusal(&message, got)) {
         message.end.text[sizeof message.end.text - 1] = '\0';
+        make_printable(message.end.text);
         gs_say_once(&said, "gpushare-lockd refuses this program: %s", message.end.text);
         gs_descriptors_close(with);
         return -ECONNREFUSED;

@@ -343,6 +343,100 @@ static void who_moves_for_ever_hides_no_more_than_it_may_hold(void **state)
     }
 }
 
+/* The connection ends; the process has its memory still. */
+static void loses_connection(struct harness *h, int who)
+{
+    const uint32_t seq = h->client[who].target.seq;
+
+    gone(h, who);
+    h->client[who].state.target_seq = seq;
+}
+
+static void two_run(struct harness *h)
+{
+    h->free_bytes = 10 * GIB;
+    later(h, 10 * RESTART_WINDOW);
+    runs(h, 0, 4 * GIB);
+    h->free_bytes = 6 * GIB;
+    say(h, 0, R, 4 * GIB, 4 * GIB);
+    runs(h, 1, 3 * GIB);
+    h->free_bytes = 3 * GIB;
+    say(h, 1, R, 3 * GIB, 3 * GIB);
+    later(h, 2 * EXTERNAL_UNSAID);
+    assert_int_equal(device_of(h)->external, 0);
+}
+
+/* Its descriptors are closed again and again: what it holds is its own all the time, whatever
+ * the other one measures meanwhile. */
+static void lock_connection_that_flaps_takes_no_memory_from_others(void **state)
+{
+    for (int pause = 0; pause < 2; pause++) { /* quicker than anybody is asked, and slower */
+        struct harness *h = *state;
+        uint64_t capacity;
+
+        two_run(h);
+        capacity = device_of(h)->capacity;
+        for (int i = 0; i < 60; i++) {
+            loses_connection(h, 0);
+            say(h, 1, R, 3 * GIB, 3 * GIB);
+            later(h, pause ? 2 * EXTERNAL_CONFIRM : MS / 10);
+            say(h, 1, R, 3 * GIB, 3 * GIB);
+            assert_true(h->client[1].target.capacity == capacity);
+            say(h, 0, R, 4 * GIB, 4 * GIB);
+            assert_int_equal(device_of(h)->sum.resident, 7 * GIB);
+            later(h, MS / 20);
+            assert_true(h->client[1].target.capacity == capacity);
+        }
+        for (int i = 0; i < 100; i++) {
+            later(h, 100 * MS);
+            say(h, 1, R, 3 * GIB, 3 * GIB);
+            say(h, 0, R, 4 * GIB, 4 * GIB);
+            assert_int_equal(device_of(h)->external, 0);
+            assert_true(h->client[1].target.capacity == capacity);
+        }
+        gone(h, 0);
+        gone(h, 1);
+    }
+}
+
+/* It goes on without us: a while later, what it has is external, though nobody says anything
+ * unasked. */
+static void lock_lost_connection_that_stays_away_is_external(void **state)
+{
+    struct harness *h = *state;
+
+    two_run(h);
+    loses_connection(h, 0);
+    say(h, 1, R, 3 * GIB, 3 * GIB);
+    later(h, EXTERNAL_UNSAID);
+    say(h, 1, R, 3 * GIB, 3 * GIB);
+    assert_int_equal(device_of(h)->external, 0);
+    later(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
+    assert_int_equal(device_of(h)->external, 4 * GIB);
+    say(h, 0, R, 4 * GIB, 4 * GIB); /* it is back at last */
+    assert_int_equal(device_of(h)->external, 0);
+    assert_int_equal(device_of(h)->sum.resident, 7 * GIB);
+}
+
+/* It has ended, and what it had is somebody else's at once: that is hidden no longer. */
+static void lock_program_that_ended_hides_nothing_for_long(void **state)
+{
+    struct harness *h = *state;
+
+    two_run(h);
+    for (int i = 0; i < 50; i++) { /* one short program after the other */
+        gone(h, 0);
+        h->free_bytes = 5 * GIB;
+        say(h, 1, R, 3 * GIB, 3 * GIB);
+        runs(h, 0, 2 * GIB);
+        h->free_bytes = 3 * GIB;
+        say(h, 0, R, 2 * GIB, 2 * GIB);
+        later(h, 500 * MS);
+    }
+    later(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
+    assert_int_equal(device_of(h)->external, 2 * GIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +454,9 @@ int main(void)
         scenario(lock_moving_client_external_not_measured),
         scenario(lock_late_comers_bring_their_memory),
         scenario(lies_of_free_memory_stop_nobody),
+        scenario(lock_connection_that_flaps_takes_no_memory_from_others),
+        scenario(lock_lost_connection_that_stays_away_is_external),
+        scenario(lock_program_that_ended_hides_nothing_for_long),
         scenario(who_moves_for_ever_hides_no_more_than_it_may_hold),
     };
 
