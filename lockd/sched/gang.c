@@ -282,9 +282,9 @@ static void copy_history(struct lockd_party *to, const struct lockd_party *from,
 {
     to->counted_at = now;
     to->virtual_ns = lockd_max(to->virtual_ns, from->virtual_ns);
-    to->turns = lockd_max(to->turns, from->turns);
     if (to->member_count != 0)
         return;
+    to->turns = from->turns;
     to->last_ran = from->last_ran;
     to->level_then = from->level_then;
     to->rested = from->rested;

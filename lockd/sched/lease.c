@@ -58,9 +58,39 @@ static void begin_on(struct lockd_party *party, uint64_t length, uint64_t now)
         party->turns++;
         party->device->switches++;
         party->device->grace_at = lockd_min(party->device->grace_at, now + GRACE_SHORT);
-        if (party->started != 0 && length != LOCKD_NEVER)
+        if (party->gang->complete != 0 && length != LOCKD_NEVER)
             party->until = now + length;
     }
+}
+
+void lockd_gang_set_complete(struct lockd_gang *gang, uint64_t now)
+{
+    gang->complete = now;
+    lockd_list_each (at, &gang->parties) {
+        struct lockd_party *party = lockd_party_of(at, of_gang);
+
+        if (party->device->leases && party->turn_length != LOCKD_NEVER)
+            party->until = now + party->turn_length;
+        party->device->generation++; /* there is a time now when it must stop */
+        lockd_plan_also(party->device);
+    }
+}
+
+/* One that came to run early, since its memory was there, may not use up the time of those that
+ * wait for theirs. */
+void lockd_gang_look_complete(struct lockd_gang *gang, uint64_t now)
+{
+    if (!gang->runs || gang->complete != 0 || gang->wanting == 0)
+        return;
+    lockd_list_each (at, &gang->parties) {
+        lockd_list_each (of, &lockd_party_of(at, of_gang)->members) {
+            const uint32_t flags = lockd_member_of(of, of_party)->flags;
+
+            if ((flags & GS_STATE_WANT) != 0 && (flags & GS_STATE_RUNNING) == 0)
+                return;
+        }
+    }
+    lockd_gang_set_complete(gang, now);
 }
 
 /* Everybody's place is there: the turn begins; not again where it is under way already, and one
@@ -81,6 +111,7 @@ void lockd_gang_begin(struct lockd_gang *gang, uint64_t now)
         lockd_books_party(party, now);
         lockd_plan_also(party->device);
     }
+    lockd_gang_look_complete(gang, now);
 }
 
 /* Its places are of no use before it has all of them, and are kept for no longer than the turns
@@ -190,6 +221,7 @@ void lockd_gang_stop(struct lockd_gang *gang, uint64_t now)
             lockd_queue_drop(party);
     }
     gang->runs = false;
+    gang->complete = 0;
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 

@@ -102,6 +102,10 @@ void lockd_gang_retry(struct lockd_device *device, uint64_t now);
 /* All have their places: the turn begins; not again where it is under way already, and one of
  * the gang came or left. */
 void lockd_gang_begin(struct lockd_gang *gang, uint64_t now);
+/* The time of its turn counts from now on, if it does not yet and all run that want to. */
+void lockd_gang_look_complete(struct lockd_gang *gang, uint64_t now);
+/* ... however many do. */
+void lockd_gang_set_complete(struct lockd_gang *gang, uint64_t now);
 /* The party gets its place; when it was the last one of its gang, all run. */
 void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now);
 /* Ends the turn of all of them. */

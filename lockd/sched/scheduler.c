@@ -206,9 +206,6 @@ static void take_running(struct lockd_member *member, bool runs, uint64_t now)
     if (!lockd_member_run(member) || party->started != 0)
         return;
     party->started = now;
-    if (device->leases && party->turn_length != LOCKD_NEVER)
-        party->until = now + party->turn_length;
-    device->generation++; /* there is a time now when it must stop */
     if (device->leases && party->measured)
         lockd_device_switched(device, now - party->cleared);
     party->measured = false;
@@ -252,6 +249,7 @@ static void member_report(struct lockd_member *member, const struct gs_wire_stat
     take_running(member, (state->flags & GS_STATE_RUNNING) != 0, now);
     take_figures(member, state, now);
     lockd_books_member(member, now);
+    lockd_gang_look_complete(member->party->gang, now);
     if ((state->flags & GS_STATE_SHORT) != 0)
         lockd_short_report(member, state->short_bytes, now);
     else

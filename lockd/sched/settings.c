@@ -70,12 +70,12 @@ static void retime(struct lockd_party *party, double change, bool anew, uint64_t
     } else if (party->turn_length != LOCKD_NEVER && change != 1) {
         party->turn_length = (uint64_t)((double)party->turn_length * change);
     }
-    if (party->started == 0)
+    if (party->gang->complete == 0)
         return;
     if (party->turn_length == LOCKD_NEVER)
         party->until = LOCKD_NEVER;
     else
-        party->until = (anew ? now : party->started) + party->turn_length;
+        party->until = (anew ? now : party->gang->complete) + party->turn_length;
 }
 
 void lockd_gang_requeue(struct lockd_gang *gang, uint64_t now)

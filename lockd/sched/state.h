@@ -203,6 +203,7 @@ struct lockd_gang {
     bool runs;         /* all parties are held */
     bool gives_way;    /* had its place somewhere for too long and could not use it */
     uint64_t retry_at; /* ... until then */
+    uint64_t complete; /* all that had something to run did: the turn's time counts from here */
     bool out;          /* was evicted; comes back when it has something to run */
 };
 

@@ -81,6 +81,33 @@ static uint64_t patience_ends(const struct lockd_party *party)
     return progress + GRACE;
 }
 
+/* The longest that any of its gang may get nowhere. */
+static uint64_t gang_patience_ends(const struct lockd_gang *gang)
+{
+    uint64_t end = 0;
+
+    lockd_list_each (at, &gang->parties)
+        end = lockd_max(end, patience_ends(lockd_party_of(at, of_gang)));
+    return end;
+}
+
+/* It has its places and does not get ahead: it is passed over; where some of it run, their time
+ * counts without the others. */
+static void stop_waiting(struct lockd_party *party, uint64_t now)
+{
+    const bool none = party->running_members == 0;
+    const uint64_t end = none ? patience_ends(party) : gang_patience_ends(party->gang);
+
+    if (now < end) {
+        party->device->grace_at = lockd_min(party->device->grace_at, end);
+    } else if (none) {
+        party->skipped++;
+        lockd_gang_stop(party->gang, now);
+    } else {
+        lockd_gang_set_complete(party->gang, now);
+    }
+}
+
 /* While others wait, an idle holder gives back at once, and one that does not get ahead is
  * passed over. */
 void lockd_stop_idle(struct lockd_device *device, uint64_t now)
@@ -94,20 +121,13 @@ void lockd_stop_idle(struct lockd_device *device, uint64_t now)
     device->grace_at = LOCKD_NEVER;
     lockd_list_each (at, &device->holders) {
         struct lockd_party *party = lockd_party_of(at, holder);
-        uint64_t end;
+        const struct lockd_gang *gang = party->gang;
 
-        if (!lockd_gang_wants(party->gang)) {
+        if (!lockd_gang_wants(gang))
             lockd_gang_stop(party->gang, now);
-        } else if (party->running_members == 0 && party->gang->runs &&
-                   lockd_party_works(party)) {
-            end = patience_ends(party);
-            if (now >= end) {
-                party->skipped++;
-                lockd_gang_stop(party->gang, now);
-            } else {
-                device->grace_at = lockd_min(device->grace_at, end);
-            }
-        }
+        else if (gang->runs && ((party->running_members == 0 && lockd_party_works(party)) ||
+                                (party->running_members != 0 && gang->complete == 0)))
+            stop_waiting(party, now);
     }
 }
 

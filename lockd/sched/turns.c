@@ -122,7 +122,7 @@ static bool revocable(const struct lockd_party *party, const struct lockd_party 
         return true; /* it may itself wait for what the head has */
     if (!party->gang->runs)
         return now >= party->until;
-    if (party->started != 0 && now >= party->until)
+    if (now >= party->until)
         return policy->stays == NULL || head->first || !policy->stays(party, head);
     return policy->ahead != NULL && !party->first && policy->ahead(head, party);
 }
@@ -171,7 +171,7 @@ static uint64_t freeable(struct lockd_device *device, const struct lockd_party *
             continue;
         if (revocable(party, head, now))
             sum += party->need;
-        else if (now < party->until && (party->started != 0 || !party->gang->runs))
+        else if (now < party->until)
             device->revoke_at = lockd_min(device->revoke_at, party->until);
     }
     return sum;
@@ -182,7 +182,7 @@ static uint64_t freeable(struct lockd_device *device, const struct lockd_party *
  * it would be served first, and stopped again at once, for ever. */
 static void end_turn(struct lockd_party *victim, struct lockd_party *head, uint64_t now)
 {
-    const bool cut = victim->started == 0 || now < victim->until;
+    const bool cut = now < victim->until; /* it has none before it has come to run */
     const bool interrupted = cut && !victim->backfilled;
 
     lockd_list_each (at, &victim->gang->parties) {
@@ -279,9 +279,9 @@ static void begin_leases(struct lockd_party *party)
     policy->place(party);
     party->turn_length = policy->length(party);
     party->ran = 0;
-    party->until = party->turn_length == LOCKD_NEVER || party->started == 0
+    party->until = party->turn_length == LOCKD_NEVER || party->gang->complete == 0
                        ? LOCKD_NEVER
-                       : party->started + party->turn_length;
+                       : party->gang->complete + party->turn_length;
 }
 
 /* No turn is ended any more; who ended others' pays as if its own was over. */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HARNESS_CLIENTS 8
+#define HARNESS_CLIENTS 10
 #define MS              NS_PER_MS
 
 struct harness_client {

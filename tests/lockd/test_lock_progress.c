@@ -258,6 +258,112 @@ static void progress_higher_priority_keeps_its_turn_beyond_a_quantum(void **stat
     assert_true(has_run(h, 7));
 }
 
+/* Its memory comes and goes a gigabyte at a time. */
+static void obeys_slowly(struct harness *h, int who)
+{
+    const struct harness_client *c = &h->client[who];
+    const uint64_t has = c->state.resident, demand = c->state.demand;
+
+    if (is_running(h, who) && !has_run(h, who))
+        say(h, who, W, demand, has);
+    else if (has > c->target.budget && !has_run(h, who))
+        say(h, who, W, demand, lockd_max(c->target.budget, lockd_less(has, GIB)));
+    else if (has_run(h, who) && has < lockd_min(demand, c->target.budget))
+        say(h, who, W, demand, lockd_min(lockd_min(demand, c->target.budget), has + GIB));
+    else if (has_run(h, who) && has == demand && !is_running(h, who))
+        say(h, who, R, demand, demand);
+}
+
+/* 1 runs long before 3 has its memory, or 0 before 1; a quantum is shorter than that. */
+static void progress_gang_turn_counts_from_when_all_of_it_run(void **state)
+{
+    for (int other = 0; other < 2; other++) {
+        const int first = other == 0 ? 0 : 1, last = other == 0 ? 1 : 3;
+        struct lockd_settings settings;
+        uint64_t ran[HARNESS_CLIENTS] = {0};
+        struct stage stage;
+        struct harness *h;
+
+        again(state);
+        h = *state;
+        begin(&stage, h, GS_POLICY_RR);
+        settings = *lockd_lock_settings(h->lock);
+        settings.quantum_ns = 100 * MS;
+        lockd_lock_set(h->lock, &settings, h->now);
+        gone(h, 3);
+        joins(h, 3, "a");
+        say(h, first, W, GIB, 0);
+        say(h, last, W, 6 * GIB, 0);
+        say(h, 5, W, 8 * GIB, 0);
+        for (int step = 0; step < 5000; step++) {
+            obeys_slowly(h, first);
+            obeys_slowly(h, last);
+            obeys_slowly(h, 5);
+            ran[first] += is_running(h, first);
+            ran[last] += is_running(h, last);
+            ran[5] += is_running(h, 5);
+            later(h, 20 * MS);
+        }
+        assert_true(ran[first] > 500 && ran[last] > 500 && ran[5] > 500);
+    }
+}
+
+/* One of it never comes to run: the others' time counts without it, and ends. */
+static void progress_gang_member_does_not_come_to_run_the_turn_ends(void **state)
+{
+    for (int last = 1; last <= 3; last += 2) { /* on the other device, or on the same one */
+        const int first = last == 1 ? 0 : 1;
+        struct stage stage;
+        struct harness *h;
+        uint64_t ran[2] = {0};
+
+        again(state);
+        h = *state;
+        begin(&stage, h, GS_POLICY_FAIR);
+        gone(h, 3);
+        joins(h, 3, "a");
+        say(h, first, W, GIB, 0);
+        say(h, last, W, 6 * GIB, 0);
+        say(h, 5, W, 7 * GIB, 0);
+        for (int step = 0; step < 3000; step++) {
+            obeys(h, first);
+            obeys(h, 5);
+            say(h, last, W, 6 * GIB, 0);
+            ran[0] += is_running(h, first);
+            ran[1] += is_running(h, 5);
+            later(h, 100 * MS);
+        }
+        assert_true(ran[0] > 300 && ran[1] > 300);
+    }
+}
+
+/* Gangs that wait for 5 on device 1, and in vain, keep their places on device 0 by turns; what
+ * is behind them in the queue has its turn after they have had patience once. */
+static void progress_gangs_wait_in_vain_others_run(void **state)
+{
+    struct harness *h = *state;
+    struct stage stage;
+
+    begin(&stage, h, GS_POLICY_FIFO);
+    for (int who = 6; who < 10; who++) {
+        gone(h, who);
+        joins(h, who, who < 8 ? "c" : "d");
+    }
+    runs(h, 5, 7 * GIB);
+    for (int who = 0; who < 10; who++) {
+        if (who < 4 || who > 5)
+            say(h, who, W, 7 * GIB, 0);
+    }
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 800; step++) {
+        obeys(h, 4);
+        if (is_running(h, 4))
+            return;
+        later(h, 100 * MS);
+    }
+    fail();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +371,9 @@ int main(void)
         scenario(progress_gang_of_bursts_beside_others_all_run),
         scenario(progress_two_gangs_beside_bursts_on_both_devices_all_run),
         scenario(progress_gang_becomes_more_important_while_it_waits_runs_at_once),
+        scenario(progress_gang_turn_counts_from_when_all_of_it_run),
+        scenario(progress_gang_member_does_not_come_to_run_the_turn_ends),
+        scenario(progress_gangs_wait_in_vain_others_run),
         scenario(progress_higher_priority_keeps_its_turn_beyond_a_quantum),
     };
 
