@@ -17,7 +17,15 @@
 
 #define GS_ALONE_AFTER_NS 5000000000ull
 #define GS_SHORT_LIMIT_NS 60000000000ull
-#define GS_DRAIN_LIMIT_NS 10000000000ull
+
+/* A program that is to stop counts as stuck after so long: because its work does not finish, or
+ * because a capture is open (most last for milliseconds, but some programs compile meanwhile,
+ * and nothing can be waited for then without spoiling it). */
+#define GS_DRAIN_LIMIT_NS   2000000000ull
+#define GS_CAPTURE_LIMIT_NS 5000000000ull
+
+/* The most that work may take while a thread waits at the gate, before that is let in. */
+#define GS_DRAIN_MOST_NS 10000000000ull
 
 /* Start-up of any hook: true if the real driver is there. */
 bool gs_client_ready(void);
