@@ -33,7 +33,8 @@
 #define EXTERNAL_UNSAID  (1000 * NS_PER_MS)
 #define DEPARTED_WINDOW  (2000 * NS_PER_MS) /* to come back, or for the driver to clear up */
 #define TELL_PAUSE                                                                             \
-    (100 * NS_PER_MS) /* between things told to all of a device that can wait                  \
+    (100 *                                                                                     \
+     NS_PER_MS) /* between things told to all of a device that can wait                  \
                        */
 #define RISE_PAUSE        (500 * NS_PER_MS) /* a capacity that fell rises again */
 #define SHARE_STEP        (2 * MIB)

@@ -28,9 +28,18 @@
 #include "runtime/client/session.h"
 #include "runtime/swap/swap.h"
 
-#define MS             1000000ull
-#define DRAIN_LIMIT_NS 10000000000ull
-#define IDLE_LOOK      (1000 * MS) /* four times what work may go unseen after a long rest */
+#define MS 1000000ull
+
+/* A program that is to stop counts as stuck after so long: because its work does not finish, or
+ * because a capture is open (most last for milliseconds, but some programs compile meanwhile,
+ * and nothing can be waited for then without spoiling it). */
+#define DRAIN_LIMIT_NS   2000000000ull
+#define CAPTURE_LIMIT_NS 5000000000ull
+
+/* The most that work may take while a thread waits at the gate, before that is let in. */
+#define DRAIN_MOST_NS 10000000000ull
+
+#define IDLE_LOOK (1000 * MS) /* four times what work may go unseen after a long rest */
 
 static struct {
     _Atomic(bool) exiting;
@@ -39,7 +48,9 @@ static struct {
     bool drain_is_old;
     bool started_to_stop; /* the gate has been closed, the drain goes on */
     bool stuck;
-    uint64_t stop_since; /* ns */
+    uint64_t stop_since; /* ns; 0: no attempt is under way */
+    uint64_t patience;   /* ns: how long the next drain may take; 0: DRAIN_LIMIT_NS */
+    uint64_t on_until;   /* ns: it runs on, no attempt to stop before */
     uint64_t activity, active_at;
     bool idle;
 } self = {.stopped = true};
@@ -113,34 +124,64 @@ static void reopen_if_complete(void)
     gs_memory_if_complete(open_gate);
 }
 
+/* The work may wait for something that the host does only after the call which waits at the
+ * gate: it runs on for as long as was waited for it, and with a longer limit for the next time,
+ * since it may also just be long. Returns ns until then. */
+static uint64_t run_on(uint64_t now)
+{
+    const uint64_t waited = self.patience;
+
+    gs_log("submitted work does not finish: running on");
+    self.patience = smaller(2 * waited, DRAIN_MOST_NS);
+    self.on_until = now + waited;
+    self.stop_since = 0;
+    reopen_if_complete();
+    return waited;
+}
+
+/* Shuts the gate with nobody inside and no capture under way. Returns ns until the next
+ * attempt, 0 when it is shut. */
+static uint64_t close_gate(uint64_t now)
+{
+    if (gs_capture_active()) {
+        self.stuck = now - self.stop_since > CAPTURE_LIMIT_NS;
+        return MS;
+    }
+    if (!gs_gate_close(100 * MS)) {
+        reopen_if_complete();
+        self.stuck = now - self.stop_since > DRAIN_LIMIT_NS;
+        self.on_until = now + 110 * MS;
+        return 10 * MS;
+    }
+    if (gs_capture_active()) { /* began just before the gate closed */
+        reopen_if_complete();
+        return MS;
+    }
+    self.started_to_stop = true;
+    self.drain_is_old = gs_drain_busy(); /* it began before the gate was last open */
+    return 0;
+}
+
 /* One attempt to come to a stop. Returns ns until the next one, 0 when stopped. */
 static uint64_t stop(uint64_t now)
 {
+    uint64_t again;
+
+    if (now < self.on_until)
+        return self.on_until - now;
+    if (self.patience == 0)
+        self.patience = DRAIN_LIMIT_NS;
     if (self.stop_since == 0)
         self.stop_since = now;
     if (!self.started_to_stop) {
-        if (gs_capture_active())
-            return MS;
-        if (!gs_gate_close(100 * MS)) {
-            reopen_if_complete();
-            self.stuck = now - self.stop_since > DRAIN_LIMIT_NS;
-            return 10 * MS;
-        }
-        if (gs_capture_active()) { /* began just before the gate closed */
-            reopen_if_complete();
-            return MS;
-        }
-        self.started_to_stop = true;
-        self.drain_is_old = gs_drain_busy(); /* it began before the gate was last open */
+        again = close_gate(now);
+        if (again != 0)
+            return again;
     }
     if (!gs_drain(20 * MS)) {
-        if (now - self.stop_since > DRAIN_LIMIT_NS) {
-            gs_log("submitted work does not finish: running on");
-            self.stuck = true;
-            self.stop_since = now;
-            reopen_if_complete();
-            return 2000 * MS;
-        }
+        self.stuck |= now - self.stop_since > DRAIN_LIMIT_NS;
+        if (now - self.stop_since > self.patience && gs_gate_waiting() != 0)
+            return run_on(now);
         return 1; /* look at the daemon's messages, then wait on */
     }
     if (self.drain_is_old) {
@@ -149,8 +190,15 @@ static uint64_t stop(uint64_t now)
     }
     self.stopped = true;
     self.started_to_stop = self.stuck = false;
-    self.stop_since = 0;
+    self.stop_since = self.patience = 0;
     return 0;
+}
+
+/* It may run, and does: nothing of an attempt to stop is left. */
+static void go_on(void)
+{
+    self.stopped = self.stuck = false;
+    self.stop_since = self.on_until = 0;
 }
 
 /* --- idleness --- */
@@ -232,8 +280,7 @@ uint64_t gs_converge(void)
     if (all_may_run() && something_leaves()) /* a target with less budget than is in place */
         gs_swap_settle();
     if (all_may_run() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
-        self.stopped = false;
-        self.stop_since = 0;
+        go_on();
         gs_moving_arrived();
     } else if (self.stopped && !more) {
         struct gs_device *device;

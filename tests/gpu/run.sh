@@ -181,6 +181,64 @@ case_killed_holder_frees_the_other() {
     pass "the other had done $before rounds and finished: $(result_of other)"
 }
 
+# A kernel of $work/endless that does not end, and a hog that waits for the card. Sets $bytes.
+endless_and_waiting() { # exit|host
+    [ -x "$bundle/tests/gpu/endless" ] || { skip "endless was not built"; return 1; }
+    patched hog.nv hog || return 1
+    rm -f "$work/go"
+    cp "$bundle/tests/gpu/endless" "$work/endless"
+    patch_tool "$work/endless" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return 1; }
+    start_job endless env GPUSHARE_DEVICE_LIMIT="$limit" "$work/endless" "$1" "$bytes" "$work/go"
+    wait_until 60 grep -q spinning "$work/endless.out" || { fail "patched: $(tail -1 "$work/endless.out")"; return 1; }
+    start_job waiting env GPUSHARE_DEVICE_LIMIT="$limit" "$work/hog" --share 0.7 --rounds 2
+    wait_until 10 is_asked_to_stop "${job_pid[endless]}" || { fail "nobody asked it to stop"; return 1; }
+}
+
+is_asked_to_stop() { # PID
+    ctl_tool status --json | python3 -c '
+import json, sys
+sys.exit(not any(program["pid"] == int(sys.argv[1]) and program["state"] in ("stopping", "stuck")
+                 for device in json.load(sys.stdin)["devices"] for program in device["programs"]))' "$1"
+}
+
+seconds_to_end() { # NAME: from now until it has ended, which must be with 0; sets $took
+    local start
+    start=$(date +%s.%N)
+    end_job "$1" || return 1
+    took=$(awk -v a="$(date +%s.%N)" -v b="$start" 'BEGIN { printf "%.2f", a - b }')
+}
+
+case_exit_with_endless_kernel() { # ... while another program waits: as fast as without gpushare, not as the kernel's 20 s
+    local bytes took plain
+    bytes=$(($(size_of "$limit") * 7 / 10))
+    [ -x "$bundle/tests/gpu/endless" ] || { skip "endless was not built"; return; }
+    rm -f "$work/go"
+    start_job plain "$bundle/tests/gpu/endless" exit "$bytes" "$work/go"
+    wait_until 60 grep -q spinning "$work/plain.out" || { fail "unpatched: $(tail -1 "$work/plain.out")"; return; }
+    touch "$work/go"
+    seconds_to_end plain || return
+    plain=$took
+    endless_and_waiting exit || return
+    touch "$work/go"
+    seconds_to_end endless || return
+    end_job waiting || return
+    awk -v a="$took" -v b="$plain" 'BEGIN { exit !(a < b + 5) }' || { fail "exit took $took s, unpatched $plain s"; return; }
+    pass "exit took $took s, unpatched $plain s; the other one: $(result_of waiting)"
+}
+
+case_kernel_waits_for_host() { # it ends only after the next call, which waits at the gate for its end: 2 s, it was 10
+    local bytes took call
+    bytes=$(($(size_of "$limit") * 7 / 10))
+    endless_and_waiting host || return
+    touch "$work/go"
+    seconds_to_end endless || return
+    end_job waiting || return
+    call=$(sed -n 's/^call //p' "$work/endless.out")
+    grep -qx ok "$work/endless.out" || { fail "its bytes were not looked at"; return; }
+    awk -v a="${call:-99}" 'BEGIN { exit !(a < 8) }' || { fail "the call came through after $call s, 2 s expected"; return; }
+    pass "the call came through after $call s, the other one: $(result_of waiting)"
+}
+
 case_restore_same_bytes() {
     local file count=0 python words
     python=$(python3 -c 'import os, sys; print(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))')
@@ -296,7 +354,7 @@ case_status_while_running() {
 
 cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog same_driver_api same_dlopen_driver
     same_vmm same_vmm_exported driver_facts bad_input restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_handed_over two_not_handed_over two_linked_beyond_limit two_vmm_beyond_limit
-    killed_holder_frees_the_other unpatched_second_dies pytorch_train_and_graph pytorch_counts
+    killed_holder_frees_the_other exit_with_endless_kernel kernel_waits_for_host unpatched_second_dies pytorch_train_and_graph pytorch_counts
     pytorch_expandable_segments jax_jit cupy triton)
 
 [ -z "$list" ] || { printf '%s\n' "${cases[@]}"; exit 0; }

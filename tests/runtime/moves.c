@@ -23,6 +23,9 @@
  *   late I AT      as change, in a second, when all other calls have been answered long ago
  *   spin           a kernel that runs until ...
  *   stop           ... that, or a minute is over
+ *   poke           work of a stream of its own, which is not waited for
+ *   capture        that stream is captured until ...
+ *   captured       ... that, and what was recorded is run
  *   free I
  *   child          a forked process that does nothing until this one ends
  *   children       those end
@@ -46,6 +49,7 @@
 #include "tests/runtime/check.h"
 #include "tests/runtime/numbers.h"
 #include "tests/runtime/random.h"
+#include "tests/runtime/work.h"
 
 #define BLOCKS   64
 #define CHILDREN 64
@@ -63,44 +67,8 @@ static uint64_t seed = 1;
 static pid_t children[CHILDREN];
 static unsigned child_count;
 
-#define SPIN_MOST 600000 /* looks at the flag, each about 100 us after the last */
-
-static void spin_run(const struct simcuda_launch *launch)
-{
-    const volatile uint32_t *flag = *(const volatile uint32_t *const *)launch->params[0];
-
-    for (unsigned i = 0; i < SPIN_MOST && *flag == 0; i++)
-        usleep(100);
-}
-
 __attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kernels[] = {
-    {"spin", spin_run, 1, (const uint32_t[]){sizeof(void *)}}, {NULL, NULL, 0, NULL}};
-
-static uint32_t *spin_flag; /* in host memory that the kernel sees; NULL: not used yet */
-
-static CUresult spin(void)
-{
-    CUfunction function;
-    CUmodule module;
-    CUresult result = CUDA_SUCCESS;
-
-    if (spin_flag == NULL)
-        result = cuMemHostAlloc((void **)&spin_flag, sizeof *spin_flag, 0);
-    if (result == CUDA_SUCCESS)
-        result = cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n");
-    if (result == CUDA_SUCCESS)
-        result = cuModuleGetFunction(&function, module, "spin");
-    if (result != CUDA_SUCCESS)
-        return result;
-    *(volatile uint32_t *)spin_flag = 0;
-    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&spin_flag}, NULL);
-}
-
-static void stop_spinning(void)
-{
-    CHECK(spin_flag != NULL);
-    *(volatile uint32_t *)spin_flag = 1;
-}
+    {"spin", work_spin_run, 1, (const uint32_t[]){sizeof(void *)}}, {NULL, NULL, 0, NULL}};
 
 static CUresult map_own(struct block *block)
 {
@@ -394,9 +362,15 @@ static bool obey(const char *line, CUresult *result)
     else if (strcmp(word, "touch") == 0)
         *result = touch();
     else if (strcmp(word, "spin") == 0)
-        *result = spin();
+        *result = work_spin();
     else if (strcmp(word, "stop") == 0)
-        stop_spinning();
+        work_stop();
+    else if (strcmp(word, "poke") == 0)
+        *result = work_poke();
+    else if (strcmp(word, "capture") == 0)
+        *result = work_capture();
+    else if (strcmp(word, "captured") == 0)
+        *result = work_captured();
     else if (strcmp(word, "free") == 0 && words == 2 && i < BLOCKS)
         *result = release(&blocks[i]);
     else if (strcmp(word, "child") == 0)

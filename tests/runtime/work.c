@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * work.c: owns the work of the program moves that does not end by itself, or not yet: a kernel
+ * that looks at a flag, a stream of its own, its capture. One thread, and the kernel's.
+ */
+#include "tests/runtime/work.h"
+
+#include <unistd.h>
+
+#include "tests/runtime/check.h"
+
+#define SPIN_MOST 600000 /* looks at the flag, each about 100 us after the last */
+
+void work_spin_run(const struct simcuda_launch *launch)
+{
+    const volatile uint32_t *flag = *(const volatile uint32_t *const *)launch->params[0];
+
+    for (unsigned i = 0; i < SPIN_MOST && *flag == 0; i++)
+        usleep(100);
+}
+
+static uint32_t *spin_flag; /* in host memory that the kernel sees; NULL: not used yet */
+
+CUresult work_spin(void)
+{
+    CUfunction function;
+    CUmodule module;
+    CUresult result = CUDA_SUCCESS;
+
+    if (spin_flag == NULL)
+        result = cuMemHostAlloc((void **)&spin_flag, sizeof *spin_flag, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n");
+    if (result == CUDA_SUCCESS)
+        result = cuModuleGetFunction(&function, module, "spin");
+    if (result != CUDA_SUCCESS)
+        return result;
+    *(volatile uint32_t *)spin_flag = 0;
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&spin_flag}, NULL);
+}
+
+static CUstream side_stream(void)
+{
+    static CUstream stream;
+
+    if (stream == NULL)
+        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+CUresult work_poke(void)
+{
+    static CUdeviceptr scratch;
+
+    if (scratch == 0)
+        OK(cuMemAlloc(&scratch, 1000));
+    return cuMemsetD8Async(scratch, 1, 1000, side_stream());
+}
+
+CUresult work_capture(void)
+{
+    return cuStreamBeginCapture(side_stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+CUresult work_captured(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CUresult result = cuStreamEndCapture(side_stream(), &graph);
+
+    if (result == CUDA_SUCCESS)
+        result = cuGraphInstantiate(&exec, graph, 0);
+    return result == CUDA_SUCCESS ? cuGraphLaunch(exec, side_stream()) : result;
+}
+
+void work_stop(void)
+{
+    CHECK(spin_flag != NULL);
+    *(volatile uint32_t *)spin_flag = 1;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * work.h: work that does not end by itself, or not yet.
+ */
+#ifndef GS_TESTS_RUNTIME_WORK_H
+#define GS_TESTS_RUNTIME_WORK_H
+
+#include <cuda.h>
+
+#include "tests/simcuda/standin.h"
+
+/* The kernel "spin", parameter: a pointer to a 32-bit flag. */
+void work_spin_run(const struct simcuda_launch *launch);
+
+/* Starts it; and tells it to end. */
+CUresult work_spin(void);
+void work_stop(void);
+
+/* A little work in a stream of its own, which is not waited for. */
+CUresult work_poke(void);
+
+/* That stream is captured from the one to the other, which then runs what was recorded. */
+CUresult work_capture(void);
+CUresult work_captured(void);
+
+#endif
