@@ -88,7 +88,7 @@ static int decisions(const struct options *options, const char *rate_name, const
         fprintf(stderr, "lock_bench: %s\n", failure);
     } else {
         add(rate_name, "decisions/s",
-            (double)figures->states * 1e9 / (double)lockd_max(figures->decision_ns, 1),
+            (double)figures->states * 1e9 / (double)sched_max(figures->decision_ns, 1),
             RATE_LEAST, true);
         add(p99_name, "us", (double)model_decision_quantile(model, 0.99) / 1e3, P99_MOST,
             false);
@@ -250,7 +250,7 @@ static int weigh(const struct daemon *daemon, const struct options *options,
     if (proc_number(daemon->pid, "status", "RssAnon:", &after_kib) != 0)
         return -EIO;
     add("daemon: memory for each program", "bytes",
-        (double)lockd_less(after_kib, before_kib) * 1024 / options->programs, MEMORY_MOST,
+        (double)sched_less(after_kib, before_kib) * 1024 / options->programs, MEMORY_MOST,
         false);
     if (options->idle_s == 0)
         return 0;

@@ -28,13 +28,13 @@ static void start_fresh_in_child(void)
 {
     gs_stats_after_fork();
     gs_gate_after_fork();
-    gs_pace_after_fork();
-    gs_gift_in_child();
+    gs_throttle_after_fork();
+    gs_handover_in_child();
     gs_memory_after_fork();
     gs_devices_after_fork();
     gs_capture_after_fork();
     gs_drain_after_fork();
-    gs_converge_after_fork();
+    gs_reconcile_after_fork();
     gs_client_after_fork();
     gs_config_after_fork();
 }
@@ -51,7 +51,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
     gs_log_init();
     gs_config_read(&gs_runtime.config);
     gs_gate_init(gs_client_wish);
-    pthread_atfork(gs_gift_before_fork, gs_gift_after_fork, start_fresh_in_child);
+    pthread_atfork(gs_handover_before_fork, gs_handover_after_fork, start_fresh_in_child);
 }
 
 __attribute__((destructor)) static void end(void)

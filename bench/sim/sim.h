@@ -83,7 +83,7 @@ struct sim_program {
     uint64_t ideal_free; /* when a card of its own would be done with all served so far */
 
     /* client.c: the runtime library's side of wire.h */
-    struct lockd_client *client;
+    struct sched_client *client;
     uint64_t demand, resident, budget, on_host, fresh, idle_ns, switch_ns;
     uint32_t seq, flags;
     bool running, waiting, moving_out, moving_in, was_out, idle, has_news;
@@ -112,7 +112,7 @@ struct sim_world {
     const struct sim_scenario *scenario;
     const struct sim_way *way;
     struct sim_clock clock;
-    struct lockd_lock *lock;
+    struct sched *lock;
     struct sim_timer lock_timer, warmup_timer;
     uint64_t look_at;
     bool warm;

@@ -77,7 +77,7 @@ static struct sim_message *message_new(struct sim_program *program, bool to_lock
     return message;
 }
 
-static void device_seen(void *context, const struct lockd_device_info *info)
+static void device_seen(void *context, const struct sched_device_info *info)
 {
     struct sim_world *world = context;
     uint32_t index;
@@ -88,8 +88,8 @@ static void device_seen(void *context, const struct lockd_device_info *info)
         world->cards[index].quantum_most = info->quantum_ns;
 }
 
-static void member_seen(void *context, const struct lockd_device_info *device,
-                        const struct lockd_member_info *info)
+static void member_seen(void *context, const struct sched_device_info *device,
+                        const struct sched_member_info *info)
 {
     (void)context;
     (void)device;
@@ -99,14 +99,14 @@ static void member_seen(void *context, const struct lockd_device_info *device,
 /* Takes what the lock wants to send, and asks when it wants to look again. */
 static void flush(struct sim_world *world)
 {
-    struct lockd_send send;
+    struct sched_send send;
     uint64_t deadline;
 
-    while (lockd_lock_next_send(world->lock, &send)) {
+    while (sched_next_send(world->lock, &send)) {
         world->targets++;
         message_new(send.owner, false)->target = send.target;
     }
-    deadline = lockd_lock_deadline(world->lock);
+    deadline = sched_deadline(world->lock);
     if (deadline == LOCKD_NEVER)
         sim_clock_cancel(&world->clock, &world->lock_timer);
     else
@@ -118,7 +118,7 @@ static void tick(void *owner)
 {
     struct sim_world *world = owner;
 
-    lockd_lock_tick(world->lock, lock_now(world));
+    sched_tick(world->lock, lock_now(world));
     flush(world);
 }
 
@@ -127,7 +127,7 @@ static void look(struct sim_world *world)
 {
     if (world->clock.now_ns < world->look_at)
         return;
-    lockd_lock_visit(world->lock, device_seen, member_seen, world, lock_now(world));
+    sched_visit(world->lock, device_seen, member_seen, world, lock_now(world));
     world->look_at = world->clock.now_ns + LOOK_EVERY * (world->program_count / 16 + 1);
 }
 
@@ -142,8 +142,7 @@ static void deliver(void *owner)
 
     if (valid && to_lock) {
         world->states++;
-        if (lockd_lock_state(world->lock, program->client, &message->state, lock_now(world)) !=
-            0)
+        if (sched_state(world->lock, program->client, &message->state, lock_now(world)) != 0)
             sim_world_failed(world, "the lock refused program %u", program->index);
     }
     message->next_spare = world->spare;
@@ -170,21 +169,21 @@ void sim_world_connect(struct sim_program *program)
                                   .weight = (uint32_t)program->class->weight,
                                   .priority = (int32_t)program->class->priority};
 
-    program->client = lockd_lock_client_add(world->lock, program);
+    program->client = sched_client_add(world->lock, program);
     if (program->client == NULL) {
         fprintf(stderr, "gpushare-sim: out of memory at program %u\n", program->index);
         exit(1);
     }
     snprintf(hello.name, sizeof hello.name, "%s", program->class->name);
     snprintf(hello.group, sizeof hello.group, "%s", program->class->group);
-    lockd_lock_describe(world->lock, program->client, &hello, 0);
+    sched_describe(world->lock, program->client, &hello, 0);
 }
 
 void sim_world_disconnect(struct sim_program *program)
 {
     struct sim_world *world = program->world;
 
-    lockd_lock_client_gone(world->lock, program->client, lock_now(world));
+    sched_client_gone(world->lock, program->client, lock_now(world));
     program->client = NULL;
     program->life++;
     flush(world);
@@ -271,7 +270,7 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
     static const struct sim_way *const ways[] = {[SIM_WAY_GPUSHARE] = &sim_way_gpushare,
                                                  [SIM_WAY_UNIFIED] = &sim_way_unified,
                                                  [SIM_WAY_UNLOCKED] = &sim_way_unlocked};
-    const struct lockd_settings settings = {
+    const struct sched_settings settings = {
         .quantum_ns = scenario->quantum_ns,
         .idle_ns = scenario->idle_ns,
         .reserve = scenario->reserve,
@@ -285,7 +284,7 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
 
     world->scenario = scenario;
     world->way = ways[scenario->way];
-    world->lock = lockd_lock_new(&settings, EPOCH);
+    world->lock = sched_new(&settings, EPOCH);
     if (world->lock == NULL) {
         fprintf(stderr, "gpushare-sim: out of memory for the lock\n");
         exit(1);
@@ -331,7 +330,7 @@ void sim_world_free(struct sim_world *world)
 
     if (world == NULL)
         return;
-    lockd_lock_free(world->lock);
+    sched_free(world->lock);
     while ((message = world->all_messages) != NULL) {
         world->all_messages = message->next_all;
         free(message);

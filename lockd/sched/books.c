@@ -7,23 +7,23 @@
 #include "lockd/sched/parts.h"
 
 /* It does not read its targets. */
-static bool is_deaf(const struct lockd_member *member, uint64_t now)
+static bool is_deaf(const struct sched_member *member, uint64_t now)
 {
     return !member->party->held && member->echoed != member->seq &&
-           lockd_less(now, member->owes) >= GRACE;
+           sched_less(now, member->owes) >= GRACE;
 }
 
-bool lockd_member_clings(const struct lockd_member *member, uint64_t now)
+bool sched_member_clings(const struct sched_member *member, uint64_t now)
 {
     if (is_deaf(member, now))
         return true;
-    return !member->party->held && lockd_member_hold(member) > member->budget &&
-           lockd_less(now, lockd_max(member->owes, member->stopped)) >= GRACE;
+    return !member->party->held && sched_member_hold(member) > member->budget &&
+           sched_less(now, sched_max(member->owes, member->stopped)) >= GRACE;
 }
 
-bool lockd_member_stuck(const struct lockd_member *member, uint64_t now)
+bool sched_member_stuck(const struct sched_member *member, uint64_t now)
 {
-    if (member->party->held || !lockd_member_busy(member))
+    if (member->party->held || !sched_member_busy(member))
         return false;
     return (member->flags & GS_STATE_STUCK) != 0 || now - member->stopped >= GRACE ||
            is_deaf(member, now);
@@ -39,23 +39,23 @@ static void put(struct lockd_list *list, struct lockd_list *link, bool on)
 
 /* Memory of what has nothing to do goes before that of what waits; of those, who ran least
  * recently, of these, whose turn is furthest away. */
-static void sort_victim(struct lockd_member *member, bool busy)
+static void sort_victim(struct sched_member *member, bool busy)
 {
-    struct lockd_device *device = member->device;
-    struct lockd_order *of = NULL;
+    struct sched_device *device = member->device;
+    struct sched_order *of = NULL;
     uint64_t key = member->last_run;
 
     if (!busy && member->budget > 0) {
         of = &device->victims_idle;
-        if (lockd_member_wants(member) || lockd_gang_wants(member->party->gang)) {
+        if (sched_member_wants(member) || sched_gang_wants(member->party->gang)) {
             of = &device->victims_waiting;
-            key = lockd_queue_place(member->party);
+            key = sched_queue_place(member->party);
         }
     }
     if (of == member->victim_of && (of == NULL || key == member->victim.key))
         return;
     if (member->victim_of != NULL)
-        lockd_order_remove(member->victim_of, &member->victim);
+        sched_order_remove(member->victim_of, &member->victim);
     member->victim_of = of;
     if (of == NULL)
         return;
@@ -63,35 +63,35 @@ static void sort_victim(struct lockd_member *member, bool busy)
     member->victim.number = of == &device->victims_waiting && member->party->queued.in
                                 ? member->party->queued.number
                                 : ++device->clock;
-    lockd_order_insert(of, &member->victim);
+    sched_order_insert(of, &member->victim);
 }
 
-static struct lockd_share share_of(const struct lockd_member *member, bool busy, uint64_t now)
+static struct sched_share share_of(const struct sched_member *member, bool busy, uint64_t now)
 {
-    const uint64_t need = lockd_need(member);
-    const bool clings = lockd_member_clings(member, now),
+    const uint64_t need = sched_need(member);
+    const bool clings = sched_member_clings(member, now),
                unsure =
                    (member->flags & GS_STATE_MOVING) != 0 || member->echoed < member->turn_seq;
 
-    return (struct lockd_share){
+    return (struct sched_share){
         .demand = member->demand,
         .resident = member->resident,
-        .pinned = lockd_member_pinned(member),
-        .hold = lockd_member_hold(member),
-        .kept = clings ? lockd_member_hold(member)
+        .pinned = sched_member_pinned(member),
+        .hold = sched_member_hold(member),
+        .kept = clings ? sched_member_hold(member)
                 : busy ? need
                        : member->budget,
         .held = member->party->held,
-        .given = busy && !clings ? lockd_less(member->budget, need) : 0,
+        .given = busy && !clings ? sched_less(member->budget, need) : 0,
         .unsure = unsure ? member->resident : 0,
-        .unsure_most = unsure ? lockd_member_hold(member) : 0,
+        .unsure_most = unsure ? sched_member_hold(member) : 0,
     };
 }
 
-static void count(struct lockd_member *member, const struct lockd_share *share)
+static void count(struct sched_member *member, const struct sched_share *share)
 {
-    struct lockd_device *device = member->device;
-    struct lockd_share *sum = &device->sum, *old = &member->share;
+    struct sched_device *device = member->device;
+    struct sched_share *sum = &device->sum, *old = &member->share;
 
     sum->demand += share->demand - old->demand;
     sum->resident += share->resident - old->resident;
@@ -107,52 +107,52 @@ static void count(struct lockd_member *member, const struct lockd_share *share)
 }
 
 /* What a party takes of its device's capacity while it runs. */
-static uint64_t party_need(const struct lockd_party *party)
+static uint64_t party_need(const struct sched_party *party)
 {
-    const struct lockd_device *device = party->device;
+    const struct sched_device *device = party->device;
 
     return device->lock->settings.exclusive ? device->capacity
-                                            : lockd_min(party->demand, device->capacity);
+                                            : sched_min(party->demand, device->capacity);
 }
 
 /* Who does not answer is asked for nothing more until it does. */
-static void count_deaf(struct lockd_party *party, uint32_t deaf)
+static void count_deaf(struct sched_party *party, uint32_t deaf)
 {
-    struct lockd_gang *gang = party->gang;
+    struct sched_gang *gang = party->gang;
     const bool before = gang->deaf != 0;
 
     gang->deaf += deaf - party->deaf_members;
     party->deaf_members = deaf;
     if (before != (gang->deaf != 0))
-        lockd_gang_settle(gang);
+        sched_gang_settle(gang);
 }
 
 /* It says that it cannot stop before it got more memory. That is so for as long as it takes
  * what there is for it. */
-static bool blocked(const struct lockd_member *member)
+static bool blocked(const struct sched_member *member)
 {
-    return (member->flags & GS_STATE_STUCK) != 0 && lockd_member_wants(member) &&
+    return (member->flags & GS_STATE_STUCK) != 0 && sched_member_wants(member) &&
            member->demand > member->resident && !member->refuses;
 }
 
-static void party_counts(struct lockd_party *party, uint64_t now)
+static void party_counts(struct sched_party *party, uint64_t now)
 {
     uint32_t busy = 0, running = 0, stuck = 0, blocks = 0, deaf = 0;
 
     lockd_list_each (at, &party->members) {
-        const struct lockd_member *member = lockd_member_of(at, of_party);
+        const struct sched_member *member = sched_member_of(at, of_party);
 
-        busy += lockd_member_busy(member);
+        busy += sched_member_busy(member);
         running += (member->flags & GS_STATE_RUNNING) != 0;
         deaf += is_deaf(member, now);
-        if (lockd_member_stuck(member, now)) {
+        if (sched_member_stuck(member, now)) {
             stuck++;
             blocks += blocked(member);
         }
     }
     count_deaf(party, deaf);
-    if ((blocks != 0) != lockd_party_blocked(party))
-        lockd_plan_settle(party); /* its place is another one */
+    if ((blocks != 0) != sched_party_blocked(party))
+        sched_plan_settle(party); /* its place is another one */
     if ((running != 0) != (party->running_members != 0))
         party->device->generation++;
     party->blocked_members = blocks;
@@ -162,25 +162,25 @@ static void party_counts(struct lockd_party *party, uint64_t now)
 }
 
 /* What others cannot have, whatever is asked of it: its memory is where it is. */
-static uint64_t party_lost(const struct lockd_party *party, uint64_t now)
+static uint64_t party_lost(const struct sched_party *party, uint64_t now)
 {
     uint64_t lost = 0;
 
     lockd_list_each (at, &party->members) {
-        const struct lockd_member *member = lockd_member_of(at, of_party);
+        const struct sched_member *member = sched_member_of(at, of_party);
 
-        if (lockd_member_clings(member, now))
-            lost += lockd_member_hold(member);
-        else if (party->stuck_members != 0 && lockd_member_busy(member))
-            lost += lockd_need(member);
+        if (sched_member_clings(member, now))
+            lost += sched_member_hold(member);
+        else if (party->stuck_members != 0 && sched_member_busy(member))
+            lost += sched_need(member);
     }
     return lost;
 }
 
 /* The party's own sums, from those of its members. */
-static void party_sums(struct lockd_party *party, uint64_t now)
+static void party_sums(struct sched_party *party, uint64_t now)
 {
-    struct lockd_device *device = party->device;
+    struct sched_device *device = party->device;
     uint64_t held, busy, lost;
     bool stopping, stuck;
 
@@ -188,9 +188,9 @@ static void party_sums(struct lockd_party *party, uint64_t now)
     party->need = party_need(party);
     held = party->held ? party->need : 0;
     lost = party_lost(party, now);
-    stopping = !party->held && lockd_party_busy(party);
+    stopping = !party->held && sched_party_busy(party);
     stuck = stopping && party->stuck_members != 0;
-    busy = lockd_party_busy(party) && !stuck ? lockd_max(party->need, lost) : lost;
+    busy = sched_party_busy(party) && !stuck ? sched_max(party->need, lost) : lost;
     if (held != party->need_held)
         device->generation++;
     device->need_held += held - party->need_held;
@@ -204,12 +204,12 @@ static void party_sums(struct lockd_party *party, uint64_t now)
     party->counted_stopping = stopping;
     party->counted_stuck = stuck;
     /* what is still stopping, and what waits on other devices too, runs past nobody */
-    lockd_order_value(&party->queued, lockd_party_busy(party) || party->gang->party_count > 1
+    sched_order_value(&party->queued, sched_party_busy(party) || party->gang->party_count > 1
                                           ? UINT64_MAX
                                           : party->need);
 }
 
-static void note_offer(struct lockd_member *member, bool busy, uint64_t now)
+static void note_offer(struct sched_member *member, bool busy, uint64_t now)
 {
     if (!busy || member->resident >= member->demand) {
         member->offered = LOCKD_NEVER;
@@ -218,18 +218,18 @@ static void note_offer(struct lockd_member *member, bool busy, uint64_t now)
         member->offered = LOCKD_NEVER;
     } else if (member->offered == LOCKD_NEVER && (member->flags & GS_STATE_STUCK) != 0) {
         member->offered = now;
-    } else if (lockd_less(now, member->offered) >= GRACE) {
+    } else if (sched_less(now, member->offered) >= GRACE) {
         member->refuses = true;
     }
 }
 
-static void sort_member(struct lockd_member *member, uint64_t now)
+static void sort_member(struct sched_member *member, uint64_t now)
 {
-    struct lockd_device *device = member->device;
-    const bool busy = lockd_member_busy(member), held = member->party->held,
+    struct sched_device *device = member->device;
+    const bool busy = sched_member_busy(member), held = member->party->held,
                owes =
-                   member->echoed != member->seq || lockd_member_hold(member) > member->budget;
-    struct lockd_share share;
+                   member->echoed != member->seq || sched_member_hold(member) > member->budget;
+    struct sched_share share;
 
     if (!owes)
         member->owes = LOCKD_NEVER;
@@ -244,26 +244,26 @@ static void sort_member(struct lockd_member *member, uint64_t now)
     put(&device->unused, &member->unused, !busy && member->budget > member->resident);
     put(&device->stopping, &member->stopping, !held && (busy || owes));
     if (!held && owes)
-        device->stop_at = lockd_min(device->stop_at, now + GRACE);
+        device->stop_at = sched_min(device->stop_at, now + GRACE);
     sort_victim(member, busy);
 }
 
-void lockd_books_member(struct lockd_member *member, uint64_t now)
+void sched_books_member(struct sched_member *member, uint64_t now)
 {
     sort_member(member, now);
     party_sums(member->party, now);
 }
 
-void lockd_books_party(struct lockd_party *party, uint64_t now)
+void sched_books_party(struct sched_party *party, uint64_t now)
 {
     lockd_list_each (at, &party->members)
-        sort_member(lockd_member_of(at, of_party), now);
+        sort_member(sched_member_of(at, of_party), now);
     party_sums(party, now);
 }
 
-void lockd_books_forget(struct lockd_member *member)
+void sched_books_forget(struct sched_member *member)
 {
-    const struct lockd_share nothing = {0};
+    const struct sched_share nothing = {0};
 
     count(member, &nothing);
     lockd_list_remove(&member->hungry);
@@ -273,16 +273,16 @@ void lockd_books_forget(struct lockd_member *member)
     lockd_list_remove(&member->touched);
     lockd_list_remove(&member->unsent);
     if (member->victim_of != NULL)
-        lockd_order_remove(member->victim_of, &member->victim);
+        sched_order_remove(member->victim_of, &member->victim);
     member->victim_of = NULL;
 }
 
-void lockd_books_ran(struct lockd_party *party, uint64_t now)
+void sched_books_ran(struct sched_party *party, uint64_t now)
 {
-    const struct lockd_policy *policy = lockd_device_policy(party->device);
-    const uint64_t ns = lockd_less(now, party->counted_at);
+    const struct sched_policy *policy = sched_device_policy(party->device);
+    const uint64_t ns = sched_less(now, party->counted_at);
 
-    const bool keeps = party->held && party->gang->runs && !lockd_party_works(party);
+    const bool keeps = party->held && party->gang->runs && !sched_party_works(party);
 
     party->counted_at = now;
     if (ns == 0 || (party->running_members == 0 && !keeps))
@@ -296,35 +296,35 @@ void lockd_books_ran(struct lockd_party *party, uint64_t now)
         policy->ran(party, ns);
 }
 
-void lockd_books_device_ran(struct lockd_device *device, uint64_t now)
+void sched_books_device_ran(struct sched_device *device, uint64_t now)
 {
     lockd_list_each (at, &device->holders)
-        lockd_books_ran(lockd_party_of(at, holder), now);
+        sched_books_ran(sched_party_of(at, holder), now);
 }
 
-void lockd_books_ahead(struct lockd_member *member, uint64_t now)
+void sched_books_ahead(struct sched_member *member, uint64_t now)
 {
-    struct lockd_device *device = member->device;
+    struct sched_device *device = member->device;
 
     member->party->progress = now;
     if (device->hungry.next == &member->hungry)
         device->progress = now; /* the others wait for it to be complete */
 }
 
-void lockd_books_time(struct lockd_member *member, uint64_t now)
+void sched_books_time(struct sched_member *member, uint64_t now)
 {
-    const uint64_t ns = lockd_less(now, member->counted_at);
+    const uint64_t ns = sched_less(now, member->counted_at);
 
-    lockd_books_ran(member->party, now);
+    sched_books_ran(member->party, now);
     member->counted_at = now;
     if ((member->flags & GS_STATE_RUNNING) != 0) {
         member->gpu_ns += ns;
         member->waits_since = 0;
-    } else if (lockd_member_wants(member)) {
+    } else if (sched_member_wants(member)) {
         if (member->waits_since == 0)
             member->waits_since = now - ns;
         member->wait_ns += ns;
-        member->wait_longest_ns = lockd_max(member->wait_longest_ns, now - member->waits_since);
+        member->wait_longest_ns = sched_max(member->wait_longest_ns, now - member->waits_since);
     } else {
         member->waits_since = 0;
     }

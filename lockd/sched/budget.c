@@ -2,7 +2,7 @@
  *
  * budget.c: how many bytes everybody may hold on a device.
  *
- * Invariant: the sum over members of lockd_member_hold(), which is the most each can have on
+ * Invariant: the sum over members of sched_member_hold(), which is the most each can have on
  * the device before it has read and echoed everything sent, never exceeds the capacity by
  * anything given here. So lowering is always allowed and counts when it is echoed and done;
  * raising takes only what is free at that moment, and goes on as memory leaves (credits).
@@ -13,19 +13,19 @@
  */
 #include "lockd/sched/parts.h"
 
-static void change(struct lockd_member *member, uint64_t budget, uint64_t now)
+static void change(struct sched_member *member, uint64_t budget, uint64_t now)
 {
     if (budget == member->budget)
         return;
     member->budget = budget;
-    lockd_books_member(member, now);
-    lockd_plan_touch(member);
+    sched_books_member(member, now);
+    sched_plan_touch(member);
 }
 
 /* Takes up to so many bytes of a budget; returns what is still missing. */
-static uint64_t take(struct lockd_member *member, uint64_t most, uint64_t missing, uint64_t now)
+static uint64_t take(struct sched_member *member, uint64_t most, uint64_t missing, uint64_t now)
 {
-    const uint64_t part = lockd_min(missing, most);
+    const uint64_t part = sched_min(missing, most);
 
     change(member, member->budget - part, now);
     return missing - part;
@@ -34,136 +34,136 @@ static uint64_t take(struct lockd_member *member, uint64_t most, uint64_t missin
 /* Lowers the budgets of those that do not run until so many bytes are on their way out: first
  * what they do not use, then the memory of idle programs, least recently run first, then of
  * waiting ones, the one whose turn is furthest away first. */
-static void evict(struct lockd_device *device, uint64_t missing, uint64_t now)
+static void evict(struct sched_device *device, uint64_t missing, uint64_t now)
 {
-    struct lockd_node *node;
+    struct sched_node *node;
 
     lockd_list_each (at, &device->unused) {
-        struct lockd_member *member = lockd_member_of(at, unused);
+        struct sched_member *member = sched_member_of(at, unused);
 
         if (missing == 0)
             return;
         missing = take(member, member->budget - member->resident, missing, now);
     }
-    while (missing > 0 && (node = lockd_order_first(&device->victims_idle)) != NULL) {
-        struct lockd_member *member = lockd_member_of(node, victim);
+    while (missing > 0 && (node = sched_order_first(&device->victims_idle)) != NULL) {
+        struct sched_member *member = sched_member_of(node, victim);
 
         missing = take(member, member->budget, missing, now);
     }
-    while (missing > 0 && (node = lockd_order_last(&device->victims_waiting)) != NULL) {
-        struct lockd_member *member = lockd_member_of(node, victim);
+    while (missing > 0 && (node = sched_order_last(&device->victims_waiting)) != NULL) {
+        struct sched_member *member = sched_member_of(node, victim);
 
         missing = take(member, member->budget, missing, now);
     }
 }
 
 /* A runner's share of the bytes that nobody needs. */
-static uint64_t spare_share(const struct lockd_device *device)
+static uint64_t spare_share(const struct sched_device *device)
 {
     const uint64_t share =
-        lockd_less(device->capacity, device->sum.kept) / (device->sum.held + 1);
+        sched_less(device->capacity, device->sum.kept) / (device->sum.held + 1);
 
     return share - share % SHARE_STEP;
 }
 
 /* Takes spare bytes back that others need now. */
-static void trim(struct lockd_device *device, uint64_t share, uint64_t now)
+static void trim(struct sched_device *device, uint64_t share, uint64_t now)
 {
     lockd_list_each (at, &device->spared) {
-        struct lockd_member *member = lockd_member_of(at, spared);
+        struct sched_member *member = sched_member_of(at, spared);
         const uint64_t most = member->demand + (member->party->held ? share : 0);
 
         if (most < member->budget)
             member->trimmed_at = now;
-        change(member, lockd_min(member->budget, most), now);
+        change(member, sched_min(member->budget, most), now);
     }
 }
 
 /* Raises a budget towards goal by what is free, in steps worth a message; what a member may
  * hold anyway costs nothing. */
-static void raise(struct lockd_member *member, uint64_t goal, uint64_t step, uint64_t now)
+static void raise(struct sched_member *member, uint64_t goal, uint64_t step, uint64_t now)
 {
-    const struct lockd_device *device = member->device;
+    const struct sched_device *device = member->device;
     const uint64_t most =
-        lockd_member_hold(member) + lockd_less(device->capacity, device->sum.hold);
-    const uint64_t to = lockd_min(goal, most);
+        sched_member_hold(member) + sched_less(device->capacity, device->sum.hold);
+    const uint64_t to = sched_min(goal, most);
 
     if (to <= member->budget || (to < goal && to - member->budget < step))
         return;
-    lockd_books_ahead(member, now);
+    sched_books_ahead(member, now);
     change(member, to, now);
 }
 
 /* One that needs more than there is gets the demand only when nobody else has anything on the
  * device. */
-static uint64_t required(const struct lockd_member *member)
+static uint64_t required(const struct sched_member *member)
 {
-    const struct lockd_device *device = member->device;
-    const struct lockd_party *party = member->party;
+    const struct sched_device *device = member->device;
+    const struct sched_party *party = member->party;
     uint64_t own = 0;
 
     if (party->demand > device->capacity && party->demand <= device->total &&
         device->holder_count == 1) {
         lockd_list_each (at, &party->members)
-            own += lockd_member_hold(lockd_member_of(at, of_party));
+            own += sched_member_hold(sched_member_of(at, of_party));
         if (own == device->sum.hold)
             return member->demand;
     }
-    return lockd_need(member);
+    return sched_need(member);
 }
 
 /* It has read that it may run. Others wait for whatever it is given: one that does not answer
  * would keep it. */
-static bool has_answered(const struct lockd_member *member)
+static bool has_answered(const struct sched_member *member)
 {
     return (member->sent_flags & GS_TARGET_RUN) != 0 && member->echoed >= member->run_seq;
 }
 
-static void feed(struct lockd_device *device, uint64_t now)
+static void feed(struct sched_device *device, uint64_t now)
 {
     lockd_list_each (at, &device->hungry) {
-        struct lockd_member *member = lockd_member_of(at, hungry);
+        struct sched_member *member = sched_member_of(at, hungry);
         const uint64_t goal = required(member);
 
         if (device->leases && !has_answered(member))
             continue;
         if (goal > device->capacity) /* the promise on the sum holds as far as demand does */
-            change(member, lockd_max(member->budget, goal), now);
+            change(member, sched_max(member->budget, goal), now);
         else
-            raise(member, goal, lockd_min(CREDIT_STEP, member->demand / 8), now);
+            raise(member, goal, sched_min(CREDIT_STEP, member->demand / 8), now);
         if (member->budget < goal)
             return;
     }
 }
 
 /* Whoever runs may grow without asking by a share of what nobody needs. */
-static void spare(struct lockd_device *device, uint64_t share, uint64_t now)
+static void spare(struct sched_device *device, uint64_t share, uint64_t now)
 {
     lockd_list_each (at, &device->touched) {
-        struct lockd_member *member = lockd_member_of(at, touched);
-        const uint64_t limit = lockd_max(lockd_member_limit(member), member->demand);
+        struct sched_member *member = sched_member_of(at, touched);
+        const uint64_t limit = sched_max(sched_member_limit(member), member->demand);
 
         if (member->trimmed_at != 0 && now - member->trimmed_at < TELL_PAUSE)
             continue;
         if (member->party->held && member->budget >= member->demand &&
             member->budget < member->demand + share / 4)
-            raise(member, lockd_min(member->demand + share, limit), SHARE_STEP, now);
+            raise(member, sched_min(member->demand + share, limit), SHARE_STEP, now);
     }
 }
 
-static void put_out(struct lockd_device *device, uint64_t now)
+static void put_out(struct sched_device *device, uint64_t now)
 {
     lockd_list_each (at, &device->touched) {
-        struct lockd_member *member = lockd_member_of(at, touched);
+        struct sched_member *member = sched_member_of(at, touched);
 
-        if (member->evict && !lockd_member_busy(member))
+        if (member->evict && !sched_member_busy(member))
             change(member, 0, now);
         else if (member->refuses && !member->party->held)
-            change(member, lockd_min(member->budget, member->resident), now);
+            change(member, sched_min(member->budget, member->resident), now);
     }
 }
 
-void lockd_budget_plan(struct lockd_device *device, uint64_t now)
+void sched_budget_plan(struct sched_device *device, uint64_t now)
 {
     uint64_t share;
 

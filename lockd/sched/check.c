@@ -6,7 +6,7 @@
 #include "lockd/sched/parts.h"
 
 struct total {
-    struct lockd_share sum;
+    struct sched_share sum;
     uint64_t need_held, need_busy, lost, weights;
     uint32_t members, parties, holders, stopping, stuck;
     uint32_t queued, hopeless, idle, waiting, elsewhere;
@@ -21,7 +21,7 @@ static uint32_t length_of(const struct lockd_list *list)
     return count;
 }
 
-static const char *check_sets(const struct lockd_member *member, bool busy)
+static const char *check_sets(const struct sched_member *member, bool busy)
 {
     const bool held = member->party->held;
 
@@ -40,22 +40,22 @@ static const char *check_sets(const struct lockd_member *member, bool busy)
     return NULL;
 }
 
-static const char *check_member(const struct lockd_member *member, struct total *total)
+static const char *check_member(const struct sched_member *member, struct total *total)
 {
-    const bool busy = lockd_member_busy(member);
-    const uint64_t need = lockd_need(member), hold = lockd_member_hold(member);
+    const bool busy = sched_member_busy(member);
+    const uint64_t need = sched_need(member), hold = sched_member_hold(member);
 
     total->members++;
     total->sum.demand += member->demand;
     total->sum.resident += member->resident;
-    total->sum.pinned += lockd_member_pinned(member);
+    total->sum.pinned += sched_member_pinned(member);
     total->sum.hold += hold;
     total->sum.kept += member->share.kept; /* it and the next change as time passes */
     total->sum.given += member->share.given;
     total->sum.held += member->party->held;
     if (member->share.kept != hold &&
         (member->share.kept != (busy ? need : member->budget) ||
-         member->share.given != (busy ? lockd_less(member->budget, need) : 0)))
+         member->share.given != (busy ? sched_less(member->budget, need) : 0)))
         return "what a member keeps";
     if ((member->flags & GS_STATE_MOVING) != 0 || member->echoed < member->turn_seq) {
         total->sum.unsure += member->resident;
@@ -66,9 +66,9 @@ static const char *check_member(const struct lockd_member *member, struct total 
     return check_sets(member, busy);
 }
 
-static const char *check_turn(const struct lockd_party *party)
+static const char *check_turn(const struct sched_party *party)
 {
-    const struct lockd_gang *gang = party->gang;
+    const struct sched_gang *gang = party->gang;
     const bool queued = party->queued_of != NULL;
 
     if (party->held == lockd_list_empty(&party->holder))
@@ -79,36 +79,36 @@ static const char *check_turn(const struct lockd_party *party)
         return "a gang runs with all its places and only with them";
     if (!party->device->leases || party->device->settle_until > party->device->lock->created)
         return NULL;
-    if (queued && (!lockd_gang_wants(gang) || lockd_gang_next(gang) != party))
+    if (queued && (!sched_gang_wants(gang) || sched_gang_next(gang) != party))
         return "queued out of order";
-    if (!queued && lockd_gang_wants(gang) && lockd_gang_next(gang) == party)
+    if (!queued && sched_gang_wants(gang) && sched_gang_next(gang) == party)
         return "forgotten: it wants to run and is not in the queue";
     return NULL;
 }
 
-static const char *check_party(const struct lockd_party *party, struct total *total)
+static const char *check_party(const struct sched_party *party, struct total *total)
 {
-    const struct lockd_device *device = party->device;
+    const struct sched_device *device = party->device;
     uint32_t busy = 0, members = 0;
     uint64_t demand = 0, need;
     const char *wrong = NULL;
 
     lockd_list_each (at, &party->members) {
-        const struct lockd_member *member = lockd_member_of(at, of_party);
+        const struct sched_member *member = sched_member_of(at, of_party);
 
         members++;
-        busy += lockd_member_busy(member);
+        busy += sched_member_busy(member);
         demand += member->demand;
         wrong = wrong != NULL ? wrong : check_member(member, total);
     }
     need = device->lock->settings.exclusive ? device->capacity
-                                            : lockd_min(demand, device->capacity);
+                                            : sched_min(demand, device->capacity);
     total->parties++;
     total->holders += party->held;
     total->weights += party->weight;
     total->need_held += party->held ? need : 0;
     total->need_busy +=
-        busy != 0 && !party->counted_stuck ? lockd_max(need, party->lost) : party->lost;
+        busy != 0 && !party->counted_stuck ? sched_max(need, party->lost) : party->lost;
     total->lost += party->lost;
     total->stuck += party->counted_stuck;
     total->stopping += !party->held && busy != 0;
@@ -123,21 +123,21 @@ static const char *check_party(const struct lockd_party *party, struct total *to
     return check_turn(party);
 }
 
-static bool equal(const struct lockd_share *a, const struct lockd_share *b)
+static bool equal(const struct sched_share *a, const struct sched_share *b)
 {
     return a->demand == b->demand && a->resident == b->resident && a->pinned == b->pinned &&
            a->hold == b->hold && a->kept == b->kept && a->given == b->given &&
            a->held == b->held && a->unsure == b->unsure && a->unsure_most == b->unsure_most;
 }
 
-static const char *check_device(const struct lockd_device *device)
+static const char *check_device(const struct sched_device *device)
 {
     struct total total = {0};
     const char *wrong = NULL;
 
     lockd_list_each (at, &device->parties) {
         if (wrong == NULL)
-            wrong = check_party(lockd_party_of(at, of_device), &total);
+            wrong = check_party(sched_party_of(at, of_device), &total);
     }
     if (wrong != NULL)
         return wrong;
@@ -159,17 +159,17 @@ static const char *check_device(const struct lockd_device *device)
     return NULL;
 }
 
-static const char *check_host(const struct lockd_lock *lock)
+static const char *check_host(const struct sched *lock)
 {
     uint64_t used = 0, hold = 0, off = 0, goal = 0;
 
     lockd_list_each (at, &lock->clients) {
-        const struct lockd_client *client = lockd_entry(at, struct lockd_client, link);
+        const struct sched_client *client = lockd_entry(at, struct sched_client, link);
 
         used += client->host_used;
         hold += client->host_told == UINT64_MAX
                     ? client->host_used
-                    : lockd_max(client->host_told, client->host_used);
+                    : sched_max(client->host_told, client->host_used);
         off += client->host_off;
         goal += client->host_goal;
     }
@@ -179,13 +179,13 @@ static const char *check_host(const struct lockd_lock *lock)
                : NULL;
 }
 
-const char *lockd_lock_check(const struct lockd_lock *lock)
+const char *sched_check(const struct sched *lock)
 {
     const char *wrong = check_host(lock);
 
     lockd_list_each (at, &lock->devices) {
         if (wrong == NULL)
-            wrong = check_device(lockd_entry(at, struct lockd_device, link));
+            wrong = check_device(lockd_entry(at, struct sched_device, link));
     }
     return wrong;
 }

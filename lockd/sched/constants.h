@@ -42,22 +42,22 @@
 #define TARGETS_IN_FLIGHT 4
 #define LEVEL_START       (1ull << 62) /* room for debts on the way down, a century on the way up */
 
-static inline uint64_t lockd_min(uint64_t a, uint64_t b)
+static inline uint64_t sched_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static inline uint64_t lockd_max(uint64_t a, uint64_t b)
+static inline uint64_t sched_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
-static inline uint64_t lockd_clamp(uint64_t value, uint64_t low, uint64_t high)
+static inline uint64_t sched_clamp(uint64_t value, uint64_t low, uint64_t high)
 {
-    return lockd_min(lockd_max(value, low), high);
+    return sched_min(sched_max(value, low), high);
 }
 
-static inline uint64_t lockd_less(uint64_t a, uint64_t b)
+static inline uint64_t sched_less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }

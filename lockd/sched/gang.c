@@ -11,13 +11,13 @@
 #include <string.h>
 
 /* The largest weight of its members, or the first that is enough. */
-static uint32_t find_weight(const struct lockd_gang *gang, uint32_t enough)
+static uint32_t find_weight(const struct sched_gang *gang, uint32_t enough)
 {
     uint32_t weight = 1;
 
     lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &lockd_party_of(at, of_gang)->members) {
-            const struct lockd_client *client = lockd_member_of(of, of_party)->client;
+        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
+            const struct sched_client *client = sched_member_of(of, of_party)->client;
 
             weight = client->weight > weight ? client->weight : weight;
             if (weight >= enough)
@@ -27,13 +27,13 @@ static uint32_t find_weight(const struct lockd_gang *gang, uint32_t enough)
     return weight;
 }
 
-int32_t lockd_gang_priority(const struct lockd_gang *gang)
+int32_t sched_gang_priority(const struct sched_gang *gang)
 {
     int32_t priority = INT32_MIN;
 
     lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &lockd_party_of(at, of_gang)->members) {
-            const struct lockd_client *client = lockd_member_of(of, of_party)->client;
+        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
+            const struct sched_client *client = sched_member_of(of, of_party)->client;
 
             priority = client->priority > priority ? client->priority : priority;
         }
@@ -41,26 +41,26 @@ int32_t lockd_gang_priority(const struct lockd_gang *gang)
     return priority;
 }
 
-static void set_weight(struct lockd_gang *gang, uint32_t weight)
+static void set_weight(struct sched_gang *gang, uint32_t weight)
 {
     gang->weight = weight;
     lockd_list_each (at, &gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
         party->device->weights += weight - (uint64_t)party->weight;
         party->weight = weight;
     }
 }
 
-void lockd_gang_reweigh(struct lockd_gang *gang)
+void sched_gang_reweigh(struct sched_gang *gang)
 {
     set_weight(gang, find_weight(gang, GS_WEIGHT_MAX));
 }
 
-struct lockd_party *lockd_gang_next(const struct lockd_gang *gang)
+struct sched_party *sched_gang_next(const struct sched_gang *gang)
 {
     lockd_list_each (at, &gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
         if (!party->held)
             return party;
@@ -68,24 +68,24 @@ struct lockd_party *lockd_gang_next(const struct lockd_gang *gang)
     return NULL;
 }
 
-void lockd_gang_settle(struct lockd_gang *gang)
+void sched_gang_settle(struct sched_gang *gang)
 {
     lockd_list_each (at, &gang->parties)
-        lockd_plan_settle(lockd_party_of(at, of_gang));
+        sched_plan_settle(sched_party_of(at, of_gang));
 }
 
 /* --- who belongs to it --- */
 
-static struct lockd_gang *gang_new(void)
+static struct sched_gang *gang_new(void)
 {
-    struct lockd_gang *gang = calloc(1, sizeof *gang);
+    struct sched_gang *gang = calloc(1, sizeof *gang);
 
     if (gang != NULL)
         lockd_list_init(&gang->parties);
     return gang;
 }
 
-static void gang_enter(struct lockd_gang *gang, struct lockd_client *client)
+static void gang_enter(struct sched_gang *gang, struct sched_client *client)
 {
     client->gang = gang;
     gang->client_count++;
@@ -93,9 +93,9 @@ static void gang_enter(struct lockd_gang *gang, struct lockd_client *client)
 }
 
 /* Frees the gang when it was the last one. */
-static void gang_exit(struct lockd_client *client)
+static void gang_exit(struct sched_client *client)
 {
-    struct lockd_gang *gang = client->gang;
+    struct sched_gang *gang = client->gang;
 
     client->gang = NULL;
     gang->paused -= client->paused;
@@ -106,15 +106,15 @@ static void gang_exit(struct lockd_client *client)
     free(gang);
 }
 
-static struct lockd_gang *gang_of(struct lockd_client *client)
+static struct sched_gang *gang_of(struct sched_client *client)
 {
-    struct lockd_group *group = client->in_group;
-    struct lockd_gang *gang = NULL;
+    struct sched_group *group = client->in_group;
+    struct sched_gang *gang = NULL;
 
     if (client->gang != NULL)
         return client->gang;
     if (client->group[0] != '\0' && group == NULL) {
-        group = lockd_group_enter(client);
+        group = sched_group_enter(client);
         if (group == NULL)
             return NULL;
     }
@@ -132,29 +132,29 @@ static struct lockd_gang *gang_of(struct lockd_client *client)
     return gang;
 }
 
-void lockd_gang_client_gone(struct lockd_client *client)
+void sched_gang_client_gone(struct sched_client *client)
 {
     if (client->gang != NULL) {
         if (client->paused)
-            lockd_gang_settle(client->gang);
+            sched_gang_settle(client->gang);
         gang_exit(client);
     }
-    lockd_group_leave(client);
+    sched_group_leave(client);
 }
 
-static void insert_sorted(struct lockd_gang *gang, struct lockd_party *party)
+static void insert_sorted(struct sched_gang *gang, struct sched_party *party)
 {
     struct lockd_list *at = gang->parties.next;
 
-    while (at != &gang->parties && memcmp(lockd_party_of(at, of_gang)->device->uuid,
+    while (at != &gang->parties && memcmp(sched_party_of(at, of_gang)->device->uuid,
                                           party->device->uuid, sizeof party->device->uuid) < 0)
         at = at->next;
     lockd_list_append(at, &party->of_gang); /* before it */
 }
 
-static struct lockd_party *party_new(struct lockd_gang *gang, struct lockd_device *device)
+static struct sched_party *party_new(struct sched_gang *gang, struct sched_device *device)
 {
-    struct lockd_party *party = calloc(1, sizeof *party);
+    struct sched_party *party = calloc(1, sizeof *party);
 
     if (party == NULL)
         return NULL;
@@ -173,10 +173,10 @@ static struct lockd_party *party_new(struct lockd_gang *gang, struct lockd_devic
     return party;
 }
 
-static struct lockd_party *party_of(struct lockd_gang *gang, struct lockd_device *device)
+static struct sched_party *party_of(struct sched_gang *gang, struct sched_device *device)
 {
     lockd_list_each (at, &gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
         if (party->device == device)
             return party;
@@ -184,9 +184,9 @@ static struct lockd_party *party_of(struct lockd_gang *gang, struct lockd_device
     return party_new(gang, device);
 }
 
-struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_device *device)
+struct sched_party *sched_gang_join(struct sched_client *client, struct sched_device *device)
 {
-    struct lockd_gang *gang = gang_of(client);
+    struct sched_gang *gang = gang_of(client);
 
     if (gang == NULL)
         return NULL;
@@ -195,11 +195,11 @@ struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_de
     return party_of(gang, device);
 }
 
-static void party_free(struct lockd_party *party)
+static void party_free(struct sched_party *party)
 {
-    struct lockd_device *device = party->device;
+    struct sched_device *device = party->device;
 
-    lockd_queue_drop(party);
+    sched_queue_drop(party);
     if (party->held) {
         lockd_list_remove(&party->holder);
         device->holder_count--;
@@ -225,50 +225,50 @@ static void party_free(struct lockd_party *party)
     free(party);
 }
 
-static void party_leave(struct lockd_member *member, uint64_t now)
+static void party_leave(struct sched_member *member, uint64_t now)
 {
-    struct lockd_party *party = member->party;
+    struct sched_party *party = member->party;
 
     party->gang->wanting -= (member->flags & GS_STATE_WANT) != 0;
     party->gang->evicting -= member->evict;
     lockd_list_remove(&member->of_party);
     party->member_count--;
-    lockd_books_party(party, now);
+    sched_books_party(party, now);
     if (party->member_count == 0)
         party_free(party);
 }
 
-void lockd_gang_leave(struct lockd_member *member, uint64_t now)
+void sched_gang_leave(struct sched_member *member, uint64_t now)
 {
-    struct lockd_gang *gang = member->party->gang;
+    struct sched_gang *gang = member->party->gang;
 
     party_leave(member, now);
     if (gang->party_count != 0 && member->client->weight >= gang->weight &&
         find_weight(gang, gang->weight) != gang->weight)
-        lockd_gang_reweigh(gang);
+        sched_gang_reweigh(gang);
     if (gang->party_count == 0) {
         gang->runs = false;
         gang->weight = 0;
     }
     if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
-        lockd_gang_begin(gang, now);
-    lockd_gang_requeue(gang, now);
-    lockd_gang_settle(gang);
+        sched_gang_begin(gang, now);
+    sched_gang_requeue(gang, now);
+    sched_gang_settle(gang);
 }
 
 /* --- a client moves to another gang --- */
 
 /* Its parties there. Without memory, none is left behind. */
-static bool make_parties(const struct lockd_client *client, struct lockd_gang *to)
+static bool make_parties(const struct sched_client *client, struct sched_gang *to)
 {
     bool made = true;
 
     lockd_list_each (at, &client->members)
-        made = made && party_of(to, lockd_member_of(at, of_client)->device) != NULL;
+        made = made && party_of(to, sched_member_of(at, of_client)->device) != NULL;
     if (made)
         return true;
     lockd_list_each (at, &to->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
         if (party->member_count == 0)
             party_free(party);
@@ -278,10 +278,10 @@ static bool make_parties(const struct lockd_client *client, struct lockd_gang *t
 
 /* What it had, or owes, goes with it: else who is parted or brought together again and again
  * would begin with a turn of credit each time. */
-static void copy_history(struct lockd_party *to, const struct lockd_party *from, uint64_t now)
+static void copy_history(struct sched_party *to, const struct sched_party *from, uint64_t now)
 {
     to->counted_at = now;
-    to->virtual_ns = lockd_max(to->virtual_ns, from->virtual_ns);
+    to->virtual_ns = sched_max(to->virtual_ns, from->virtual_ns);
     if (to->member_count != 0)
         return;
     to->turns = from->turns;
@@ -295,12 +295,12 @@ static void copy_history(struct lockd_party *to, const struct lockd_party *from,
     to->burst_off = from->burst_off;
 }
 
-static void move_member(struct lockd_member *member, struct lockd_gang *to, uint64_t now)
+static void move_member(struct sched_member *member, struct sched_gang *to, uint64_t now)
 {
-    struct lockd_party *from = member->party, *party = party_of(to, member->device);
+    struct sched_party *from = member->party, *party = party_of(to, member->device);
 
-    lockd_books_ran(from, now);
-    lockd_books_ran(party, now);
+    sched_books_ran(from, now);
+    sched_books_ran(party, now);
     copy_history(party, from, now);
     from->demand -= member->share.demand;
     party_leave(member, now);
@@ -310,13 +310,13 @@ static void move_member(struct lockd_member *member, struct lockd_gang *to, uint
     party->demand += member->share.demand;
     to->wanting += (member->flags & GS_STATE_WANT) != 0;
     to->evicting += member->evict;
-    lockd_books_party(party, now);
-    lockd_plan_touch(member);
+    sched_books_party(party, now);
+    sched_plan_touch(member);
 }
 
-void lockd_gang_move(struct lockd_client *client, struct lockd_gang *to, uint64_t now)
+void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_t now)
 {
-    struct lockd_gang *from = client->gang;
+    struct sched_gang *from = client->gang;
     const bool made = to == NULL, last = from->client_count == 1;
 
     if (made)
@@ -331,11 +331,11 @@ void lockd_gang_move(struct lockd_client *client, struct lockd_gang *to, uint64_
     from->gives_way = to->gives_way = false;
     to->out = made ? from->out : to->out && from->out;
     lockd_list_each (at, &client->members)
-        move_member(lockd_member_of(at, of_client), to, now);
+        move_member(sched_member_of(at, of_client), to, now);
     gang_exit(client);
     gang_enter(to, client);
-    lockd_gang_reweigh(to);
+    sched_gang_reweigh(to);
     if (!last)
-        lockd_gang_reweigh(from);
-    lockd_gang_settle(to);
+        sched_gang_reweigh(from);
+    sched_gang_settle(to);
 }

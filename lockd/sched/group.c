@@ -17,18 +17,18 @@
                            */
 #define TOGETHER_SPARE 16 /* ... and leaves one part in so many */
 
-#define group_of(at, link) lockd_entry(at, struct lockd_group, link)
+#define group_of(at, link) lockd_entry(at, struct sched_group, link)
 
-void lockd_group_mark(struct lockd_group *group)
+void sched_group_mark(struct sched_group *group)
 {
     if (group != NULL && lockd_list_empty(&group->marked))
         lockd_list_append(&group->lock->groups_marked, &group->marked);
 }
 
-struct lockd_group *lockd_group_enter(struct lockd_client *client)
+struct sched_group *sched_group_enter(struct sched_client *client)
 {
-    struct lockd_lock *lock = client->lock;
-    struct lockd_group *group;
+    struct sched *lock = client->lock;
+    struct sched_group *group;
 
     lockd_list_each (at, &lock->groups) {
         group = group_of(at, link);
@@ -48,19 +48,19 @@ struct lockd_group *lockd_group_enter(struct lockd_client *client)
 found:
     client->in_group = group;
     lockd_list_append(&group->clients, &client->of_group);
-    lockd_group_mark(group);
+    sched_group_mark(group);
     return group;
 }
 
-void lockd_group_leave(struct lockd_client *client)
+void sched_group_leave(struct sched_client *client)
 {
-    struct lockd_group *group = client->in_group;
+    struct sched_group *group = client->in_group;
 
     if (group == NULL)
         return;
     client->in_group = NULL;
     lockd_list_remove(&client->of_group);
-    lockd_group_mark(group);
+    sched_group_mark(group);
     if (!lockd_list_empty(&group->clients))
         return;
     lockd_list_remove(&group->marked);
@@ -70,20 +70,20 @@ void lockd_group_leave(struct lockd_client *client)
 
 /* --- is it too large? --- */
 
-static void add_up(const struct lockd_client *client)
+static void add_up(const struct sched_client *client)
 {
     lockd_list_each (at, &client->members) {
-        const struct lockd_member *member = lockd_member_of(at, of_client);
+        const struct sched_member *member = sched_member_of(at, of_client);
 
         member->device->group_demand += member->demand;
         member->device->group_members += member->demand != 0;
     }
 }
 
-static void forget_sums(const struct lockd_client *client)
+static void forget_sums(const struct sched_client *client)
 {
     lockd_list_each (at, &client->members) {
-        struct lockd_device *device = lockd_member_of(at, of_client)->device;
+        struct sched_device *device = sched_member_of(at, of_client)->device;
 
         device->group_demand = device->group_members = 0;
     }
@@ -91,28 +91,28 @@ static void forget_sums(const struct lockd_client *client)
 
 /* The first of its devices that has no room for all of its programs; one that needs too much by
  * itself is no reason to part the others. NULL: there is none. */
-static const struct lockd_device *find_too_small(const struct lockd_group *group, bool spare)
+static const struct sched_device *find_too_small(const struct sched_group *group, bool spare)
 {
-    const struct lockd_device *small = NULL;
+    const struct sched_device *small = NULL;
 
     lockd_list_each (at, &group->clients)
-        add_up(lockd_entry(at, struct lockd_client, of_group));
+        add_up(lockd_entry(at, struct sched_client, of_group));
     lockd_list_each (at, &group->lock->devices) {
-        const struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
-        const uint64_t most = lockd_device_most(device);
+        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
+        const uint64_t most = sched_device_most(device);
 
         if (device->group_members > 1 && small == NULL && device->total != 0 &&
             device->group_demand > most - (spare ? most / TOGETHER_SPARE : 0))
             small = device;
     }
     lockd_list_each (at, &group->clients)
-        forget_sums(lockd_entry(at, struct lockd_client, of_group));
+        forget_sums(lockd_entry(at, struct sched_client, of_group));
     return small;
 }
 
 /* --- apart and together --- */
 
-static void part(struct lockd_group *group, const struct lockd_device *device, uint64_t now)
+static void part(struct sched_group *group, const struct sched_device *device, uint64_t now)
 {
     bool first = true;
 
@@ -122,86 +122,86 @@ static void part(struct lockd_group *group, const struct lockd_device *device, u
     memcpy(group->too_small, device->name, sizeof group->too_small);
     if (group->gang == NULL)
         return;
-    lockd_gang_stop(group->gang, now);
+    sched_gang_stop(group->gang, now);
     group->gang->group = NULL;
     group->gang = NULL;
     lockd_list_each (at, &group->clients) {
-        struct lockd_client *client = lockd_entry(at, struct lockd_client, of_group);
+        struct sched_client *client = lockd_entry(at, struct sched_client, of_group);
 
         if (!first && client->gang != NULL)
-            lockd_gang_move(client, NULL, now); /* without memory it stays where it is */
+            sched_gang_move(client, NULL, now); /* without memory it stays where it is */
         first = first && client->gang == NULL;
     }
 }
 
-static void come_together(struct lockd_group *group, uint64_t now)
+static void come_together(struct sched_group *group, uint64_t now)
 {
-    struct lockd_gang *gang = NULL;
+    struct sched_gang *gang = NULL;
 
     group->apart = group->unsaid = false;
     lockd_list_each (at, &group->clients) {
-        struct lockd_client *client = lockd_entry(at, struct lockd_client, of_group);
+        struct sched_client *client = lockd_entry(at, struct sched_client, of_group);
 
         if (client->gang == NULL)
             continue;
-        lockd_gang_stop(client->gang, now);
+        sched_gang_stop(client->gang, now);
         if (gang == NULL)
             gang = client->gang;
         else if (client->gang != gang)
-            lockd_gang_move(client, gang, now);
+            sched_gang_move(client, gang, now);
     }
     group->gang = gang;
     if (gang != NULL)
         gang->group = group;
 }
 
-static void decide(struct lockd_group *group, uint64_t now)
+static void decide(struct sched_group *group, uint64_t now)
 {
-    const struct lockd_device *small = find_too_small(group, group->apart);
+    const struct sched_device *small = find_too_small(group, group->apart);
 
     if (!group->apart && small != NULL) {
         part(group, small, now);
     } else if (group->apart && small != NULL) {
         group->fits_since = LOCKD_NEVER;
     } else if (group->apart) {
-        group->fits_since = lockd_min(group->fits_since, now);
+        group->fits_since = sched_min(group->fits_since, now);
         if (now - group->fits_since >= TOGETHER_PAUSE)
             come_together(group, now);
         else
             group->lock->groups_at =
-                lockd_min(group->lock->groups_at, group->fits_since + TOGETHER_PAUSE);
+                sched_min(group->lock->groups_at, group->fits_since + TOGETHER_PAUSE);
     }
 }
 
-void lockd_group_plan(struct lockd_lock *lock, uint64_t now)
+void sched_group_plan(struct sched *lock, uint64_t now)
 {
     if (now >= lock->groups_at) {
         lock->groups_at = LOCKD_NEVER;
         lockd_list_each (at, &lock->groups) {
             if (group_of(at, link)->fits_since != LOCKD_NEVER)
-                lockd_group_mark(group_of(at, link));
+                sched_group_mark(group_of(at, link));
         }
     }
     while (!lockd_list_empty(&lock->groups_marked)) {
-        struct lockd_group *group = group_of(lock->groups_marked.next, marked);
+        struct sched_group *group = group_of(lock->groups_marked.next, marked);
 
         lockd_list_remove(&group->marked);
         decide(group, now);
     }
 }
 
-bool lockd_lock_next_apart(struct lockd_lock *lock, struct lockd_apart *apart)
+bool sched_next_apart(struct sched *lock, struct sched_apart *apart)
 {
     if (!lock->groups_unsaid)
         return false;
     lockd_list_each (at, &lock->groups) {
-        struct lockd_group *group = group_of(at, link);
+        struct sched_group *group = group_of(at, link);
 
         if (!group->unsaid)
             continue;
         group->unsaid = false;
-        *apart = (struct lockd_apart){
-            .owner = lockd_entry(group->clients.next, struct lockd_client, of_group)->owner,
+        *apart = (struct sched_apart){
+            .owner = lockd_entry(group->clients.next, struct sched_client, of_group)->owner,
             .group = group->name,
             .device = group->too_small};
         return true;

@@ -22,12 +22,12 @@
 #define HOST_STEP     (64 * MIB)
 #define HOST_ROUNDING 8 /* blocks are larger than what is in them by up to this part */
 
-static void share(struct lockd_client *client)
+static void share(struct sched_client *client)
 {
-    struct lockd_lock *lock = client->lock;
+    struct sched *lock = client->lock;
     const bool limited = client->host_told != UINT64_MAX;
     const uint64_t hold =
-        limited ? lockd_max(client->host_told, client->host_used) : client->host_used;
+        limited ? sched_max(client->host_told, client->host_used) : client->host_used;
 
     lock->host_used += client->host_used - client->host_share.used;
     lock->host_hold += hold - client->host_share.hold;
@@ -39,10 +39,10 @@ static void share(struct lockd_client *client)
     client->host_share.goal = client->host_goal;
 }
 
-static bool answered(const struct lockd_client *client)
+static bool answered(const struct sched_client *client)
 {
     lockd_list_each (at, &client->members) {
-        const struct lockd_member *member = lockd_member_of(at, of_client);
+        const struct sched_member *member = sched_member_of(at, of_client);
 
         if (member->echoed != member->seq || member->sent_host != client->host_budget)
             return false;
@@ -50,7 +50,7 @@ static bool answered(const struct lockd_client *client)
     return true;
 }
 
-void lockd_host_forget(struct lockd_client *client)
+void sched_host_forget(struct sched_client *client)
 {
     client->host_used = client->host_wanted = client->host_off = client->host_goal = 0;
     client->host_told = UINT64_MAX;
@@ -59,34 +59,34 @@ void lockd_host_forget(struct lockd_client *client)
     client->lock->host_changed = true;
 }
 
-static void give(struct lockd_client *client, uint64_t budget)
+static void give(struct sched_client *client, uint64_t budget)
 {
     if (budget == client->host_budget)
         return;
     client->host_budget = budget;
     if (client->host_told == UINT64_MAX || budget > client->host_told)
         client->host_told = budget;
-    client->host_given = lockd_max(client->host_given, budget);
+    client->host_given = sched_max(client->host_given, budget);
     share(client);
     lockd_list_each (at, &client->members)
-        lockd_plan_touch(lockd_member_of(at, of_client));
+        sched_plan_touch(sched_member_of(at, of_client));
 }
 
 /* Changes a budget towards goal: up by what is free, and never for a trifle. */
-static void steer(struct lockd_client *client, uint64_t goal)
+static void steer(struct sched_client *client, uint64_t goal)
 {
-    const struct lockd_lock *lock = client->lock;
+    const struct sched *lock = client->lock;
     const uint64_t most =
-        client->host_share.hold + lockd_less(lock->host_total, lock->host_hold);
-    const uint64_t to = lockd_min(goal, most), now = client->host_budget;
-    const uint64_t step = lockd_max(HOST_STEP, goal / 16);
+        client->host_share.hold + sched_less(lock->host_total, lock->host_hold);
+    const uint64_t to = sched_min(goal, most), now = client->host_budget;
+    const uint64_t step = sched_max(HOST_STEP, goal / 16);
 
-    if (now == UINT64_MAX || lockd_less(now, to) >= step || lockd_less(to, now) >= step ||
+    if (now == UINT64_MAX || sched_less(now, to) >= step || sched_less(to, now) >= step ||
         (to > now && (to >= client->host_wanted || to == goal) && now < client->host_wanted))
         give(client, to);
 }
 
-static uint64_t total(const struct lockd_lock *lock)
+static uint64_t total(const struct sched *lock)
 {
     const uint64_t set = lock->settings.host;
 
@@ -99,47 +99,47 @@ static uint64_t total(const struct lockd_lock *lock)
 
 /* What a client is to have when not everything fits: what is off the devices, and a part of the
  * rest in proportion to what it could use. */
-static uint64_t part(const struct lockd_client *client)
+static uint64_t part(const struct sched_client *client)
 {
-    const struct lockd_lock *lock = client->lock;
-    const uint64_t off = lockd_min(client->host_off, client->host_goal);
-    const uint64_t rest = lockd_less(lock->host_total, lock->host_off);
-    const double useful = (double)lockd_less(lock->host_goal, lock->host_off);
+    const struct sched *lock = client->lock;
+    const uint64_t off = sched_min(client->host_off, client->host_goal);
+    const uint64_t rest = sched_less(lock->host_total, lock->host_off);
+    const double useful = (double)sched_less(lock->host_goal, lock->host_off);
 
     if (useful <= 0)
         return off;
     return off + (uint64_t)((double)rest * ((double)(client->host_goal - off) / useful));
 }
 
-static uint64_t goal_of(const struct lockd_client *client)
+static uint64_t goal_of(const struct sched_client *client)
 {
-    const struct lockd_lock *lock = client->lock;
+    const struct sched *lock = client->lock;
 
     return lock->host_goal <= lock->host_total ? client->host_goal : part(client);
 }
 
-void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *state,
+void sched_host_report(struct sched_member *member, const struct gs_wire_state *state,
                        uint64_t now)
 {
-    struct lockd_client *client = member->client;
+    struct sched_client *client = member->client;
     const bool back = state->target_seq != 0 && now - client->lock->created < RESTART_WINDOW;
     uint64_t demand = 0, off = 0;
 
     lockd_list_each (at, &client->members) {
-        const struct lockd_member *each = lockd_member_of(at, of_client);
+        const struct sched_member *each = sched_member_of(at, of_client);
 
         demand += each->demand;
-        off += each->demand - lockd_min(each->demand, each->resident);
+        off += each->demand - sched_min(each->demand, each->resident);
     }
     if (client->host_budget == UINT64_MAX) /* it was not limited before */
-        client->host_given = lockd_max(client->lock->host_total, back ? state->host_used : 0);
-    client->host_used = lockd_min(state->host_used, client->host_given);
-    client->host_wanted = lockd_min(state->host_wanted, client->lock->host_total);
-    client->host_goal = lockd_max(demand + demand / HOST_ROUNDING + HOST_STEP,
-                                  lockd_max(client->host_wanted, client->host_used));
+        client->host_given = sched_max(client->lock->host_total, back ? state->host_used : 0);
+    client->host_used = sched_min(state->host_used, client->host_given);
+    client->host_wanted = sched_min(state->host_wanted, client->lock->host_total);
+    client->host_goal = sched_max(demand + demand / HOST_ROUNDING + HOST_STEP,
+                                  sched_max(client->host_wanted, client->host_used));
     client->host_goal =
-        lockd_min(client->host_goal, lockd_max(client->lock->host_total, client->host_used));
-    client->host_off = lockd_min(off, client->host_goal);
+        sched_min(client->host_goal, sched_max(client->lock->host_total, client->host_used));
+    client->host_off = sched_min(off, client->host_goal);
     if (answered(client))
         client->host_told = client->host_budget;
     share(client);
@@ -151,7 +151,7 @@ void lockd_host_report(struct lockd_member *member, const struct gs_wire_state *
               goal_of(client)); /* its first target has it, whoever was looked at just now */
 }
 
-void lockd_host_plan(struct lockd_lock *lock, uint64_t now)
+void sched_host_plan(struct sched *lock, uint64_t now)
 {
     if (!lock->host_changed)
         return;
@@ -164,7 +164,7 @@ void lockd_host_plan(struct lockd_lock *lock, uint64_t now)
     lock->host_at = now;
     lock->host_total = total(lock);
     lockd_list_each (at, &lock->clients) {
-        struct lockd_client *client = lockd_entry(at, struct lockd_client, link);
+        struct sched_client *client = lockd_entry(at, struct sched_client, link);
 
         if (lockd_list_empty(&client->members))
             continue;

@@ -6,33 +6,33 @@
 
 #include <string.h>
 
-const struct lockd_settings *lockd_lock_settings(const struct lockd_lock *lock)
+const struct sched_settings *sched_settings(const struct sched *lock)
 {
     return &lock->settings;
 }
 
-bool lockd_client_paused(const struct lockd_client *client)
+bool sched_client_paused(const struct sched_client *client)
 {
     return client->paused;
 }
 
-bool lockd_client_unused(const struct lockd_client *client)
+bool sched_client_unused(const struct sched_client *client)
 {
     return client->member_count == 0;
 }
 
-uint64_t lockd_client_resident(const struct lockd_client *client, const uint8_t *uuid)
+uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid)
 {
-    const struct lockd_member *member = lockd_member_find(client, uuid);
+    const struct sched_member *member = sched_member_find(client, uuid);
 
     return member != NULL ? member->resident : 0;
 }
 
-static enum lockd_member_condition condition(const struct lockd_member *member, uint64_t now)
+static enum sched_member_condition condition(const struct sched_member *member, uint64_t now)
 {
-    if (lockd_member_stuck(member, now) || lockd_member_clings(member, now))
+    if (sched_member_stuck(member, now) || sched_member_clings(member, now))
         return LOCKD_STUCK;
-    if (!member->party->held && lockd_member_busy(member))
+    if (!member->party->held && sched_member_busy(member))
         return LOCKD_STOPPING;
     if (member->party->gang->paused != 0)
         return LOCKD_PAUSED;
@@ -40,25 +40,25 @@ static enum lockd_member_condition condition(const struct lockd_member *member, 
         return LOCKD_DOES_NOT_FIT;
     if ((member->flags & GS_STATE_WANT) == 0)
         return LOCKD_IDLE;
-    if (!lockd_member_run(member))
+    if (!sched_member_run(member))
         return LOCKD_WAITS;
     return (member->flags & GS_STATE_RUNNING) != 0 ? LOCKD_RUNS : LOCKD_MOVING;
 }
 
-static uint64_t gpu_ns(const struct lockd_member *member, uint64_t now)
+static uint64_t gpu_ns(const struct sched_member *member, uint64_t now)
 {
     const bool runs = (member->flags & GS_STATE_RUNNING) != 0;
 
-    return member->gpu_ns + (runs ? lockd_less(now, member->counted_at) : 0);
+    return member->gpu_ns + (runs ? sched_less(now, member->counted_at) : 0);
 }
 
-static uint64_t waits_altogether(const struct lockd_member *member, uint64_t now)
+static uint64_t waits_altogether(const struct sched_member *member, uint64_t now)
 {
-    return member->waits_since != 0 ? lockd_less(now, member->waits_since) : 0;
+    return member->waits_since != 0 ? sched_less(now, member->waits_since) : 0;
 }
 
-static void device_info(const struct lockd_device *device, uint64_t now,
-                        struct lockd_device_info *info)
+static void device_info(const struct sched_device *device, uint64_t now,
+                        struct sched_device_info *info)
 {
     memset(info, 0, sizeof *info);
     memcpy(info->uuid, device->uuid, sizeof info->uuid);
@@ -66,7 +66,7 @@ static void device_info(const struct lockd_device *device, uint64_t now,
     info->total = device->total;
     info->capacity = device->capacity;
     info->external = device->external;
-    info->reserve = lockd_device_reserve(device);
+    info->reserve = sched_device_reserve(device);
     info->short_bytes = device->short_bytes;
     info->demand = device->sum.demand;
     info->resident = device->sum.resident;
@@ -74,22 +74,22 @@ static void device_info(const struct lockd_device *device, uint64_t now,
     info->gpu_ns = device->gpu_ns_gone;
     for (const struct lockd_list *at = device->members.next; at != &device->members;
          at = at->next)
-        info->gpu_ns += gpu_ns(lockd_member_of(at, of_device), now);
+        info->gpu_ns += gpu_ns(sched_member_of(at, of_device), now);
     info->switches = device->switches;
     info->exclusive = device->leases && device->sum.demand <= device->capacity;
-    info->quantum_ns = lockd_device_quantum(device);
-    info->switch_ns = lockd_device_switch(device);
+    info->quantum_ns = sched_device_quantum(device);
+    info->switch_ns = sched_device_switch(device);
     info->clients = device->member_count;
     info->waiting = device->queue.count + device->hopeless.count;
     info->leases = device->leases;
 }
 
-static void member_info(const struct lockd_member *member, uint64_t now,
-                        struct lockd_member_info *info)
+static void member_info(const struct sched_member *member, uint64_t now,
+                        struct sched_member_info *info)
 {
-    const uint64_t waits = member->waits_since != 0 ? lockd_less(now, member->counted_at) : 0;
+    const uint64_t waits = member->waits_since != 0 ? sched_less(now, member->counted_at) : 0;
 
-    *info = (struct lockd_member_info){
+    *info = (struct sched_member_info){
         .owner = member->client->owner,
         .condition = condition(member, now),
         .demand = member->demand,
@@ -100,15 +100,15 @@ static void member_info(const struct lockd_member *member, uint64_t now,
         .calls = member->calls,
         .switch_ns = member->switch_ns,
         .turns = member->party->turns,
-        .run = lockd_member_run(member),
+        .run = sched_member_run(member),
         .skipped = member->party->skipped != 0,
         .pinned = member->pinned,
         .gpu_ns = gpu_ns(member, now),
         .wait_ns = member->wait_ns + waits,
-        .wait_longest_ns = lockd_max(member->wait_longest_ns, waits_altogether(member, now)),
+        .wait_longest_ns = sched_max(member->wait_longest_ns, waits_altogether(member, now)),
         .apart = member->client->in_group != NULL && member->client->in_group->apart,
         .partial = (member->flags & GS_STATE_PARTIAL) != 0,
-        .limit = lockd_min(member->client->limit, member->quota),
+        .limit = sched_min(member->client->limit, member->quota),
         .host_used = member->client->host_used,
         .host_budget = member->client->host_budget,
         .weight = member->client->weight,
@@ -117,21 +117,21 @@ static void member_info(const struct lockd_member *member, uint64_t now,
     };
 }
 
-void lockd_lock_visit(const struct lockd_lock *lock, lockd_visit_device *device,
-                      lockd_visit_member *member, void *context, uint64_t now_ns)
+void sched_visit(const struct sched *lock, sched_visit_device *device,
+                 sched_visit_member *member, void *context, uint64_t now_ns)
 {
     for (const struct lockd_list *at = lock->devices.next; at != &lock->devices;
          at = at->next) {
-        const struct lockd_device *each = lockd_entry(at, struct lockd_device, link);
-        struct lockd_device_info info;
+        const struct sched_device *each = lockd_entry(at, struct sched_device, link);
+        struct sched_device_info info;
 
         device_info(each, now_ns, &info);
         device(context, &info);
         for (const struct lockd_list *of = each->members.next; of != &each->members;
              of = of->next) {
-            struct lockd_member_info figures;
+            struct sched_member_info figures;
 
-            member_info(lockd_entry(of, struct lockd_member, of_device), now_ns, &figures);
+            member_info(lockd_entry(of, struct sched_member, of_device), now_ns, &figures);
             member(context, &info, &figures);
         }
     }

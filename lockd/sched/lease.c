@@ -11,10 +11,10 @@
 /* what gave its places up gives way for so many times as long as it had them */
 #define RETRY 2
 
-bool lockd_party_works(const struct lockd_party *party)
+bool sched_party_works(const struct sched_party *party)
 {
     lockd_list_each (at, &party->members) {
-        if ((lockd_member_of(at, of_party)->flags & GS_STATE_WANT) != 0)
+        if ((sched_member_of(at, of_party)->flags & GS_STATE_WANT) != 0)
             return true;
     }
     return false;
@@ -22,22 +22,22 @@ bool lockd_party_works(const struct lockd_party *party)
 
 /* The turn lasts as long everywhere as where it is due for longest: what that is too much on
  * the other devices is made up for there. */
-static uint64_t turn_length(struct lockd_gang *gang)
+static uint64_t turn_length(struct sched_gang *gang)
 {
     uint64_t longest = 0;
 
     lockd_list_each (at, &gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
         if (party->begun)
-            longest = lockd_max(longest, party->turn_length);
+            longest = sched_max(longest, party->turn_length);
         else if (party->device->leases)
-            longest = lockd_max(longest, lockd_device_policy(party->device)->length(party));
+            longest = sched_max(longest, sched_device_policy(party->device)->length(party));
     }
     return longest;
 }
 
-static void begin_on(struct lockd_party *party, uint64_t length, uint64_t now)
+static void begin_on(struct sched_party *party, uint64_t length, uint64_t now)
 {
     party->begun = true;
     party->interrupted = party->keeps_place = false;
@@ -50,114 +50,114 @@ static void begin_on(struct lockd_party *party, uint64_t length, uint64_t now)
     party->ran = 0;
     party->counted_at = now;
     /* one that only keeps its place for the others of the gang has begun */
-    party->started = party->running_members != 0 || !lockd_party_works(party) ? now : 0;
+    party->started = party->running_members != 0 || !sched_party_works(party) ? now : 0;
     party->until = LOCKD_NEVER;
     party->turn_length = 0;
     if (party->device->leases) {
         party->turn_length = length;
         party->turns++;
         party->device->switches++;
-        party->device->grace_at = lockd_min(party->device->grace_at, now + GRACE_SHORT);
+        party->device->grace_at = sched_min(party->device->grace_at, now + GRACE_SHORT);
         if (party->gang->complete != 0 && length != LOCKD_NEVER)
             party->until = now + length;
     }
 }
 
-void lockd_gang_set_complete(struct lockd_gang *gang, uint64_t now)
+void sched_gang_set_complete(struct sched_gang *gang, uint64_t now)
 {
     gang->complete = now;
     lockd_list_each (at, &gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
         if (party->device->leases && party->turn_length != LOCKD_NEVER)
             party->until = now + party->turn_length;
         party->device->generation++; /* there is a time now when it must stop */
-        lockd_plan_also(party->device);
+        sched_plan_also(party->device);
     }
 }
 
 /* One that came to run early, since its memory was there, may not use up the time of those that
  * wait for theirs. */
-void lockd_gang_look_complete(struct lockd_gang *gang, uint64_t now)
+void sched_gang_look_complete(struct sched_gang *gang, uint64_t now)
 {
     if (!gang->runs || gang->complete != 0 || gang->wanting == 0)
         return;
     lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &lockd_party_of(at, of_gang)->members) {
-            const uint32_t flags = lockd_member_of(of, of_party)->flags;
+        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
+            const uint32_t flags = sched_member_of(of, of_party)->flags;
 
             if ((flags & GS_STATE_WANT) != 0 && (flags & GS_STATE_RUNNING) == 0)
                 return;
         }
     }
-    lockd_gang_set_complete(gang, now);
+    sched_gang_set_complete(gang, now);
 }
 
 /* Everybody's place is there: the turn begins; not again where it is under way already, and one
  * of the gang came or left. */
-void lockd_gang_begin(struct lockd_gang *gang, uint64_t now)
+void sched_gang_begin(struct sched_gang *gang, uint64_t now)
 {
     const uint64_t length = turn_length(gang);
 
     gang->runs = true;
     gang->out = gang->gives_way = false;
     lockd_list_each (at, &gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
         if (!party->begun)
             begin_on(party, length, now);
         lockd_list_each (of, &party->members)
-            lockd_plan_touch(lockd_member_of(of, of_party));
-        lockd_books_party(party, now);
-        lockd_plan_also(party->device);
+            sched_plan_touch(sched_member_of(of, of_party));
+        sched_books_party(party, now);
+        sched_plan_also(party->device);
     }
-    lockd_gang_look_complete(gang, now);
+    sched_gang_look_complete(gang, now);
 }
 
 /* Its places are of no use before it has all of them, and are kept for no longer than the turns
  * of all others on the device that it waits for should take. */
-static uint64_t patience(const struct lockd_gang *gang)
+static uint64_t patience(const struct sched_gang *gang)
 {
-    const struct lockd_device *device = lockd_gang_next(gang)->device;
+    const struct sched_device *device = sched_gang_next(gang)->device;
     const uint64_t turns = device->queue.count + device->holder_count + 1ull;
 
-    return GRACE + turns * lockd_device_quantum(device);
+    return GRACE + turns * sched_device_quantum(device);
 }
 
-static void keep_places(struct lockd_gang *gang, uint64_t now)
+static void keep_places(struct sched_gang *gang, uint64_t now)
 {
     const uint64_t until = now + patience(gang);
 
     lockd_list_each (at, &gang->parties)
-        lockd_party_of(at, of_gang)->until = until;
+        sched_party_of(at, of_gang)->until = until;
 }
 
 /* Something is stuck where it waits, or goes first for ever: for a while it gives way to all
  * others where it has a place. */
-static void give_up(struct lockd_gang *gang, uint64_t now)
+static void give_up(struct sched_gang *gang, uint64_t now)
 {
     gang->gives_way = true;
     gang->retry_at = now + RETRY * patience(gang);
 }
 
-void lockd_gang_retry(struct lockd_device *device, uint64_t now)
+void sched_gang_retry(struct sched_device *device, uint64_t now)
 {
-    for (struct lockd_node *node = lockd_order_first(&device->hopeless); node != NULL;
-         node = lockd_order_next(node)) {
-        struct lockd_gang *gang = lockd_party_of(node, queued)->gang;
+    for (struct sched_node *node = sched_order_first(&device->hopeless); node != NULL;
+         node = sched_order_next(node)) {
+        struct sched_gang *gang = sched_party_of(node, queued)->gang;
 
         if (gang->gives_way && now >= gang->retry_at) {
             gang->gives_way = false;
-            lockd_gang_settle(gang);
+            sched_gang_settle(gang);
         } else if (gang->gives_way) {
-            device->stop_at = lockd_min(device->stop_at, gang->retry_at);
+            device->stop_at = sched_min(device->stop_at, gang->retry_at);
         }
     }
 }
 
-void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now)
+void sched_gang_admit(struct sched_party *party, bool backfilled, uint64_t now)
 {
-    struct lockd_device *device = party->device;
+    struct sched_device *device = party->device;
 
     party->cleared = device->cleared_at;
     party->measured = device->cleared_for == party &&
@@ -165,28 +165,28 @@ void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now)
                           party->gang->party_count; /* else it waits for others of its gang */
     if (device->cleared_for == party)
         device->cleared_for = NULL;
-    lockd_queue_drop(party);
+    sched_queue_drop(party);
     party->held = true;
     party->backfilled = backfilled;
     lockd_list_append(&device->holders, &party->holder);
     device->holder_count++;
     device->generation++;
     party->gang->held_count++;
-    lockd_books_party(party, now);
+    sched_books_party(party, now);
     if (party->gang->held_count == party->gang->party_count) {
-        lockd_gang_begin(party->gang, now);
+        sched_gang_begin(party->gang, now);
     } else {
         keep_places(party->gang, now);
-        lockd_gang_settle(party->gang);
+        sched_gang_settle(party->gang);
     }
 }
 
-static void end(struct lockd_party *party, uint64_t now)
+static void end(struct sched_party *party, uint64_t now)
 {
-    struct lockd_device *device = party->device;
-    const struct lockd_policy *policy = lockd_device_policy(device);
+    struct sched_device *device = party->device;
+    const struct sched_policy *policy = sched_device_policy(device);
 
-    lockd_books_ran(party, now);
+    sched_books_ran(party, now);
     if (device->leases && party->gang->runs && policy->ended != NULL)
         policy->ended(party);
     party->held = party->begun = false;
@@ -196,36 +196,36 @@ static void end(struct lockd_party *party, uint64_t now)
     device->holder_count--;
     device->generation++;
     party->gang->held_count--;
-    device->stop_at = lockd_min(device->stop_at, now + GRACE);
+    device->stop_at = sched_min(device->stop_at, now + GRACE);
     lockd_list_each (at, &party->members) {
-        struct lockd_member *member = lockd_member_of(at, of_party);
+        struct sched_member *member = sched_member_of(at, of_party);
 
         member->stopped = now;
         member->short_had = 0;
-        lockd_plan_touch(member);
+        sched_plan_touch(member);
     }
 }
 
-void lockd_gang_stop(struct lockd_gang *gang, uint64_t now)
+void sched_gang_stop(struct sched_gang *gang, uint64_t now)
 {
-    const struct lockd_party *next = lockd_gang_next(gang);
+    const struct sched_party *next = sched_gang_next(gang);
 
     lockd_list_each (at, &gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (party->held && next != NULL && now >= party->until && lockd_gang_wants(gang))
+        if (party->held && next != NULL && now >= party->until && sched_gang_wants(gang))
             give_up(gang, now);
         if (party->held)
             end(party, now);
         else
-            lockd_queue_drop(party);
+            sched_queue_drop(party);
     }
     gang->runs = false;
     gang->complete = 0;
     lockd_list_each (at, &gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
-        lockd_books_party(party, now);
-        lockd_plan_settle(party);
+        sched_books_party(party, now);
+        sched_plan_settle(party);
     }
 }

@@ -21,15 +21,15 @@
 #define ASKED     8                 /* programs at a time */
 #define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
 
-static uint64_t departed(const struct lockd_device *device)
+static uint64_t departed(const struct sched_device *device)
 {
     return device->departed.recent + device->departed.older;
 }
 
 /* Windows that have passed. True if something expired with them. */
-static bool expire_departed(struct lockd_device *device, uint64_t now)
+static bool expire_departed(struct sched_device *device, uint64_t now)
 {
-    struct lockd_departed *gone = &device->departed;
+    struct sched_departed *gone = &device->departed;
     const uint64_t before = departed(device);
 
     for (int i = 0; i < 2 && departed(device) != 0 && now - gone->since >= DEPARTED_WINDOW;
@@ -42,39 +42,39 @@ static bool expire_departed(struct lockd_device *device, uint64_t now)
 }
 
 /* What it said last, or is about to have. */
-static uint64_t has_now(const struct lockd_member *member)
+static uint64_t has_now(const struct sched_member *member)
 {
     const bool sure = member->echoed == member->seq && (member->flags & GS_STATE_MOVING) == 0;
-    const uint64_t coming = lockd_min(member->demand, lockd_member_hold(member));
+    const uint64_t coming = sched_min(member->demand, sched_member_hold(member));
 
-    return sure ? member->resident : lockd_max(member->resident, coming);
+    return sure ? member->resident : sched_max(member->resident, coming);
 }
 
-static void add_departed(struct lockd_device *device, uint64_t bytes, uint64_t now)
+static void add_departed(struct sched_device *device, uint64_t bytes, uint64_t now)
 {
     expire_departed(device, now);
     if (departed(device) == 0)
         device->departed.since = now;
-    device->departed.recent += lockd_min(bytes, lockd_less(device->total, departed(device)));
+    device->departed.recent += sched_min(bytes, sched_less(device->total, departed(device)));
 }
 
 /* It is back. Returns what of those bytes was expected. */
-static uint64_t take_departed(struct lockd_device *device, uint64_t bytes)
+static uint64_t take_departed(struct sched_device *device, uint64_t bytes)
 {
-    const uint64_t recent = lockd_min(bytes, device->departed.recent),
-                   older = lockd_min(bytes - recent, device->departed.older);
+    const uint64_t recent = sched_min(bytes, device->departed.recent),
+                   older = sched_min(bytes - recent, device->departed.older);
 
     device->departed.recent -= recent;
     device->departed.older -= older;
     return recent + older;
 }
 
-uint64_t lockd_measure_unclaimed(const struct lockd_device *device)
+uint64_t sched_measure_unclaimed(const struct sched_device *device)
 {
-    return lockd_min(device->external + departed(device), device->total);
+    return sched_min(device->external + departed(device), device->total);
 }
 
-uint64_t lockd_measure_deadline(const struct lockd_device *device)
+uint64_t sched_measure_deadline(const struct sched_device *device)
 {
     return departed(device) != 0 ? device->departed.since + DEPARTED_WINDOW : LOCKD_NEVER;
 }
@@ -86,37 +86,37 @@ static uint64_t steps_up(uint64_t bytes)
 
 /* A rise may be what another program has allocated and not yet said. What all together may hold
  * explains it for much longer than a moment: one may be in the middle of a large allocation. */
-static uint64_t wait_for(const struct lockd_device *device, uint64_t value)
+static uint64_t wait_for(const struct sched_device *device, uint64_t value)
 {
-    const uint64_t unsaid = lockd_less(device->sum.hold, device->sum.resident),
-                   risen = lockd_less(value, device->external);
+    const uint64_t unsaid = sched_less(device->sum.hold, device->sum.resident),
+                   risen = sched_less(value, device->external);
 
     return risen != 0 && risen <= unsaid ? EXTERNAL_UNSAID : EXTERNAL_CONFIRM;
 }
 
-static void doubt(struct lockd_member *member, uint64_t value, uint64_t now)
+static void doubt(struct sched_member *member, uint64_t value, uint64_t now)
 {
-    struct lockd_device *device = member->device;
+    struct sched_device *device = member->device;
 
-    device->doubt = (struct lockd_doubt){
+    device->doubt = (struct sched_doubt){
         .by = member,
         .value = value,
-        .ask_at = lockd_max(now + wait_for(device, value), device->doubt.ask_next),
+        .ask_at = sched_max(now + wait_for(device, value), device->doubt.ask_next),
         .ask_next = device->doubt.ask_next,
     };
 }
 
-static void settle_doubt(struct lockd_device *device)
+static void settle_doubt(struct sched_device *device)
 {
     device->external = device->doubt.value;
     device->doubt.by = NULL;
 }
 
 /* Somebody says that external is at least and at most so much. */
-static void weigh(struct lockd_member *member, uint64_t least, uint64_t most, uint64_t now)
+static void weigh(struct sched_member *member, uint64_t least, uint64_t most, uint64_t now)
 {
-    struct lockd_device *device = member->device;
-    struct lockd_doubt *open = &device->doubt;
+    struct sched_device *device = member->device;
+    struct sched_doubt *open = &device->doubt;
     const uint64_t known = device->external, value = known < least ? least : most;
     const bool rise = known < least;
 
@@ -134,29 +134,29 @@ static void weigh(struct lockd_member *member, uint64_t least, uint64_t most, ui
         doubt(member, value, now);
         return;
     }
-    open->value = rise ? lockd_min(open->value, most) : lockd_max(open->value, least);
+    open->value = rise ? sched_min(open->value, most) : sched_max(open->value, least);
     if (open->asked &&
         (open->by != member || open->alone || now - open->ask_at >= EXTERNAL_UNSAID))
         settle_doubt(device);
 }
 
-static void ask(struct lockd_member *member)
+static void ask(struct sched_member *member)
 {
     member->asked = true;
-    lockd_plan_touch(member);
+    sched_plan_touch(member);
 }
 
-static bool can_tell(const struct lockd_member *member)
+static bool can_tell(const struct sched_member *member)
 {
     return member->measures && member->echoed == member->seq &&
            (member->flags & GS_STATE_MOVING) == 0;
 }
 
 /* Nobody need have anything to say when memory that was expected back stays away. */
-static void ask_one(struct lockd_device *device)
+static void ask_one(struct sched_device *device)
 {
     lockd_list_each (at, &device->members) {
-        struct lockd_member *member = lockd_member_of(at, of_device);
+        struct sched_member *member = sched_member_of(at, of_device);
 
         if (can_tell(member)) {
             ask(member);
@@ -165,9 +165,9 @@ static void ask_one(struct lockd_device *device)
     }
 }
 
-void lockd_measure_ask(struct lockd_device *device, uint64_t now)
+void sched_measure_ask(struct sched_device *device, uint64_t now)
 {
-    struct lockd_doubt *open = &device->doubt;
+    struct sched_doubt *open = &device->doubt;
     uint32_t others = 0;
 
     if (expire_departed(device, now))
@@ -178,7 +178,7 @@ void lockd_measure_ask(struct lockd_device *device, uint64_t now)
     open->ask_next = now + ASK_PAUSE;
     ask(open->by);
     lockd_list_each (at, &device->members) {
-        struct lockd_member *member = lockd_member_of(at, of_device);
+        struct sched_member *member = sched_member_of(at, of_device);
 
         if (others == ASKED)
             break;
@@ -190,7 +190,7 @@ void lockd_measure_ask(struct lockd_device *device, uint64_t now)
     open->alone = others == 0;
 }
 
-void lockd_measure_forget(const struct lockd_member *member, uint64_t now)
+void sched_measure_forget(const struct sched_member *member, uint64_t now)
 {
     if (member->device->doubt.by == member)
         member->device->doubt.by = NULL;
@@ -199,65 +199,65 @@ void lockd_measure_forget(const struct lockd_member *member, uint64_t now)
 
 /* Contexts and the like are counted in whole steps. After a restart it can be told only when
  * all that held something from an earlier daemon have come back. */
-static void measure(struct lockd_member *member, uint64_t device_free, uint64_t now)
+static void measure(struct sched_member *member, uint64_t device_free, uint64_t now)
 {
-    struct lockd_device *device = member->device;
-    const uint64_t used = lockd_less(device->total, device_free),
+    struct sched_device *device = member->device;
+    const uint64_t used = sched_less(device->total, device_free),
                    sure = device->sum.resident - device->sum.unsure,
-                   most = lockd_less(used, sure),
-                   least = lockd_less(most, device->sum.unsure_most + departed(device));
+                   most = sched_less(used, sure),
+                   least = sched_less(most, device->sum.unsure_most + departed(device));
 
     if (device->restarted && now - device->lock->created < RESTART_WINDOW)
         return;
     if (!device->measured) {
-        device->external = lockd_min(steps_up(least), device->total);
+        device->external = sched_min(steps_up(least), device->total);
         device->measured = true;
         return;
     }
-    weigh(member, lockd_min(steps_up(least), device->total),
-          lockd_min(steps_up(most), device->total), now);
+    weigh(member, sched_min(steps_up(least), device->total),
+          sched_min(steps_up(most), device->total), now);
 }
 
-void lockd_measure_short(struct lockd_member *member, uint64_t bytes, uint64_t now)
+void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t now)
 {
-    struct lockd_device *device = member->device;
-    const struct lockd_share *sum = &device->sum, *own = &member->share;
-    const uint64_t used = lockd_less(device->total, bytes),
+    struct sched_device *device = member->device;
+    const struct sched_share *sum = &device->sum, *own = &member->share;
+    const uint64_t used = sched_less(device->total, bytes),
                    theirs = sum->resident - sum->unsure + own->unsure + sum->unsure_most -
                             own->unsure_most + departed(device);
 
     if (device->measured)
-        weigh(member, lockd_less(used, theirs) / SHARE_STEP * SHARE_STEP, device->total, now);
+        weigh(member, sched_less(used, theirs) / SHARE_STEP * SHARE_STEP, device->total, now);
 }
 
 /* What is free does not change with what programs say of the total: the difference is what
  * something else has, until it is measured. */
-static void set_total(struct lockd_device *device, uint64_t total)
+static void set_total(struct sched_device *device, uint64_t total)
 {
     if (total == device->total)
         return;
     if (device->measured && total > device->total)
         device->external += total - device->total;
     else
-        device->external = lockd_less(device->external, device->total - total);
+        device->external = sched_less(device->external, device->total - total);
     device->doubt.by = NULL;
     device->total = total;
     device->recount = true;
     lockd_list_each (at, &device->parties) /* it may be hopeless, or not be any more */
-        lockd_gang_settle(lockd_party_of(at, of_device)->gang);
+        sched_gang_settle(sched_party_of(at, of_device)->gang);
 }
 
-void lockd_measure_recount(struct lockd_device *device)
+void sched_measure_recount(struct sched_device *device)
 {
     uint64_t total = 0;
     bool measures = false;
 
     lockd_list_each (at, &device->members) {
-        const struct lockd_member *member = lockd_member_of(at, of_device);
+        const struct sched_member *member = sched_member_of(at, of_device);
 
         if (member->total == device->total)
             return;
-        total = lockd_max(total, member->total);
+        total = sched_max(total, member->total);
         measures = measures || member->measures;
     }
     if (total == 0)
@@ -271,22 +271,22 @@ void lockd_measure_recount(struct lockd_device *device)
 
 /* The device is as large as the largest total that anybody says: a lower one is somebody's own
  * limit and bounds nobody else. */
-static void take_total(struct lockd_member *member, uint64_t total)
+static void take_total(struct sched_member *member, uint64_t total)
 {
-    struct lockd_device *device = member->device;
+    struct sched_device *device = member->device;
     const uint64_t before = member->total;
 
     member->total = total;
     if (total > device->total)
         set_total(device, total);
     else if (before == device->total && total < before)
-        lockd_measure_recount(device);
+        sched_measure_recount(device);
 }
 
-void lockd_measure_report(struct lockd_member *member, const struct gs_wire_state *state,
+void sched_measure_report(struct sched_member *member, const struct gs_wire_state *state,
                           uint64_t now)
 {
-    struct lockd_device *device = member->device;
+    struct sched_device *device = member->device;
 
     member->measures = member->measures || state->device_free != UINT64_MAX;
     take_total(member, state->device_total);
@@ -296,13 +296,13 @@ void lockd_measure_report(struct lockd_member *member, const struct gs_wire_stat
         measure(member, state->device_free, now);
 }
 
-void lockd_measure_came(const struct lockd_member *member, bool back, uint64_t now)
+void sched_measure_came(const struct sched_member *member, bool back, uint64_t now)
 {
-    struct lockd_device *device = member->device;
+    struct sched_device *device = member->device;
 
     const uint64_t expected = take_departed(device, member->given);
 
-    device->external = lockd_less(device->external, member->given - expected);
+    device->external = sched_less(device->external, member->given - expected);
     if (!back || now - device->lock->created >= RESTART_WINDOW)
         return;
     device->restarted = true;

@@ -6,12 +6,12 @@
  */
 #include "lockd/sched/ordered_set.h"
 
-static bool before(const struct lockd_node *a, const struct lockd_node *b)
+static bool before(const struct sched_node *a, const struct sched_node *b)
 {
     return a->key != b->key ? a->key < b->key : a->number < b->number;
 }
 
-static uint64_t shuffled(struct lockd_order *order)
+static uint64_t shuffled(struct sched_order *order)
 {
     uint64_t x = order->random += 0x9e3779b97f4a7c15u; /* splitmix64 */
 
@@ -20,24 +20,24 @@ static uint64_t shuffled(struct lockd_order *order)
     return x ^ (x >> 31);
 }
 
-static uint64_t lower(uint64_t value, const struct lockd_node *node)
+static uint64_t lower(uint64_t value, const struct sched_node *node)
 {
     return node != NULL && node->lowest < value ? node->lowest : value;
 }
 
-static void refresh(struct lockd_node *node)
+static void refresh(struct sched_node *node)
 {
     node->lowest = lower(lower(node->value, node->left), node->right);
 }
 
-static void refresh_up(struct lockd_node *node)
+static void refresh_up(struct sched_node *node)
 {
     for (; node != NULL; node = node->parent)
         refresh(node);
 }
 
-static void replace(struct lockd_order *order, struct lockd_node *parent,
-                    const struct lockd_node *old, struct lockd_node *with)
+static void replace(struct sched_order *order, struct sched_node *parent,
+                    const struct sched_node *old, struct sched_node *with)
 {
     if (parent == NULL)
         order->root = with;
@@ -50,9 +50,9 @@ static void replace(struct lockd_order *order, struct lockd_node *parent,
 }
 
 /* Puts the node in the place of its parent, and the parent below it. */
-static void rotate_up(struct lockd_order *order, struct lockd_node *node)
+static void rotate_up(struct sched_order *order, struct sched_node *node)
 {
-    struct lockd_node *parent = node->parent, *inner;
+    struct sched_node *parent = node->parent, *inner;
 
     replace(order, parent->parent, parent, node);
     if (parent->left == node) {
@@ -71,9 +71,9 @@ static void rotate_up(struct lockd_order *order, struct lockd_node *node)
     refresh(node);
 }
 
-void lockd_order_insert(struct lockd_order *order, struct lockd_node *node)
+void sched_order_insert(struct sched_order *order, struct sched_node *node)
 {
-    struct lockd_node *parent = NULL, *at = order->root;
+    struct sched_node *parent = NULL, *at = order->root;
     bool left = false;
 
     while (at != NULL) {
@@ -98,9 +98,9 @@ void lockd_order_insert(struct lockd_order *order, struct lockd_node *node)
     refresh_up(node->parent);
 }
 
-void lockd_order_remove(struct lockd_order *order, struct lockd_node *node)
+void sched_order_remove(struct sched_order *order, struct sched_node *node)
 {
-    struct lockd_node *child;
+    struct sched_node *child;
 
     if (!node->in)
         return;
@@ -114,7 +114,7 @@ void lockd_order_remove(struct lockd_order *order, struct lockd_node *node)
     order->count--;
 }
 
-void lockd_order_value(struct lockd_node *node, uint64_t value)
+void sched_order_value(struct sched_node *node, uint64_t value)
 {
     if (node->value == value)
         return;
@@ -123,27 +123,27 @@ void lockd_order_value(struct lockd_node *node, uint64_t value)
         refresh_up(node);
 }
 
-struct lockd_node *lockd_order_first(const struct lockd_order *order)
+struct sched_node *sched_order_first(const struct sched_order *order)
 {
-    struct lockd_node *at = order->root;
+    struct sched_node *at = order->root;
 
     while (at != NULL && at->left != NULL)
         at = at->left;
     return at;
 }
 
-struct lockd_node *lockd_order_last(const struct lockd_order *order)
+struct sched_node *sched_order_last(const struct sched_order *order)
 {
-    struct lockd_node *at = order->root;
+    struct sched_node *at = order->root;
 
     while (at != NULL && at->right != NULL)
         at = at->right;
     return at;
 }
 
-struct lockd_node *lockd_order_next(const struct lockd_node *node)
+struct sched_node *sched_order_next(const struct sched_node *node)
 {
-    struct lockd_node *at = node->right;
+    struct sched_node *at = node->right;
 
     if (at != NULL) {
         while (at->left != NULL)
@@ -155,9 +155,9 @@ struct lockd_node *lockd_order_next(const struct lockd_node *node)
     return node->parent;
 }
 
-struct lockd_node *lockd_order_find(const struct lockd_order *order, uint64_t most)
+struct sched_node *sched_order_find(const struct sched_order *order, uint64_t most)
 {
-    struct lockd_node *at = order->root;
+    struct sched_node *at = order->root;
 
     while (at != NULL) {
         if (at->left != NULL && at->left->lowest <= most)

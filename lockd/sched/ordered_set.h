@@ -13,29 +13,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct lockd_node {
-    struct lockd_node *parent, *left, *right;
+struct sched_node {
+    struct sched_node *parent, *left, *right;
     uint64_t key, number; /* may be written while it is in no order */
-    uint64_t value;       /* changed with lockd_order_value() */
+    uint64_t value;       /* changed with sched_order_value() */
     uint64_t lowest;      /* value here and below */
     uint64_t shuffle;     /* keeps the tree flat: a parent's is lower than its children's */
     bool in;
 };
 
-struct lockd_order { /* all zero: empty */
-    struct lockd_node *root;
+struct sched_order { /* all zero: empty */
+    struct sched_node *root;
     uint64_t random;
     uint32_t count;
 };
 
-void lockd_order_insert(struct lockd_order *order, struct lockd_node *node);
+void sched_order_insert(struct sched_order *order, struct sched_node *node);
 /* Nothing happens when it is in none. */
-void lockd_order_remove(struct lockd_order *order, struct lockd_node *node);
-void lockd_order_value(struct lockd_node *node, uint64_t value);
-struct lockd_node *lockd_order_first(const struct lockd_order *order);
-struct lockd_node *lockd_order_last(const struct lockd_order *order);
-struct lockd_node *lockd_order_next(const struct lockd_node *node);
+void sched_order_remove(struct sched_order *order, struct sched_node *node);
+void sched_order_value(struct sched_node *node, uint64_t value);
+struct sched_node *sched_order_first(const struct sched_order *order);
+struct sched_node *sched_order_last(const struct sched_order *order);
+struct sched_node *sched_order_next(const struct sched_node *node);
 /* The first in order whose value is at most that, or NULL. */
-struct lockd_node *lockd_order_find(const struct lockd_order *order, uint64_t most);
+struct sched_node *sched_order_find(const struct sched_order *order, uint64_t most);
 
 #endif

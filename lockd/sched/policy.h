@@ -11,33 +11,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct lockd_party;
+struct sched_party;
 
-struct lockd_policy {
+struct sched_policy {
     /* It begins to wait: its place in the queue, lower goes first. Equals go in the order in
      * which they came. */
-    uint64_t (*place)(struct lockd_party *party);
+    uint64_t (*place)(struct sched_party *party);
     /* It is admitted: for how many ns it may run when others wait; LOCKD_NEVER: for as long as
      * it has something to do. */
-    uint64_t (*length)(struct lockd_party *party);
+    uint64_t (*length)(struct sched_party *party);
     /* It ran for so many ns while others waited. NULL: does not matter. */
-    void (*ran)(struct lockd_party *party, uint64_t ns);
+    void (*ran)(struct sched_party *party, uint64_t ns);
     /* Its turn ended after it ran for party->ran ns. NULL: does not matter. */
-    void (*ended)(struct lockd_party *party);
+    void (*ended)(struct sched_party *party);
     /* Others were stopped for it, and it did not wait for its turn. NULL: does not matter. */
-    void (*gave_up)(struct lockd_party *party);
+    void (*gave_up)(struct sched_party *party);
     /* Turns are `part` (less than 1) as long from now on. NULL: does not matter. */
-    void (*shorter)(struct lockd_party *party, double part);
+    void (*shorter)(struct sched_party *party, double part);
     /* May `head`, the first in the queue, end this turn before its time? NULL: never. */
-    bool (*ahead)(const struct lockd_party *head, const struct lockd_party *holder);
+    bool (*ahead)(const struct sched_party *head, const struct sched_party *holder);
     /* May this turn go on beyond its time, whatever `head` waits for? NULL: never. */
-    bool (*stays)(const struct lockd_party *holder, const struct lockd_party *head);
+    bool (*stays)(const struct sched_party *holder, const struct sched_party *head);
 };
 
-extern const struct lockd_policy lockd_policy_fair, lockd_policy_fifo, lockd_policy_rr,
-    lockd_policy_priority;
+extern const struct sched_policy sched_policy_fair, sched_policy_fifo, sched_policy_rr,
+    sched_policy_priority;
 
 /* Does it usually run for a much shorter time than a quantum? */
-bool lockd_policy_interactive(const struct lockd_party *party);
+bool sched_policy_interactive(const struct sched_party *party);
 
 #endif

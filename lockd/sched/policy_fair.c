@@ -13,7 +13,7 @@
  *
  * Who has nothing to do saves up one turn at most, and one of short bursts up to SAVED where
  * few share the device, since their requests come in clusters. Who used little of its share and
- * usually runs for a short time (lockd_policy_interactive) goes first within the round and may
+ * usually runs for a short time (sched_policy_interactive) goes first within the round and may
  * end another one's turn before its time. It pays for that: a turn that ends long before its
  * time is charged with the switches that it caused, so such switches come out of the share of
  * who causes them.
@@ -46,81 +46,81 @@
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
 
-static uint64_t to_virtual(const struct lockd_party *party, uint64_t ns)
+static uint64_t to_virtual(const struct sched_party *party, uint64_t ns)
 {
     return ns * GS_WEIGHT_DEFAULT / party->weight;
 }
 
-static uint64_t to_real(const struct lockd_party *party, uint64_t virtual_ns)
+static uint64_t to_real(const struct sched_party *party, uint64_t virtual_ns)
 {
     return virtual_ns * party->weight / GS_WEIGHT_DEFAULT;
 }
 
 /* How far the level rises with a round: a party of average weight gets a quantum. */
-static uint64_t round_step(const struct lockd_device *device)
+static uint64_t round_step(const struct sched_device *device)
 {
-    const uint64_t quantum = lockd_device_quantum(device);
+    const uint64_t quantum = sched_device_quantum(device);
 
-    return lockd_max(1, quantum * GS_WEIGHT_DEFAULT * device->party_count /
-                            lockd_max(device->weights, 1));
+    return sched_max(1, quantum * GS_WEIGHT_DEFAULT * device->party_count /
+                            sched_max(device->weights, 1));
 }
 
-bool lockd_policy_interactive(const struct lockd_party *party)
+bool sched_policy_interactive(const struct sched_party *party)
 {
-    const uint64_t most = lockd_device_quantum(party->device) / INTERACTIVE;
+    const uint64_t most = sched_device_quantum(party->device) / INTERACTIVE;
 
     return party->burst_usual <= most && party->burst <= most;
 }
 
 /* What a short turn costs beyond its own time: the switch to it, and the one back if it ended
  * another turn before its time. */
-static uint64_t switch_charge(const struct lockd_party *party, bool interrupts)
+static uint64_t switch_charge(const struct sched_party *party, bool interrupts)
 {
-    return to_virtual(party, lockd_device_switch(party->device) * (interrupts ? 2 : 1));
+    return to_virtual(party, sched_device_switch(party->device) * (interrupts ? 2 : 1));
 }
 
 /* A turn of its own, or a round, if that is more. */
-static uint64_t turn_of(const struct lockd_party *party)
+static uint64_t turn_of(const struct sched_party *party)
 {
-    const struct lockd_device *device = party->device;
+    const struct sched_device *device = party->device;
 
-    return lockd_max(round_step(device), to_virtual(party, lockd_device_quantum(device)));
+    return sched_max(round_step(device), to_virtual(party, sched_device_quantum(device)));
 }
 
 /* One that is new begins with a turn of credit; also when it runs before it ever waited. */
-static void begin(struct lockd_party *party)
+static void begin(struct sched_party *party)
 {
     if (party->virtual_ns == 0)
-        party->virtual_ns = lockd_less(party->device->level, turn_of(party));
+        party->virtual_ns = sched_less(party->device->level, turn_of(party));
 }
 
 /* What it may still have in the present round. */
-static uint64_t credit(struct lockd_party *party)
+static uint64_t credit(struct sched_party *party)
 {
-    const struct lockd_device *device = party->device;
+    const struct sched_device *device = party->device;
 
     begin(party);
     party->virtual_ns =
-        lockd_min(party->virtual_ns, device->level + round_step(device) * DEBT_ROUNDS);
-    return lockd_less(device->level, party->virtual_ns);
+        sched_min(party->virtual_ns, device->level + round_step(device) * DEBT_ROUNDS);
+    return sched_less(device->level, party->virtual_ns);
 }
 
-static uint64_t turns_saved(const struct lockd_party *party)
+static uint64_t turns_saved(const struct sched_party *party)
 {
-    const uint64_t others = lockd_less(party->device->party_count, 1);
+    const uint64_t others = sched_less(party->device->party_count, 1);
 
-    return lockd_policy_interactive(party) ? lockd_max(SAVED / lockd_max(others, 1), 1) : 1;
+    return sched_policy_interactive(party) ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
 }
 
 /* It had nothing to do: its share of that time is owed to it, also where nobody waited
  * meanwhile, so that the level stood still. What the level has risen by since it last ran it
  * has already. */
-static void come_back(struct lockd_party *party)
+static void come_back(struct sched_party *party)
 {
-    const struct lockd_device *device = party->device;
-    const uint64_t away = lockd_less(party->counted_at, party->last_ran),
+    const struct sched_device *device = party->device;
+    const uint64_t away = sched_less(party->counted_at, party->last_ran),
                    owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
-                                     (double)lockd_max(device->weights, 1)),
+                                     (double)sched_max(device->weights, 1)),
                    most = turn_of(party) * turns_saved(party);
     uint64_t paid;
 
@@ -128,33 +128,33 @@ static void come_back(struct lockd_party *party)
     if (away == 0)
         return;
     if (party->rested) /* waiting alone adds nothing to what was saved up */
-        paid = lockd_less(party->virtual_ns,
-                          lockd_less(owed, lockd_less(device->level, party->level_then)));
+        paid = sched_less(party->virtual_ns,
+                          sched_less(owed, sched_less(device->level, party->level_then)));
     else
-        paid = lockd_less(lockd_max(party->virtual_ns, device->level), owed);
+        paid = sched_less(sched_max(party->virtual_ns, device->level), owed);
     party->virtual_ns =
-        lockd_max(lockd_min(party->virtual_ns, paid), lockd_less(device->level, most));
+        sched_max(sched_min(party->virtual_ns, paid), sched_less(device->level, most));
     party->rested = false;
 }
 
 /* Its gang has places on other devices already, which nobody can use meanwhile. */
-static bool assembles(const struct lockd_party *party)
+static bool assembles(const struct sched_party *party)
 {
     return party->gang->party_count > 1 && party->gang->held_count != 0;
 }
 
-static uint64_t place(struct lockd_party *party)
+static uint64_t place(struct sched_party *party)
 {
-    const struct lockd_device *device = party->device;
+    const struct sched_device *device = party->device;
     const uint64_t step = round_step(device),
-                   worth = to_virtual(party, lockd_device_quantum(device) / WORTH);
+                   worth = to_virtual(party, sched_device_quantum(device) / WORTH);
     uint64_t have, behind;
 
     come_back(party);
     have = credit(party);
-    behind = lockd_less(party->virtual_ns, device->level);
+    behind = sched_less(party->virtual_ns, device->level);
     party->round = device->round;
-    if ((lockd_policy_interactive(party) || assembles(party)) &&
+    if ((sched_policy_interactive(party) || assembles(party)) &&
         !(party->interrupted || party->yields) && have >= switch_charge(party, true))
         return party->round * CLASSES + FIRST;
     if (have < worth)
@@ -164,24 +164,24 @@ static uint64_t place(struct lockd_party *party)
 
 /* Until it has nothing to do, as its bursts usually are, with something to spare; 0: that is
  * not known, or longer than others can be made to wait for it. */
-static uint64_t rest_of_burst(const struct lockd_party *party)
+static uint64_t rest_of_burst(const struct sched_party *party)
 {
-    const uint64_t most = lockd_device_quantum(party->device) * BURST_LONGEST;
-    const uint64_t left = lockd_less(party->burst_usual, party->burst);
+    const uint64_t most = sched_device_quantum(party->device) * BURST_LONGEST;
+    const uint64_t left = sched_less(party->burst_usual, party->burst);
     const uint64_t rest = left + left / BURST_SPARE;
 
-    if (party->burst_usual > most || !lockd_party_is_steady(party))
+    if (party->burst_usual > most || !sched_party_is_steady(party))
         return 0;
     return rest <= most ? rest : 0;
 }
 
 /* The device goes on to the round of the turn that begins; not for one that runs while the
  * next in turn waits, or that runs already when turns begin to be taken. */
-static uint64_t length(struct lockd_party *party)
+static uint64_t length(struct sched_party *party)
 {
-    struct lockd_device *device = party->device;
-    const uint64_t quantum = lockd_device_quantum(device), have = credit(party),
-                   behind = lockd_less(party->virtual_ns, device->level);
+    struct sched_device *device = party->device;
+    const uint64_t quantum = sched_device_quantum(device), have = credit(party),
+                   behind = sched_less(party->virtual_ns, device->level);
     uint64_t rise = 0;
 
     if (party->round > device->round)
@@ -190,32 +190,32 @@ static uint64_t length(struct lockd_party *party)
         device->level += rise;
         device->round = party->round;
     }
-    return lockd_max(
+    return sched_max(
         rest_of_burst(party),
-        lockd_clamp(to_real(party, lockd_less(have + rise, behind)), quantum / WORTH / 2,
-                    quantum * (lockd_policy_interactive(party) ? 1 : TURN_LONGEST)));
+        sched_clamp(to_real(party, sched_less(have + rise, behind)), quantum / WORTH / 2,
+                    quantum * (sched_policy_interactive(party) ? 1 : TURN_LONGEST)));
 }
 
-static void ran(struct lockd_party *party, uint64_t ns)
+static void ran(struct sched_party *party, uint64_t ns)
 {
     begin(party);
     party->virtual_ns += to_virtual(party, ns);
 }
 
 /* For whom others were kept off since then, and it did not run: it was not away. */
-static void pay_for(struct lockd_party *party, uint64_t since)
+static void pay_for(struct sched_party *party, uint64_t since)
 {
-    party->virtual_ns += to_virtual(party, lockd_less(party->counted_at, since));
+    party->virtual_ns += to_virtual(party, sched_less(party->counted_at, since));
     party->last_ran = party->counted_at;
     party->level_then = party->device->level;
 }
 
 /* A turn of full length pays nothing for its switch, one of no length all of it. Who did not
  * come to run, and was not interrupted, pays for the time that it kept others waiting. */
-static void ended(struct lockd_party *party)
+static void ended(struct sched_party *party)
 {
-    const uint64_t length = lockd_max(party->turn_length, 1);
-    const uint64_t missing = lockd_less(length, party->ran) * 100 / length;
+    const uint64_t length = sched_max(party->turn_length, 1);
+    const uint64_t missing = sched_less(length, party->ran) * 100 / length;
 
     if (party->device->waiters && !party->interrupted)
         party->virtual_ns += switch_charge(party, party->interrupts) * missing / 100;
@@ -225,7 +225,7 @@ static void ended(struct lockd_party *party)
     party->interrupts = false;
 }
 
-static void gave_up(struct lockd_party *party)
+static void gave_up(struct sched_party *party)
 {
     party->virtual_ns += switch_charge(party, true);
     pay_for(party, party->device->cleared_at);
@@ -234,26 +234,26 @@ static void gave_up(struct lockd_party *party)
 
 /* What is owed to it, or by it, was meant in such turns: else it would have many in a row, or
  * none, before it is even. */
-static void shorter(struct lockd_party *party, double part)
+static void shorter(struct sched_party *party, double part)
 {
     const uint64_t level = party->device->level, is = party->virtual_ns;
 
     if (is == 0)
         return;
-    party->virtual_ns = level - (uint64_t)((double)lockd_less(level, is) * part) +
-                        (uint64_t)((double)lockd_less(is, level) * part);
+    party->virtual_ns = level - (uint64_t)((double)sched_less(level, is) * part) +
+                        (uint64_t)((double)sched_less(is, level) * part);
 }
 
-static bool ahead(const struct lockd_party *head, const struct lockd_party *holder)
+static bool ahead(const struct sched_party *head, const struct sched_party *holder)
 {
     if (head->queued.key % CLASSES != FIRST)
         return false;
     if (assembles(head)) /* two gangs would never stop ending each other's turns */
         return holder->gang->party_count == 1;
-    return !lockd_policy_interactive(holder);
+    return !sched_policy_interactive(holder);
 }
 
-const struct lockd_policy lockd_policy_fair = {
+const struct sched_policy sched_policy_fair = {
     .place = place,
     .length = length,
     .ran = ran,

@@ -6,16 +6,16 @@
  */
 #include "lockd/sched/parts.h"
 
-static uint64_t place(struct lockd_party *party)
+static uint64_t place(struct sched_party *party)
 {
     (void)party;
     return 0;
 }
 
-static uint64_t length(struct lockd_party *party)
+static uint64_t length(struct sched_party *party)
 {
     (void)party;
     return LOCKD_NEVER;
 }
 
-const struct lockd_policy lockd_policy_fifo = {.place = place, .length = length};
+const struct sched_policy sched_policy_fifo = {.place = place, .length = length};

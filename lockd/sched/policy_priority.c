@@ -5,25 +5,25 @@
  */
 #include "lockd/sched/parts.h"
 
-static uint64_t place(struct lockd_party *party)
+static uint64_t place(struct sched_party *party)
 {
-    return (uint64_t)(INT32_MAX - (int64_t)lockd_gang_priority(party->gang));
+    return (uint64_t)(INT32_MAX - (int64_t)sched_gang_priority(party->gang));
 }
 
-static uint64_t length(struct lockd_party *party)
+static uint64_t length(struct sched_party *party)
 {
-    return lockd_device_quantum(party->device);
+    return sched_device_quantum(party->device);
 }
 
-static bool ahead(const struct lockd_party *head, const struct lockd_party *holder)
+static bool ahead(const struct sched_party *head, const struct sched_party *holder)
 {
-    return lockd_gang_priority(head->gang) > lockd_gang_priority(holder->gang);
+    return sched_gang_priority(head->gang) > sched_gang_priority(holder->gang);
 }
 
-static bool stays(const struct lockd_party *holder, const struct lockd_party *head)
+static bool stays(const struct sched_party *holder, const struct sched_party *head)
 {
-    return lockd_gang_priority(holder->gang) > lockd_gang_priority(head->gang);
+    return sched_gang_priority(holder->gang) > sched_gang_priority(head->gang);
 }
 
-const struct lockd_policy lockd_policy_priority = {
+const struct sched_policy sched_policy_priority = {
     .place = place, .length = length, .ahead = ahead, .stays = stays};

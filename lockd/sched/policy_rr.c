@@ -4,15 +4,15 @@
  */
 #include "lockd/sched/parts.h"
 
-static uint64_t place(struct lockd_party *party)
+static uint64_t place(struct sched_party *party)
 {
     (void)party;
     return 0;
 }
 
-static uint64_t length(struct lockd_party *party)
+static uint64_t length(struct sched_party *party)
 {
-    return lockd_device_quantum(party->device);
+    return sched_device_quantum(party->device);
 }
 
-const struct lockd_policy lockd_policy_rr = {.place = place, .length = length};
+const struct sched_policy sched_policy_rr = {.place = place, .length = length};

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct lockd_member *lockd_member_find(const struct lockd_client *client, const uint8_t *uuid)
+struct sched_member *sched_member_find(const struct sched_client *client, const uint8_t *uuid)
 {
     lockd_list_each (at, &client->members) {
-        struct lockd_member *member = lockd_member_of(at, of_client);
+        struct sched_member *member = sched_member_of(at, of_client);
 
         if (memcmp(member->device->uuid, uuid, sizeof member->device->uuid) == 0)
             return member;
@@ -22,7 +22,7 @@ struct lockd_member *lockd_member_find(const struct lockd_client *client, const 
     return NULL;
 }
 
-static void member_links(struct lockd_member *member)
+static void member_links(struct sched_member *member)
 {
     lockd_list_init(&member->touched);
     lockd_list_init(&member->hungry);
@@ -41,7 +41,7 @@ static void member_links(struct lockd_member *member)
 /* What it says it came with, as far as that can be: it holds what an earlier daemon allowed it,
  * so that was there before, and while it was away it was measured as external use, or was
  * expected back. */
-static uint64_t came_with(const struct lockd_device *device, const struct gs_wire_state *state,
+static uint64_t came_with(const struct sched_device *device, const struct gs_wire_state *state,
                           uint64_t now)
 {
     uint64_t seen = 0;
@@ -49,32 +49,32 @@ static uint64_t came_with(const struct lockd_device *device, const struct gs_wir
     if (now - device->lock->created < RESTART_WINDOW)
         seen = state->device_total;
     else if (device->measured)
-        seen = lockd_measure_unclaimed(device);
+        seen = sched_measure_unclaimed(device);
     else if (state->device_free != UINT64_MAX)
-        seen = lockd_less(state->device_total, state->device_free);
-    return lockd_min(state->resident, seen);
+        seen = sched_less(state->device_total, state->device_free);
+    return sched_min(state->resident, seen);
 }
 
 /* It runs on what an earlier daemon allowed it; or says so: after that time it must stop, like
  * anybody whose turn it is not. */
-static void member_adopt(struct lockd_member *member, uint64_t now)
+static void member_adopt(struct sched_member *member, uint64_t now)
 {
     member->sent_flags = GS_TARGET_RUN;
     member->stopped = now;
     if (now - member->device->lock->created < RESTART_WINDOW && !member->party->held)
-        lockd_gang_admit(member->party, false, now);
+        sched_gang_admit(member->party, false, now);
 }
 
 /* A client that comes with the number of a target of an earlier connection goes on counting
  * from there, so that an old number in its next report cannot be taken for ours. */
-static struct lockd_member *member_new(struct lockd_client *client, struct lockd_device *device,
+static struct sched_member *member_new(struct sched_client *client, struct sched_device *device,
                                        const struct gs_wire_state *state, uint64_t now)
 {
-    struct lockd_member *member = calloc(1, sizeof *member);
+    struct sched_member *member = calloc(1, sizeof *member);
 
     if (member == NULL)
         return NULL;
-    member->party = lockd_gang_join(client, device);
+    member->party = sched_gang_join(client, device);
     if (member->party == NULL) {
         free(member);
         return NULL;
@@ -96,47 +96,47 @@ static struct lockd_member *member_new(struct lockd_client *client, struct lockd
         member_adopt(member, now);
     member->sent_budget = member->had = member->budget;
     member->outstanding_count = 1;
-    member->outstanding[0] = (struct lockd_outstanding){member->seq, member->budget};
-    lockd_measure_came(member, state->target_seq != 0, now);
+    member->outstanding[0] = (struct sched_outstanding){member->seq, member->budget};
+    sched_measure_came(member, state->target_seq != 0, now);
     return member;
 }
 
 /* A gang that runs cannot have a party without a place: it gets one at once or all stop. */
-static void gang_grown(struct lockd_party *party, uint64_t now)
+static void gang_grown(struct sched_party *party, uint64_t now)
 {
-    struct lockd_gang *gang = party->gang;
-    const struct lockd_device *device = party->device;
+    struct sched_gang *gang = party->gang;
+    const struct sched_device *device = party->device;
 
     if (!gang->runs || party->held)
         return;
     gang->runs = false; /* not all are held any more */
     if (!device->leases || (device->queue.count == 0 && device->need_busy == 0))
-        lockd_gang_admit(party, false, now);
+        sched_gang_admit(party, false, now);
     else
-        lockd_gang_stop(gang, now);
+        sched_gang_stop(gang, now);
 }
 
-static void member_free(struct lockd_member *member, uint64_t now)
+static void member_free(struct sched_member *member, uint64_t now)
 {
-    struct lockd_device *device = member->device;
+    struct sched_device *device = member->device;
 
     device->gpu_ns_gone += member->gpu_ns;
-    lockd_books_forget(member);
+    sched_books_forget(member);
     lockd_list_remove(&member->of_client);
     lockd_list_remove(&member->of_device);
     member->client->member_count--;
     device->member_count--;
-    lockd_measure_forget(member, now);
-    lockd_measure_recount(device);
-    lockd_gang_leave(member, now);
+    sched_measure_forget(member, now);
+    sched_measure_recount(device);
+    sched_gang_leave(member, now);
     free(member);
 }
 
 /* It has had nothing to do for some time; how long did it have something? idle: ns of that it
  * had the device without work. */
-static void burst_over(struct lockd_party *party, uint64_t idle)
+static void burst_over(struct sched_party *party, uint64_t idle)
 {
-    const uint64_t burst = lockd_less(party->burst, idle), usual = party->burst_usual;
+    const uint64_t burst = sched_less(party->burst, idle), usual = party->burst_usual;
 
     if (party->burst != 0 && !party->came_up) {
         party->came_up = true;
@@ -146,7 +146,7 @@ static void burst_over(struct lockd_party *party, uint64_t idle)
     } else if (party->burst != 0) {
         party->burst_usual = usual - usual / 4 + burst / 4;
         party->burst_off +=
-            (lockd_less(burst, usual) + lockd_less(usual, burst)) / 4 - party->burst_off / 4;
+            (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - party->burst_off / 4;
     }
     party->burst = 0;
     party->rested = true;
@@ -154,23 +154,23 @@ static void burst_over(struct lockd_party *party, uint64_t idle)
 
 /* It says that it has nothing to do. One that runs has idled for as long as it may; one that
  * has just stopped may be between two calls: whether it has anything to do shows later. */
-static void burst_ended(struct lockd_party *party, bool runs, uint64_t now)
+static void burst_ended(struct sched_party *party, bool runs, uint64_t now)
 {
     party->quiet_at = runs ? LOCKD_NEVER : now;
     if (runs)
-        burst_over(party, lockd_party_idle(party));
+        burst_over(party, sched_party_idle(party));
 }
 
-static void burst_begun(struct lockd_party *party, uint64_t now)
+static void burst_begun(struct sched_party *party, uint64_t now)
 {
-    if (party->quiet_at != LOCKD_NEVER && now - party->quiet_at >= lockd_party_idle(party))
+    if (party->quiet_at != LOCKD_NEVER && now - party->quiet_at >= sched_party_idle(party))
         burst_over(party, 0);
     party->quiet_at = LOCKD_NEVER;
 }
 
-static void take_want(struct lockd_member *member, bool wants, bool runs, uint64_t now)
+static void take_want(struct sched_member *member, bool wants, bool runs, uint64_t now)
 {
-    struct lockd_gang *gang = member->party->gang;
+    struct sched_gang *gang = member->party->gang;
     const bool before = (member->flags & GS_STATE_WANT) != 0;
 
     if (before == wants)
@@ -179,124 +179,124 @@ static void take_want(struct lockd_member *member, bool wants, bool runs, uint64
     if (!wants)
         member->party->measured = false; /* what comes is no switch: nobody is in a hurry */
     if (gang->wanting <= (uint32_t)wants)
-        lockd_gang_settle(gang);
+        sched_gang_settle(gang);
     if (gang->wanting > (uint32_t)wants)
         return;
     lockd_list_each (at, &gang->parties) {
         if (wants)
-            burst_begun(lockd_party_of(at, of_gang), now);
+            burst_begun(sched_party_of(at, of_gang), now);
         else
-            burst_ended(lockd_party_of(at, of_gang), runs, now);
+            burst_ended(sched_party_of(at, of_gang), runs, now);
     }
 }
 
-static void take_running(struct lockd_member *member, bool runs, uint64_t now)
+static void take_running(struct sched_member *member, bool runs, uint64_t now)
 {
-    struct lockd_party *party = member->party;
-    struct lockd_device *device = member->device;
+    struct sched_party *party = member->party;
+    struct sched_device *device = member->device;
 
     if (((member->flags & GS_STATE_RUNNING) != 0) == runs)
         return;
     if (!runs) {
         member->last_run = ++device->clock; /* now the one that ran most recently */
-        device->grace_at = lockd_min(device->grace_at, now + GRACE_SHORT);
+        device->grace_at = sched_min(device->grace_at, now + GRACE_SHORT);
         return;
     }
     party->skipped = 0;
-    if (!lockd_member_run(member) || party->started != 0)
+    if (!sched_member_run(member) || party->started != 0)
         return;
     party->started = now;
     if (device->leases && party->measured)
-        lockd_device_switched(device, now - party->cleared);
+        sched_device_switched(device, now - party->cleared);
     party->measured = false;
 }
 
-static void take_figures(struct lockd_member *member, const struct gs_wire_state *state,
+static void take_figures(struct sched_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
     /* it cannot have more than it was ever given, whatever it says */
-    const uint64_t resident = lockd_min(state->resident, member->given);
+    const uint64_t resident = sched_min(state->resident, member->given);
 
     if (resident > member->resident)
-        lockd_books_ahead(member, now);
+        sched_books_ahead(member, now);
     if (resident < member->resident || state->target_seq > member->echoed)
         member->owes = LOCKD_NEVER; /* it is at it */
     member->flags = state->flags;
-    if (member->demand != lockd_max(state->demand, resident))
-        lockd_group_mark(member->client->in_group);
-    member->demand = lockd_max(state->demand, resident);
+    if (member->demand != sched_max(state->demand, resident))
+        sched_group_mark(member->client->in_group);
+    member->demand = sched_max(state->demand, resident);
     member->resident = resident;
     member->pinned = state->pinned;
-    lockd_short_used(member);
+    sched_short_used(member);
     member->moved_out = state->moved_out;
     member->moved_in = state->moved_in;
     member->calls = state->calls;
     member->switch_ns = state->switch_ns;
     if (state->target_seq > member->echoed && state->target_seq <= member->seq) {
         member->echoed = state->target_seq;
-        lockd_send_echo(member);
+        sched_send_echo(member);
     }
 }
 
-static void member_report(struct lockd_member *member, const struct gs_wire_state *state,
+static void member_report(struct sched_member *member, const struct gs_wire_state *state,
                           uint64_t now)
 {
-    const bool hopeless = lockd_party_hopeless(member->party);
+    const bool hopeless = sched_party_hopeless(member->party);
 
-    lockd_books_time(member, now);
+    sched_books_time(member, now);
     take_want(member, (state->flags & GS_STATE_WANT) != 0,
               (state->flags & GS_STATE_RUNNING) != 0, now);
     take_running(member, (state->flags & GS_STATE_RUNNING) != 0, now);
     take_figures(member, state, now);
-    lockd_books_member(member, now);
-    lockd_gang_look_complete(member->party->gang, now);
+    sched_books_member(member, now);
+    sched_gang_look_complete(member->party->gang, now);
     if ((state->flags & GS_STATE_SHORT) != 0)
-        lockd_short_report(member, state->short_bytes, now);
+        sched_short_report(member, state->short_bytes, now);
     else
         member->short_at = 0;
     if ((state->flags & GS_STATE_STUCK) != 0)
-        member->device->stop_at = lockd_min(member->device->stop_at, now);
-    if (hopeless != lockd_party_hopeless(member->party))
-        lockd_gang_settle(member->party->gang);
-    lockd_evict_check(member, now);
-    lockd_plan_touch(member);
+        member->device->stop_at = sched_min(member->device->stop_at, now);
+    if (hopeless != sched_party_hopeless(member->party))
+        sched_gang_settle(member->party->gang);
+    sched_evict_check(member, now);
+    sched_plan_touch(member);
 }
 
-int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
-                     const struct gs_wire_state *state, uint64_t now_ns)
+int sched_state(struct sched *lock, struct sched_client *client,
+                const struct gs_wire_state *state, uint64_t now_ns)
 {
-    struct lockd_member *member = lockd_member_find(client, state->uuid);
-    struct lockd_device *device;
+    struct sched_member *member = sched_member_find(client, state->uuid);
+    struct sched_device *device;
     int code;
 
     if (member == NULL) {
         if (client->member_count == LOCKD_DEVICES_PER_CLIENT)
             return -EMFILE;
-        code = lockd_device_get(lock, state->uuid, client->user, &device);
+        code = sched_device_get(lock, state->uuid, client->user, &device);
         if (code != 0)
             return code;
         member = member_new(client, device, state, now_ns);
         if (member == NULL) {
-            lockd_device_free_unused(device);
+            sched_device_free_unused(device);
             return -ENOMEM;
         }
         member_report(member, state, now_ns);
         gang_grown(member->party, now_ns);
         if (member->party->gang->client_count > 1)
-            lockd_gang_requeue(member->party->gang, now_ns);
-        lockd_gang_settle(member->party->gang);
+            sched_gang_requeue(member->party->gang, now_ns);
+        sched_gang_settle(member->party->gang);
     } else {
         member_report(member, state, now_ns);
     }
-    lockd_measure_report(member, state, now_ns);
-    lockd_host_report(member, state, now_ns);
-    lockd_plan(member->device, now_ns);
+    sched_measure_report(member, state, now_ns);
+    sched_host_report(member, state, now_ns);
+    sched_plan(member->device, now_ns);
     return 0;
 }
 
-struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner)
+struct sched_client *sched_client_add(struct sched *lock, void *owner)
 {
-    struct lockd_client *client = calloc(1, sizeof *client);
+    struct sched_client *client = calloc(1, sizeof *client);
 
     if (client == NULL)
         return NULL;
@@ -311,48 +311,47 @@ struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner)
     return client;
 }
 
-void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client,
-                            uint64_t now_ns)
+void sched_client_gone(struct sched *lock, struct sched_client *client, uint64_t now_ns)
 {
     lockd_list_each (at, &client->members) {
-        struct lockd_member *member = lockd_member_of(at, of_client);
-        struct lockd_device *device = member->device;
+        struct sched_member *member = sched_member_of(at, of_client);
+        struct sched_device *device = member->device;
 
-        lockd_plan_also(device);
+        sched_plan_also(device);
         member_free(member, now_ns);
-        lockd_device_free_unused(device);
+        sched_device_free_unused(device);
     }
-    lockd_host_forget(client);
-    lockd_gang_client_gone(client);
+    sched_host_forget(client);
+    sched_gang_client_gone(client);
     lockd_list_remove(&client->link);
     free(client);
-    lockd_plan_pending(lock, now_ns);
+    sched_plan_pending(lock, now_ns);
 }
 
-void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns)
+void sched_tick(struct sched *lock, uint64_t now_ns)
 {
     lockd_list_each (at, &lock->devices) {
-        struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
+        struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
-        lockd_evict_watch(device, now_ns);
+        sched_evict_watch(device, now_ns);
         if (now_ns >= device->deadline)
-            lockd_plan_also(device);
+            sched_plan_also(device);
     }
-    lockd_plan_pending(lock, now_ns);
+    sched_plan_pending(lock, now_ns);
 }
 
-uint64_t lockd_lock_deadline(const struct lockd_lock *lock)
+uint64_t sched_deadline(const struct sched *lock)
 {
-    uint64_t deadline = lockd_min(lock->host_deadline, lock->groups_at);
+    uint64_t deadline = sched_min(lock->host_deadline, lock->groups_at);
 
     for (const struct lockd_list *at = lock->devices.next; at != &lock->devices; at = at->next)
-        deadline = lockd_min(deadline, lockd_entry(at, struct lockd_device, link)->deadline);
+        deadline = sched_min(deadline, lockd_entry(at, struct sched_device, link)->deadline);
     return deadline;
 }
 
-struct lockd_lock *lockd_lock_new(const struct lockd_settings *settings, uint64_t now_ns)
+struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
 {
-    struct lockd_lock *lock = calloc(1, sizeof *lock);
+    struct sched *lock = calloc(1, sizeof *lock);
 
     if (lock == NULL)
         return NULL;
@@ -369,12 +368,11 @@ struct lockd_lock *lockd_lock_new(const struct lockd_settings *settings, uint64_
     return lock;
 }
 
-void lockd_lock_free(struct lockd_lock *lock)
+void sched_free(struct sched *lock)
 {
     if (lock == NULL)
         return;
     while (!lockd_list_empty(&lock->clients))
-        lockd_lock_client_gone(lock, lockd_entry(lock->clients.next, struct lockd_client, link),
-                               0);
+        sched_client_gone(lock, lockd_entry(lock->clients.next, struct sched_client, link), 0);
     free(lock);
 }

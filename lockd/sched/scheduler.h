@@ -4,8 +4,8 @@
  * with a clock go in, targets for clients and a deadline come out. No I/O, no clock, no
  * globals, one thread.
  *
- * After every event the caller takes all targets with lockd_lock_next_send() and asks
- * lockd_lock_deadline() when to call lockd_lock_tick() at the latest. Times are nanoseconds of
+ * After every event the caller takes all targets with sched_next_send() and asks
+ * sched_deadline() when to call sched_tick() at the latest. Times are nanoseconds of
  * any clock that never goes back.
  */
 #ifndef GS_LOCKD_SCHED_SCHEDULER_H
@@ -22,10 +22,10 @@
 #define LOCKD_DEVICES_PER_CLIENT 64
 #define LOCKD_DEVICES_PER_USER   128 /* that nobody had named before */
 
-struct lockd_lock;
-struct lockd_client;
+struct sched;
+struct sched_client;
 
-struct lockd_settings {
+struct sched_settings {
     uint64_t quantum_ns; /* length of a turn; LOCKD_AUTO: from the measured cost of a switch */
     uint64_t idle_ns;    /* what a holder may idle; LOCKD_AUTO: the cost of a
                             switch */
@@ -37,19 +37,19 @@ struct lockd_settings {
     uint64_t quantum_min_ns; /* bounds of the automatic quantum */
     uint64_t quantum_max_ns;
     uint64_t host; /* bytes of host memory for all clients; 0 or LOCKD_AUTO: a share of what
-                      lockd_lock_host() said */
+                      sched_host() said */
     uint32_t share_ppm; /* what switches may cost of the time, in millionths */
 };
 
 /* A target to be sent. Everything but its header is filled in. */
-struct lockd_send {
-    void *owner; /* as given to lockd_lock_client_add() */
+struct sched_send {
+    void *owner; /* as given to sched_client_add() */
     struct gs_wire_target target;
     uint64_t rise; /* bytes, of the budget beyond all that the client may have there now */
 };
 
 /* Sizes in bytes, times in nanoseconds. */
-struct lockd_device_info {
+struct sched_device_info {
     uint8_t uuid[16];
     char name[64];
     uint64_t total, capacity, external, reserve, short_bytes;
@@ -61,7 +61,7 @@ struct lockd_device_info {
     uint64_t switches, gpu_ns, pinned;
 };
 
-enum lockd_member_condition {
+enum sched_member_condition {
     LOCKD_RUNS,   /* its gate is open */
     LOCKD_WAITS,  /* it has work and no lease */
     LOCKD_IDLE,   /* it has nothing to run */
@@ -72,9 +72,9 @@ enum lockd_member_condition {
     LOCKD_DOES_NOT_FIT /* it needs more than the device can ever give */
 };
 
-struct lockd_member_info {
+struct sched_member_info {
     void *owner;
-    enum lockd_member_condition condition;
+    enum sched_member_condition condition;
     uint64_t demand, resident, budget, moved_out, moved_in, calls, switch_ns, turns;
     bool run, skipped, partial;
     bool apart; /* its group is too large to have its turns together */
@@ -86,77 +86,74 @@ struct lockd_member_info {
 };
 
 /* Host memory of all clients, bytes. */
-struct lockd_host_info {
+struct sched_host_info {
     uint64_t total; /* what they may have altogether; UINT64_MAX: not limited */
     uint64_t used;  /* what they say they have */
 };
 
 /* NULL without memory. */
-struct lockd_lock *lockd_lock_new(const struct lockd_settings *settings, uint64_t now_ns);
-void lockd_lock_free(struct lockd_lock *lock);
+struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns);
+void sched_free(struct sched *lock);
 
-struct lockd_client *lockd_lock_client_add(struct lockd_lock *lock, void *owner);
+struct sched_client *sched_client_add(struct sched *lock, void *owner);
 /* The first report for a device registers the client there. 0, -ENOMEM, or -EMFILE when it
  * or its user names too many devices. */
-int lockd_lock_state(struct lockd_lock *lock, struct lockd_client *client,
-                     const struct gs_wire_state *state, uint64_t now_ns);
-void lockd_lock_client_gone(struct lockd_lock *lock, struct lockd_client *client,
-                            uint64_t now_ns);
-void lockd_lock_pause(struct lockd_lock *lock, struct lockd_client *client, bool paused,
-                      uint64_t now_ns);
+int sched_state(struct sched *lock, struct sched_client *client,
+                const struct gs_wire_state *state, uint64_t now_ns);
+void sched_client_gone(struct sched *lock, struct sched_client *client, uint64_t now_ns);
+void sched_pause(struct sched *lock, struct sched_client *client, bool paused, uint64_t now_ns);
 /* What the client said in its HELLO. Groups of one name are one gang if `user` is the same. To
  * be called before its first state. */
-void lockd_lock_describe(struct lockd_lock *lock, struct lockd_client *client,
-                         const struct gs_wire_hello *hello, uint32_t user);
-void lockd_lock_weight(struct lockd_lock *lock, struct lockd_client *client, uint32_t weight,
-                       uint64_t now_ns);
-void lockd_lock_priority(struct lockd_lock *lock, struct lockd_client *client, int32_t priority,
-                         uint64_t now_ns);
+void sched_describe(struct sched *lock, struct sched_client *client,
+                    const struct gs_wire_hello *hello, uint32_t user);
+void sched_weight(struct sched *lock, struct sched_client *client, uint32_t weight,
+                  uint64_t now_ns);
+void sched_priority(struct sched *lock, struct sched_client *client, int32_t priority,
+                    uint64_t now_ns);
 /* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
-void lockd_lock_limit(struct lockd_lock *lock, struct lockd_client *client, uint64_t bytes,
-                      uint64_t now_ns);
+void sched_limit(struct sched *lock, struct sched_client *client, uint64_t bytes,
+                 uint64_t now_ns);
 /* ... on that device, which it may be about to name (the next one that it does). */
-void lockd_lock_quota(struct lockd_lock *lock, struct lockd_client *client, const uint8_t *uuid,
-                      uint64_t bytes, uint64_t now_ns);
+void sched_quota(struct sched *lock, struct sched_client *client, const uint8_t *uuid,
+                 uint64_t bytes, uint64_t now_ns);
 /* Stops it and moves all its memory out, or what can leave; then it waits for its turn like the
- * others, unless it is paused. lockd_lock_pause(false) ends it before. */
-void lockd_lock_evict(struct lockd_lock *lock, struct lockd_client *client, uint64_t now_ns);
+ * others, unless it is paused. sched_pause(false) ends it before. */
+void sched_evict(struct sched *lock, struct sched_client *client, uint64_t now_ns);
 /* How much host memory the machine has left for whatever comes, bytes. To be called at the
  * start and every few seconds; never called: no limit, but settings.host. */
-void lockd_lock_host(struct lockd_lock *lock, uint64_t available, uint64_t now_ns);
-void lockd_lock_set(struct lockd_lock *lock, const struct lockd_settings *settings,
-                    uint64_t now_ns);
-void lockd_lock_tick(struct lockd_lock *lock, uint64_t now_ns);
+void sched_host(struct sched *lock, uint64_t available, uint64_t now_ns);
+void sched_set(struct sched *lock, const struct sched_settings *settings, uint64_t now_ns);
+void sched_tick(struct sched *lock, uint64_t now_ns);
 
 /* Takes the next target to be sent; false when there is none. */
-bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send);
+bool sched_next_send(struct sched *lock, struct sched_send *send);
 /* A group whose programs need more of a device together than they can get: each takes its turns
  * by itself from now on. */
-struct lockd_apart {
+struct sched_apart {
     void *owner;                /* of one of its clients */
     const char *group, *device; /* names; valid until the next event */
 };
 
 /* Takes the next group that has become too large; false when there is none. */
-bool lockd_lock_next_apart(struct lockd_lock *lock, struct lockd_apart *apart);
-/* When lockd_lock_tick() must be called; LOCKD_NEVER: only after an event. */
-uint64_t lockd_lock_deadline(const struct lockd_lock *lock);
+bool sched_next_apart(struct sched *lock, struct sched_apart *apart);
+/* When sched_tick() must be called; LOCKD_NEVER: only after an event. */
+uint64_t sched_deadline(const struct sched *lock);
 
-const struct lockd_settings *lockd_lock_settings(const struct lockd_lock *lock);
-struct lockd_host_info lockd_lock_host_info(const struct lockd_lock *lock);
+const struct sched_settings *sched_settings(const struct sched *lock);
+struct sched_host_info sched_host_info(const struct sched *lock);
 /* The settings that are in force: no 0 and no LOCKD_AUTO where there is a fixed value. */
-uint64_t lockd_settings_quantum_min(const struct lockd_settings *settings);
-uint64_t lockd_settings_quantum_max(const struct lockd_settings *settings);
-uint32_t lockd_settings_share(const struct lockd_settings *settings);
-bool lockd_client_paused(const struct lockd_client *client);
-bool lockd_client_unused(const struct lockd_client *client); /* it has not named a device */
+uint64_t sched_settings_quantum_min(const struct sched_settings *settings);
+uint64_t sched_settings_quantum_max(const struct sched_settings *settings);
+uint32_t sched_settings_share(const struct sched_settings *settings);
+bool sched_client_paused(const struct sched_client *client);
+bool sched_client_unused(const struct sched_client *client); /* it has not named a device */
 /* What it has on that device, as far as it is believed; bytes, 0: it has not named it. */
-uint64_t lockd_client_resident(const struct lockd_client *client, const uint8_t *uuid);
+uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid);
 /* Calls visit for each device, then for each client on it. */
-typedef void lockd_visit_device(void *context, const struct lockd_device_info *info);
-typedef void lockd_visit_member(void *context, const struct lockd_device_info *device,
-                                const struct lockd_member_info *info);
-void lockd_lock_visit(const struct lockd_lock *lock, lockd_visit_device *device,
-                      lockd_visit_member *member, void *context, uint64_t now_ns);
+typedef void sched_visit_device(void *context, const struct sched_device_info *info);
+typedef void sched_visit_member(void *context, const struct sched_device_info *device,
+                                const struct sched_member_info *info);
+void sched_visit(const struct sched *lock, sched_visit_device *device,
+                 sched_visit_member *member, void *context, uint64_t now_ns);
 
 #endif

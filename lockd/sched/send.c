@@ -10,7 +10,7 @@
 
 #define EXACT_AFTER (1000 * NS_PER_MS)
 
-void lockd_send_echo(struct lockd_member *member)
+void sched_send_echo(struct sched_member *member)
 {
     uint32_t drop = 0;
 
@@ -22,32 +22,32 @@ void lockd_send_echo(struct lockd_member *member)
         member->outstanding[i] = member->outstanding[i + drop];
 }
 
-static void outstanding_push(struct lockd_member *member, uint32_t seq, uint64_t budget)
+static void outstanding_push(struct sched_member *member, uint32_t seq, uint64_t budget)
 {
     uint32_t count = member->outstanding_count;
 
     while (count > 0 && (member->outstanding[count - 1].budget <= budget ||
                          member->outstanding[count - 1].seq == seq))
         count--;
-    member->outstanding[count] = (struct lockd_outstanding){seq, budget};
+    member->outstanding[count] = (struct sched_outstanding){seq, budget};
     member->outstanding_count = count + 1;
 }
 
 static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
 {
-    return lockd_less(a, b) > tolerance || lockd_less(b, a) > tolerance;
+    return sched_less(a, b) > tolerance || sched_less(b, a) > tolerance;
 }
 
-static uint64_t most_for(const struct lockd_member *member)
+static uint64_t most_for(const struct sched_member *member)
 {
-    return lockd_min(member->told_capacity, lockd_member_limit(member));
+    return sched_min(member->told_capacity, sched_member_limit(member));
 }
 
 /* Who is asked to stop goes on as it was: one that is idle and was stopped for that would say
  * WANT again until it has stopped, if it heard that nobody waits. */
-static uint32_t flags_for(const struct lockd_member *member)
+static uint32_t flags_for(const struct sched_member *member)
 {
-    const bool run = lockd_member_run(member);
+    const bool run = sched_member_run(member);
     const bool waiters =
         run ? member->device->told_waiters : (member->sent_flags & GS_TARGET_WAITERS) != 0;
 
@@ -58,12 +58,12 @@ static uint32_t flags_for(const struct lockd_member *member)
 
 /* What a holder may idle before it says so: its turn ends by it while others wait, and its
  * bursts are known by it also while nobody does. 0: no turns are taken. */
-static uint64_t idle_for(const struct lockd_member *member, bool waiters)
+static uint64_t idle_for(const struct sched_member *member, bool waiters)
 {
-    return member->device->leases || waiters ? lockd_party_idle(member->party) : 0;
+    return member->device->leases || waiters ? sched_party_idle(member->party) : 0;
 }
 
-static bool news(const struct lockd_member *member, uint32_t flags, uint64_t idle)
+static bool news(const struct sched_member *member, uint32_t flags, uint64_t idle)
 {
     return flags != member->sent_flags || member->budget != member->sent_budget ||
            member->client->host_budget != member->sent_host ||
@@ -72,18 +72,18 @@ static bool news(const struct lockd_member *member, uint32_t flags, uint64_t idl
            most_for(member) != member->sent_capacity;
 }
 
-void lockd_send_member(struct lockd_member *member, uint64_t now)
+void sched_send_member(struct sched_member *member, uint64_t now)
 {
-    struct lockd_device *device = member->device;
+    struct sched_device *device = member->device;
     const bool first = member->seq == member->first_seq;
     const uint32_t flags = flags_for(member);
     const uint64_t idle = idle_for(member, (flags & GS_TARGET_WAITERS) != 0);
     const bool again =
-        member->asked || (lockd_member_stuck(member, now) && member->echoed == member->seq &&
+        member->asked || (sched_member_stuck(member, now) && member->echoed == member->seq &&
                           now - member->sent_at >= ASK_AGAIN);
 
     if (first) /* it allocates by that: not what the others have still to hear */
-        member->told_capacity = lockd_device_most(device);
+        member->told_capacity = sched_device_most(device);
     if (!first && !again && !news(member, flags, idle))
         return;
     if (lockd_list_empty(&member->unsent)) {
@@ -104,34 +104,34 @@ void lockd_send_member(struct lockd_member *member, uint64_t now)
     outstanding_push(member, member->seq, member->budget);
     member->sent_flags = flags;
     member->sent_budget = member->budget;
-    member->given = lockd_max(member->given, member->budget);
+    member->given = sched_max(member->given, member->budget);
     member->sent_capacity = most_for(member);
     member->sent_idle = idle;
     member->sent_host = member->client->host_budget;
     member->sent_shortfall = device->told_shortfall;
     member->sent_at = now;
-    lockd_books_member(member, now);
-    if (lockd_member_busy(member) && !member->party->held)
-        device->stop_at = lockd_min(device->stop_at, now + ASK_AGAIN);
+    sched_books_member(member, now);
+    if (sched_member_busy(member) && !member->party->held)
+        device->stop_at = sched_min(device->stop_at, now + ASK_AGAIN);
 }
 
 /* At once that somebody waits; that nobody does can wait, as who waits may come and go. */
-static void tell_waiters(struct lockd_device *device, uint64_t now)
+static void tell_waiters(struct sched_device *device, uint64_t now)
 {
     if (device->waiters == device->told_waiters ||
         (device->told_waiters && now < device->quiet_at))
         return;
     device->told_waiters = device->waiters;
     lockd_list_each (at, &device->holders) {
-        lockd_list_each (of, &lockd_party_of(at, holder)->members)
-            lockd_plan_touch(lockd_member_of(of, of_party));
+        lockd_list_each (of, &sched_party_of(at, holder)->members)
+            sched_plan_touch(sched_member_of(of, of_party));
     }
 }
 
 /* When changes are to be told: small ones wait a little for more of them, and none comes so
  * soon after the last one that a program which says something else each time keeps all others
  * busy. */
-static uint64_t time_to_tell(const struct lockd_device *device, uint64_t idle, uint64_t most,
+static uint64_t time_to_tell(const struct sched_device *device, uint64_t idle, uint64_t most,
                              uint64_t shortfall, uint64_t now)
 {
     if (device->told_at == 0 || (device->member_count == 1) != device->told_sole)
@@ -145,15 +145,15 @@ static uint64_t time_to_tell(const struct lockd_device *device, uint64_t idle, u
                : LOCKD_NEVER;
 }
 
-void lockd_send_broadcast(struct lockd_device *device, uint64_t now)
+void sched_send_broadcast(struct sched_device *device, uint64_t now)
 {
-    const uint64_t idle = device->leases || device->waiters ? lockd_device_idle(device) : 0;
-    const uint64_t most = lockd_device_most(device);
-    const uint64_t shortfall = lockd_device_shortfall(device);
+    const uint64_t idle = device->leases || device->waiters ? sched_device_idle(device) : 0;
+    const uint64_t most = sched_device_most(device);
+    const uint64_t shortfall = sched_device_shortfall(device);
     const uint64_t at = time_to_tell(device, idle, most, shortfall, now);
 
     tell_waiters(device, now);
-    device->exact_at = at == LOCKD_NEVER ? at : lockd_min(at, device->exact_at);
+    device->exact_at = at == LOCKD_NEVER ? at : sched_min(at, device->exact_at);
     if (now < device->exact_at)
         return;
     device->exact_at = LOCKD_NEVER;
@@ -163,20 +163,20 @@ void lockd_send_broadcast(struct lockd_device *device, uint64_t now)
     device->told_shortfall = shortfall;
     device->told_sole = device->member_count == 1;
     lockd_list_each (of, &device->members) {
-        struct lockd_member *member = lockd_member_of(of, of_device);
+        struct sched_member *member = sched_member_of(of, of_device);
 
         member->told_capacity = most;
-        lockd_plan_touch(member);
+        sched_plan_touch(member);
     }
 }
 
-bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send)
+bool sched_next_send(struct sched *lock, struct sched_send *send)
 {
-    struct lockd_member *member;
+    struct sched_member *member;
 
     if (lockd_list_empty(&lock->unsent))
         return false;
-    member = lockd_entry(lock->unsent.next, struct lockd_member, unsent);
+    member = lockd_entry(lock->unsent.next, struct sched_member, unsent);
     lockd_list_remove(&member->unsent);
     memset(send, 0, sizeof *send);
     send->owner = member->client->owner;
@@ -188,6 +188,6 @@ bool lockd_lock_next_send(struct lockd_lock *lock, struct lockd_send *send)
     send->target.idle_ns = member->sent_idle;
     send->target.host_budget = member->sent_host;
     send->target.shortfall = member->sent_shortfall;
-    send->rise = lockd_less(member->sent_budget, lockd_max(member->had, member->resident));
+    send->rise = sched_less(member->sent_budget, sched_max(member->had, member->resident));
     return true;
 }

@@ -10,7 +10,7 @@
 #include "lockd/sched/parts.h"
 
 /* How much of it counts. */
-static uint64_t trusted(struct lockd_member *member, uint64_t bytes, uint64_t now)
+static uint64_t trusted(struct sched_member *member, uint64_t bytes, uint64_t now)
 {
     uint64_t taken;
 
@@ -19,7 +19,7 @@ static uint64_t trusted(struct lockd_member *member, uint64_t bytes, uint64_t no
         member->short_unused /= 2;
     if (member->short_unused == 0)
         member->short_forget_at = now;
-    taken = lockd_min(bytes, lockd_less(member->device->total / 2, member->short_unused));
+    taken = sched_min(bytes, sched_less(member->device->total / 2, member->short_unused));
     member->short_unused += taken;
     return taken;
 }
@@ -27,37 +27,37 @@ static uint64_t trusted(struct lockd_member *member, uint64_t bytes, uint64_t no
 /* The driver had no memory for it, although the books say there is: others are made to leave,
  * by lowering the capacity for a while. Never so far that the reporter itself would not fit:
  * when all others have left there is nothing more to be had. */
-void lockd_short_report(struct lockd_member *member, uint64_t bytes, uint64_t now)
+void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t now)
 {
-    struct lockd_device *device = member->device;
-    const uint64_t others = lockd_less(lockd_device_most(device), member->demand);
+    struct sched_device *device = member->device;
+    const uint64_t others = sched_less(sched_device_most(device), member->demand);
     uint64_t taken;
 
-    device->grace_at = lockd_min(device->grace_at, now); /* patience may be shorter */
-    if (!lockd_member_run(member) || !lockd_member_wants(member))
+    device->grace_at = sched_min(device->grace_at, now); /* patience may be shorter */
+    if (!sched_member_run(member) || !sched_member_wants(member))
         return;
     if (member->short_at != 0 && now - member->short_at < SHORT_REPEAT)
         return;
     member->short_at = now;
-    lockd_measure_short(member, bytes, now);
+    sched_measure_short(member, bytes, now);
     taken = trusted(member, bytes, now);
     if (taken == 0)
         return;
     device->short_bytes =
-        lockd_min(device->short_bytes + taken, lockd_min(others, device->total / 2));
+        sched_min(device->short_bytes + taken, sched_min(others, device->total / 2));
     device->short_until = now + SHORT_DECAY;
 }
 
 /* It has more than it had before in this turn. */
-void lockd_short_used(struct lockd_member *member)
+void sched_short_used(struct sched_member *member)
 {
-    const uint64_t has = member->resident + lockd_member_pinned(member);
+    const uint64_t has = member->resident + sched_member_pinned(member);
 
-    member->short_unused = lockd_less(member->short_unused, lockd_less(has, member->short_had));
-    member->short_had = lockd_max(member->short_had, has);
+    member->short_unused = sched_less(member->short_unused, sched_less(has, member->short_had));
+    member->short_had = sched_max(member->short_had, has);
 }
 
-void lockd_short_decay(struct lockd_device *device, uint64_t now)
+void sched_short_decay(struct sched_device *device, uint64_t now)
 {
     if (device->short_bytes == 0 || now < device->short_until)
         return;

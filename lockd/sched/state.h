@@ -38,13 +38,13 @@
 #include "lockd/sched/policy.h"
 
 /* A budget that the client may still be acting on. */
-struct lockd_outstanding {
+struct sched_outstanding {
     uint32_t seq;
     uint64_t budget;
 };
 
 /* What a member adds to its device's sums; kept, so that it can be taken out again. */
-struct lockd_share {
+struct sched_share {
     uint64_t demand, resident, pinned;
     uint64_t hold;  /* the most it may have on the device */
     uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
@@ -55,8 +55,8 @@ struct lockd_share {
 };
 
 /* Somebody said that external is something else; nobody else has yet. */
-struct lockd_doubt {
-    struct lockd_member *by; /* NULL: there is none */
+struct sched_doubt {
+    struct sched_member *by; /* NULL: there is none */
     uint64_t value, ask_at;
     uint64_t ask_next; /* not before */
     bool asked, alone; /* alone: there was nobody else to ask */
@@ -65,16 +65,16 @@ struct lockd_doubt {
 /* What those had whose connections have ended: for a while it may be on the device still, since
  * the program lives and comes back, or the driver is clearing up. After two windows it counts
  * as anybody's. */
-struct lockd_departed {
+struct sched_departed {
     uint64_t recent, older; /* bytes, of this window and of the one before */
     uint64_t since;         /* when this window began */
 };
 
 /* A client on a device. */
-struct lockd_member {
-    struct lockd_client *client;
-    struct lockd_device *device;
-    struct lockd_party *party;
+struct sched_member {
+    struct sched_client *client;
+    struct sched_device *device;
+    struct sched_party *party;
     struct lockd_list of_client, of_device, of_party;
     struct lockd_list touched; /* on device->touched: its target may have to change */
     struct lockd_list hungry;  /* on device->hungry: its turn has come, its budget has not */
@@ -83,8 +83,8 @@ struct lockd_member {
     struct lockd_list stopping; /* on device->stopping: was asked to stop, or may not run and
                                    owes something */
     struct lockd_list unsent;   /* on lock->unsent: a target has not been taken by the caller */
-    struct lockd_node victim;   /* in *victim_of: does not run and has a budget */
-    struct lockd_order *victim_of;
+    struct sched_node victim;   /* in *victim_of: does not run and has a budget */
+    struct sched_order *victim_of;
 
     /* as last reported */
     uint32_t flags;  /* GS_STATE_* */
@@ -123,33 +123,33 @@ struct lockd_member {
     uint64_t sent_budget, sent_capacity, sent_idle, sent_host, sent_shortfall, sent_at;
     uint64_t had; /* the most it might hold when the target was begun that is sent next */
     uint32_t outstanding_count;
-    struct lockd_outstanding
+    struct sched_outstanding
         outstanding[TARGETS_IN_FLIGHT + 2]; /* budgets falling, seq rising */
 
     /* where its time went, up to counted_at */
     uint64_t counted_at, gpu_ns, wait_ns, wait_longest_ns, waits_since;
 
-    struct lockd_share share;
+    struct sched_share share;
 };
 
 /* A gang on a device: takes turns. */
-struct lockd_party {
-    struct lockd_gang *gang;
-    struct lockd_device *device;
+struct sched_party {
+    struct sched_gang *gang;
+    struct sched_device *device;
     struct lockd_list of_gang; /* in order of UUID */
     struct lockd_list of_device;
     struct lockd_list members;
     struct lockd_list
         settle; /* on device->settle: whether it waits or holds is to be decided */
     struct lockd_list holder; /* on device->holders while held, in order of admission */
-    struct lockd_node queued; /* in device->queue or ->hopeless while it waits */
-    struct lockd_order *queued_of;
+    struct sched_node queued; /* in device->queue or ->hopeless while it waits */
+    struct sched_order *queued_of;
 
     bool held;        /* it has its place on the device; it runs when its whole gang has */
     bool begun;       /* ... and has, in this turn: its time counts */
     bool backfilled;  /* admitted past a waiting head of the queue: gives way to it at once */
     bool interrupted; /* its gang's last turn was ended before its time for another one's */
-    bool first;       /* in the queue before all others: lockd_party_blocked() */
+    bool first;       /* in the queue before all others: sched_party_blocked() */
     bool elsewhere;   /* waits for another device before it comes to this one */
     bool keeps_place; /* its turn was cut: it comes back to the place that it had */
     bool interrupts;  /* its turn ended another one before its time */
@@ -191,9 +191,9 @@ struct lockd_party {
 };
 
 /* Programs that run at the same time or not at all. */
-struct lockd_gang {
+struct sched_gang {
     struct lockd_list parties;
-    struct lockd_group *group; /* whose clients these are, all of them; NULL: one client */
+    struct sched_group *group; /* whose clients these are, all of them; NULL: one client */
     uint32_t party_count, held_count, client_count;
     uint32_t wanting;  /* members with something to run */
     uint32_t weight;   /* the highest of its members' */
@@ -208,11 +208,11 @@ struct lockd_gang {
 };
 
 /* Clients of one user that name it. */
-struct lockd_group {
-    struct lockd_lock *lock;
+struct sched_group {
+    struct sched *lock;
     struct lockd_list link, clients;
     struct lockd_list marked; /* on lock->groups_marked: its size is to be looked at */
-    struct lockd_gang *gang;  /* of all of them; NULL: they are apart, or on no device yet */
+    struct sched_gang *gang;  /* of all of them; NULL: they are apart, or on no device yet */
     bool apart;               /* too large for one of its devices: each takes turns by itself */
     bool unsaid;              /* ... which the caller has not been told */
     uint64_t fits_since;      /* it is apart and would fit; LOCKD_NEVER */
@@ -221,19 +221,19 @@ struct lockd_group {
     char too_small[64]; /* the device */
 };
 
-struct lockd_device {
-    struct lockd_lock *lock;
+struct sched_device {
+    struct sched *lock;
     struct lockd_list link, pending;
     struct lockd_list members, parties, holders;
     struct lockd_list touched, settle, hungry, spared, unused, stopping;
-    struct lockd_order queue, hopeless;
-    struct lockd_order victims_idle, victims_waiting;
+    struct sched_order queue, hopeless;
+    struct sched_order victims_idle, victims_waiting;
     uint8_t uuid[16];
     char name[64];
     uint32_t user; /* who named it first */
     uint64_t total, external, capacity;
-    struct lockd_doubt doubt;
-    struct lockd_departed departed;
+    struct sched_doubt doubt;
+    struct sched_departed departed;
     uint64_t short_bytes, short_until;
     uint64_t switch_ns;    /* measured; 0: not yet */
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */
@@ -248,14 +248,14 @@ struct lockd_device {
     /* when to look again, at the latest */
     uint64_t deadline, grace_at, stop_at, revoke_at, evict_at;
     /* the last look at who may be stopped for whom came to nothing, and would again */
-    const struct lockd_party *revoke_head;
+    const struct sched_party *revoke_head;
     uint64_t revoke_generation, revoke_need;
     /* others were stopped for this one, first at that time */
-    const struct lockd_party *cleared_for;
+    const struct sched_party *cleared_for;
     uint64_t cleared_at;
 
     /* sums over members and parties */
-    struct lockd_share sum;
+    struct sched_share sum;
     uint64_t need_held, need_busy, lost, gpu_ns_gone;
     uint32_t member_count, party_count, holder_count, stopping_parties, stuck_parties;
     uint32_t elsewhere; /* parties that wait for another device first */
@@ -268,11 +268,11 @@ struct lockd_device {
     bool told_sole, told_waiters;
 };
 
-struct lockd_client {
+struct sched_client {
     struct lockd_list link, members;
-    struct lockd_lock *lock;
-    struct lockd_gang *gang; /* from its first state on, and its group */
-    struct lockd_group *in_group;
+    struct sched *lock;
+    struct sched_gang *gang; /* from its first state on, and its group */
+    struct sched_group *in_group;
     struct lockd_list of_group;
     void *owner;
     uint32_t member_count, weight, user;
@@ -293,8 +293,8 @@ struct lockd_client {
     } host_share;
 };
 
-struct lockd_lock {
-    struct lockd_settings settings;
+struct sched {
+    struct sched_settings settings;
     uint64_t created;
     uint64_t host_available, host_total;
     uint64_t host_used, host_hold, host_off, host_goal; /* sums over clients */
@@ -306,61 +306,61 @@ struct lockd_lock {
 };
 
 /* The most it may hold on the device now or before it has read everything sent. */
-static inline uint64_t lockd_member_hold(const struct lockd_member *member)
+static inline uint64_t sched_member_hold(const struct sched_member *member)
 {
-    return lockd_max(lockd_max(member->resident, member->budget),
+    return sched_max(sched_max(member->resident, member->budget),
                      member->outstanding[0].budget);
 }
 
 /* What a member takes of the device while it runs; one that needs more than there is takes all
  * of it. */
-static inline uint64_t lockd_need(const struct lockd_member *member)
+static inline uint64_t sched_need(const struct sched_member *member)
 {
     const bool stays = member->refuses && !member->party->held;
 
-    return lockd_min(stays ? lockd_member_hold(member) : member->demand,
+    return sched_min(stays ? sched_member_hold(member) : member->demand,
                      member->device->capacity);
 }
 
 /* Does its newest decision say RUN? */
-static inline bool lockd_member_run(const struct lockd_member *member)
+static inline bool sched_member_run(const struct sched_member *member)
 {
     return member->party->held && member->party->gang->runs;
 }
 
-static inline bool lockd_member_wants(const struct lockd_member *member)
+static inline bool sched_member_wants(const struct sched_member *member)
 {
     return (member->flags & GS_STATE_WANT) != 0 && member->party->gang->paused == 0;
 }
 
 /* May it be running, by what it was told and what it says? */
-static inline bool lockd_member_busy(const struct lockd_member *member)
+static inline bool sched_member_busy(const struct sched_member *member)
 {
     return member->party->held || (member->sent_flags & GS_TARGET_RUN) != 0 ||
            (member->flags & GS_STATE_RUNNING) != 0 || member->echoed < member->stop_seq;
 }
 
-static inline bool lockd_party_busy(const struct lockd_party *party)
+static inline bool sched_party_busy(const struct sched_party *party)
 {
     return party->busy_members != 0;
 }
 
 /* It cannot stop before it got memory, and takes what it gets: it goes before all others. */
-static inline bool lockd_party_blocked(const struct lockd_party *party)
+static inline bool sched_party_blocked(const struct sched_party *party)
 {
     return party->blocked_members != 0;
 }
 
 /* Its gang can never have all its places, or not for a while: it needs more than there is on
  * one of its devices, or gives way. */
-static inline bool lockd_party_hopeless(const struct lockd_party *party)
+static inline bool sched_party_hopeless(const struct sched_party *party)
 {
     const struct lockd_list *parties = &party->gang->parties;
 
     if (party->gang->gives_way)
         return true;
     for (const struct lockd_list *at = parties->next; at != parties; at = at->next) {
-        const struct lockd_party *each = lockd_entry(at, struct lockd_party, of_gang);
+        const struct sched_party *each = lockd_entry(at, struct sched_party, of_gang);
 
         if (each->demand > each->device->total)
             return true;
@@ -368,24 +368,24 @@ static inline bool lockd_party_hopeless(const struct lockd_party *party)
     return false;
 }
 
-static inline bool lockd_gang_wants(const struct lockd_gang *gang)
+static inline bool sched_gang_wants(const struct sched_gang *gang)
 {
     return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0 && gang->deaf == 0;
 }
 
-#define lockd_member_of(at, link) lockd_entry(at, struct lockd_member, link)
-#define lockd_party_of(at, link)  lockd_entry(at, struct lockd_party, link)
+#define sched_member_of(at, link) lockd_entry(at, struct sched_member, link)
+#define sched_party_of(at, link)  lockd_entry(at, struct sched_party, link)
 
 /* What it says is pinned, as far as it ever was allowed so much. */
-static inline uint64_t lockd_member_pinned(const struct lockd_member *member)
+static inline uint64_t sched_member_pinned(const struct sched_member *member)
 {
-    return lockd_min(member->pinned, member->given);
+    return sched_min(member->pinned, member->given);
 }
 
 /* The most that it may have there, whatever the device has. */
-static inline uint64_t lockd_member_limit(const struct lockd_member *member)
+static inline uint64_t sched_member_limit(const struct sched_member *member)
 {
-    return lockd_min(lockd_min(member->client->limit, member->quota), member->total);
+    return sched_min(sched_min(member->client->limit, member->quota), member->total);
 }
 
 #endif

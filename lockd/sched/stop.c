@@ -14,16 +14,16 @@
 #define SKIPPED_ROUND    8
 
 /* How little is lost when it stops; -1: nothing is won. */
-static int overflow_rank(const struct lockd_party *party)
+static int overflow_rank(const struct sched_party *party)
 {
     bool partly = false;
 
     if (party->need == 0)
         return -1;
-    if (!lockd_gang_wants(party->gang))
+    if (!sched_gang_wants(party->gang))
         return 3;
     lockd_list_each (at, &party->members) {
-        const struct lockd_member *member = lockd_member_of(at, of_party);
+        const struct sched_member *member = sched_member_of(at, of_party);
 
         partly = partly || member->demand > member->sent_budget;
     }
@@ -35,14 +35,14 @@ static int overflow_rank(const struct lockd_party *party)
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
  * ones, then the one that needs more than it was given (it cannot run anyway), then the one
  * that came last. */
-void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
+void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
     while (device->need_held + device->lost > device->capacity && device->holder_count > 1) {
-        struct lockd_party *victim = NULL;
+        struct sched_party *victim = NULL;
         int rank = -1;
 
         lockd_list_each (at, &device->holders) {
-            struct lockd_party *party = lockd_party_of(at, holder);
+            struct sched_party *party = sched_party_of(at, holder);
             const int mine = overflow_rank(party);
 
             if (mine >= rank && mine >= 0) {
@@ -52,7 +52,7 @@ void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
         }
         if (victim == NULL)
             return;
-        lockd_gang_stop(victim->gang, now);
+        sched_gang_stop(victim->gang, now);
     }
 }
 
@@ -60,57 +60,57 @@ void lockd_stop_overflow(struct lockd_device *device, uint64_t now)
  * the books agree: then something that cannot be moved is in the way. Nor mostly for one
  * that was passed over and did not run since. One that is not given all it needs may wait for
  * others that come before it; what anybody else does is no reason to wait for it. */
-static uint64_t patience_ends(const struct lockd_party *party)
+static uint64_t patience_ends(const struct sched_party *party)
 {
-    const struct lockd_device *device = party->device;
+    const struct sched_device *device = party->device;
     uint64_t progress = party->progress;
     bool lacks = false;
 
     lockd_list_each (at, &party->members) {
-        const struct lockd_member *member = lockd_member_of(at, of_party);
+        const struct sched_member *member = sched_member_of(at, of_party);
 
         lacks = lacks || (member->flags & GS_STATE_SHORT) != 0;
         if (!lockd_list_empty(&member->hungry))
-            progress = lockd_max(progress, device->progress);
+            progress = sched_max(progress, device->progress);
     }
     if (lacks && party->demand > device->capacity)
         return progress + GRACE_SHORT;
     if (party->skipped % SKIPPED_ROUND != 0)
         return progress +
-               lockd_clamp(SKIPPED_SWITCHES * lockd_device_switch(device), GRACE_SHORT, GRACE);
+               sched_clamp(SKIPPED_SWITCHES * sched_device_switch(device), GRACE_SHORT, GRACE);
     return progress + GRACE;
 }
 
 /* The longest that any of its gang may get nowhere. */
-static uint64_t gang_patience_ends(const struct lockd_gang *gang)
+static uint64_t gang_patience_ends(const struct sched_gang *gang)
 {
     uint64_t end = 0;
 
     lockd_list_each (at, &gang->parties)
-        end = lockd_max(end, patience_ends(lockd_party_of(at, of_gang)));
+        end = sched_max(end, patience_ends(sched_party_of(at, of_gang)));
     return end;
 }
 
 /* It has its places and does not get ahead: it is passed over; where some of it run, their time
  * counts without the others. */
-static void stop_waiting(struct lockd_party *party, uint64_t now)
+static void stop_waiting(struct sched_party *party, uint64_t now)
 {
     const bool none = party->running_members == 0;
     const uint64_t end = none ? patience_ends(party) : gang_patience_ends(party->gang);
 
     if (now < end) {
-        party->device->grace_at = lockd_min(party->device->grace_at, end);
+        party->device->grace_at = sched_min(party->device->grace_at, end);
     } else if (none) {
         party->skipped++;
-        lockd_gang_stop(party->gang, now);
+        sched_gang_stop(party->gang, now);
     } else {
-        lockd_gang_set_complete(party->gang, now);
+        sched_gang_set_complete(party->gang, now);
     }
 }
 
 /* While others wait, an idle holder gives back at once, and one that does not get ahead is
  * passed over. */
-void lockd_stop_idle(struct lockd_device *device, uint64_t now)
+void sched_stop_idle(struct sched_device *device, uint64_t now)
 {
     if (!device->waiters) {
         device->grace_at = LOCKD_NEVER;
@@ -120,50 +120,50 @@ void lockd_stop_idle(struct lockd_device *device, uint64_t now)
         return;
     device->grace_at = LOCKD_NEVER;
     lockd_list_each (at, &device->holders) {
-        struct lockd_party *party = lockd_party_of(at, holder);
-        const struct lockd_gang *gang = party->gang;
+        struct sched_party *party = sched_party_of(at, holder);
+        const struct sched_gang *gang = party->gang;
 
-        if (!lockd_gang_wants(gang))
-            lockd_gang_stop(party->gang, now);
-        else if (gang->runs && ((party->running_members == 0 && lockd_party_works(party)) ||
+        if (!sched_gang_wants(gang))
+            sched_gang_stop(party->gang, now);
+        else if (gang->runs && ((party->running_members == 0 && sched_party_works(party)) ||
                                 (party->running_members != 0 && gang->complete == 0)))
             stop_waiting(party, now);
     }
 }
 
 /* When time alone makes something of it: stuck, deaf or clinging. */
-static uint64_t next_look(const struct lockd_member *member, uint64_t now)
+static uint64_t next_look(const struct sched_member *member, uint64_t now)
 {
     const uint64_t since[] = {member->stopped, member->owes, member->offered};
     uint64_t look = LOCKD_NEVER;
 
     for (size_t i = 0; i < sizeof since / sizeof since[0]; i++) {
         if (since[i] != LOCKD_NEVER && since[i] + GRACE > now)
-            look = lockd_min(look, since[i] + GRACE);
+            look = sched_min(look, since[i] + GRACE);
     }
     return look;
 }
 
 /* A stuck program is asked again, as long as it still listens. */
-void lockd_stop_watch(struct lockd_device *device, uint64_t now)
+void sched_stop_watch(struct sched_device *device, uint64_t now)
 {
     if (now < device->stop_at)
         return;
     device->stop_at = LOCKD_NEVER;
     lockd_list_each (at, &device->stopping) {
-        struct lockd_member *member = lockd_member_of(at, stopping);
+        struct sched_member *member = sched_member_of(at, stopping);
 
-        lockd_books_member(member, now);
+        sched_books_member(member, now);
         if (member->refuses)
-            lockd_plan_touch(member); /* what it was offered is taken back */
-        device->stop_at = lockd_min(device->stop_at, next_look(member, now));
-        if (!lockd_member_stuck(member, now))
+            sched_plan_touch(member); /* what it was offered is taken back */
+        device->stop_at = sched_min(device->stop_at, next_look(member, now));
+        if (!sched_member_stuck(member, now))
             continue;
         if (member->echoed != member->seq)
             continue;
         if (now - member->sent_at >= ASK_AGAIN)
-            lockd_plan_touch(member);
+            sched_plan_touch(member);
         device->stop_at =
-            lockd_min(device->stop_at, lockd_max(member->sent_at, now) + ASK_AGAIN);
+            sched_min(device->stop_at, sched_max(member->sent_at, now) + ASK_AGAIN);
     }
 }

@@ -26,64 +26,64 @@
 
 /* It will want the device when it has its places on those before. What runs here meanwhile does
  * so at its cost. */
-static void wait_elsewhere(struct lockd_party *party, bool waits, uint64_t now)
+static void wait_elsewhere(struct sched_party *party, bool waits, uint64_t now)
 {
     if (party->elsewhere == waits)
         return;
-    lockd_books_device_ran(party->device, now);
+    sched_books_device_ran(party->device, now);
     party->elsewhere = waits;
     party->device->elsewhere += waits ? 1 : UINT32_MAX;
 }
 
-static void settle_open(struct lockd_party *party, uint64_t now)
+static void settle_open(struct sched_party *party, uint64_t now)
 {
-    struct lockd_gang *gang = party->gang;
+    struct sched_gang *gang = party->gang;
 
     wait_elsewhere(party, false, now);
-    lockd_queue_leave(party, now);
+    sched_queue_leave(party, now);
     party->backfilled = false;
     if (gang->paused != 0 || gang->evicting != 0) {
         if (party->held)
-            lockd_gang_stop(gang, now);
-    } else if (!party->held && lockd_gang_next(gang) == party &&
+            sched_gang_stop(gang, now);
+    } else if (!party->held && sched_gang_next(gang) == party &&
                (!gang->out || gang->wanting != 0)) {
-        lockd_gang_admit(party, false, now);
+        sched_gang_admit(party, false, now);
     }
 }
 
 /* It has its place and a party before it has not: only a new daemon's clients come like that.
  */
-static bool out_of_order(const struct lockd_party *party)
+static bool out_of_order(const struct sched_party *party)
 {
-    const struct lockd_party *next = lockd_gang_next(party->gang);
+    const struct sched_party *next = sched_gang_next(party->gang);
 
     return next != NULL &&
            memcmp(next->device->uuid, party->device->uuid, sizeof party->device->uuid) < 0;
 }
 
-static void settle_leases(struct lockd_party *party, uint64_t now)
+static void settle_leases(struct sched_party *party, uint64_t now)
 {
-    struct lockd_gang *gang = party->gang;
-    const bool wants = lockd_gang_wants(gang);
+    struct sched_gang *gang = party->gang;
+    const bool wants = sched_gang_wants(gang);
 
-    wait_elsewhere(party, wants && !party->held && lockd_gang_next(gang) != party, now);
+    wait_elsewhere(party, wants && !party->held && sched_gang_next(gang) != party, now);
     if (party->held) {
         if (gang->paused != 0 || gang->evicting != 0 ||
             (!wants && (party->device->waiters || !gang->runs)) || out_of_order(party))
-            lockd_gang_stop(gang, now);
+            sched_gang_stop(gang, now);
     } else if (!wants) {
-        lockd_queue_leave(party, now);
-    } else if (lockd_gang_next(gang) == party) {
-        lockd_queue_enter(party, now);
+        sched_queue_leave(party, now);
+    } else if (sched_gang_next(gang) == party) {
+        sched_queue_enter(party, now);
     } else {
-        lockd_queue_leave(party, now);
+        sched_queue_leave(party, now);
     }
 }
 
-static void settle(struct lockd_device *device, uint64_t now)
+static void settle(struct sched_device *device, uint64_t now)
 {
     while (!lockd_list_empty(&device->settle)) {
-        struct lockd_party *party = lockd_party_of(device->settle.next, settle);
+        struct sched_party *party = sched_party_of(device->settle.next, settle);
 
         lockd_list_remove(&party->settle);
         if (device->leases)
@@ -97,28 +97,28 @@ static void settle(struct lockd_device *device, uint64_t now)
 
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
  * does not, or NULL. */
-static struct lockd_party *serve(struct lockd_device *device, uint64_t now)
+static struct sched_party *serve(struct sched_device *device, uint64_t now)
 {
-    struct lockd_party *head;
+    struct sched_party *head;
 
-    while ((head = lockd_queue_head(device)) != NULL) {
-        if (device->need_busy - head->need_busy + lockd_queue_takes(head) > device->capacity)
+    while ((head = sched_queue_head(device)) != NULL) {
+        if (device->need_busy - head->need_busy + sched_queue_takes(head) > device->capacity)
             return head;
-        lockd_gang_admit(head, false, now);
+        sched_gang_admit(head, false, now);
         settle(device, now);
     }
     return NULL;
 }
 
 /* Must it give way when the head of the queue needs its room? */
-static bool revocable(const struct lockd_party *party, const struct lockd_party *head,
+static bool revocable(const struct sched_party *party, const struct sched_party *head,
                       uint64_t now)
 {
-    const struct lockd_policy *policy = lockd_device_policy(party->device);
+    const struct sched_policy *policy = sched_device_policy(party->device);
 
-    if (party->backfilled || lockd_party_hopeless(party))
+    if (party->backfilled || sched_party_hopeless(party))
         return true;
-    if (lockd_party_blocked(head) && party->running_members == 0)
+    if (sched_party_blocked(head) && party->running_members == 0)
         return true; /* it may itself wait for what the head has */
     if (!party->gang->runs)
         return now >= party->until;
@@ -129,14 +129,14 @@ static bool revocable(const struct lockd_party *party, const struct lockd_party 
 
 /* The one to stop when so many bytes are missing: the first in order that is enough alone, else
  * the one that frees most. */
-static struct lockd_party *revoke_pick(struct lockd_device *device,
-                                       const struct lockd_party *head, uint64_t missing,
+static struct sched_party *revoke_pick(struct sched_device *device,
+                                       const struct sched_party *head, uint64_t missing,
                                        uint64_t now)
 {
-    struct lockd_party *pick = NULL;
+    struct sched_party *pick = NULL;
 
     lockd_list_each (at, &device->holders) {
-        struct lockd_party *party = lockd_party_of(at, holder);
+        struct sched_party *party = sched_party_of(at, holder);
 
         if (party->need == 0 || party->gang == head->gang || !revocable(party, head, now))
             continue;
@@ -149,7 +149,7 @@ static struct lockd_party *revoke_pick(struct lockd_device *device,
 }
 
 /* Is anybody on the way out, who will make room? */
-static bool leaving(const struct lockd_device *device, const struct lockd_party *head)
+static bool leaving(const struct sched_device *device, const struct sched_party *head)
 {
     uint32_t count = device->stopping_parties - device->stuck_parties;
 
@@ -158,21 +158,21 @@ static bool leaving(const struct lockd_device *device, const struct lockd_party 
 }
 
 /* What all revocable holders would free. Notes when there will be more of them. */
-static uint64_t freeable(struct lockd_device *device, const struct lockd_party *head,
+static uint64_t freeable(struct sched_device *device, const struct sched_party *head,
                          uint64_t now)
 {
     uint64_t sum = 0;
 
     device->revoke_at = LOCKD_NEVER;
     lockd_list_each (at, &device->holders) {
-        const struct lockd_party *party = lockd_party_of(at, holder);
+        const struct sched_party *party = sched_party_of(at, holder);
 
         if (party->gang == head->gang)
             continue;
         if (revocable(party, head, now))
             sum += party->need;
         else if (now < party->until)
-            device->revoke_at = lockd_min(device->revoke_at, party->until);
+            device->revoke_at = sched_min(device->revoke_at, party->until);
     }
     return sum;
 }
@@ -180,13 +180,13 @@ static uint64_t freeable(struct lockd_device *device, const struct lockd_party *
 /* Ends the turn of the victim's gang for the head. Where its time was not over it comes back to
  * its old place, on all its devices; but here behind the head, whatever the policy says: else
  * it would be served first, and stopped again at once, for ever. */
-static void end_turn(struct lockd_party *victim, struct lockd_party *head, uint64_t now)
+static void end_turn(struct sched_party *victim, struct sched_party *head, uint64_t now)
 {
     const bool cut = now < victim->until; /* it has none before it has come to run */
     const bool interrupted = cut && !victim->backfilled;
 
     lockd_list_each (at, &victim->gang->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_gang);
+        struct sched_party *party = sched_party_of(at, of_gang);
 
         party->keeps_place = cut;
         party->interrupted = interrupted;
@@ -195,21 +195,21 @@ static void end_turn(struct lockd_party *victim, struct lockd_party *head, uint6
     victim->behind_key = head->queued.key;
     victim->behind_number = head->queued.number;
     head->interrupts = head->interrupts || interrupted;
-    lockd_gang_stop(victim->gang, now);
+    sched_gang_stop(victim->gang, now);
 }
 
 /* Stops those whose time is over, if that makes room for the head. Returns whether somebody is
  * on the way out. */
-static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64_t now)
+static bool revoke(struct sched_device *device, struct sched_party *head, uint64_t now)
 {
-    const uint64_t needs = device->lost - head->lost + lockd_queue_takes(head);
+    const uint64_t needs = device->lost - head->lost + sched_queue_takes(head);
     uint64_t staying = device->need_held + needs;
-    struct lockd_party *victim;
+    struct sched_party *victim;
 
     if (device->revoke_head == head && device->revoke_generation == device->generation &&
         device->revoke_need == needs && now < device->revoke_at)
         return leaving(device, head);
-    if (staying - lockd_min(staying, freeable(device, head, now)) > device->capacity) {
+    if (staying - sched_min(staying, freeable(device, head, now)) > device->capacity) {
         device->revoke_head = head;
         device->revoke_generation = device->generation;
         device->revoke_need = needs;
@@ -224,55 +224,55 @@ static bool revoke(struct lockd_device *device, struct lockd_party *head, uint64
         if (victim == NULL)
             return leaving(device, head);
         end_turn(victim, head, now);
-        staying = device->need_held + device->lost - head->lost + lockd_queue_takes(head);
+        staying = device->need_held + device->lost - head->lost + sched_queue_takes(head);
     }
     return true;
 }
 
 /* The head has to wait: who fits beside the holders, and leaves the head's own memory where it
  * is, may run meanwhile. */
-static void backfill(struct lockd_device *device, const struct lockd_party *head, uint64_t now)
+static void backfill(struct sched_device *device, const struct sched_party *head, uint64_t now)
 {
     uint64_t used = device->need_busy;
-    struct lockd_node *node;
+    struct sched_node *node;
 
-    if (!lockd_party_busy(head)) {
+    if (!sched_party_busy(head)) {
         lockd_list_each (at, &head->members) {
-            const struct lockd_member *member = lockd_member_of(at, of_party);
+            const struct sched_member *member = sched_member_of(at, of_party);
 
-            used += lockd_min(member->resident, member->budget);
+            used += sched_min(member->resident, member->budget);
         }
     }
     while (used <= device->capacity &&
-           (node = lockd_order_find(&device->queue, device->capacity - used)) != NULL) {
-        struct lockd_party *party = lockd_party_of(node, queued);
+           (node = sched_order_find(&device->queue, device->capacity - used)) != NULL) {
+        struct sched_party *party = sched_party_of(node, queued);
 
         if (party == head)
             return;
         used += party->need;
-        lockd_gang_admit(party, true, now);
+        sched_gang_admit(party, true, now);
     }
 }
 
 /* Does anybody wait who can ever be served? What happens when that changes. Who is short of
  * what is no demand is in no queue; idle holders make room for it all the same. */
-static void note_waiters(struct lockd_device *device, uint64_t now)
+static void note_waiters(struct sched_device *device, uint64_t now)
 {
     const bool waiters =
         device->queue.count != 0 || (device->leases && device->short_bytes != 0);
 
     if (waiters == device->waiters)
         return;
-    lockd_books_device_ran(device, now); /* it counts only while others wait */
+    sched_books_device_ran(device, now); /* it counts only while others wait */
     device->waiters = waiters;
     device->quiet_at = now + TELL_PAUSE;
     device->grace_at = waiters ? now : LOCKD_NEVER;
 }
 
 /* Turns begin for all that run. */
-static void begin_leases(struct lockd_party *party)
+static void begin_leases(struct sched_party *party)
 {
-    const struct lockd_policy *policy = lockd_device_policy(party->device);
+    const struct sched_policy *policy = sched_device_policy(party->device);
 
     if (!party->held || !party->gang->runs)
         return;
@@ -285,16 +285,16 @@ static void begin_leases(struct lockd_party *party)
 }
 
 /* No turn is ended any more; who ended others' pays as if its own was over. */
-static void end_leases(struct lockd_party *party)
+static void end_leases(struct sched_party *party)
 {
-    const struct lockd_policy *policy = lockd_device_policy(party->device);
+    const struct sched_policy *policy = sched_device_policy(party->device);
 
     if (party->interrupts && party->held && policy->ended != NULL)
         policy->ended(party);
     party->interrupts = party->interrupts && party->queued_of != NULL;
 }
 
-static void change_mode(struct lockd_device *device, uint64_t now)
+static void change_mode(struct sched_device *device, uint64_t now)
 {
     const bool crowded = device->lock->settings.exclusive ? device->party_count > 1 : false;
     const bool leases = device->sum.demand > device->capacity || crowded;
@@ -304,10 +304,10 @@ static void change_mode(struct lockd_device *device, uint64_t now)
     device->leases = leases;
     device->cleared_for = NULL;
     lockd_list_each (at, &device->parties) {
-        struct lockd_party *party = lockd_party_of(at, of_device);
+        struct sched_party *party = sched_party_of(at, of_device);
 
-        lockd_books_ran(party, now);
-        lockd_plan_settle(party);
+        sched_books_ran(party, now);
+        sched_plan_settle(party);
         if (leases)
             begin_leases(party);
         else
@@ -317,14 +317,14 @@ static void change_mode(struct lockd_device *device, uint64_t now)
 }
 
 /* Returns whether what it did has brought another one to the head of the queue. */
-static bool plan_leases(struct lockd_device *device, uint64_t now)
+static bool plan_leases(struct sched_device *device, uint64_t now)
 {
-    struct lockd_party *head;
+    struct sched_party *head;
 
-    lockd_stop_overflow(device, now);
+    sched_stop_overflow(device, now);
     settle(device, now);
     note_waiters(device, now);
-    lockd_stop_idle(device, now);
+    sched_stop_idle(device, now);
     settle(device, now);
     head = serve(device, now);
     if (head == NULL) {
@@ -333,17 +333,17 @@ static bool plan_leases(struct lockd_device *device, uint64_t now)
     }
     if (head != NULL && !revoke(device, head, now)) {
         settle(device, now);
-        if (lockd_queue_head(device) == head)
+        if (sched_queue_head(device) == head)
             backfill(device, head, now);
     }
     settle(device, now);
     note_waiters(device, now);
-    return lockd_queue_head(device) != head || (device->waiters && device->grace_at <= now);
+    return sched_queue_head(device) != head || (device->waiters && device->grace_at <= now);
 }
 
-void lockd_turns_plan(struct lockd_device *device, uint64_t now)
+void sched_turns_plan(struct sched_device *device, uint64_t now)
 {
-    lockd_stop_watch(device, now);
+    sched_stop_watch(device, now);
     change_mode(device, now);
     settle(device, now);
     if (device->leases) {
@@ -351,8 +351,8 @@ void lockd_turns_plan(struct lockd_device *device, uint64_t now)
 
         while (plan_leases(device, now)) {
             if (++rounds == ROUNDS) { /* go on a little later */
-                device->revoke_at = lockd_min(device->revoke_at, now + NS_PER_MS);
-                device->grace_at = lockd_max(device->grace_at, now + NS_PER_MS);
+                device->revoke_at = sched_min(device->revoke_at, now + NS_PER_MS);
+                device->grace_at = sched_max(device->grace_at, now + NS_PER_MS);
                 break;
             }
         }
@@ -361,5 +361,5 @@ void lockd_turns_plan(struct lockd_device *device, uint64_t now)
         device->grace_at = device->revoke_at = LOCKD_NEVER;
         device->revoke_head = NULL;
     }
-    lockd_gang_retry(device, now);
+    sched_gang_retry(device, now);
 }

@@ -38,7 +38,7 @@ struct frozen_device {
     bool unanswered;
 };
 
-struct lockd_freeze {
+struct lockd_checkpoint {
     struct lockd_list link; /* of the server's */
     struct lockd_connection *connection;
     enum stage stage;
@@ -50,17 +50,17 @@ struct lockd_freeze {
     struct frozen_device device[LOCKD_DEVICES_PER_CLIENT];
 };
 
-static struct lockd_freeze *freeze_of(struct lockd_list *at)
+static struct lockd_checkpoint *freeze_of(struct lockd_list *at)
 {
-    return lockd_entry(at, struct lockd_freeze, link);
+    return lockd_entry(at, struct lockd_checkpoint, link);
 }
 
-bool lockd_freeze_holds(const struct lockd_connection *connection)
+bool lockd_checkpoint_holds(const struct lockd_connection *connection)
 {
     return connection->freeze != NULL && connection->freeze->stage != FREEZING;
 }
 
-static void free_freeze(struct lockd_freeze *freeze)
+static void free_freeze(struct lockd_checkpoint *freeze)
 {
     freeze->connection->freeze = NULL;
     lockd_list_remove(&freeze->link);
@@ -68,7 +68,7 @@ static void free_freeze(struct lockd_freeze *freeze)
     free(freeze);
 }
 
-void lockd_freeze_gone(struct lockd_connection *connection)
+void lockd_checkpoint_gone(struct lockd_connection *connection)
 {
     if (connection->freeze != NULL)
         free_freeze(connection->freeze);
@@ -76,7 +76,7 @@ void lockd_freeze_gone(struct lockd_connection *connection)
 
 /* --- the guard --- */
 
-static int start_guard(struct lockd_server *server, struct lockd_freeze *freeze, char order)
+static int start_guard(struct lockd_server *server, struct lockd_checkpoint *freeze, char order)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = freeze};
     const int guard = lockd_guard_start((int32_t)freeze->connection->pid, order);
@@ -105,7 +105,7 @@ static bool is_still_its_user(const struct lockd_connection *connection)
 
 static void begin(struct lockd_server *server, struct lockd_connection *connection)
 {
-    struct lockd_freeze *freeze = calloc(1, sizeof *freeze);
+    struct lockd_checkpoint *freeze = calloc(1, sizeof *freeze);
     int code = freeze != NULL ? 0 : -ENOMEM;
 
     if (code == 0 && !is_still_its_user(connection))
@@ -133,7 +133,7 @@ static void begin(struct lockd_server *server, struct lockd_connection *connecti
 
 /* --- what the lock is told --- */
 
-static void report(struct frozen_device *device, struct lockd_freeze *freeze, uint64_t now)
+static void report(struct frozen_device *device, struct lockd_checkpoint *freeze, uint64_t now)
 {
     struct lockd_connection *connection = freeze->connection;
 
@@ -141,16 +141,16 @@ static void report(struct frozen_device *device, struct lockd_freeze *freeze, ui
     if (device->target.seq != 0)
         device->state.target_seq = device->target.seq;
     lockd_trace_state(connection, &device->state);
-    lockd_lock_state(connection->server->lock, connection->client, &device->state, now);
+    sched_state(connection->server->lock, connection->client, &device->state, now);
 }
 
-static void report_all(struct lockd_freeze *freeze, uint64_t now)
+static void report_all(struct lockd_checkpoint *freeze, uint64_t now)
 {
     for (size_t i = 0; i < freeze->count; i++)
         report(&freeze->device[i], freeze, now);
 }
 
-static void set_frozen(struct lockd_freeze *freeze)
+static void set_frozen(struct lockd_checkpoint *freeze)
 {
     freeze->stage = FROZEN;
     for (size_t i = 0; i < freeze->count; i++) {
@@ -165,7 +165,7 @@ static void set_frozen(struct lockd_freeze *freeze)
 }
 
 /* Nobody tells how far a thaw has come: an eighth of the rest each time, never all. */
-static void advance_thaw(struct lockd_freeze *freeze, uint64_t now)
+static void advance_thaw(struct lockd_checkpoint *freeze, uint64_t now)
 {
     for (size_t i = 0; i < freeze->count; i++) {
         struct frozen_device *device = &freeze->device[i];
@@ -177,16 +177,16 @@ static void advance_thaw(struct lockd_freeze *freeze, uint64_t now)
     freeze->retry_at = now + LOOK_NS;
 }
 
-static void take_device(void *context, const struct lockd_device_info *info)
+static void take_device(void *context, const struct sched_device_info *info)
 {
     (void)context;
     (void)info;
 }
 
-static void take_member(void *context, const struct lockd_device_info *info,
-                        const struct lockd_member_info *member)
+static void take_member(void *context, const struct sched_device_info *info,
+                        const struct sched_member_info *member)
 {
-    struct lockd_freeze *freeze = context;
+    struct lockd_checkpoint *freeze = context;
     const struct lockd_track *track;
     struct frozen_device *device;
 
@@ -222,21 +222,21 @@ static void remark(const struct lockd_connection *connection, const char *text)
 
     memcpy(note.name, connection->name, sizeof note.name);
     snprintf(note.text, sizeof note.text, "%s", text);
-    lockd_notes_add(&connection->server->notes, connection, &note, lockd_now());
+    lockd_remarks_add(&connection->server->notes, connection, &note, lockd_now());
 }
 
 /* --- what the guard says --- */
 
-static void frozen(struct lockd_freeze *freeze, uint64_t now)
+static void frozen(struct lockd_checkpoint *freeze, uint64_t now)
 {
-    lockd_lock_visit(freeze->connection->server->lock, take_device, take_member, freeze, now);
+    sched_visit(freeze->connection->server->lock, take_device, take_member, freeze, now);
     set_frozen(freeze);
     remark(freeze->connection,
            "it did not stop: the driver has checkpointed it until its turn");
     report_all(freeze, now);
 }
 
-static void thawed(struct lockd_freeze *freeze, uint64_t now)
+static void thawed(struct lockd_checkpoint *freeze, uint64_t now)
 {
     struct lockd_connection *connection = freeze->connection;
 
@@ -256,7 +256,7 @@ static void thawed(struct lockd_freeze *freeze, uint64_t now)
     free_freeze(freeze);
 }
 
-static void failed(struct lockd_freeze *freeze, uint64_t now, const char *why)
+static void failed(struct lockd_checkpoint *freeze, uint64_t now, const char *why)
 {
     struct lockd_connection *connection = freeze->connection;
 
@@ -268,7 +268,7 @@ static void failed(struct lockd_freeze *freeze, uint64_t now, const char *why)
 
 /* The guard was killed, and the program is frozen: another one takes it over. When that fails,
  * too, all that it had counts as on the card again. */
-static void guard_lost(struct lockd_freeze *freeze, uint64_t now)
+static void guard_lost(struct lockd_checkpoint *freeze, uint64_t now)
 {
     struct lockd_connection *connection = freeze->connection;
     const int lost = freeze->guard;
@@ -290,7 +290,7 @@ static void guard_lost(struct lockd_freeze *freeze, uint64_t now)
     report_all(freeze, now);
 }
 
-static void no_room(struct lockd_freeze *freeze, uint64_t now, const char *why)
+static void no_room(struct lockd_checkpoint *freeze, uint64_t now, const char *why)
 {
     if (freeze->failures++ == 0)
         lockd_log(LOCKD_LOG_WARNING, "process %d (%s) cannot be brought back yet: %s",
@@ -307,7 +307,7 @@ static void no_room(struct lockd_freeze *freeze, uint64_t now, const char *why)
     }
 }
 
-static void take_word(struct lockd_freeze *freeze, const char *word, uint64_t now)
+static void take_word(struct lockd_checkpoint *freeze, const char *word, uint64_t now)
 {
     if (word[0] == LOCKD_GUARD_FROZEN && freeze->stage == FREEZING) {
         frozen(freeze, now);
@@ -324,10 +324,10 @@ static void take_word(struct lockd_freeze *freeze, const char *word, uint64_t no
     }
 }
 
-bool lockd_freeze_event(struct lockd_server *server, const void *tag)
+bool lockd_checkpoint_event(struct lockd_server *server, const void *tag)
 {
     lockd_list_each (at, &server->freezes) {
-        struct lockd_freeze *freeze = freeze_of(at);
+        struct lockd_checkpoint *freeze = freeze_of(at);
         char word[256] = "";
         ssize_t size;
 
@@ -349,7 +349,7 @@ bool lockd_freeze_event(struct lockd_server *server, const void *tag)
 
 /* --- targets --- */
 
-static struct frozen_device *find(struct lockd_freeze *freeze, const uint8_t *uuid)
+static struct frozen_device *find(struct lockd_checkpoint *freeze, const uint8_t *uuid)
 {
     for (size_t i = 0; i < freeze->count; i++) {
         if (memcmp(freeze->device[i].state.uuid, uuid, sizeof freeze->device[i].state.uuid) ==
@@ -359,8 +359,8 @@ static struct frozen_device *find(struct lockd_freeze *freeze, const uint8_t *uu
     return NULL;
 }
 
-void lockd_freeze_target(struct lockd_connection *connection,
-                         const struct gs_wire_target *target)
+void lockd_checkpoint_target(struct lockd_connection *connection,
+                             const struct gs_wire_target *target)
 {
     struct frozen_device *device = find(connection->freeze, target->uuid);
 
@@ -372,12 +372,12 @@ void lockd_freeze_target(struct lockd_connection *connection,
     device->unanswered = true;
 }
 
-bool lockd_freeze_answer(struct lockd_server *server)
+bool lockd_checkpoint_answer(struct lockd_server *server)
 {
     bool any = false;
 
     lockd_list_each (at, &server->freezes) {
-        struct lockd_freeze *freeze = freeze_of(at);
+        struct lockd_checkpoint *freeze = freeze_of(at);
 
         for (size_t i = 0; i < freeze->count && !freeze->connection->dead; i++) {
             if (!freeze->device[i].unanswered)
@@ -392,7 +392,7 @@ bool lockd_freeze_answer(struct lockd_server *server)
 /* --- time --- */
 
 /* It may run, and all that it had on the cards has room. */
-static bool is_its_turn(const struct lockd_freeze *freeze)
+static bool is_its_turn(const struct lockd_checkpoint *freeze)
 {
     for (size_t i = 0; i < freeze->count; i++) {
         const struct frozen_device *device = &freeze->device[i];
@@ -403,7 +403,7 @@ static bool is_its_turn(const struct lockd_freeze *freeze)
     return freeze->count != 0;
 }
 
-static void begin_thaw(struct lockd_freeze *freeze, uint64_t now)
+static void begin_thaw(struct lockd_checkpoint *freeze, uint64_t now)
 {
     const char word = LOCKD_GUARD_THAW;
 
@@ -420,8 +420,8 @@ struct look {
     uint64_t now;
 };
 
-static void look_at_member(void *context, const struct lockd_device_info *info,
-                           const struct lockd_member_info *member)
+static void look_at_member(void *context, const struct sched_device_info *info,
+                           const struct sched_member_info *member)
 {
     struct lockd_connection *connection = member->owner;
     struct look *look = context;
@@ -441,18 +441,18 @@ static uint64_t look_for_stuck(struct lockd_server *server, uint64_t now)
     if (now < server->freeze_at)
         return server->freeze_at;
     server->freeze_at = now + LOOK_NS;
-    lockd_lock_visit(server->lock, take_device, look_at_member, &look, now);
+    sched_visit(server->lock, take_device, look_at_member, &look, now);
     if (look.found != NULL)
         begin(server, look.found);
     return server->freeze_at;
 }
 
-uint64_t lockd_freeze_tend(struct lockd_server *server, uint64_t now)
+uint64_t lockd_checkpoint_tend(struct lockd_server *server, uint64_t now)
 {
     uint64_t next = look_for_stuck(server, now);
 
     lockd_list_each (at, &server->freezes) {
-        struct lockd_freeze *freeze = freeze_of(at);
+        struct lockd_checkpoint *freeze = freeze_of(at);
 
         if (freeze->connection->dead || freeze->stage == FREEZING)
             continue;

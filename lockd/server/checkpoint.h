@@ -17,7 +17,7 @@
 
 struct gs_wire_target;
 struct lockd_connection;
-struct lockd_freeze;
+struct lockd_checkpoint;
 struct lockd_server;
 
 /* What daemon and guard tell each other: packets of one of these bytes and, from the guard, a
@@ -33,18 +33,18 @@ enum lockd_guard_word {
 
 /* Starts guards for those who are stuck, and thaws whose turn has come. Returns when to look
  * again. */
-uint64_t lockd_freeze_tend(struct lockd_server *server, uint64_t now);
+uint64_t lockd_checkpoint_tend(struct lockd_server *server, uint64_t now);
 /* True if tag is a guard's: it has said something, which is taken. */
-bool lockd_freeze_event(struct lockd_server *server, const void *tag);
+bool lockd_checkpoint_event(struct lockd_server *server, const void *tag);
 /* The program cannot hear or say anything that counts. */
-bool lockd_freeze_holds(const struct lockd_connection *connection);
+bool lockd_checkpoint_holds(const struct lockd_connection *connection);
 /* Keeps a target for such a program. */
-void lockd_freeze_target(struct lockd_connection *connection,
-                         const struct gs_wire_target *target);
+void lockd_checkpoint_target(struct lockd_connection *connection,
+                             const struct gs_wire_target *target);
 /* Reports to the lock for those who were sent a target. True if there were any. */
-bool lockd_freeze_answer(struct lockd_server *server);
+bool lockd_checkpoint_answer(struct lockd_server *server);
 /* The connection ends: its guard finds the program dead, or brings it back. */
-void lockd_freeze_gone(struct lockd_connection *connection);
+void lockd_checkpoint_gone(struct lockd_connection *connection);
 
 /* guard_start.c: a guard of that process with its first order. Our end of its socket, or
  * -errno.

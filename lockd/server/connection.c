@@ -61,7 +61,7 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_list_remove(&connection->silent);
     lockd_list_remove(&connection->throttle);
     lockd_outbox_deinit(connection);
-    lockd_freeze_gone(connection);
+    lockd_checkpoint_gone(connection);
     free(connection->tracks.track);
     lockd_trace_unlisten(connection);
     lockd_close_connection(connection->server, connection->user, connection->fd,
@@ -116,12 +116,12 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
                (unsigned)connection->uid, connection->user->programs);
         return;
     }
-    connection->client = lockd_lock_client_add(server->lock, connection);
+    connection->client = sched_client_add(server->lock, connection);
     if (connection->client == NULL) {
         reject(connection, -ENOMEM, "gpushare-lockd has no memory for another program");
         return;
     }
-    lockd_lock_describe(server->lock, connection->client, &granted, (uint32_t)connection->uid);
+    sched_describe(server->lock, connection->client, &granted, (uint32_t)connection->uid);
     memcpy(connection->name, hello->name, sizeof connection->name);
     memcpy(connection->version, hello->version, sizeof connection->version);
     memcpy(connection->group, hello->group, sizeof connection->group);
@@ -148,12 +148,12 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
         lockd_connection_kill(connection, "a state before its hello");
         return;
     }
-    if (lockd_freeze_holds(connection))
+    if (lockd_checkpoint_holds(connection))
         return;
-    lockd_gift_offer(connection, state, with);
+    lockd_handover_offer(connection, state, with);
     lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
-    code = lockd_lock_state(connection->server->lock, connection->client, state, lockd_now());
+    code = sched_state(connection->server->lock, connection->client, state, lockd_now());
     if (code == -EMFILE)
         reject(connection, code,
                "too many devices: %d of one program, %d of user %u that nobody else uses",
@@ -195,7 +195,7 @@ static void take(struct lockd_connection *connection, union lockd_message *messa
         take_state(connection, &message->state, with);
         break;
     case GS_WIRE_NOTE:
-        lockd_notes_add(&connection->server->notes, connection, &message->note, lockd_now());
+        lockd_remarks_add(&connection->server->notes, connection, &message->note, lockd_now());
         break;
     case GS_WIRE_STATUS:
     case GS_WIRE_CONTROL:
@@ -216,7 +216,7 @@ static void note_version(struct lockd_connection *connection, const struct gs_er
 
     snprintf(note.name, sizeof note.name, "other release");
     snprintf(note.text, sizeof note.text, "%.150s", err->text);
-    lockd_notes_add(&connection->server->notes, connection, &note, lockd_now());
+    lockd_remarks_add(&connection->server->notes, connection, &note, lockd_now());
     reject(connection, -EPROTONOSUPPORT, "%.180s", err->text);
 }
 

@@ -86,7 +86,7 @@ static int check_program_value(const struct gs_wire_control *control)
 
 static void do_with(struct lockd_connection *program, const struct gs_wire_control *control)
 {
-    struct lockd_lock *lock = program->server->lock;
+    struct sched *lock = program->server->lock;
     const uint64_t now = lockd_now();
 
     switch (control->op) {
@@ -98,20 +98,20 @@ static void do_with(struct lockd_connection *program, const struct gs_wire_contr
     case GS_CONTROL_SUSPEND:
         program->paused = true;
         lockd_connection_pause(program);
-        lockd_lock_evict(lock, program->client, now);
+        sched_evict(lock, program->client, now);
         break;
     case GS_CONTROL_EVICT:
-        lockd_lock_evict(lock, program->client, now);
+        sched_evict(lock, program->client, now);
         break;
     case GS_CONTROL_WEIGHT:
-        lockd_lock_weight(lock, program->client, (uint32_t)control->value, now);
+        sched_weight(lock, program->client, (uint32_t)control->value, now);
         break;
     case GS_CONTROL_PRIORITY:
-        lockd_lock_priority(lock, program->client, (int32_t)(int64_t)control->value, now);
+        sched_priority(lock, program->client, (int32_t)(int64_t)control->value, now);
         break;
     default:
         program->limit = control->value;
-        lockd_lock_limit(lock, program->client, control->value, now);
+        sched_limit(lock, program->client, control->value, now);
     }
 }
 
@@ -165,7 +165,7 @@ static int set_bytes(uint64_t *setting, uint64_t value)
     return 0;
 }
 
-static int set_one(struct lockd_settings *settings, uint32_t op, uint64_t value)
+static int set_one(struct sched_settings *settings, uint32_t op, uint64_t value)
 {
     switch (op) {
     case GS_CONTROL_QUANTUM:
@@ -201,8 +201,8 @@ static int set_one(struct lockd_settings *settings, uint32_t op, uint64_t value)
 static int change_setting(struct lockd_connection *connection,
                           const struct gs_wire_control *control)
 {
-    struct lockd_lock *lock = connection->server->lock;
-    struct lockd_settings settings = *lockd_lock_settings(lock);
+    struct sched *lock = connection->server->lock;
+    struct sched_settings settings = *sched_settings(lock);
     int code;
 
     if (!connection->controls)
@@ -212,7 +212,7 @@ static int change_setting(struct lockd_connection *connection,
         settings.quantum_min_ns > settings.quantum_max_ns)
         code = -EDOM;
     if (code == 0)
-        lockd_lock_set(lock, &settings, lockd_now());
+        sched_set(lock, &settings, lockd_now());
     return code;
 }
 

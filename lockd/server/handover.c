@@ -73,7 +73,7 @@ static void let_go(struct lot *lot)
 /* The piece goes with the lot. */
 static void drop(struct lot *lot, unsigned i)
 {
-    struct lockd_gifts *gifts = &lot->server->gifts;
+    struct lockd_handovers *gifts = &lot->server->gifts;
 
     if (lot->uid != gifts->piece[i].uid || lot->with.count == GS_PACKET_FDS_MAX)
         let_go(lot);
@@ -84,7 +84,7 @@ static void drop(struct lot *lot, unsigned i)
             (gifts->count - i) * sizeof gifts->piece[0]);
 }
 
-static bool is_on(const struct lockd_gift *piece, const uint8_t *uuid)
+static bool is_on(const struct lockd_handover *piece, const uint8_t *uuid)
 {
     return memcmp(piece->uuid, uuid, sizeof piece->uuid) == 0;
 }
@@ -92,7 +92,7 @@ static bool is_on(const struct lockd_gift *piece, const uint8_t *uuid)
 /* So much has come in again: what left before is not kept besides. */
 static void take_back(struct lockd_connection *connection, const uint8_t *uuid, uint64_t bytes)
 {
-    struct lockd_gifts *gifts = &connection->server->gifts;
+    struct lockd_handovers *gifts = &connection->server->gifts;
     struct lot lot = {.server = connection->server, .with.count = 0};
 
     for (unsigned i = 0; i < gifts->count && bytes != 0;) {
@@ -106,7 +106,7 @@ static void take_back(struct lockd_connection *connection, const uint8_t *uuid, 
     let_go(&lot);
 }
 
-static unsigned kept_of(const struct lockd_gifts *gifts, uid_t uid)
+static unsigned kept_of(const struct lockd_handovers *gifts, uid_t uid)
 {
     unsigned count = 0;
 
@@ -119,28 +119,28 @@ static unsigned kept_of(const struct lockd_gifts *gifts, uid_t uid)
 static void keep(struct lockd_connection *connection, const struct gs_wire_state *state,
                  struct gs_descriptors *descriptors, uint64_t left)
 {
-    struct lockd_gifts *gifts = &connection->server->gifts;
+    struct lockd_handovers *gifts = &connection->server->gifts;
     unsigned own = kept_of(gifts, connection->uid);
 
-    for (; descriptors->count != 0 && state->given_bytes <= left && own < LOCKD_GIFTS_OF_USER &&
-           gifts->count < LOCKD_GIFTS_MOST;
+    for (; descriptors->count != 0 && state->given_bytes <= left &&
+           own < LOCKD_HANDOVERS_OF_USER && gifts->count < LOCKD_HANDOVERS_MOST;
          left -= state->given_bytes, own++) {
-        struct lockd_gift *piece = &gifts->piece[gifts->count++];
+        struct lockd_handover *piece = &gifts->piece[gifts->count++];
 
-        *piece = (struct lockd_gift){.from = connection->id,
-                                     .bytes = state->given_bytes,
-                                     .at = lockd_now(),
-                                     .uid = connection->uid,
-                                     .fd = descriptors->fd[--descriptors->count]};
+        *piece = (struct lockd_handover){.from = connection->id,
+                                         .bytes = state->given_bytes,
+                                         .at = lockd_now(),
+                                         .uid = connection->uid,
+                                         .fd = descriptors->fd[--descriptors->count]};
         memcpy(piece->uuid, state->uuid, sizeof piece->uuid);
     }
 }
 
-void lockd_gift_offer(struct lockd_connection *connection, struct gs_wire_state *state,
-                      struct gs_descriptors *descriptors)
+void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_state *state,
+                          struct gs_descriptors *descriptors)
 {
     const struct lockd_server *server = connection->server;
-    const uint64_t before = lockd_client_resident(connection->client, state->uuid);
+    const uint64_t before = sched_client_resident(connection->client, state->uuid);
 
     if (state->resident > before)
         take_back(connection, state->uuid, state->resident - before);
@@ -155,7 +155,7 @@ void lockd_gift_offer(struct lockd_connection *connection, struct gs_wire_state 
 
 /* --- to whom --- */
 
-static bool may_go(const struct lockd_gift *piece, const struct lockd_connection *to,
+static bool may_go(const struct lockd_handover *piece, const struct lockd_connection *to,
                    const struct gs_wire_target *target)
 {
     return piece->from != to->id && piece->uid == to->uid &&
@@ -166,11 +166,11 @@ static bool may_go(const struct lockd_gift *piece, const struct lockd_connection
 static void choose(struct lockd_connection *to, struct gs_wire_target *target, uint64_t rise,
                    struct gs_descriptors *with)
 {
-    struct lockd_gifts *gifts = &to->server->gifts;
+    struct lockd_handovers *gifts = &to->server->gifts;
     unsigned left = 0;
 
     for (unsigned i = 0; i < gifts->count; i++) {
-        const struct lockd_gift *piece = &gifts->piece[i];
+        const struct lockd_handover *piece = &gifts->piece[i];
 
         if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
             (with->count == 0 || piece->bytes == target->gift_bytes) &&
@@ -189,7 +189,7 @@ static void choose(struct lockd_connection *to, struct gs_wire_target *target, u
 /* So many bytes of the device's room are somebody's now. */
 static void give_up(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
 {
-    struct lockd_gifts *gifts = &server->gifts;
+    struct lockd_handovers *gifts = &server->gifts;
     struct lot lot = {.server = server, .with.count = 0};
 
     for (unsigned i = 0; i < gifts->count && bytes != 0;) {
@@ -203,8 +203,8 @@ static void give_up(struct lockd_server *server, const uint8_t *uuid, uint64_t b
     let_go(&lot);
 }
 
-void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target *target,
-                     uint64_t rise)
+void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_target *target,
+                         uint64_t rise)
 {
     struct lockd_server *server = connection->server;
     struct gs_descriptors with = {.count = 0};
@@ -226,9 +226,9 @@ void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target 
 
 /* --- time --- */
 
-uint64_t lockd_gift_tend(struct lockd_server *server, uint64_t now)
+uint64_t lockd_handover_tend(struct lockd_server *server, uint64_t now)
 {
-    struct lockd_gifts *gifts = &server->gifts;
+    struct lockd_handovers *gifts = &server->gifts;
     struct lot lot = {.server = server, .with.count = 0};
 
     while (gifts->count != 0 && now - gifts->piece[0].at >= KEPT_NS)
@@ -237,7 +237,7 @@ uint64_t lockd_gift_tend(struct lockd_server *server, uint64_t now)
     return gifts->count != 0 ? gifts->piece[0].at + KEPT_NS : LOCKD_NEVER;
 }
 
-void lockd_gift_deinit(struct lockd_server *server)
+void lockd_handover_deinit(struct lockd_server *server)
 {
     struct lot lot = {.server = server, .with.count = 0};
 
@@ -246,10 +246,10 @@ void lockd_gift_deinit(struct lockd_server *server)
     let_go(&lot);
 }
 
-void lockd_gift_changed(struct lockd_server *server, bool before)
+void lockd_handover_changed(struct lockd_server *server, bool before)
 {
     if (!server->config.hands_over)
-        lockd_gift_deinit(server);
+        lockd_handover_deinit(server);
     if (before && !server->config.hands_over)
         lockd_log(LOCKD_LOG_INFO,
                   "no memory is handed over from now on; programs that have some keep it, and "

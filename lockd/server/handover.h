@@ -27,10 +27,10 @@ struct lockd_server;
 /* Whether a program lives in this process's pid namespace; looked up when it first matters. */
 enum lockd_beside { LOCKD_BESIDE_UNKNOWN, LOCKD_BESIDE_YES, LOCKD_BESIDE_NO };
 
-#define LOCKD_GIFTS_MOST    256
-#define LOCKD_GIFTS_OF_USER 128 /* so that others' are kept as well */
+#define LOCKD_HANDOVERS_MOST    256
+#define LOCKD_HANDOVERS_OF_USER 128 /* so that others' are kept as well */
 
-struct lockd_gift {     /* a piece of memory */
+struct lockd_handover { /* a piece of memory */
     uint64_t from;      /* id of the connection that it came by */
     uint64_t bytes, at; /* at: when it came */
     uid_t uid;
@@ -38,29 +38,29 @@ struct lockd_gift {     /* a piece of memory */
     int fd;
 };
 
-struct lockd_gifts {
-    struct lockd_gift piece[LOCKD_GIFTS_MOST]; /* the oldest first */
+struct lockd_handovers {
+    struct lockd_handover piece[LOCKD_HANDOVERS_MOST]; /* the oldest first */
     unsigned count;
 };
 
 /* To be called before the lock hears of the state. Takes what has come with it out of the
  * descriptors, if it may be passed on and so much has left. What is kept is no more in use than
  * what the driver calls free: the state says so from then on. */
-void lockd_gift_offer(struct lockd_connection *connection, struct gs_wire_state *state,
-                      struct gs_descriptors *descriptors);
+void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_state *state,
+                          struct gs_descriptors *descriptors);
 
 /* Sends a target, with as much of what is kept as the rise of its budget has room for. */
-void lockd_gift_send(struct lockd_connection *connection, struct gs_wire_target *target,
-                     uint64_t rise);
+void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_target *target,
+                         uint64_t rise);
 
 /* Closes what was kept for too long. Returns when to look again. */
-uint64_t lockd_gift_tend(struct lockd_server *server, uint64_t now);
+uint64_t lockd_handover_tend(struct lockd_server *server, uint64_t now);
 
 /* The daemon ends. */
-void lockd_gift_deinit(struct lockd_server *server);
+void lockd_handover_deinit(struct lockd_server *server);
 
 /* A configuration was read again: the log hears whether memory is handed over now. What is with
  * a program already is not asked back: it leaves with its next turns. */
-void lockd_gift_changed(struct lockd_server *server, bool before);
+void lockd_handover_changed(struct lockd_server *server, bool before);
 
 #endif

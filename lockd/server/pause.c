@@ -6,6 +6,6 @@
 
 void lockd_connection_pause(struct lockd_connection *connection)
 {
-    lockd_lock_pause(connection->server->lock, connection->client,
-                     connection->paused || connection->over != 0, lockd_now());
+    sched_pause(connection->server->lock, connection->client,
+                connection->paused || connection->over != 0, lockd_now());
 }

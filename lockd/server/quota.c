@@ -57,7 +57,7 @@ static void note(struct lockd_connection *connection)
              "held back: user %u would have more than max-memory on a device; it goes on when "
              "his other programs there have less",
              (unsigned)connection->uid);
-    lockd_notes_add(&connection->server->notes, connection, &note, lockd_now());
+    lockd_remarks_add(&connection->server->notes, connection, &note, lockd_now());
     lockd_log(LOCKD_LOG_WARNING, "process %d (%s): %s", (int)connection->pid, connection->name,
               note.text);
 }
@@ -112,8 +112,7 @@ static void tell(struct lockd_connection *connection, struct lockd_track *track,
         limit = limit < track->allowed && !track->over ? track->allowed : limit;
     }
     track->limited = limit != UINT64_MAX;
-    lockd_lock_quota(connection->server->lock, connection->client, track->uuid, limit,
-                     lockd_now());
+    sched_quota(connection->server->lock, connection->client, track->uuid, limit, lockd_now());
 }
 
 static void tell_later(struct lockd_server *server)

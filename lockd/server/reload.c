@@ -25,8 +25,8 @@ int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
 
         server->config = config;
         lockd_log_open((enum lockd_log_level)config.log_level);
-        lockd_gift_changed(server, handed_over);
-        lockd_lock_set(server->lock, &config.settings, lockd_now());
+        lockd_handover_changed(server, handed_over);
+        sched_set(server->lock, &config.settings, lockd_now());
         lockd_quota_changed(server);
         lockd_list_each (at, &server->connections) {
             struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);

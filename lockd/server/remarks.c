@@ -11,16 +11,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OF_ONE_USER (LOCKD_NOTES / 2)
+#define OF_ONE_USER (LOCKD_REMARKS / 2)
 
 /* The oldest note, or the oldest of that user when he has his share. */
-static struct lockd_note *oldest_of(struct lockd_notes *notes, uid_t uid)
+static struct lockd_remark *oldest_of(struct lockd_remarks *notes, uid_t uid)
 {
-    struct lockd_note *oldest = &notes->slot[0], *own = NULL;
+    struct lockd_remark *oldest = &notes->slot[0], *own = NULL;
     int count = 0;
 
-    for (int i = 0; i < LOCKD_NOTES; i++) {
-        struct lockd_note *slot = &notes->slot[i];
+    for (int i = 0; i < LOCKD_REMARKS; i++) {
+        struct lockd_remark *slot = &notes->slot[i];
 
         if (slot->at < oldest->at)
             oldest = slot;
@@ -33,13 +33,13 @@ static struct lockd_note *oldest_of(struct lockd_notes *notes, uid_t uid)
     return count >= OF_ONE_USER && oldest->at != 0 ? own : oldest;
 }
 
-static struct lockd_note *slot_for(struct lockd_notes *notes,
-                                   const struct lockd_connection *from, int32_t pid,
-                                   const struct gs_wire_note *note)
+static struct lockd_remark *slot_for(struct lockd_remarks *notes,
+                                     const struct lockd_connection *from, int32_t pid,
+                                     const struct gs_wire_note *note)
 {
-    struct lockd_note *slot;
+    struct lockd_remark *slot;
 
-    for (int i = 0; i < LOCKD_NOTES; i++) {
+    for (int i = 0; i < LOCKD_REMARKS; i++) {
         slot = &notes->slot[i];
         if (slot->at != 0 && slot->pid == pid && slot->kind == note->kind &&
             strcmp(slot->text, note->text) == 0 &&
@@ -51,11 +51,11 @@ static struct lockd_note *slot_for(struct lockd_notes *notes,
     return slot;
 }
 
-void lockd_notes_add(struct lockd_notes *notes, const struct lockd_connection *from,
-                     const struct gs_wire_note *note, uint64_t now)
+void lockd_remarks_add(struct lockd_remarks *notes, const struct lockd_connection *from,
+                       const struct gs_wire_note *note, uint64_t now)
 {
     const int32_t pid = from->pid > 0 ? (int32_t)from->pid : note->pid;
-    struct lockd_note *slot = slot_for(notes, from, pid, note);
+    struct lockd_remark *slot = slot_for(notes, from, pid, note);
 
     if (slot->count == 0)
         lockd_log(LOCKD_LOG_INFO, "%s (process %d): %s", note->name, pid, note->text);
@@ -69,11 +69,11 @@ void lockd_notes_add(struct lockd_notes *notes, const struct lockd_connection *f
     memcpy(slot->text, note->text, sizeof slot->text);
 }
 
-void lockd_notes_apart(struct lockd_server *server)
+void lockd_remarks_apart(struct lockd_server *server)
 {
-    struct lockd_apart apart;
+    struct sched_apart apart;
 
-    while (lockd_lock_next_apart(server->lock, &apart)) {
+    while (sched_next_apart(server->lock, &apart)) {
         const struct lockd_connection *of = apart.owner;
         struct gs_wire_note note = {.pid = (int32_t)of->pid, .kind = GS_NOTE_OTHER};
 
@@ -82,6 +82,6 @@ void lockd_notes_apart(struct lockd_server *server)
                  "its programs need more memory together than there is for them on %.63s: each "
                  "has its turns by itself",
                  apart.device);
-        lockd_notes_add(&server->notes, of, &note, lockd_now());
+        lockd_remarks_add(&server->notes, of, &note, lockd_now());
     }
 }

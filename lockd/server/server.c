@@ -85,7 +85,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     lockd_closer_init(server);
     server->signals = open_signals();
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
-    server->lock = lockd_lock_new(&config->settings, server->started);
+    server->lock = sched_new(&config->settings, server->started);
     if (server->signals < 0 || server->epoll < 0)
         code = -errno;
     else if (server->lock == NULL)
@@ -104,14 +104,14 @@ void lockd_server_bury(struct lockd_server *server)
     while (!lockd_list_empty(&server->dead)) {
         struct lockd_connection *connection =
             lockd_entry(server->dead.next, struct lockd_connection, link);
-        struct lockd_client *client = connection->client;
+        struct sched_client *client = connection->client;
 
         connection->client = NULL;
         if (client != NULL) {
             lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) is gone", connection->name,
                       (int)connection->pid);
             lockd_trace_gone(connection);
-            lockd_lock_client_gone(server->lock, client, lockd_now());
+            sched_client_gone(server->lock, client, lockd_now());
             lockd_quota_gone(connection);
             server->host_stale = true;
             connection->user->programs--;
@@ -174,7 +174,7 @@ static uint64_t tell_host(struct lockd_server *server, uint64_t now)
             find_common_group(server);
         available = lockd_host_available(&server->host);
         if (available != UINT64_MAX)
-            lockd_lock_host(server->lock, available, now);
+            sched_host(server->lock, available, now);
         server->host_at = now + HOST_EVERY_NS;
     }
     return server->host_at;
@@ -219,14 +219,14 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     uint64_t next;
 
     next = sooner(tell_host(server, now), lockd_quota_tend(server, now));
-    if (now >= lockd_lock_deadline(server->lock))
-        lockd_lock_tick(server->lock, now);
+    if (now >= sched_deadline(server->lock))
+        sched_tick(server->lock, now);
     lockd_server_flush(server);
     next = sooner(next, lockd_connection_resume(server, now));
     next = sooner(next, lockd_admit_silent(server, now));
-    next = sooner(next, lockd_freeze_tend(server, now));
+    next = sooner(next, lockd_checkpoint_tend(server, now));
     lockd_server_flush(server);
-    next = sooner(next, lockd_gift_tend(server, now));
+    next = sooner(next, lockd_handover_tend(server, now));
     lockd_server_bury(server);
     next = sooner(next, lockd_trace_flush(server, now));
     lockd_server_bury(server); /* listeners that ended */
@@ -243,7 +243,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
         server->stop = true;
     }
     next = sooner(next, idle_deadline(server));
-    return sooner(next, lockd_lock_deadline(server->lock));
+    return sooner(next, sched_deadline(server->lock));
 }
 
 static int milliseconds_until(uint64_t deadline)
@@ -293,7 +293,7 @@ static void handle(struct lockd_server *server, const struct epoll_event *event)
         take_signals(server);
     } else if (listener < server->listener_count) {
         server->called |= 1u << listener; /* accepted when those who left have made room */
-    } else if (lockd_freeze_event(server, event->data.ptr)) {
+    } else if (lockd_checkpoint_event(server, event->data.ptr)) {
         lockd_server_flush(server);
     } else {
         /* one that is read later but has left already: what it said last is lost with it */
@@ -335,9 +335,9 @@ void lockd_server_deinit(struct lockd_server *server)
         lockd_connection_free(lockd_entry(at, struct lockd_connection, link));
     lockd_list_each (dead, &server->dead)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
-    lockd_gift_deinit(server);
+    lockd_handover_deinit(server);
     lockd_closer_deinit(server);
-    lockd_lock_free(server->lock);
+    sched_free(server->lock);
     lockd_trace_deinit(&server->trace);
     for (unsigned i = 0; i < server->listener_count; i++)
         close(server->listeners[i]);

@@ -28,10 +28,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define LOCKD_NOTES 16
+#define LOCKD_REMARKS 16
 
 /* A note, the newest of its kind and process. */
-struct lockd_note {
+struct lockd_remark {
     uint64_t owner; /* id of the connection that said it */
     uint64_t at;    /* when; 0: the slot is free */
     uid_t uid;
@@ -40,8 +40,8 @@ struct lockd_note {
     char name[32], text[192];
 };
 
-struct lockd_notes {
-    struct lockd_note slot[LOCKD_NOTES];
+struct lockd_remarks {
+    struct lockd_remark slot[LOCKD_REMARKS];
 };
 
 /* Reads the configuration anew; for SIGHUP and `gpusharectl reload`. config: in: the present
@@ -58,7 +58,7 @@ struct lockd_server {
     uint64_t superseded_at; /* when it is asked again */
     lockd_reload *reload;   /* may be NULL */
     void *reload_context;
-    struct lockd_lock *lock;
+    struct sched *lock;
     struct lockd_list connections, dead;
     struct lockd_list silent;    /* connections that have said nothing yet, oldest first */
     struct lockd_list throttled; /* those that are not read for a moment */
@@ -66,7 +66,7 @@ struct lockd_server {
     struct lockd_list freezes; /* checkpoint.c */
     struct lockd_list closers; /* closer.c */
     uint32_t closing;          /* descriptors from packets that are not closed yet */
-    struct lockd_gifts gifts;
+    struct lockd_handovers gifts;
     uint64_t freeze_at; /* when it looks for stuck programs again */
     uint64_t next_id;
     uint64_t started, programs_gone; /* since when no program is connected */
@@ -88,7 +88,7 @@ struct lockd_server {
     bool host_stale;  /* a program has left: the others may have less in common */
     uint64_t host_at; /* when the lock must be told again how much host memory there is */
     uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */
-    struct lockd_notes notes;
+    struct lockd_remarks notes;
     struct lockd_trace trace;
 };
 
@@ -101,7 +101,7 @@ struct lockd_outbox {
 struct lockd_connection {
     struct lockd_list link, silent, throttle;
     struct lockd_server *server;
-    struct lockd_client *client; /* after HELLO */
+    struct sched_client *client; /* after HELLO */
     struct lockd_user *user;
     uint64_t id, since;
     uint64_t bucket, resume_at;
@@ -120,8 +120,8 @@ struct lockd_connection {
     char name[32], version[16], group[32];
     struct lockd_outbox out;
     struct lockd_tracks tracks;
-    struct lockd_freeze *freeze; /* NULL unless the driver has it, or is about to */
-    uint64_t freeze_at;          /* not before */
+    struct lockd_checkpoint *freeze; /* NULL unless the driver has it, or is about to */
+    uint64_t freeze_at;              /* not before */
     struct lockd_listener listener;
 };
 
@@ -205,8 +205,8 @@ void lockd_quota_changed(struct lockd_server *server);
 uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now);
 
 /* remarks.c */
-void lockd_notes_apart(struct lockd_server *server); /* groups that have become too large */
-void lockd_notes_add(struct lockd_notes *notes, const struct lockd_connection *from,
-                     const struct gs_wire_note *note, uint64_t now);
+void lockd_remarks_apart(struct lockd_server *server); /* groups that have become too large */
+void lockd_remarks_add(struct lockd_remarks *notes, const struct lockd_connection *from,
+                       const struct gs_wire_note *note, uint64_t now);
 
 #endif

@@ -22,8 +22,8 @@ static void send_one(struct status *status, void *message, enum gs_wire_type typ
 
 static void send_daemon(struct status *status, const struct lockd_server *server)
 {
-    const struct lockd_settings *settings = lockd_lock_settings(server->lock);
-    const struct lockd_host_info host = lockd_lock_host_info(server->lock);
+    const struct sched_settings *settings = sched_settings(server->lock);
+    const struct sched_host_info host = sched_host_info(server->lock);
     struct gs_wire_daemon daemon = {
         .pid = (int32_t)getpid(),
         .programs = server->program_count,
@@ -32,14 +32,14 @@ static void send_daemon(struct status *status, const struct lockd_server *server
         .idle_ns = settings->idle_ns,
         .reserve = settings->reserve,
         .idle_exit_ns = server->config.idle_exit_ns,
-        .quantum_min_ns = lockd_settings_quantum_min(settings),
-        .quantum_max_ns = lockd_settings_quantum_max(settings),
+        .quantum_min_ns = sched_settings_quantum_min(settings),
+        .quantum_max_ns = sched_settings_quantum_max(settings),
         .host_limit = settings->host == 0 ? LOCKD_AUTO : settings->host,
         .host_total = host.total,
         .host_used = host.used,
         .policy = (uint32_t)settings->policy,
         .exclusive = settings->exclusive,
-        .share_ppm = lockd_settings_share(settings),
+        .share_ppm = sched_settings_share(settings),
         .hand_over = server->config.hands_over,
         .version = GS_VERSION,
     };
@@ -47,7 +47,7 @@ static void send_daemon(struct status *status, const struct lockd_server *server
     send_one(status, &daemon, GS_WIRE_DAEMON);
 }
 
-static void visit_device(void *context, const struct lockd_device_info *info)
+static void visit_device(void *context, const struct sched_device_info *info)
 {
     struct gs_wire_device device = {
         .total = info->total,
@@ -75,10 +75,10 @@ static void visit_device(void *context, const struct lockd_device_info *info)
 
 static void program(struct gs_wire_client *client, const struct lockd_connection *connection)
 {
-    client->flags |= lockd_client_paused(connection->client) ? GS_CLIENT_PAUSED : 0;
+    client->flags |= sched_client_paused(connection->client) ? GS_CLIENT_PAUSED : 0;
     client->pid = (int32_t)connection->pid;
     client->uid = connection->uid;
-    client->flags |= lockd_freeze_holds(connection) ? GS_CLIENT_FROZEN : 0;
+    client->flags |= lockd_checkpoint_holds(connection) ? GS_CLIENT_FROZEN : 0;
     client->flags |= connection->foreign ? GS_CLIENT_FOREIGN : 0;
     memcpy(client->name, connection->name, sizeof client->name);
     memcpy(client->version, connection->version, sizeof client->version);
@@ -86,7 +86,7 @@ static void program(struct gs_wire_client *client, const struct lockd_connection
 }
 
 /* The order of both enums is the same; the wire's may not change, the lock's may grow. */
-static uint32_t wire_condition(enum lockd_member_condition condition)
+static uint32_t wire_condition(enum sched_member_condition condition)
 {
     static const uint32_t table[] = {
         [LOCKD_RUNS] = GS_CONDITION_RUNS,
@@ -102,8 +102,8 @@ static uint32_t wire_condition(enum lockd_member_condition condition)
     return table[condition];
 }
 
-static void visit_member(void *context, const struct lockd_device_info *device,
-                         const struct lockd_member_info *info)
+static void visit_member(void *context, const struct sched_device_info *device,
+                         const struct sched_member_info *info)
 {
     struct gs_wire_client client = {
         .condition = wire_condition(info->condition),
@@ -133,7 +133,7 @@ static void visit_member(void *context, const struct lockd_device_info *device,
     send_one(context, &client, GS_WIRE_CLIENT);
 }
 
-static bool note_ended(const struct lockd_server *server, const struct lockd_note *note)
+static bool note_ended(const struct lockd_server *server, const struct lockd_remark *note)
 {
     for (const struct lockd_list *at = server->connections.next; at != &server->connections;
          at = at->next) {
@@ -147,8 +147,8 @@ static bool note_ended(const struct lockd_server *server, const struct lockd_not
 
 static void send_notes(struct status *status, const struct lockd_server *server)
 {
-    for (int i = 0; i < LOCKD_NOTES; i++) {
-        const struct lockd_note *note = &server->notes.slot[i];
+    for (int i = 0; i < LOCKD_REMARKS; i++) {
+        const struct lockd_remark *note = &server->notes.slot[i];
         struct gs_wire_remark remark = {
             .pid = note->pid, .kind = note->kind, .count = note->count};
 
@@ -169,7 +169,7 @@ void lockd_status_send(struct lockd_connection *connection)
     struct gs_wire_end end = {0};
 
     send_daemon(&status, server);
-    lockd_lock_visit(server->lock, visit_device, visit_member, &status, lockd_now());
+    sched_visit(server->lock, visit_device, visit_member, &status, lockd_now());
     lockd_list_each (at, &server->connections) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct gs_wire_client client = {
@@ -180,7 +180,7 @@ void lockd_status_send(struct lockd_connection *connection)
 
         if (connection->dead) /* it has left this list, and `at` may be its link in the other */
             return;
-        if (each->client == NULL || !lockd_client_unused(each->client))
+        if (each->client == NULL || !sched_client_unused(each->client))
             continue;
         program(&client, each);
         send_one(&status, &client, GS_WIRE_CLIENT);

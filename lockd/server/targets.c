@@ -9,17 +9,17 @@
 
 void lockd_server_flush(struct lockd_server *server)
 {
-    struct lockd_send send;
+    struct sched_send send;
 
     do {
-        while (lockd_lock_next_send(server->lock, &send)) {
+        while (sched_next_send(server->lock, &send)) {
             lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
             lockd_trace_target(send.owner, &send.target);
-            if (lockd_freeze_holds(send.owner))
-                lockd_freeze_target(send.owner, &send.target);
+            if (lockd_checkpoint_holds(send.owner))
+                lockd_checkpoint_target(send.owner, &send.target);
             else
-                lockd_gift_send(send.owner, &send.target, send.rise);
+                lockd_handover_send(send.owner, &send.target, send.rise);
         }
-    } while (lockd_freeze_answer(server));
-    lockd_notes_apart(server);
+    } while (lockd_checkpoint_answer(server));
+    lockd_remarks_apart(server);
 }

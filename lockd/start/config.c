@@ -77,7 +77,7 @@ void lockd_config_default(struct lockd_config *config)
 void lockd_config_table(struct lockd_config *config,
                         struct lockd_option table[LOCKD_CONFIG_KEYS + 1])
 {
-    struct lockd_settings *settings = &config->settings;
+    struct sched_settings *settings = &config->settings;
     struct lockd_limits *limits = &config->limits;
     const struct lockd_option all[] = {
         {"idle-exit", "SECONDS|never", LOCKD_OPTION_SECONDS, &config->idle_exit_ns, 0, 86400,
@@ -130,7 +130,7 @@ void lockd_config_table(struct lockd_config *config,
 
 int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
 {
-    struct lockd_settings *settings = &config->settings;
+    struct sched_settings *settings = &config->settings;
     const bool own_share = config->share_ppm != LOCKD_AUTO;
 
     settings->policy = (enum gs_policy)config->policy;

@@ -37,7 +37,7 @@ enum lockd_hand_over {
 };
 
 struct lockd_config {
-    struct lockd_settings settings;
+    struct sched_settings settings;
     struct lockd_limits limits;
     uint64_t policy, exclusive, share_ppm, quantum_min_ns, quantum_max_ns; /* as read */
     uint64_t stuck;        /* enum lockd_stuck */

@@ -25,7 +25,7 @@ struct name {
 };
 
 struct work {
-    struct elf_crew *crew;
+    struct elf_parallel *crew;
     struct name *names; /* NULL: each is worked on by itself */
     atomic_size_t next; /* relaxed: only hands out numbers; joining orders the results */
     pthread_mutex_t lock;
@@ -34,7 +34,7 @@ struct work {
 
 static void show_progress(const struct work *work, const char *path)
 {
-    const struct elf_crew *crew = work->crew;
+    const struct elf_parallel *crew = work->crew;
     char name[64];
 
     if (!isatty(STDERR_FILENO) || crew->options->quiet)
@@ -51,7 +51,7 @@ static void show_progress(const struct work *work, const char *path)
 
 static void work_on(struct work *work, size_t index)
 {
-    struct elf_crew *crew = work->crew;
+    struct elf_parallel *crew = work->crew;
     const char *path = crew->files->list[index];
     char *texts[2] = {NULL, NULL};
     size_t sizes[2];
@@ -130,7 +130,7 @@ static struct name *find_names(const struct elf_root *root, const struct elf_pat
 }
 
 /* Opens the new file by its first name. The descriptor; -EEXIST if it is the old one still. */
-static int open_first(const struct elf_crew *crew, const struct name *name)
+static int open_first(const struct elf_parallel *crew, const struct name *name)
 {
     struct elf_place place;
     struct stat now;
@@ -149,7 +149,7 @@ static int open_first(const struct elf_crew *crew, const struct name *name)
 }
 
 /* Makes the file that the first name has now this one's, too. 0, also if it is already. */
-static int follow(const struct elf_crew *crew, const struct name *name, const char *path)
+static int follow(const struct elf_parallel *crew, const struct name *name, const char *path)
 {
     bool done = crew->results[name->first] == ELF_EXIT_DONE;
     int first = done ? open_first(crew, name) : -ENOENT, ret;
@@ -171,7 +171,7 @@ static int follow(const struct elf_crew *crew, const struct name *name, const ch
 
 static void follow_all(struct work *work)
 {
-    struct elf_crew *crew = work->crew;
+    struct elf_parallel *crew = work->crew;
 
     for (size_t i = 0; work->names != NULL && i < crew->files->count; i++) {
         size_t first = work->names[i].first;
@@ -193,7 +193,7 @@ static void follow_all(struct work *work)
     }
 }
 
-int elf_crew_run(struct elf_crew *crew)
+int elf_parallel_run(struct elf_parallel *crew)
 {
     const struct elf_options *options = crew->options;
     bool changes = !options->dry_run && !options->print && !options->check;
@@ -218,7 +218,7 @@ int elf_crew_run(struct elf_crew *crew)
     return 0;
 }
 
-void elf_crew_deinit(struct elf_crew *crew)
+void elf_parallel_deinit(struct elf_parallel *crew)
 {
     free(crew->results);
     free(crew->reaches);

@@ -8,7 +8,7 @@
 #include "rewriter/job/act.h"
 #include "rewriter/tree/walk.h"
 
-struct elf_crew {
+struct elf_parallel {
     const struct elf_options *options; /* of each file; its jobs is the number of threads */
     const struct elf_paths *files;     /* full paths */
     const char *what;                  /* for the progress line */
@@ -21,7 +21,7 @@ struct elf_crew {
 /* Acts on every file; reports to stdout and stderr, those of one file in one piece. Several
  * names of one file are one file still when it was changed. -ENOMEM before anything was done.
  * crew must be deinited in any case. */
-int elf_crew_run(struct elf_crew *crew);
-void elf_crew_deinit(struct elf_crew *crew);
+int elf_parallel_run(struct elf_parallel *crew);
+void elf_parallel_deinit(struct elf_parallel *crew);
 
 #endif

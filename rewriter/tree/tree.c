@@ -73,13 +73,14 @@ static int find_listed(const struct tree *tree, const struct elf_manifest_entry 
 static int choose(struct tree *tree)
 {
     struct elf_options look = *tree->options;
-    struct elf_crew crew = {.options = &look, .files = &tree->walk.files, .what = "looking at"};
+    struct elf_parallel crew = {
+        .options = &look, .files = &tree->walk.files, .what = "looking at"};
     int ret;
 
     look.dry_run = true;
     look.print = look.check = look.restore = look.json = false;
     crew.silent = true;
-    ret = elf_crew_run(&crew);
+    ret = elf_parallel_run(&crew);
     for (size_t i = 0; ret == 0 && i < tree->walk.files.count; i++) {
         const char *path = tree->walk.files.list[i];
 
@@ -89,7 +90,7 @@ static int choose(struct tree *tree)
                  (crew.results[i] == ELF_EXIT_UNSUPPORTED && crew.reaches[i]))
             tree->result = elf_exit_graver(tree->result, crew.results[i]);
     }
-    elf_crew_deinit(&crew);
+    elf_parallel_deinit(&crew);
     return ret;
 }
 
@@ -122,9 +123,9 @@ static int compare_paths(const void *a, const void *b)
 
 static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *good)
 {
-    struct elf_crew crew = {
+    struct elf_parallel crew = {
         .options = tree->options, .files = &tree->chosen, .what = what, .every = true};
-    int ret = elf_crew_run(&crew);
+    int ret = elf_parallel_run(&crew);
 
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
         tree->result = elf_exit_graver(tree->result, crew.results[i]);
@@ -134,7 +135,7 @@ static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *
     }
     if (good->count > 1)
         qsort(good->list, good->count, sizeof *good->list, compare_paths);
-    elf_crew_deinit(&crew);
+    elf_parallel_deinit(&crew);
     return ret;
 }
 
@@ -247,11 +248,11 @@ static int restore_tree(struct tree *tree)
 /* What is listed and no longer patched, and what is neither. */
 static int check_tree(struct tree *tree)
 {
-    struct elf_crew crew = {
+    struct elf_parallel crew = {
         .options = tree->options, .files = &tree->chosen, .what = "checking", .every = true};
     int ret = choose_listed(tree);
 
-    ret = ret ?: elf_crew_run(&crew);
+    ret = ret ?: elf_parallel_run(&crew);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
         if (crew.results[i] == ELF_EXIT_NOTHING)
             complain(tree, tree->chosen.list[i],
@@ -259,7 +260,7 @@ static int check_tree(struct tree *tree)
         if (crew.results[i] != ELF_EXIT_DONE)
             tree->result = ELF_EXIT_FAILED;
     }
-    elf_crew_deinit(&crew);
+    elf_parallel_deinit(&crew);
     elf_paths_deinit(&tree->chosen);
     if (ret == 0 && !elf_venv_check(&tree->manifest, tree->options))
         tree->result = ELF_EXIT_FAILED;

@@ -68,7 +68,7 @@
 static void bound(CUstream stream, unsigned call)
 {
     if ((call & GS_CALL_QUEUES) != 0 && gs_gate_is_watched())
-        gs_pace_bound(stream, (call & GS_CALL_PER_THREAD) != 0);
+        gs_throttle_bound(stream, (call & GS_CALL_PER_THREAD) != 0);
 }
 
 #define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \

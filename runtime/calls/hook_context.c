@@ -101,12 +101,12 @@ CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePara
 static void quieten(void)
 {
     gs_worker_park();
-    gs_order_hold_off();
+    gs_stream_order_hold_off();
 }
 
 static void go_on(void)
 {
-    gs_order_release();
+    gs_stream_order_release();
     gs_worker_unpark();
 }
 
@@ -114,7 +114,7 @@ static void forget_context(CUcontext context)
 {
     gs_host_context_ended(context);
     gs_context_remove(context);
-    gs_pace_context_ended(context);
+    gs_throttle_context_ended(context);
     gs_memory_context_ended(context);
 }
 

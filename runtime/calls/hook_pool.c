@@ -58,7 +58,7 @@ static struct gs_device *device_of(CUcontext context)
 /* The pool that serves an allocation on this stream (handle NULL: its device's current one);
  * NULL if that is the driver's own. */
 static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
-                        struct gs_position *position, struct gs_pool **pool)
+                        struct gs_stream_position *position, struct gs_pool **pool)
 {
     struct gs_device *device;
     CUresult result;
@@ -66,7 +66,7 @@ static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
     *pool = NULL;
     if (gs_runtime.config.disabled || is_captured(stream, per_thread))
         return CUDA_SUCCESS;
-    result = gs_position_of(stream, per_thread, position);
+    result = gs_stream_position_of(stream, per_thread, position);
     if (result != CUDA_SUCCESS)
         return result;
     device = device_of(position->context);
@@ -84,7 +84,7 @@ static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
 
 /* beside a capture of another thread the driver allows this, but not what we make it of */
 static CUresult allocate(struct gs_pool *pool, uint64_t bytes,
-                         const struct gs_position *position, CUdeviceptr *address)
+                         const struct gs_stream_position *position, CUdeviceptr *address)
 {
     const CUstreamCaptureMode mode = gs_capture_relax();
     const CUresult result = gs_pool_allocate(pool, bytes, position, address);
@@ -95,7 +95,7 @@ static CUresult allocate(struct gs_pool *pool, uint64_t bytes,
 
 #define ALLOCATE(handle, per_thread, drivers_own)                                              \
     ({                                                                                         \
-        struct gs_position position;                                                           \
+        struct gs_stream_position position;                                                    \
         struct gs_pool *pool = NULL;                                                           \
         CUresult answer = CUDA_SUCCESS;                                                        \
                                                                                                \
@@ -137,7 +137,7 @@ ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true)
 static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread, bool *ours)
 {
     struct gs_allocation allocation;
-    struct gs_position position;
+    struct gs_stream_position position;
     CUstreamCaptureMode mode;
     CUresult result;
 
@@ -145,7 +145,7 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
             !is_captured(stream, per_thread);
     if (!*ours)
         return CUDA_SUCCESS;
-    result = gs_position_of(stream, per_thread, &position);
+    result = gs_stream_position_of(stream, per_thread, &position);
     if (result != CUDA_SUCCESS)
         return result;
     mode = gs_capture_relax();

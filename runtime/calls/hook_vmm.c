@@ -94,7 +94,7 @@ CUresult __wrap_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     return OURS_OR(gs_virtual_map(ptr, size, offset, handle, &ours),
-                   gs_direct_map(ptr, size, offset, handle, flags));
+                   gs_foreign_map(ptr, size, offset, handle, flags));
 }
 
 CUresult __wrap_cuMemUnmap(CUdeviceptr ptr, size_t size)

@@ -50,9 +50,9 @@ static void *client_main(void *unused)
             gs_worker_stay_parked(is_not_draining);
         }
         gs_worker_mend_wake();
-        timeout = gs_converge();
+        timeout = gs_reconcile();
         if (timeout > 0)
-            gs_worker_rest(gs_converge_fd(), timeout);
+            gs_worker_rest(gs_reconcile_fd(), timeout);
     }
     return NULL;
 }
@@ -63,7 +63,7 @@ static void *client_main(void *unused)
  * for: without us nobody would. */
 static void at_exit(void)
 {
-    gs_converge_exiting();
+    gs_reconcile_exiting();
     gs_worker_park_for(EXIT_LIMIT_NS);
     gs_worker_unpark();
 }

@@ -55,7 +55,7 @@ static struct {
     bool idle;
 } self = {.stopped = true};
 
-int gs_converge_fd(void)
+int gs_reconcile_fd(void)
 {
     /* at the end nobody reads what comes */
     return atomic_load_explicit(&self.exiting, memory_order_relaxed) ? -1 : gs_session_fd();
@@ -257,7 +257,7 @@ static uint64_t report_all(uint64_t now)
     return due;
 }
 
-uint64_t gs_converge(void)
+uint64_t gs_reconcile(void)
 {
     const bool exiting = atomic_load_explicit(&self.exiting, memory_order_acquire);
     uint64_t now = gs_now(), due = 1000 * MS;
@@ -295,12 +295,12 @@ uint64_t gs_converge(void)
     return more ? 0 : due;
 }
 
-void gs_converge_exiting(void)
+void gs_reconcile_exiting(void)
 {
     atomic_store_explicit(&self.exiting, true, memory_order_release);
 }
 
-void gs_converge_after_fork(void)
+void gs_reconcile_after_fork(void)
 {
     gs_session_after_fork();
     memset(&self, 0, sizeof self);

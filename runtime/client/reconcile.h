@@ -11,14 +11,14 @@
 
 /* One round: reads targets, stops or moves a step or opens the gate, reports. Returns after how
  * many ns the next round is due at the latest; 0: at once. */
-uint64_t gs_converge(void);
+uint64_t gs_reconcile(void);
 
 /* The daemon's descriptor, or -1. */
-int gs_converge_fd(void);
+int gs_reconcile_fd(void);
 
 /* Any thread: the process ends. */
-void gs_converge_exiting(void);
+void gs_reconcile_exiting(void);
 
-void gs_converge_after_fork(void);
+void gs_reconcile_after_fork(void);
 
 #endif

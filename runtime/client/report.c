@@ -132,7 +132,7 @@ static int send_with_gifts(const struct gs_device *device, struct gs_wire_state 
 
     if (error == -EAGAIN)
         return error;
-    gs_gift_sent(device);
+    gs_handover_sent(device);
     if (error == 0 || with->count == 0)
         return error;
     state->given = 0;
@@ -151,7 +151,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
 
     *after = UINT64_MAX;
     fill(&state, device, report);
-    gs_gift_report(device, &state, &with);
+    gs_handover_report(device, &state, &with);
     if (last[slot].valid && !device->report_anew)
         worth = worth_sending(&state, &last[slot].sent,
                               atomic_load_explicit(&device->budget, memory_order_relaxed));

@@ -73,7 +73,7 @@ static void apply(const struct gs_wire_target *target, struct gs_descriptors *wi
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
             continue;
-        gs_gift_heard(device, target, with);
+        gs_handover_heard(device, target, with);
         atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
         device->told_capacity = target->capacity;
         take_capacity(device, now);
@@ -109,7 +109,7 @@ static void lost(uint64_t now, bool refused)
                                          "again; run it by hand to see why");
     }
     gs_daemon_set_new_until(UINT64_MAX);
-    gs_gift_lost();
+    gs_handover_lost();
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         device->report_anew = true; /* the next daemon gets everything anew */
 }
@@ -121,7 +121,7 @@ static void receive(uint64_t now)
     int got = 0;
 
     do {
-        const unsigned most = gs_gift_expect();
+        const unsigned most = gs_handover_expect();
         const int fd = gs_session_fd();
 
         got = fd >= 0          ? gs_connect_receive(fd, &target, most, &with)
@@ -134,7 +134,7 @@ static void receive(uint64_t now)
             apply(&target, &with, now);
             gs_descriptors_close(&with);
         }
-        gs_gift_received();
+        gs_handover_received();
     } while (got > 0);
     if (got < 0)
         lost(now, got == -ECONNREFUSED);

@@ -58,7 +58,7 @@ static void thread_ends(void *argument)
         thread->next->link = thread->link;
     threads.ended_passes += atomic_load_explicit(&thread->seq, memory_order_relaxed) / 2;
     gs_unlock(&threads.lock, GS_LOCK_THREADS);
-    gs_pace_thread_ends(thread->pace);
+    gs_throttle_thread_ends(thread->pace);
     thread->pace = NULL;
     thread->registered = 0; /* a later destructor that still calls the driver registers again */
     atomic_store_explicit(&thread->seq, 1, memory_order_relaxed);

@@ -21,8 +21,8 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/uncancelled.h"
 
-struct gs_pace {
-    struct gs_pace *next;
+struct gs_throttle {
+    struct gs_throttle *next;
     CUevent events[2];
     CUcontext context;
     bool held, dead;
@@ -30,13 +30,13 @@ struct gs_pace {
 
 static struct {
     pthread_mutex_t lock;
-    struct gs_pace *first;
+    struct gs_throttle *first;
 } paces = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* under the lock */
-static void end_if_over(struct gs_pace *pace)
+static void end_if_over(struct gs_throttle *pace)
 {
-    struct gs_pace **link = &paces.first;
+    struct gs_throttle **link = &paces.first;
 
     if (pace->held || !pace->dead)
         return;
@@ -47,7 +47,7 @@ static void end_if_over(struct gs_pace *pace)
     free(pace);
 }
 
-void gs_pace_thread_ends(struct gs_pace *pace)
+void gs_throttle_thread_ends(struct gs_throttle *pace)
 {
     if (pace == NULL)
         return;
@@ -57,10 +57,10 @@ void gs_pace_thread_ends(struct gs_pace *pace)
     gs_unlock(&paces.lock, GS_LOCK_PACE);
 }
 
-void gs_pace_context_ended(CUcontext context)
+void gs_throttle_context_ended(CUcontext context)
 {
     gs_lock(&paces.lock, GS_LOCK_PACE);
-    for (struct gs_pace *pace = paces.first, *next; pace != NULL; pace = next) {
+    for (struct gs_throttle *pace = paces.first, *next; pace != NULL; pace = next) {
         next = pace->next;
         pace->dead |= pace->context == context;
         end_if_over(pace);
@@ -70,9 +70,9 @@ void gs_pace_context_ended(CUcontext context)
 
 /* The thread's own if it is of this context, else one that nobody holds; NULL: there is none.
  */
-static struct gs_pace *take(struct gs_pace *own, CUcontext context)
+static struct gs_throttle *take(struct gs_throttle *own, CUcontext context)
 {
-    struct gs_pace *pace = own;
+    struct gs_throttle *pace = own;
 
     gs_lock(&paces.lock, GS_LOCK_PACE);
     if (own == NULL || own->dead || own->context != context) {
@@ -90,9 +90,9 @@ static struct gs_pace *take(struct gs_pace *own, CUcontext context)
     return pace;
 }
 
-static struct gs_pace *make(CUcontext context)
+static struct gs_throttle *make(CUcontext context)
 {
-    struct gs_pace *pace = calloc(1, sizeof *pace);
+    struct gs_throttle *pace = calloc(1, sizeof *pace);
 
     if (pace == NULL)
         return NULL;
@@ -162,7 +162,7 @@ static void bound(struct gs_gate_thread *self, CUstream stream, bool per_thread)
     }
 }
 
-void gs_pace_bound(CUstream stream, bool per_thread)
+void gs_throttle_bound(CUstream stream, bool per_thread)
 {
     struct gs_gate_thread *self = &gs_gate_self;
     const int saved = errno;
@@ -173,7 +173,7 @@ void gs_pace_bound(CUstream stream, bool per_thread)
     errno = saved;
 }
 
-void gs_pace_after_fork(void)
+void gs_throttle_after_fork(void)
 {
     pthread_mutex_init(&paces.lock, NULL);
     paces.first = NULL; /* as with ranges: left to the parent */

@@ -14,16 +14,16 @@
  * Waits at most 50 ms; does nothing while the stream is captured. per_thread: stream 0 means
  * the per-thread stream. */
 #define GS_PACE_UNFINISHED 32
-void gs_pace_bound(CUstream stream, bool per_thread);
+void gs_throttle_bound(CUstream stream, bool per_thread);
 
-struct gs_pace;
+struct gs_throttle;
 
 /* A thread ends; NULL: it had none. Any thread. */
-void gs_pace_thread_ends(struct gs_pace *pace);
+void gs_throttle_thread_ends(struct gs_throttle *pace);
 
 /* A context has ended, and its events with it. Any thread. */
-void gs_pace_context_ended(CUcontext context);
+void gs_throttle_context_ended(CUcontext context);
 
-void gs_pace_after_fork(void);
+void gs_throttle_after_fork(void);
 
 #endif

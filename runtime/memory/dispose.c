@@ -85,7 +85,7 @@ void gs_memory_context_ended(CUcontext context)
     struct gs_range *batch[BATCH];
     unsigned count;
 
-    gs_order_context_ended(context);
+    gs_stream_order_context_ended(context);
     gs_retire_forget_late_pieces(context);
     gs_memory_mend();
     while ((count = collect(context, batch)) != 0)
@@ -131,7 +131,7 @@ bool gs_memory_dispose_dead(bool moving)
     bool waits = gs_retire_late_pieces(moving);
     unsigned count;
 
-    waits |= gs_order_collect(moving);
+    waits |= gs_stream_order_collect(moving);
     count = collect(NULL, batch);
     waits |= count == BATCH;
     for (unsigned i = 0; i < count; i++) {
@@ -158,6 +158,6 @@ void gs_memory_after_fork(void)
     gs_retire_after_fork();
     gs_slabs_after_fork();
     gs_virtual_after_fork();
-    gs_order_after_fork();
+    gs_stream_order_after_fork();
     gs_pools_after_fork();
 }

@@ -15,21 +15,21 @@
 #include "runtime/memory/virtual.h"
 #include "runtime/range/chunk.h"
 
-static struct gs_tree tree;
+static struct gs_range_tree tree;
 
-struct gs_direct *gs_direct_at(CUdeviceptr address)
+struct gs_foreign *gs_foreign_at(CUdeviceptr address)
 {
-    return (struct gs_direct *)gs_tree_find(&tree, address);
+    return (struct gs_foreign *)gs_range_tree_find(&tree, address);
 }
 
-bool gs_direct_overlaps(CUdeviceptr address, uint64_t bytes)
+bool gs_foreign_overlaps(CUdeviceptr address, uint64_t bytes)
 {
-    return gs_tree_overlap(&tree, address, bytes) != NULL;
+    return gs_range_tree_overlap(&tree, address, bytes) != NULL;
 }
 
-static struct gs_direct *direct_new(CUdeviceptr address, uint64_t bytes, struct gs_range *of)
+static struct gs_foreign *direct_new(CUdeviceptr address, uint64_t bytes, struct gs_range *of)
 {
-    struct gs_direct *direct = calloc(1, sizeof *direct);
+    struct gs_foreign *direct = calloc(1, sizeof *direct);
 
     if (direct == NULL)
         return NULL;
@@ -39,24 +39,24 @@ static struct gs_direct *direct_new(CUdeviceptr address, uint64_t bytes, struct 
     return direct;
 }
 
-static void add(struct gs_direct *direct)
+static void add(struct gs_foreign *direct)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_tree_insert(&tree, &direct->node);
+    gs_range_tree_insert(&tree, &direct->node);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-CUresult gs_direct_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                       CUmemGenericAllocationHandle handle, unsigned long long flags)
+CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                        CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    struct gs_direct *direct;
+    struct gs_foreign *direct;
     CUresult result;
     bool taken;
 
     if (bytes == 0)
         return gs_driver.cuMemMap(address, bytes, offset, handle, flags);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    taken = gs_range_overlaps(address, bytes) || gs_direct_overlaps(address, bytes);
+    taken = gs_range_overlaps(address, bytes) || gs_foreign_overlaps(address, bytes);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (taken)
         return CUDA_ERROR_INVALID_VALUE;
@@ -93,10 +93,10 @@ static CUresult map_chunks(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     return result;
 }
 
-CUresult gs_direct_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                            struct gs_range *range)
+CUresult gs_foreign_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                             struct gs_range *range)
 {
-    struct gs_direct *direct = direct_new(address, bytes, range);
+    struct gs_foreign *direct = direct_new(address, bytes, range);
     CUresult result = direct != NULL ? gs_virtual_pin(range) : CUDA_ERROR_OUT_OF_MEMORY;
 
     if (result == CUDA_SUCCESS)
@@ -111,23 +111,23 @@ CUresult gs_direct_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset
     return result;
 }
 
-static bool first(CUdeviceptr address, CUdeviceptr end, struct gs_tree_node *found)
+static bool first(CUdeviceptr address, CUdeviceptr end, struct gs_range_tree_node *found)
 {
-    const struct gs_tree_node *node;
+    const struct gs_range_tree_node *node;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    node = gs_tree_first(&tree, address, end - address);
+    node = gs_range_tree_first(&tree, address, end - address);
     if (node != NULL)
         *found = *node;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return node != NULL;
 }
 
-CUresult gs_direct_unmap(CUdeviceptr address, uint64_t bytes)
+CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes)
 {
     const CUdeviceptr end = address + bytes;
-    struct gs_tree_node found;
-    struct gs_direct *direct;
+    struct gs_range_tree_node found;
+    struct gs_foreign *direct;
     CUresult result = CUDA_SUCCESS;
 
     while (result == CUDA_SUCCESS && first(address, end, &found)) {
@@ -135,7 +135,7 @@ CUresult gs_direct_unmap(CUdeviceptr address, uint64_t bytes)
         if (result != CUDA_SUCCESS)
             break;
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        direct = (struct gs_direct *)gs_tree_remove(&tree, found.base);
+        direct = (struct gs_foreign *)gs_range_tree_remove(&tree, found.base);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         if (direct != NULL && direct->of != NULL)
             gs_virtual_drop(direct->of);
@@ -144,11 +144,11 @@ CUresult gs_direct_unmap(CUdeviceptr address, uint64_t bytes)
     return result;
 }
 
-CUresult gs_direct_set_access(CUdeviceptr address, uint64_t bytes,
-                              const CUmemAccessDesc *access, size_t count)
+CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
+                               const CUmemAccessDesc *access, size_t count)
 {
     const CUdeviceptr end = address + bytes;
-    struct gs_tree_node found;
+    struct gs_range_tree_node found;
     CUresult result = CUDA_SUCCESS;
 
     for (; result == CUDA_SUCCESS && first(address, end, &found);
@@ -157,7 +157,7 @@ CUresult gs_direct_set_access(CUdeviceptr address, uint64_t bytes,
     return result;
 }
 
-void gs_direct_after_fork(void)
+void gs_foreign_after_fork(void)
 {
     tree.root = NULL; /* as with ranges: left to the parent */
 }

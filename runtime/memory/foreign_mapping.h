@@ -15,36 +15,36 @@
 #include "runtime/range/range.h"
 #include "runtime/range/range_tree.h"
 
-struct gs_direct {
-    struct gs_tree_node node;
+struct gs_foreign {
+    struct gs_range_tree_node node;
     struct gs_range *of; /* which stays as long; NULL: of the driver's own handle */
     uint64_t offset;     /* in it */
 };
 
 /* Of the driver's own handle: refused where a mapping of ours is, which the driver need not
  * know of, else as the driver says. Any thread. */
-CUresult gs_direct_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                       CUmemGenericAllocationHandle handle, unsigned long long flags);
+CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                        CUmemGenericAllocationHandle handle, unsigned long long flags);
 
 /* bytes from offset on of a range of the program's own, which is held (gs_virtual_hold) and is
  * the mapping's from now on, or is dropped. The program may do that, and has nothing else
  * there. Any thread. */
-CUresult gs_direct_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                            struct gs_range *range);
+CUresult gs_foreign_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
+                             struct gs_range *range);
 
 /* Those between these addresses, which hold whole mappings only, are unmapped; the rest is left
  * alone. Any thread. */
-CUresult gs_direct_unmap(CUdeviceptr address, uint64_t bytes);
+CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes);
 
 /* ... are opened. */
-CUresult gs_direct_set_access(CUdeviceptr address, uint64_t bytes,
-                              const CUmemAccessDesc *access, size_t count);
+CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
+                               const CUmemAccessDesc *access, size_t count);
 
 /* The following under gs_memory_lock. */
 
-struct gs_direct *gs_direct_at(CUdeviceptr address);
-bool gs_direct_overlaps(CUdeviceptr address, uint64_t bytes);
+struct gs_foreign *gs_foreign_at(CUdeviceptr address);
+bool gs_foreign_overlaps(CUdeviceptr address, uint64_t bytes);
 
-void gs_direct_after_fork(void);
+void gs_foreign_after_fork(void);
 
 #endif

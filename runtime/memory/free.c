@@ -23,19 +23,21 @@
 
 /* cuMemFree waits for all that may use the memory; in stream order, for want of an event, for
  * the stream. */
-static CUresult wait_for_use(const struct gs_range *range, const struct gs_position *position)
+static CUresult wait_for_use(const struct gs_range *range,
+                             const struct gs_stream_position *position)
 {
-    return position != NULL ? gs_order_wait(position) : gs_synchronize_context(range->context);
+    return position != NULL ? gs_stream_order_wait(position)
+                            : gs_synchronize_context(range->context);
 }
 
 /* a piece of a slab: reused only after the GPU is done with it, or behind that */
 static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t bytes,
-                           const struct gs_position *position)
+                           const struct gs_stream_position *position)
 {
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 
     if (position != NULL &&
-        gs_order_put(range, address, gs_slab_piece_bytes(bytes), position)) {
+        gs_stream_order_put(range, address, gs_slab_piece_bytes(bytes), position)) {
         gs_worker_wake_soon();
         return CUDA_SUCCESS;
     }
@@ -51,12 +53,12 @@ static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t
 }
 
 /* Inside the gate, where nothing moves. False: it has to be done later. */
-static bool free_in_place(struct gs_range *range, const struct gs_position *position,
+static bool free_in_place(struct gs_range *range, const struct gs_stream_position *position,
                           CUresult *result)
 {
     if (position != NULL && gs_range_is_whole(range) && range->own == NULL && !range->pinned) {
         gs_range_forget_contents(range);
-        if (gs_order_put(range, 0, range->reserved, position))
+        if (gs_stream_order_put(range, 0, range->reserved, position))
             return true;
     }
     if (gs_capture_active())
@@ -71,7 +73,7 @@ static bool free_in_place(struct gs_range *range, const struct gs_position *posi
 }
 
 /* A whole range, taken out of the tree by the caller (life is DISPOSING). */
-static CUresult free_range(struct gs_range *range, const struct gs_position *position)
+static CUresult free_range(struct gs_range *range, const struct gs_stream_position *position)
 {
     CUresult result = CUDA_SUCCESS;
     CUevent after = NULL;
@@ -88,7 +90,7 @@ static CUresult free_range(struct gs_range *range, const struct gs_position *pos
     }
     /* closed (nothing runs), or captured: the client thread does it */
     if (position != NULL)
-        after = gs_order_mark(position);
+        after = gs_stream_order_mark(position);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range->after = after;
     if (after != NULL) /* with which it ends */
@@ -100,7 +102,8 @@ static CUresult free_range(struct gs_range *range, const struct gs_position *pos
     return result;
 }
 
-CUresult gs_memory_free(CUdeviceptr address, const struct gs_position *position, bool *ours)
+CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *position,
+                        bool *ours)
 {
     CUresult result = CUDA_SUCCESS;
     struct gs_range *range;

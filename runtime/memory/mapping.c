@@ -20,34 +20,34 @@
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
 
-static struct gs_tree reservations;
+static struct gs_range_tree reservations;
 
 void gs_reserved_add(CUdeviceptr address, uint64_t bytes)
 {
-    struct gs_tree_node *node = calloc(1, sizeof *node);
+    struct gs_range_tree_node *node = calloc(1, sizeof *node);
 
     if (node == NULL)
         return; /* mapping there will be refused; better than a mapping nobody can undo */
     node->base = address;
     node->size = bytes;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_tree_insert(&reservations, node);
+    gs_range_tree_insert(&reservations, node);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
 {
-    struct gs_tree_node *node;
+    struct gs_range_tree_node *node;
     CUresult result;
     bool mapped;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    node = gs_tree_find(&reservations, address);
+    node = gs_range_tree_find(&reservations, address);
     mapped = node != NULL ? gs_range_overlaps(node->base, node->size)
                           : gs_range_at(address) != NULL || gs_range_was_at(address) != NULL;
     /* out before the driver can give the address to another thread; back if it refuses */
     if (node != NULL && !mapped)
-        gs_tree_remove(&reservations, node->base);
+        gs_range_tree_remove(&reservations, node->base);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (mapped)
         return CUDA_ERROR_INVALID_VALUE;
@@ -57,7 +57,7 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
         return result;
     }
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_tree_insert(&reservations, node);
+    gs_range_tree_insert(&reservations, node);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return result;
 }
@@ -65,7 +65,7 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
 /* under the lock */
 static bool is_reserved(CUdeviceptr address, uint64_t bytes)
 {
-    const struct gs_tree_node *node = gs_tree_find(&reservations, address);
+    const struct gs_range_tree_node *node = gs_range_tree_find(&reservations, address);
 
     return node != NULL && bytes <= node->base + node->size - address;
 }
@@ -97,7 +97,7 @@ static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
 {
     return bytes != 0 && bytes % granule == 0 && address % granule == 0 &&
            is_reserved(address, bytes) && !gs_range_overlaps(address, bytes) &&
-           !gs_direct_overlaps(address, bytes);
+           !gs_foreign_overlaps(address, bytes);
 }
 
 /* under the lock; direct: as a mapping of the driver's own */
@@ -142,7 +142,7 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     }
     gs_virtual_end(range);
     if (result == CUDA_SUCCESS && direct)
-        return gs_direct_map_ours(address, bytes, offset, range);
+        return gs_foreign_map_ours(address, bytes, offset, range);
     gs_virtual_drop(range);
     return result;
 }
@@ -157,11 +157,11 @@ enum span {
 /* under the lock */
 static enum span span_of(CUdeviceptr address, uint64_t bytes)
 {
-    if (!gs_range_overlaps(address, bytes) && !gs_direct_overlaps(address, bytes))
+    if (!gs_range_overlaps(address, bytes) && !gs_foreign_overlaps(address, bytes))
         return UNKNOWN;
     while (bytes != 0) {
         const struct gs_range *range = gs_range_at(address);
-        const struct gs_direct *direct = gs_direct_at(address);
+        const struct gs_foreign *direct = gs_foreign_at(address);
         uint64_t step = 0;
 
         if (direct != NULL && direct->node.base == address)
@@ -224,7 +224,7 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     *ours = span != UNKNOWN;
     if (span != MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
-    result = gs_direct_unmap(address, bytes); /* first what the driver might refuse */
+    result = gs_foreign_unmap(address, bytes); /* first what the driver might refuse */
     if (result != CUDA_SUCCESS || first_of_ours(address, end) == NULL)
         return result;
     entered = gs_gate_try_enter(&pass);
@@ -363,7 +363,7 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
     if (range != NULL)
         result = check_access(range->device, access, count);
     if (result == CUDA_SUCCESS)
-        result = gs_direct_set_access(address, bytes, access, count);
+        result = gs_foreign_set_access(address, bytes, access, count);
     for (; range != NULL && result == CUDA_SUCCESS; range = first_of_ours(address, end)) {
         bool needed;
 

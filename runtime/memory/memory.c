@@ -81,9 +81,9 @@ static bool reuse(const struct gs_request *request, CUcontext context, uint64_t 
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (request->position != NULL)
-        range =
-            gs_order_take(request->position, request->device, request->pool, reserved, false)
-                .range;
+        range = gs_stream_order_take(request->position, request->device, request->pool,
+                                     reserved, false)
+                    .range;
     if (range == NULL)
         range = gs_idle_take(request->device, request->pool, reserved);
     if (range != NULL) {
@@ -143,7 +143,8 @@ static bool behind_another(const struct gs_request *request, CUcontext context,
 
     if (request->position == NULL || !request->pool->may_wait)
         return false;
-    range = gs_order_take_behind(request->position, request->device, request->pool, reserved);
+    range = gs_stream_order_take_behind(request->position, request->device, request->pool,
+                                        reserved);
     if (range == NULL)
         return false;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -212,7 +213,8 @@ static CUdeviceptr take_piece(const struct gs_request *request, CUcontext contex
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (request->position != NULL)
-        freed = gs_order_take(request->position, request->device, request->pool, size, true);
+        freed =
+            gs_stream_order_take(request->position, request->device, request->pool, size, true);
     address = freed.piece;
     if (address != 0)
         gs_slab_revive(freed.range, address, request->bytes);
@@ -258,11 +260,11 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
 {
     enum gs_memory_found found = GS_MEMORY_FOREIGN;
-    const struct gs_direct *direct;
+    const struct gs_foreign *direct;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    direct = gs_direct_at(address);
+    direct = gs_foreign_at(address);
     range = gs_range_at(address);
     if (direct != NULL && direct->of != NULL) {
         found = GS_MEMORY_LIVE;
@@ -337,7 +339,7 @@ bool gs_memory_was_freed(CUdeviceptr address)
         return false;
     use = look_up(address);
     if (use == ENDING && !gs_capture_active()) {
-        const bool waits = gs_order_collect(false);
+        const bool waits = gs_stream_order_collect(false);
 
         use = look_up(address);
         if (use == ENDING && !waits) /* another thread is about to give it back */

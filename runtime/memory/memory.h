@@ -14,12 +14,12 @@
 #include "runtime/base/device.h"
 #include "runtime/range/range.h"
 
-struct gs_position;
+struct gs_stream_position;
 
 struct gs_request {
     struct gs_device *device;
-    struct gs_pool *pool;               /* NULL: cuMemAlloc */
-    const struct gs_position *position; /* in stream order; NULL: cuMemAlloc */
+    struct gs_pool *pool;                      /* NULL: cuMemAlloc */
+    const struct gs_stream_position *position; /* in stream order; NULL: cuMemAlloc */
     uint64_t bytes;
 };
 
@@ -30,7 +30,8 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
 
 /* Frees what gs_memory_allocate() gave, cuMemFree's way (position NULL) or behind what the
  * stream has run so far. *ours is false when the address is nobody's here: ask the driver. */
-CUresult gs_memory_free(CUdeviceptr address, const struct gs_position *position, bool *ours);
+CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *position,
+                        bool *ours);
 
 struct gs_allocation {
     CUdeviceptr base;

@@ -117,7 +117,7 @@ void gs_pool_destroyed(CUmemoryPool handle)
 /* --- allocation --- */
 
 CUresult gs_pool_allocate(struct gs_pool *pool, uint64_t bytes,
-                          const struct gs_position *position, CUdeviceptr *address)
+                          const struct gs_stream_position *position, CUdeviceptr *address)
 {
     const struct gs_request request = {
         .device = pool->device, .pool = pool, .position = position, .bytes = bytes};
@@ -169,7 +169,7 @@ void gs_pool_attribute_get(struct gs_pool *pool, CUmemPool_attribute attribute, 
         attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         return;
     if (!gs_capture_active())
-        gs_order_collect(false);
+        gs_stream_order_collect(false);
     memcpy(&number, value, sizeof number);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     number += attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool->reserved
@@ -185,7 +185,7 @@ void gs_pool_trim(struct gs_pool *pool, uint64_t keep)
     uint64_t reserved;
 
     if (!gs_capture_active())
-        gs_order_collect(false);
+        gs_stream_order_collect(false);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     reserved = pool->reserved;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);

@@ -29,7 +29,7 @@ void gs_pool_destroyed(CUmemoryPool handle);
 
 /* As cuMemAllocFromPoolAsync: memory behind what the stream has run so far. */
 CUresult gs_pool_allocate(struct gs_pool *pool, uint64_t bytes,
-                          const struct gs_position *position, CUdeviceptr *address);
+                          const struct gs_stream_position *position, CUdeviceptr *address);
 
 /* Attributes that we answer; *ours is false for the others. The driver has accepted the value,
  * or given its own (for an amount: what it holds of this pool itself). */

@@ -60,7 +60,8 @@ struct gs_note_stream *gs_note_stream_at(unsigned bucket, unsigned i)
     return stream;
 }
 
-struct gs_note_stream *gs_note_add(struct gs_note *note, const struct gs_position *position,
+struct gs_note_stream *gs_note_add(struct gs_note *note,
+                                   const struct gs_stream_position *position,
                                    struct gs_note_stream *fresh)
 {
     struct gs_note_stream *stream = gs_note_stream(position->id, position->context), **bucket;

@@ -45,7 +45,8 @@ struct gs_note_stream *gs_note_stream_at(unsigned bucket, unsigned i);
 
 /* The stream's newest. Returns what of `fresh`, which the caller has allocated, was not needed.
  */
-struct gs_note_stream *gs_note_add(struct gs_note *note, const struct gs_position *position,
+struct gs_note_stream *gs_note_add(struct gs_note *note,
+                                   const struct gs_stream_position *position,
                                    struct gs_note_stream *fresh);
 void gs_note_remove(struct gs_note *note);
 

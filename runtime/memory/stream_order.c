@@ -31,7 +31,7 @@
 #define HOLD_OFF_NS 1000000000ull
 
 static struct {
-    unsigned asking;   /* threads in gs_order_collect() */
+    unsigned asking;   /* threads in gs_stream_order_collect() */
     unsigned held_off; /* contexts that are about to end */
 } order;
 
@@ -52,10 +52,10 @@ static void drop_surplus(void)
     struct gs_note *note;
 
     while ((note = surplus()) != NULL) {
-        const bool pushed = gs_position_enter(note->context);
+        const bool pushed = gs_stream_position_enter(note->context);
 
         gs_driver.cuEventDestroy_v2(note->event);
-        gs_position_leave(pushed);
+        gs_stream_position_leave(pushed);
         free(note);
     }
 }
@@ -68,7 +68,7 @@ static void keep(struct gs_note *note)
 }
 
 /* a note with an event recorded behind the stream's work; NULL: not to be had */
-static struct gs_note *note_new(const struct gs_position *position)
+static struct gs_note *note_new(const struct gs_stream_position *position)
 {
     struct gs_note *note;
 
@@ -80,13 +80,13 @@ static struct gs_note *note_new(const struct gs_position *position)
         if (note == NULL)
             return NULL;
         note->context = position->context;
-        note->event = gs_position_event(position->context);
+        note->event = gs_stream_position_event(position->context);
         if (note->event == NULL) {
             free(note);
             return NULL;
         }
     }
-    if (gs_position_record(note->event, position))
+    if (gs_stream_position_record(note->event, position))
         return note;
     keep(note);
     return NULL;
@@ -94,8 +94,8 @@ static struct gs_note *note_new(const struct gs_position *position)
 
 /* --- frees --- */
 
-bool gs_order_put(struct gs_range *range, CUdeviceptr piece, uint64_t bytes,
-                  const struct gs_position *position)
+bool gs_stream_order_put(struct gs_range *range, CUdeviceptr piece, uint64_t bytes,
+                         const struct gs_stream_position *position)
 {
     struct gs_note *note = note_new(position);
     struct gs_note_stream *fresh;
@@ -128,9 +128,10 @@ static struct gs_freed_memory take(struct gs_note *note)
     return (struct gs_freed_memory){note->range, note->piece};
 }
 
-struct gs_freed_memory gs_order_take(const struct gs_position *position,
-                                     const struct gs_device *device, const struct gs_pool *pool,
-                                     uint64_t bytes, bool is_piece)
+struct gs_freed_memory gs_stream_order_take(const struct gs_stream_position *position,
+                                            const struct gs_device *device,
+                                            const struct gs_pool *pool, uint64_t bytes,
+                                            bool is_piece)
 {
     const struct gs_note_stream *stream = gs_note_stream(position->id, position->context);
     struct gs_note *note =
@@ -144,7 +145,7 @@ struct gs_freed_memory gs_order_take(const struct gs_position *position,
     return memory;
 }
 
-static bool wait_behind(const struct gs_position *position, CUevent event)
+static bool wait_behind(const struct gs_stream_position *position, CUevent event)
 {
     return (position->per_thread
                 ? gs_driver.cuStreamWaitEvent_ptsz(position->stream, event, 0)
@@ -181,9 +182,9 @@ static struct gs_note *find_anywhere(CUcontext context, const struct gs_device *
     return NULL;
 }
 
-struct gs_range *gs_order_take_behind(const struct gs_position *position,
-                                      const struct gs_device *device,
-                                      const struct gs_pool *pool, uint64_t bytes)
+struct gs_range *gs_stream_order_take_behind(const struct gs_stream_position *position,
+                                             const struct gs_device *device,
+                                             const struct gs_pool *pool, uint64_t bytes)
 {
     struct gs_range *range = NULL;
     struct gs_note *note;
@@ -235,10 +236,10 @@ static bool first_of(const struct gs_note_stream *stream, struct question *quest
 /* Has the event passed? No answer is no yes; a broken context runs nothing any more. */
 static bool has_passed(const struct question *question)
 {
-    const bool pushed = gs_position_enter(question->context);
+    const bool pushed = gs_stream_position_enter(question->context);
     const CUresult result = gs_driver.cuEventQuery(question->event);
 
-    gs_position_leave(pushed);
+    gs_stream_position_leave(pushed);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
         return result == CUDA_SUCCESS;
     return !gs_synchronize_is_captured(gs_synchronize_context(question->context));
@@ -309,7 +310,7 @@ static bool begin_to_ask(bool *some)
     return may;
 }
 
-bool gs_order_collect(bool all)
+bool gs_stream_order_collect(bool all)
 {
     CUstreamCaptureMode mode;
     bool waits;
@@ -330,7 +331,7 @@ bool gs_order_collect(bool all)
 
 /* --- the end of a context --- */
 
-void gs_order_hold_off(void)
+void gs_stream_order_hold_off(void)
 {
     const uint64_t until = gs_now() + HOLD_OFF_NS;
     bool asked = true;
@@ -347,7 +348,7 @@ void gs_order_hold_off(void)
     }
 }
 
-void gs_order_release(void)
+void gs_stream_order_release(void)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     order.held_off--;
@@ -383,7 +384,7 @@ static struct gs_note *take_of(CUcontext context)
     return NULL;
 }
 
-void gs_order_context_ended(CUcontext context)
+void gs_stream_order_context_ended(CUcontext context)
 {
     struct gs_note *note;
 
@@ -406,7 +407,7 @@ void gs_order_context_ended(CUcontext context)
     } while (note != NULL);
 }
 
-void gs_order_after_fork(void)
+void gs_stream_order_after_fork(void)
 {
     order.asking = order.held_off = 0;
     gs_notes_after_fork();

@@ -16,7 +16,7 @@
 #include "runtime/range/range.h"
 
 /* A stream as a call names it. */
-struct gs_position {
+struct gs_stream_position {
     CUstream stream;
     bool per_thread; /* 0 means the per-thread stream */
     CUcontext context;
@@ -24,30 +24,31 @@ struct gs_position {
 };
 
 /* What the driver says about the stream; its error if it is none. Any thread. */
-CUresult gs_position_of(CUstream stream, bool per_thread, struct gs_position *position);
+CUresult gs_stream_position_of(CUstream stream, bool per_thread,
+                               struct gs_stream_position *position);
 
 /* An event behind everything that was submitted to the stream so far. NULL: the driver gives
  * none (ask it to wait instead). */
-CUevent gs_order_mark(const struct gs_position *position);
+CUevent gs_stream_order_mark(const struct gs_stream_position *position);
 
 /* The stream's work so far has finished when this returns. Waits more than once where one
  * answer could be wrong. */
-CUresult gs_order_wait(const struct gs_position *position);
+CUresult gs_stream_order_wait(const struct gs_stream_position *position);
 
 /* Makes the context current, if it is not; leave() takes what enter() gave. */
-bool gs_position_enter(CUcontext context);
-void gs_position_leave(bool entered);
+bool gs_stream_position_enter(CUcontext context);
+void gs_stream_position_leave(bool entered);
 
 /* An event of the context; NULL: there is none to be had. */
-CUevent gs_position_event(CUcontext context);
-bool gs_position_record(CUevent event, const struct gs_position *position);
+CUevent gs_stream_position_event(CUcontext context);
+bool gs_stream_position_record(CUevent event, const struct gs_stream_position *position);
 
 /* Notes a free behind everything submitted so far: a range whose life is DISPOSING, in place as
  * a whole (piece 0), or a retired piece of a slab. bytes: the range's `reserved`, or the
  * piece's own size. False: there is no event to be had; nothing was noted. Without
  * gs_memory_lock. */
-bool gs_order_put(struct gs_range *range, CUdeviceptr piece, uint64_t bytes,
-                  const struct gs_position *position);
+bool gs_stream_order_put(struct gs_range *range, CUdeviceptr piece, uint64_t bytes,
+                         const struct gs_stream_position *position);
 
 struct gs_freed_memory {
     struct gs_range *range; /* NULL: there is none */
@@ -56,28 +57,29 @@ struct gs_freed_memory {
 
 /* Memory of exactly these bytes and this pool that this stream has freed: it may be used again
  * behind that. is_piece: of a slab. Under gs_memory_lock. */
-struct gs_freed_memory gs_order_take(const struct gs_position *position,
-                                     const struct gs_device *device, const struct gs_pool *pool,
-                                     uint64_t bytes, bool is_piece);
+struct gs_freed_memory gs_stream_order_take(const struct gs_stream_position *position,
+                                            const struct gs_device *device,
+                                            const struct gs_pool *pool, uint64_t bytes,
+                                            bool is_piece);
 
 /* A whole range from any other stream, which `position` is then made to wait for: for a pool
  * that allows it, when there is no other way. NULL: there is none. Without the lock. */
-struct gs_range *gs_order_take_behind(const struct gs_position *position,
-                                      const struct gs_device *device,
-                                      const struct gs_pool *pool, uint64_t bytes);
+struct gs_range *gs_stream_order_take_behind(const struct gs_stream_position *position,
+                                             const struct gs_device *device,
+                                             const struct gs_pool *pool, uint64_t bytes);
 
 /* Ends what has been passed; all: everything has (the GPU is at rest). True while some of it
  * still waits. Makes driver calls that are forbidden to threads that capture. */
-bool gs_order_collect(bool all);
+bool gs_stream_order_collect(bool all);
 
 /* Between the two nobody asks about events: a context ends, and its events with it. Waits for
  * those who do, at most a second. */
-void gs_order_hold_off(void);
-void gs_order_release(void);
+void gs_stream_order_hold_off(void);
+void gs_stream_order_release(void);
 
 /* A context has ended: everything freed in it has been passed, its events are gone. */
-void gs_order_context_ended(CUcontext context);
+void gs_stream_order_context_ended(CUcontext context);
 
-void gs_order_after_fork(void);
+void gs_stream_order_after_fork(void);
 
 #endif

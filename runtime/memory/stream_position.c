@@ -12,11 +12,12 @@
 
 #define ATTEMPTS 4
 
-CUresult gs_position_of(CUstream stream, bool per_thread, struct gs_position *position)
+CUresult gs_stream_position_of(CUstream stream, bool per_thread,
+                               struct gs_stream_position *position)
 {
     CUresult result;
 
-    *position = (struct gs_position){.stream = stream, .per_thread = per_thread};
+    *position = (struct gs_stream_position){.stream = stream, .per_thread = per_thread};
     if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
         result = gs_driver.cuCtxGetCurrent(&position->context);
     else
@@ -34,7 +35,7 @@ CUresult gs_position_of(CUstream stream, bool per_thread, struct gs_position *po
     return CUDA_SUCCESS;
 }
 
-bool gs_position_enter(CUcontext context)
+bool gs_stream_position_enter(CUcontext context)
 {
     CUcontext current = NULL;
 
@@ -42,7 +43,7 @@ bool gs_position_enter(CUcontext context)
            gs_context_push(context) == CUDA_SUCCESS;
 }
 
-void gs_position_leave(bool pushed)
+void gs_stream_position_leave(bool pushed)
 {
     CUcontext popped;
 
@@ -50,36 +51,36 @@ void gs_position_leave(bool pushed)
         gs_driver.cuCtxPopCurrent_v2(&popped);
 }
 
-CUevent gs_position_event(CUcontext context)
+CUevent gs_stream_position_event(CUcontext context)
 {
-    const bool pushed = gs_position_enter(context);
+    const bool pushed = gs_stream_position_enter(context);
     CUevent event = NULL;
 
     if (gs_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         event = NULL;
-    gs_position_leave(pushed);
+    gs_stream_position_leave(pushed);
     return event;
 }
 
-bool gs_position_record(CUevent event, const struct gs_position *position)
+bool gs_stream_position_record(CUevent event, const struct gs_stream_position *position)
 {
     return (position->per_thread
                 ? gs_driver.cuEventRecord_ptsz(event, position->stream)
                 : gs_driver.cuEventRecord(event, position->stream)) == CUDA_SUCCESS;
 }
 
-CUevent gs_order_mark(const struct gs_position *position)
+CUevent gs_stream_order_mark(const struct gs_stream_position *position)
 {
-    CUevent event = gs_position_event(position->context);
+    CUevent event = gs_stream_position_event(position->context);
 
-    if (event == NULL || gs_position_record(event, position))
+    if (event == NULL || gs_stream_position_record(event, position))
         return event;
     gs_driver.cuEventDestroy_v2(event);
     return NULL;
 }
 
 /* A call's failure says nothing about the work; a broken context fails each time. */
-CUresult gs_order_wait(const struct gs_position *position)
+CUresult gs_stream_order_wait(const struct gs_stream_position *position)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     CUresult result = CUDA_SUCCESS;

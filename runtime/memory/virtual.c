@@ -34,12 +34,12 @@
 
 #define PAUSE_NS 50000 /* while another thread works on a range */
 
-static struct gs_tree handles;
+static struct gs_range_tree handles;
 static uint64_t next_handle = FIRST_HANDLE;
 
 static struct gs_range *range_of(CUmemGenericAllocationHandle handle)
 {
-    struct gs_tree_node *node = gs_tree_find(&handles, handle);
+    struct gs_range_tree_node *node = gs_range_tree_find(&handles, handle);
 
     return node == NULL
                ? NULL
@@ -192,7 +192,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     own->by_handle.base = *handle = next_handle;
     next_handle += 16;
-    gs_tree_insert(&handles, &own->by_handle);
+    gs_range_tree_insert(&handles, &own->by_handle);
     gs_range_link(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (gs_daemon_is_absent()) { /* nobody will make room later: what is there is there now */
@@ -213,7 +213,7 @@ bool gs_virtual_ends(struct gs_range *range)
     if (range->own->references > 0 || range->own->mapped || range->own->aliases > 0 ||
         range->life != GS_RANGE_LIVE)
         return false;
-    gs_tree_remove(&handles, range->own->by_handle.base);
+    gs_range_tree_remove(&handles, range->own->by_handle.base);
     gs_range_end_life(range, GS_RANGE_DISPOSING);
     return true;
 }
@@ -242,11 +242,11 @@ CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *ha
                            bool *ours)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE; /* of cuMemAlloc's memory there is none */
-    const struct gs_direct *direct;
+    const struct gs_foreign *direct;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    direct = gs_direct_at(address);
+    direct = gs_foreign_at(address);
     range = direct != NULL ? direct->of : gs_range_at(address);
     *ours = range != NULL || gs_range_was_at(address) != NULL;
     if (range != NULL && range->own != NULL) {
@@ -288,17 +288,17 @@ struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours
 struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
                                     bool *ours)
 {
-    const struct gs_direct *direct;
+    const struct gs_foreign *direct;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    direct = gs_direct_at(address);
+    direct = gs_foreign_at(address);
     range = direct != NULL ? direct->of : gs_range_at(address);
     *ours = range != NULL || gs_range_was_at(address) != NULL;
     if (range != NULL && range->own == NULL)
         range = NULL;
     if (range != NULL) {
-        const struct gs_tree_node *node = direct != NULL ? &direct->node : &range->node;
+        const struct gs_range_tree_node *node = direct != NULL ? &direct->node : &range->node;
 
         *offset = address - node->base + (direct != NULL ? direct->offset : 0);
         *left = node->base + node->size - address;
@@ -372,5 +372,5 @@ void gs_virtual_after_fork(void)
 {
     handles.root = NULL;
     gs_reserved_after_fork();
-    gs_direct_after_fork();
+    gs_foreign_after_fork();
 }

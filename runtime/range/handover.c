@@ -130,7 +130,7 @@ static bool fill(int fd, uint16_t *index)
     return true;
 }
 
-void gs_gift_forget(struct gs_chunk *chunk)
+void gs_handover_forget(struct gs_chunk *chunk)
 {
     if (chunk->gift != 0)
         empty(chunk->gift - 1u);
@@ -154,7 +154,7 @@ static void end(void)
     atomic_store_explicit(&self.busy, false, memory_order_release);
 }
 
-void gs_gift_before_fork(void)
+void gs_handover_before_fork(void)
 {
 
     atomic_fetch_add_explicit(&self.forking, 1, memory_order_seq_cst);
@@ -164,12 +164,12 @@ void gs_gift_before_fork(void)
         gs_pause(FORK_PAUSE_NS);
 }
 
-void gs_gift_after_fork(void)
+void gs_handover_after_fork(void)
 {
     atomic_fetch_sub_explicit(&self.forking, 1, memory_order_relaxed);
 }
 
-void gs_gift_in_child(void)
+void gs_handover_in_child(void)
 {
     for (unsigned i = 0; i < PLACES; i++)
         empty(i);
@@ -180,7 +180,7 @@ void gs_gift_in_child(void)
 
 /* --- what comes --- */
 
-unsigned gs_gift_expect(void)
+unsigned gs_handover_expect(void)
 {
     const unsigned places_most = most_places(), hand = HAND_MOST - self.hand_count,
                    most = hand < GS_PACKET_FDS ? hand : GS_PACKET_FDS;
@@ -191,7 +191,7 @@ unsigned gs_gift_expect(void)
     return begin() ? found : 0;
 }
 
-void gs_gift_received(void)
+void gs_handover_received(void)
 {
     end();
 }
@@ -237,18 +237,18 @@ static void receive(struct gs_device *device, const struct gs_wire_target *targe
     }
 }
 
-void gs_gift_heard(struct gs_device *device, const struct gs_wire_target *target,
-                   struct gs_descriptors *with)
+void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *target,
+                       struct gs_descriptors *with)
 {
     if ((target->flags & GS_TARGET_RUN) == 0) {
-        gs_gift_shrink(device, 0);
+        gs_handover_shrink(device, 0);
         return;
     }
-    gs_gift_sent(device);
+    gs_handover_sent(device);
     receive(device, target, with);
 }
 
-uint64_t gs_gift_in_hand(const struct gs_device *device)
+uint64_t gs_handover_in_hand(const struct gs_device *device)
 {
     uint64_t bytes = 0;
 
@@ -267,9 +267,9 @@ static struct piece take(unsigned i)
     return piece;
 }
 
-void gs_gift_shrink(struct gs_device *device, uint64_t most)
+void gs_handover_shrink(struct gs_device *device, uint64_t most)
 {
-    for (unsigned i = self.hand_count; i > 0 && gs_gift_in_hand(device) > most; i--)
+    for (unsigned i = self.hand_count; i > 0 && gs_handover_in_hand(device) > most; i--)
         if (self.in_hand[i - 1].device == device)
             empty(take(i - 1).place);
 }
@@ -293,7 +293,7 @@ static bool place_piece(const struct piece *piece, struct gs_range *range, uint3
     return false;
 }
 
-bool gs_gift_place(struct gs_range *range, uint32_t chunk)
+bool gs_handover_place(struct gs_range *range, uint32_t chunk)
 {
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
 
@@ -315,7 +315,7 @@ bool gs_gift_place(struct gs_range *range, uint32_t chunk)
 
 /* --- what goes --- */
 
-bool gs_gift_is_wanted(const struct gs_range *range, uint32_t chunk)
+bool gs_handover_is_wanted(const struct gs_range *range, uint32_t chunk)
 {
     return (gs_device_flags(range->device) & GS_TARGET_GIVE) != 0 && range->own == NULL &&
            !range->device->managed &&
@@ -356,14 +356,14 @@ static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
                      atomic_load_explicit(&places[*place].fd, memory_order_acquire));
 }
 
-bool gs_gift_give(struct gs_range *range, uint32_t chunk)
+bool gs_handover_give(struct gs_range *range, uint32_t chunk)
 {
     struct gs_chunk *const which = &range->chunks[chunk];
     struct piece piece = {range->device, gs_range_chunk_bytes(range, chunk), 0};
     CUresult unmapped, released;
 
     /* with RUN on something else may come in before it is known that this has left */
-    if (!gs_gift_is_wanted(range, chunk) ||
+    if (!gs_handover_is_wanted(range, chunk) ||
         (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 || !can_be_sent(&piece) ||
         !descriptor_for(which, &piece.place))
         return false;
@@ -382,8 +382,8 @@ bool gs_gift_give(struct gs_range *range, uint32_t chunk)
     return true;
 }
 
-void gs_gift_report(const struct gs_device *device, struct gs_wire_state *state,
-                    struct gs_descriptors *with)
+void gs_handover_report(const struct gs_device *device, struct gs_wire_state *state,
+                        struct gs_descriptors *with)
 {
     with->count = 0;
     for (unsigned i = 0; i < self.given_count; i++) {
@@ -398,7 +398,7 @@ void gs_gift_report(const struct gs_device *device, struct gs_wire_state *state,
     state->given = with->count;
 }
 
-void gs_gift_sent(const struct gs_device *device)
+void gs_handover_sent(const struct gs_device *device)
 {
     unsigned left = 0;
 
@@ -410,7 +410,7 @@ void gs_gift_sent(const struct gs_device *device)
     self.given_count = left;
 }
 
-void gs_gift_lost(void)
+void gs_handover_lost(void)
 {
     while (self.given_count != 0)
         empty(self.given[--self.given_count].place);

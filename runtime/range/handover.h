@@ -20,57 +20,57 @@
 /* --- what comes --- */
 
 /* How many descriptors may come with the next message; they are nobody's until
- * gs_gift_received(), and no child is forked meanwhile (see gs_gift_before_fork). */
-unsigned gs_gift_expect(void);
-void gs_gift_received(void);
+ * gs_handover_received(), and no child is forked meanwhile (see gs_handover_before_fork). */
+unsigned gs_handover_expect(void);
+void gs_handover_received(void);
 
 /* A target has come, whose budget does not count yet: takes what came with it, as far as there
  * is use and room for it (the rest stays in `with`). What is in hand is released with RUN off;
  * what was given and is not sent, with RUN on: that much is to come back. */
-void gs_gift_heard(struct gs_device *device, const struct gs_wire_target *target,
-                   struct gs_descriptors *with);
+void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *target,
+                       struct gs_descriptors *with);
 
 /* Bytes in hand for that device. */
-uint64_t gs_gift_in_hand(const struct gs_device *device);
+uint64_t gs_handover_in_hand(const struct gs_device *device);
 
 /* Memory at the chunk's address, out of the hand, with contents of somebody else's: all of it
  * is written next. False: there is none that fits. */
-bool gs_gift_place(struct gs_range *range, uint32_t chunk);
+bool gs_handover_place(struct gs_range *range, uint32_t chunk);
 
 /* Releases what is in hand beyond so many bytes. */
-void gs_gift_shrink(struct gs_device *device, uint64_t most);
+void gs_handover_shrink(struct gs_device *device, uint64_t most);
 
 /* --- what goes --- */
 
 /* Memory for this chunk is to be made so that it can be given away. Any thread. */
-bool gs_gift_is_wanted(const struct gs_range *range, uint32_t chunk);
+bool gs_handover_is_wanted(const struct gs_range *range, uint32_t chunk);
 
 /* Takes the chunk's memory away, as backend.h's remove() does, and keeps it for the next
  * report. False: nothing was done. */
-bool gs_gift_give(struct gs_range *range, uint32_t chunk);
+bool gs_handover_give(struct gs_range *range, uint32_t chunk);
 
-/* Puts what was given into a report; it stays ours until gs_gift_sent(). */
-void gs_gift_report(const struct gs_device *device, struct gs_wire_state *state,
-                    struct gs_descriptors *with);
+/* Puts what was given into a report; it stays ours until gs_handover_sent(). */
+void gs_handover_report(const struct gs_device *device, struct gs_wire_state *state,
+                        struct gs_descriptors *with);
 
 /* What that device gave is the daemon's now, or nobody's. */
-void gs_gift_sent(const struct gs_device *device);
+void gs_handover_sent(const struct gs_device *device);
 
 /* --- always --- */
 
 /* The chunk's memory has gone. Any thread. */
-void gs_gift_forget(struct gs_chunk *chunk);
+void gs_handover_forget(struct gs_chunk *chunk);
 
 /* The connection has ended. */
-void gs_gift_lost(void);
+void gs_handover_lost(void);
 
 /* Around fork(): a child that got a descriptor which nobody knows of yet would keep its memory
- * for as long as it lives. Until gs_gift_after_fork() nothing is given or received; what is
+ * for as long as it lives. Until gs_handover_after_fork() nothing is given or received; what is
  * under way is waited for, at most FORK_WAIT_NS. Any thread. */
-void gs_gift_before_fork(void);
-void gs_gift_after_fork(void);
+void gs_handover_before_fork(void);
+void gs_handover_after_fork(void);
 
 /* In a forked child: the parent's memory is not held by it. */
-void gs_gift_in_child(void);
+void gs_handover_in_child(void);
 
 #endif

@@ -34,7 +34,7 @@ struct gs_pool {
 
 /* What a range of the program's own has beyond one of cuMemAlloc. Under gs_memory_lock. */
 struct gs_virtual {
-    struct gs_tree_node by_handle; /* base: the handle that the program holds */
+    struct gs_range_tree_node by_handle; /* base: the handle that the program holds */
     struct gs_range *range;
     CUmemAllocationProp prop;
     unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease */

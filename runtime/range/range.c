@@ -25,8 +25,9 @@
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
 
-static struct gs_tree tree;
-static struct gs_tree gone; /* cuMemAlloc's that have ended and still have their address */
+static struct gs_range_tree tree;
+static struct gs_range_tree
+    gone; /* cuMemAlloc's that have ended and still have their address */
 static _Atomic(uint64_t) next_id = 1;
 
 void gs_range_pin(struct gs_range *range)
@@ -41,8 +42,8 @@ void gs_range_pin(struct gs_range *range)
 
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes)
 {
-    return gs_tree_overlap(&tree, address, bytes) != NULL ||
-           gs_tree_overlap(&gone, address, bytes) != NULL;
+    return gs_range_tree_overlap(&tree, address, bytes) != NULL ||
+           gs_range_tree_overlap(&gone, address, bytes) != NULL;
 }
 
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved, uint64_t chunk_bytes)
@@ -182,27 +183,27 @@ void gs_range_set_address(struct gs_range *range, uint64_t address, uint64_t byt
 {
     range->node.base = address;
     range->node.size = bytes;
-    gs_tree_insert(&tree, &range->node);
+    gs_range_tree_insert(&tree, &range->node);
 }
 
 void gs_range_clear_address(struct gs_range *range)
 {
-    gs_tree_remove(&tree, range->node.base);
+    gs_range_tree_remove(&tree, range->node.base);
 }
 
 const struct gs_range *gs_range_was_at(CUdeviceptr address)
 {
-    return (const struct gs_range *)gs_tree_find(&gone, address);
+    return (const struct gs_range *)gs_range_tree_find(&gone, address);
 }
 
 struct gs_range *gs_range_at(CUdeviceptr address)
 {
-    return (struct gs_range *)gs_tree_find(&tree, address);
+    return (struct gs_range *)gs_range_tree_find(&tree, address);
 }
 
 struct gs_range *gs_range_first(CUdeviceptr address, uint64_t bytes)
 {
-    return (struct gs_range *)gs_tree_first(&tree, address, bytes);
+    return (struct gs_range *)gs_range_tree_first(&tree, address, bytes);
 }
 
 void gs_range_link(struct gs_range *range)
@@ -224,7 +225,7 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
     if (range->own == NULL) { /* the program's own mapping went before */
         gs_range_clear_address(range);
         range->node.size = range->reserved;
-        gs_tree_insert(&gone, &range->node);
+        gs_range_tree_insert(&gone, &range->node);
     }
     if (gs_range_is_needed(range))
         range->device->missing -= absent_bytes(range);
@@ -237,7 +238,7 @@ bool gs_range_begin_life(struct gs_range *range)
 {
     if (!demand_more(range->device, range->reserved))
         return false;
-    gs_tree_remove(&gone, range->node.base);
+    gs_range_tree_remove(&gone, range->node.base);
     range->life = GS_RANGE_LIVE;
     range->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
     return true;
@@ -269,7 +270,7 @@ void gs_range_dispose(struct gs_range *range)
     gs_range_take_back(range);
     if (range->own == NULL) {
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_tree_remove(&gone, range->node.base);
+        gs_range_tree_remove(&gone, range->node.base);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_backend_of(range)->give_back(range);
     }

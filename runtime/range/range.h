@@ -55,9 +55,9 @@ struct gs_slab;
 struct gs_virtual;
 
 struct gs_range {
-    struct gs_tree_node node; /* base and asked-for size (the whole range, for a slab) */
-    uint64_t reserved;        /* bytes of memory, a multiple of the device's granule */
-    uint64_t chunk_bytes;     /* of each chunk but the last */
+    struct gs_range_tree_node node; /* base and asked-for size (the whole range, for a slab) */
+    uint64_t reserved;              /* bytes of memory, a multiple of the device's granule */
+    uint64_t chunk_bytes;           /* of each chunk but the last */
     struct gs_device *device;
     CUcontext context;      /* in which it was allocated; it ends with it (NULL: with none) */
     struct gs_virtual *own; /* the program's own VMM memory (virtual.h); NULL: cuMemAlloc's */

@@ -18,8 +18,8 @@ static uint32_t next_random(uint32_t *seed)
 }
 
 /* splits tree into nodes below base and the others */
-static void split(struct gs_tree_node *tree, uint64_t base, struct gs_tree_node **low,
-                  struct gs_tree_node **high)
+static void split(struct gs_range_tree_node *tree, uint64_t base,
+                  struct gs_range_tree_node **low, struct gs_range_tree_node **high)
 {
     while (tree != NULL) {
         if (tree->base < base) {
@@ -36,8 +36,8 @@ static void split(struct gs_tree_node *tree, uint64_t base, struct gs_tree_node 
     *high = NULL;
 }
 
-static void merge(struct gs_tree_node **out, struct gs_tree_node *low,
-                  struct gs_tree_node *high)
+static void merge(struct gs_range_tree_node **out, struct gs_range_tree_node *low,
+                  struct gs_range_tree_node *high)
 {
     while (low != NULL && high != NULL) {
         if (low->priority > high->priority) {
@@ -53,9 +53,9 @@ static void merge(struct gs_tree_node **out, struct gs_tree_node *low,
     *out = low != NULL ? low : high;
 }
 
-void gs_tree_insert(struct gs_tree *tree, struct gs_tree_node *node)
+void gs_range_tree_insert(struct gs_range_tree *tree, struct gs_range_tree_node *node)
 {
-    struct gs_tree_node **at = &tree->root;
+    struct gs_range_tree_node **at = &tree->root;
 
     node->priority = next_random(&tree->seed);
     while (*at != NULL && (*at)->priority >= node->priority)
@@ -64,9 +64,9 @@ void gs_tree_insert(struct gs_tree *tree, struct gs_tree_node *node)
     *at = node;
 }
 
-struct gs_tree_node *gs_tree_remove(struct gs_tree *tree, uint64_t base)
+struct gs_range_tree_node *gs_range_tree_remove(struct gs_range_tree *tree, uint64_t base)
 {
-    struct gs_tree_node **at = &tree->root, *node;
+    struct gs_range_tree_node **at = &tree->root, *node;
 
     while (*at != NULL && (*at)->base != base)
         at = base < (*at)->base ? &(*at)->left : &(*at)->right;
@@ -76,9 +76,10 @@ struct gs_tree_node *gs_tree_remove(struct gs_tree *tree, uint64_t base)
     return node;
 }
 
-struct gs_tree_node *gs_tree_overlap(const struct gs_tree *tree, uint64_t base, uint64_t size)
+struct gs_range_tree_node *gs_range_tree_overlap(const struct gs_range_tree *tree,
+                                                 uint64_t base, uint64_t size)
 {
-    struct gs_tree_node *node = tree->root;
+    struct gs_range_tree_node *node = tree->root;
 
     while (node != NULL) {
         if (node->base >= base && node->base - base >= size)
@@ -91,18 +92,20 @@ struct gs_tree_node *gs_tree_overlap(const struct gs_tree *tree, uint64_t base, 
     return NULL;
 }
 
-struct gs_tree_node *gs_tree_first(const struct gs_tree *tree, uint64_t base, uint64_t size)
+struct gs_range_tree_node *gs_range_tree_first(const struct gs_range_tree *tree, uint64_t base,
+                                               uint64_t size)
 {
-    struct gs_tree_node *node = gs_tree_overlap(tree, base, size), *lower = node;
+    struct gs_range_tree_node *node = gs_range_tree_overlap(tree, base, size), *lower = node;
 
     while (lower != NULL && lower->base > base) {
         node = lower;
-        lower = gs_tree_overlap(tree, base, node->base - base);
+        lower = gs_range_tree_overlap(tree, base, node->base - base);
     }
     return lower != NULL ? lower : node;
 }
 
-struct gs_tree_node *gs_tree_find(const struct gs_tree *tree, uint64_t address)
+struct gs_range_tree_node *gs_range_tree_find(const struct gs_range_tree *tree,
+                                              uint64_t address)
 {
-    return gs_tree_overlap(tree, address, 1);
+    return gs_range_tree_overlap(tree, address, 1);
 }

@@ -7,32 +7,35 @@
 
 #include <stdint.h>
 
-struct gs_tree_node {
+struct gs_range_tree_node {
     uint64_t base, size; /* bytes; size > 0 */
     uint32_t priority;   /* set by the insertion */
-    struct gs_tree_node *left, *right;
+    struct gs_range_tree_node *left, *right;
 };
 
-struct gs_tree {
-    struct gs_tree_node *root;
+struct gs_range_tree {
+    struct gs_range_tree_node *root;
     uint32_t seed;
 };
 
 /* No locks here: the caller has his. Nodes are the caller's; the range must not overlap one
  * that is in the tree. */
-void gs_tree_insert(struct gs_tree *tree, struct gs_tree_node *node);
+void gs_range_tree_insert(struct gs_range_tree *tree, struct gs_range_tree_node *node);
 
 /* Takes the node with this base out and returns it; NULL if there is none. */
-struct gs_tree_node *gs_tree_remove(struct gs_tree *tree, uint64_t base);
+struct gs_range_tree_node *gs_range_tree_remove(struct gs_range_tree *tree, uint64_t base);
 
 /* The node whose range contains address; NULL if there is none. */
-struct gs_tree_node *gs_tree_find(const struct gs_tree *tree, uint64_t address);
+struct gs_range_tree_node *gs_range_tree_find(const struct gs_range_tree *tree,
+                                              uint64_t address);
 
 /* The lowest node that shares an address with the size bytes from base on; NULL if none does.
  */
-struct gs_tree_node *gs_tree_first(const struct gs_tree *tree, uint64_t base, uint64_t size);
+struct gs_range_tree_node *gs_range_tree_first(const struct gs_range_tree *tree, uint64_t base,
+                                               uint64_t size);
 
 /* A node that shares an address with the size bytes from base on; NULL if none does. */
-struct gs_tree_node *gs_tree_overlap(const struct gs_tree *tree, uint64_t base, uint64_t size);
+struct gs_range_tree_node *gs_range_tree_overlap(const struct gs_range_tree *tree,
+                                                 uint64_t base, uint64_t size);
 
 #endif

@@ -152,7 +152,7 @@ static CUresult create(struct gs_range *range, uint32_t index)
         range->own != NULL ? range->own->prop : plain_memory(range->device);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
-    chunk->sendable = gs_gift_is_wanted(range, index);
+    chunk->sendable = gs_handover_is_wanted(range, index);
     if (chunk->sendable) {
         wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         result = gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
@@ -199,7 +199,7 @@ static void take(struct gs_range *range, uint32_t chunk)
         gs_range_is_mapped(range) ? gs_vmm_unmap(range, chunk) : CUDA_SUCCESS;
     const CUresult released = gs_vmm_release(range->chunks[chunk].handle);
 
-    gs_gift_forget(&range->chunks[chunk]);
+    gs_handover_forget(&range->chunks[chunk]);
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS)
         gs_log("unmapping %llu bytes at %#llx: %d, %d",
                (unsigned long long)gs_range_chunk_bytes(range, chunk),

@@ -139,11 +139,11 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int n
 }
 
 /* Gifts are for what is missing: without that, or without room, they are released. (With RUN
- * off there are none: gs_gift_heard.) */
+ * off there are none: gs_handover_heard.) */
 static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
 {
     const struct gs_accounts accounts = gs_memory_accounts(device);
-    const uint64_t in_hand = gs_gift_in_hand(device);
+    const uint64_t in_hand = gs_handover_in_hand(device);
     uint64_t most = in_hand;
 
     if (in_hand == 0)
@@ -152,7 +152,7 @@ static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
         most = 0;
     else if (accounts.resident > budget)
         most = in_hand - smaller(in_hand, accounts.resident - budget);
-    gs_gift_shrink(device, most);
+    gs_handover_shrink(device, most);
     return gs_memory_accounts(device);
 }
 
@@ -177,7 +177,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         watch_never(device, &accounts, now);
         if ((gs_device_flags(device) & GS_TARGET_RUN) == 0)
             stop_refusing(&device->short_since, now); /* the next turn may find memory */
-        here = accounts.resident - gs_gift_in_hand(device) -
+        here = accounts.resident - gs_handover_in_hand(device) -
                atomic_load_explicit(&device->kept, memory_order_relaxed);
         if (now < device->retry_at)
             continue;

@@ -180,7 +180,7 @@ static CUresult retire_out(struct gs_mover *mover)
         return result;
     }
     gs_job_copied_out(job);
-    if (!gs_gift_give(job->range, job->index))
+    if (!gs_handover_give(job->range, job->index))
         gs_backend_of(job->range)->remove(job->range, job->index);
     atomic_fetch_add_explicit(&gs_runtime.moved_out, job->copied, memory_order_relaxed);
     gs_mover_settle(job, GS_CHUNK_HOST);
@@ -194,9 +194,9 @@ static CUresult retire_out(struct gs_mover *mover)
  * than room. */
 static CUresult place(struct gs_mover *mover, const struct gs_job *job, uint64_t room)
 {
-    if (job->chunk->state == GS_CHUNK_HOST && gs_gift_place(job->range, job->index))
+    if (job->chunk->state == GS_CHUNK_HOST && gs_handover_place(job->range, job->index))
         return CUDA_SUCCESS;
-    gs_gift_shrink(mover->device, room - mover->bytes);
+    gs_handover_shrink(mover->device, room - mover->bytes);
     return gs_backend_of(job->range)->place(job->range, job->index);
 }
 

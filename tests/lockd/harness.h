@@ -21,7 +21,7 @@
 #define MS              NS_PER_MS
 
 struct harness_client {
-    struct lockd_client *client;
+    struct sched_client *client;
     struct gs_wire_state state;
     struct gs_wire_target target; /* newest */
     uint32_t targets;             /* received */
@@ -31,14 +31,14 @@ struct harness_client {
 };
 
 struct harness {
-    struct lockd_lock *lock;
+    struct sched *lock;
     struct harness_client client[HARNESS_CLIENTS];
     uint64_t now, total, free_bytes;
 };
 
 static inline int harness_setup(void **state)
 {
-    const struct lockd_settings settings = {
+    const struct sched_settings settings = {
         .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = LOCKD_AUTO};
     struct harness *h = calloc(1, sizeof *h);
 
@@ -46,7 +46,7 @@ static inline int harness_setup(void **state)
     h->now = 1000 * MS;
     h->total = 10 * GIB;
     h->free_bytes = UINT64_MAX;
-    h->lock = lockd_lock_new(&settings, 0);
+    h->lock = sched_new(&settings, 0);
     *state = h;
     return 0;
 }
@@ -55,7 +55,7 @@ static inline int harness_teardown(void **state)
 {
     struct harness *h = *state;
 
-    lockd_lock_free(h->lock);
+    sched_free(h->lock);
     free(h);
     return 0;
 }
@@ -66,26 +66,26 @@ static inline void harness_report(struct harness *h, struct harness_client *c)
         c->state.target_seq = c->target.seq;
     if (!c->deaf)
         c->most = c->target.budget;
-    assert_int_equal(lockd_lock_state(h->lock, c->client, &c->state, h->now), 0);
+    assert_int_equal(sched_state(h->lock, c->client, &c->state, h->now), 0);
 }
 
 /* Delivers all targets; whoever is not deaf echoes his, and does nothing else about it. Must
  * come to an end. */
 static inline void harness_take(struct harness *h)
 {
-    struct lockd_send send;
+    struct sched_send send;
     int patience = 100;
     uint64_t had;
 
-    while (lockd_lock_next_send(h->lock, &send)) {
+    while (sched_next_send(h->lock, &send)) {
         struct harness_client *c = send.owner;
 
         /* what comes as a gift with it is no more than what it may have in addition (to what
          * it was ever promised: that it has more need not be believed) */
-        had = lockd_max(c->most, lockd_min(c->state.resident, c->promised));
+        had = sched_max(c->most, sched_min(c->state.resident, c->promised));
         assert_true(send.rise == 0 || send.rise + had <= send.target.budget);
-        c->most = lockd_max(c->most, send.target.budget);
-        c->promised = lockd_max(c->promised, send.target.budget);
+        c->most = sched_max(c->most, send.target.budget);
+        c->promised = sched_max(c->promised, send.target.budget);
         c->target = send.target;
         c->targets++;
         assert_true(patience-- > 0);
@@ -103,7 +103,7 @@ static inline void say(struct harness *h, int who, uint32_t flags, uint64_t dema
     struct harness_client *c = &h->client[who];
 
     if (c->client == NULL)
-        c->client = lockd_lock_client_add(h->lock, c);
+        c->client = sched_client_add(h->lock, c);
     c->state.device_total = h->total;
     c->state.device_free = h->free_bytes;
     c->state.flags = flags;
@@ -117,18 +117,18 @@ static inline void later(struct harness *h, uint64_t ns)
 {
     const uint64_t until = h->now + ns;
 
-    while (lockd_lock_deadline(h->lock) <= until) {
-        h->now = lockd_max(h->now, lockd_lock_deadline(h->lock));
-        lockd_lock_tick(h->lock, h->now);
+    while (sched_deadline(h->lock) <= until) {
+        h->now = sched_max(h->now, sched_deadline(h->lock));
+        sched_tick(h->lock, h->now);
         harness_take(h);
-        assert_true(lockd_lock_deadline(h->lock) > h->now); /* or a daemon would spin */
+        assert_true(sched_deadline(h->lock) > h->now); /* or a daemon would spin */
     }
     h->now = until;
 }
 
 static inline void gone(struct harness *h, int who)
 {
-    lockd_lock_client_gone(h->lock, h->client[who].client, h->now);
+    sched_client_gone(h->lock, h->client[who].client, h->now);
     memset(&h->client[who], 0, sizeof h->client[who]);
     harness_take(h);
 }
@@ -137,7 +137,7 @@ static inline void pause_all(struct harness *h, bool paused)
 {
     for (int who = 0; who < HARNESS_CLIENTS; who++) {
         if (h->client[who].client != NULL)
-            lockd_lock_pause(h->lock, h->client[who].client, paused, h->now);
+            sched_pause(h->lock, h->client[who].client, paused, h->now);
     }
 }
 
@@ -160,32 +160,32 @@ static inline void runs(struct harness *h, int who, uint64_t demand)
     say(h, who, GS_STATE_WANT | GS_STATE_RUNNING, demand, demand);
 }
 
-static inline struct lockd_device *device_of(const struct harness *h)
+static inline struct sched_device *device_of(const struct harness *h)
 {
-    return lockd_entry(h->lock->devices.next, struct lockd_device, link);
+    return lockd_entry(h->lock->devices.next, struct sched_device, link);
 }
 
 static inline uint64_t quantum_of(const struct harness *h)
 {
-    return lockd_device_quantum(device_of(h));
+    return sched_device_quantum(device_of(h));
 }
 
-static inline enum lockd_member_condition condition_of(const struct harness *h, int who);
+static inline enum sched_member_condition condition_of(const struct harness *h, int who);
 
 struct harness_look {
     const void *owner;
-    enum lockd_member_condition condition;
+    enum sched_member_condition condition;
     bool skipped;
 };
 
-static inline void harness_ignore(void *context, const struct lockd_device_info *info)
+static inline void harness_ignore(void *context, const struct sched_device_info *info)
 {
     (void)context;
     (void)info;
 }
 
-static inline void harness_member(void *context, const struct lockd_device_info *device,
-                                  const struct lockd_member_info *info)
+static inline void harness_member(void *context, const struct sched_device_info *device,
+                                  const struct sched_member_info *info)
 {
     struct harness_look *look = context;
 
@@ -196,11 +196,11 @@ static inline void harness_member(void *context, const struct lockd_device_info 
     look->skipped = info->skipped;
 }
 
-static inline enum lockd_member_condition condition_of(const struct harness *h, int who)
+static inline enum sched_member_condition condition_of(const struct harness *h, int who)
 {
     struct harness_look look = {.owner = &h->client[who]};
 
-    lockd_lock_visit(h->lock, harness_ignore, harness_member, &look, h->now);
+    sched_visit(h->lock, harness_ignore, harness_member, &look, h->now);
     return look.condition;
 }
 
@@ -214,10 +214,10 @@ static inline void obeys(struct harness *h, int who)
     const uint64_t demand = c->state.demand, budget = c->target.budget;
 
     if (!has_run(h, who))
-        say(h, who, W, demand, lockd_min(c->state.resident, budget));
+        say(h, who, W, demand, sched_min(c->state.resident, budget));
     else
         say(h, who, budget >= demand ? R : W, demand,
-            lockd_min(demand, lockd_max(budget, c->state.resident)));
+            sched_min(demand, sched_max(budget, c->state.resident)));
 }
 
 static inline bool is_running(const struct harness *h, int who)

@@ -53,7 +53,7 @@ static void report(struct model *model, struct model_program *program, uint32_t 
     state->pinned = side->kept;
     state->short_bytes = side->short_bytes;
     state->switch_ns = side->switch_ns;
-    program->out_last = lockd_max(program->out_last, model->now + delay(model, 2 * NS_PER_MS));
+    program->out_last = sched_max(program->out_last, model->now + delay(model, 2 * NS_PER_MS));
     event.at = program->out_last;
     model_push(model, event);
 }
@@ -102,7 +102,7 @@ static void step_blocked(struct model *model, struct model_program *program, uin
 
     if (side->resident < model_room(side) && (side->flags & GS_TARGET_RUN) != 0)
         step_in(model, program, device);
-    side->stuck_until = lockd_max(side->stuck_until, model->now + 1000 * NS_PER_MS);
+    side->stuck_until = sched_max(side->stuck_until, model->now + 1000 * NS_PER_MS);
     report(model, program, device);
     step_later(model, program, device, 500 * NS_PER_MS);
 }
@@ -136,8 +136,8 @@ static void step_running(struct model *model, struct model_program *program, uin
 static void step_in(struct model *model, struct model_program *program, uint32_t device)
 {
     struct model_side *side = &program->side[device];
-    const uint64_t left = lockd_min(side->demand, model_room(side)) - side->resident;
-    const uint64_t chunk = lockd_min(left, MODEL_CHUNK);
+    const uint64_t left = sched_min(side->demand, model_room(side)) - side->resident;
+    const uint64_t chunk = sched_min(left, MODEL_CHUNK);
 
     if (model_resident(model, device) + chunk > model->options.total - model->options.hidden) {
         if (side->short_bytes == 0) {
@@ -169,7 +169,7 @@ static void step(struct model *model, struct model_program *program, uint32_t de
     if (side->running) {
         step_running(model, program, device);
     } else if (side->resident > model_room(side)) {
-        const uint64_t chunk = lockd_min(side->resident - model_room(side), MODEL_CHUNK);
+        const uint64_t chunk = sched_min(side->resident - model_room(side), MODEL_CHUNK);
 
         if (model->options.keeps && model_random(model, 8) == 0)
             side->kept += chunk;
@@ -206,7 +206,7 @@ static void take_target(struct model *model, struct model_program *program, uint
     side->seq = target->seq;
     side->flags = target->flags;
     side->budget = target->budget;
-    side->kept = lockd_min(side->kept, lockd_less(side->resident, side->budget));
+    side->kept = sched_min(side->kept, sched_less(side->resident, side->budget));
     side->idle_ns = target->idle_ns;
     if (side->running && model->options.stuck && (target->flags & GS_TARGET_RUN) == 0 &&
         side->stuck_until < model->now && model_random(model, 50) == 0)
@@ -219,15 +219,15 @@ static void take_target(struct model *model, struct model_program *program, uint
 
 void model_flush(struct model *model)
 {
-    struct lockd_send send;
+    struct sched_send send;
 
-    while (lockd_lock_next_send(model->lock, &send)) {
+    while (sched_next_send(model->lock, &send)) {
         struct model_program *program = send.owner;
 
         model->figures.targets++;
         model_check_sent(model, program->client, &send.target);
         program->in_last =
-            lockd_max(program->in_last, model->now + delay(model, 2 * NS_PER_MS));
+            sched_max(program->in_last, model->now + delay(model, 2 * NS_PER_MS));
         model_push(model, (struct model_event){.at = program->in_last,
                                                .kind = MODEL_TARGET,
                                                .client = program->index,
@@ -241,7 +241,7 @@ void model_connect(struct model *model, struct model_program *program)
 {
     program->life++;
     program->in_last = program->out_last = model->now;
-    program->client = lockd_lock_client_add(model->lock, program);
+    program->client = sched_client_add(model->lock, program);
     for (uint32_t i = 0; i < model->options.devices; i++) {
         program->side[i].step_at = 0;
         report(model, program, i);
@@ -275,7 +275,7 @@ void model_want(struct model *model, struct model_program *program, uint32_t dev
     else if (!side->running || (side->flags & GS_TARGET_RUN) == 0)
         side->want = false; /* a running one says so only when others wait */
     report(model, program, device);
-    step_later(model, program, device, lockd_max(side->idle_ns, 1000));
+    step_later(model, program, device, sched_max(side->idle_ns, 1000));
 }
 
 void model_resize(struct model *model, struct model_program *program, uint32_t device,
@@ -295,8 +295,8 @@ void model_resize(struct model *model, struct model_program *program, uint32_t d
             side->running = false;
     }
     side->demand = demand;
-    side->resident = lockd_min(side->resident, demand);
-    side->kept = lockd_min(side->kept, side->resident);
+    side->resident = sched_min(side->resident, demand);
+    side->kept = sched_min(side->kept, side->resident);
     report(model, program, device);
     step_later(model, program, device, 1000);
 }
@@ -317,12 +317,12 @@ static void tick(struct model *model)
 {
     uint64_t deadline;
 
-    lockd_lock_tick(model->lock, model->now);
+    sched_tick(model->lock, model->now);
     model_flush(model);
-    deadline = lockd_lock_deadline(model->lock);
+    deadline = sched_deadline(model->lock);
     if (deadline == LOCKD_NEVER || deadline == model->tick_at)
         return;
-    model->tick_at = lockd_max(deadline, model->now + 1);
+    model->tick_at = sched_max(deadline, model->now + 1);
     model_push(model, (struct model_event){.at = model->tick_at, .kind = MODEL_TICK});
 }
 
@@ -332,13 +332,13 @@ static void to_lock(struct model *model, struct model_program *program,
     const uint64_t began = real_now();
     uint64_t took;
 
-    if (lockd_lock_state(model->lock, program->client, &event->state, model->now) != 0)
+    if (sched_state(model->lock, program->client, &event->state, model->now) != 0)
         abort();
     took = real_now() - began;
     model->figures.states++;
     model->figures.decision_ns += took;
-    model->figures.decision_worst_ns = lockd_max(model->figures.decision_worst_ns, took);
-    model->took[lockd_min(took / 100, MODEL_TIMES)]++;
+    model->figures.decision_worst_ns = sched_max(model->figures.decision_worst_ns, took);
+    model->took[sched_min(took / 100, MODEL_TIMES)]++;
     model_flush(model);
 }
 
@@ -374,7 +374,7 @@ bool model_once(struct model *model, uint64_t until)
         return false;
     }
     event = model_pop(model);
-    model->now = lockd_max(model->now, event.at);
+    model->now = sched_max(model->now, event.at);
     handle(model, &event);
     model->figures.events++;
     model->figures.now_ns = model->now;

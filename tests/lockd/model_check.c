@@ -49,29 +49,29 @@ void model_check_target(struct model *model, const struct model_side *side,
 }
 
 /* A program allocates by its first target: it must not have to wait for another word. */
-void model_check_sent(struct model *model, const struct lockd_client *client,
+void model_check_sent(struct model *model, const struct sched_client *client,
                       const struct gs_wire_target *target)
 {
-    const struct lockd_member *member = lockd_member_find(client, target->uuid);
+    const struct sched_member *member = sched_member_find(client, target->uuid);
 
     if (target->seq == member->first_seq + 1 &&
-        target->capacity != lockd_device_most(member->device))
+        target->capacity != sched_device_most(member->device))
         fail(model, "capacity in a first target", target->uuid[0], target->capacity,
-             lockd_device_most(member->device));
+             sched_device_most(member->device));
 }
 
 /* The longest turn under way on a device: a quantum, or more where it makes up for a short one.
  */
-static uint64_t longest_turn(const struct lockd_device *device)
+static uint64_t longest_turn(const struct sched_device *device)
 {
-    uint64_t longest = lockd_device_quantum(device);
+    uint64_t longest = sched_device_quantum(device);
 
     for (const struct lockd_list *at = device->holders.next; at != &device->holders;
          at = at->next) {
-        const struct lockd_party *party = lockd_entry(at, struct lockd_party, holder);
+        const struct sched_party *party = lockd_entry(at, struct sched_party, holder);
 
         if (party->turn_length != LOCKD_NEVER)
-            longest = lockd_max(longest, party->turn_length);
+            longest = sched_max(longest, party->turn_length);
     }
     return longest;
 }
@@ -95,7 +95,7 @@ static uint64_t wait_bound(const struct model *model, uint64_t turns)
     return bound;
 }
 
-static void check_wait(struct model *model, const struct lockd_device *device, uint32_t index,
+static void check_wait(struct model *model, const struct sched_device *device, uint32_t index,
                        struct model_program *program)
 {
     struct model_side *side = &program->side[index];
@@ -111,23 +111,23 @@ static void check_wait(struct model *model, const struct lockd_device *device, u
     }
     if (side->waits_since == 0)
         side->waits_since = model->now;
-    side->turns_most = lockd_max(side->turns_most, model->turn[0] + model->turn[1]);
-    wait = model->now - lockd_max(side->waits_since, lockd_min(model->disturbed, model->now));
-    model->figures.wait_worst_ns = lockd_max(model->figures.wait_worst_ns, wait);
+    side->turns_most = sched_max(side->turns_most, model->turn[0] + model->turn[1]);
+    wait = model->now - sched_max(side->waits_since, sched_min(model->disturbed, model->now));
+    model->figures.wait_worst_ns = sched_max(model->figures.wait_worst_ns, wait);
     if (wait > wait_bound(model, side->turns_most))
         fail(model, "starving: ns waited, and the bound", index, wait,
              wait_bound(model, side->turns_most));
 }
 
-static void check_member(struct model *model, uint32_t index, const struct lockd_member *member)
+static void check_member(struct model *model, uint32_t index, const struct sched_member *member)
 {
     struct model_program *program = member->client->owner;
     const struct model_side *side = &program->side[index];
 
-    if (side->resident > lockd_member_hold(member) + lockd_member_pinned(member) &&
+    if (side->resident > sched_member_hold(member) + sched_member_pinned(member) &&
         model->now >= model->unsettled_until)
         fail(model, "bound: really resident, and thought possible", index, side->resident,
-             lockd_member_hold(member) + lockd_member_pinned(member));
+             sched_member_hold(member) + sched_member_pinned(member));
     if (side->running && side->resident != side->demand && side->stuck_until <= model->now)
         fail(model, "run: resident, demand", index, side->resident, side->demand);
     if (member->outstanding_count == 0 || member->seq - member->echoed > TARGETS_IN_FLIGHT)
@@ -135,7 +135,7 @@ static void check_member(struct model *model, uint32_t index, const struct lockd
     check_wait(model, member->device, index, program);
 }
 
-static void check_device(struct model *model, const struct lockd_device *device)
+static void check_device(struct model *model, const struct sched_device *device)
 {
     const uint32_t index = (uint32_t)device->uuid[0] - 1;
     uint64_t held = 0, demand = 0;
@@ -145,12 +145,12 @@ static void check_device(struct model *model, const struct lockd_device *device)
     model->turn[index] = longest_turn(device);
     for (const struct lockd_list *at = device->members.next; at != &device->members;
          at = at->next) {
-        const struct lockd_member *member = lockd_entry(at, struct lockd_member, of_device);
+        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
 
         check_member(model, index, member);
-        held += lockd_member_hold(member);
+        held += sched_member_hold(member);
         demand += member->demand;
-        oversize = oversize || lockd_member_hold(member) > device->capacity;
+        oversize = oversize || sched_member_hold(member) > device->capacity;
         members++;
     }
     if (held > device->capacity && held > model->held[index] && !oversize &&
@@ -163,13 +163,13 @@ static void check_device(struct model *model, const struct lockd_device *device)
 
 void model_check(struct model *model)
 {
-    const char *wrong = lockd_lock_check(model->lock);
+    const char *wrong = sched_check(model->lock);
 
     if (wrong != NULL)
         fail(model, wrong, 0, 0, 0);
     for (const struct lockd_list *at = model->lock->devices.next; at != &model->lock->devices;
          at = at->next)
-        check_device(model, lockd_entry(at, struct lockd_device, link));
+        check_device(model, lockd_entry(at, struct sched_device, link));
 }
 
 bool model_all_run(const struct model *model)

@@ -16,22 +16,22 @@ static void mind_later(struct model *model, const struct model_program *program,
 
 static void die(struct model *model, struct model_program *program)
 {
-    struct lockd_client *client = program->client;
+    struct sched_client *client = program->client;
 
     program->client = NULL;
     program->life++;
     program->paused = false;
     memset(program->side, 0, sizeof program->side);
-    lockd_lock_client_gone(model->lock, client, model->now);
+    sched_client_gone(model->lock, client, model->now);
     model_flush(model);
 }
 
 static void new_lock(struct model *model)
 {
-    const struct lockd_settings settings = {
+    const struct sched_settings settings = {
         .quantum_ns = model->options.quantum_ns, .idle_ns = LOCKD_AUTO, .reserve = LOCKD_AUTO};
 
-    model->lock = lockd_lock_new(&settings, model->now);
+    model->lock = sched_new(&settings, model->now);
     if (model->lock == NULL)
         abort();
 }
@@ -40,7 +40,7 @@ static void new_lock(struct model *model)
  * one. */
 static void restart(struct model *model)
 {
-    lockd_lock_free(model->lock);
+    sched_free(model->lock);
     new_lock(model);
     model->unsettled_until = model->now + 3000 * NS_PER_MS;
     model->disturbed = model->unsettled_until;
@@ -86,7 +86,7 @@ void model_change_mind(struct model *model, struct model_program *program)
         restart(model);
     } else if (options->pauses && model_random(model, 20) == 0) {
         program->paused = !program->paused;
-        lockd_lock_pause(model->lock, program->client, program->paused, model->now);
+        sched_pause(model->lock, program->client, program->paused, model->now);
         model_flush(model);
     } else if (side->kept != 0 && model_random(model, 4) == 0) {
         model_finds_a_place(model, program, device);
@@ -124,7 +124,7 @@ void model_free(struct model *model)
 {
     if (model == NULL)
         return;
-    lockd_lock_free(model->lock);
+    sched_free(model->lock);
     free(model->programs);
     free(model->heap);
     free(model);
@@ -156,7 +156,7 @@ const char *model_settle(struct model *model, bool work, uint64_t ns)
         if (program->client == NULL)
             continue;
         if (program->paused)
-            lockd_lock_pause(model->lock, program->client, false, model->now);
+            sched_pause(model->lock, program->client, false, model->now);
         program->paused = false;
         model_flush(model);
         for (uint32_t d = 0; d < model->options.devices; d++)
@@ -174,7 +174,7 @@ void model_make_fit(struct model *model)
         for (uint32_t d = 0; d < model->options.devices && model->programs[i].client != NULL;
              d++)
             model_resize(model, &model->programs[i], d,
-                         lockd_min(model->programs[i].side[d].demand, each / MIB * MIB));
+                         sched_min(model->programs[i].side[d].demand, each / MIB * MIB));
     }
 }
 

@@ -38,7 +38,7 @@ struct model_side {
 struct model_program {
     uint32_t index;
     uint64_t life, in_last, out_last; /* the sockets keep their order */
-    struct lockd_client *client;      /* NULL: not connected */
+    struct sched_client *client;      /* NULL: not connected */
     bool paused;
     struct model_side side[MODEL_DEVICES];
 };
@@ -46,7 +46,7 @@ struct model_program {
 struct model {
     struct model_options options;
     struct model_figures figures;
-    struct lockd_lock *lock;
+    struct sched *lock;
     struct model_program *programs;
     struct model_event *heap;
     size_t count, room;
@@ -85,7 +85,7 @@ uint64_t model_resident(const struct model *model, uint32_t device);
 void model_check(struct model *model);
 void model_check_target(struct model *model, const struct model_side *side,
                         const struct gs_wire_target *target);
-void model_check_sent(struct model *model, const struct lockd_client *client,
+void model_check_sent(struct model *model, const struct sched_client *client,
                       const struct gs_wire_target *target);
 
 #endif

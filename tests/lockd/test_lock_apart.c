@@ -16,10 +16,10 @@ static int six(void **state)
         struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
         struct harness_client *c = &h->client[who];
 
-        c->client = lockd_lock_client_add(h->lock, c);
+        c->client = sched_client_add(h->lock, c);
         if (who < 4)
             hello.group[0] = 'a';
-        lockd_lock_describe(h->lock, c->client, &hello, 1);
+        sched_describe(h->lock, c->client, &hello, 1);
         c->state.uuid[0] = who == 3 || who == 5;
     }
     return 0;
@@ -39,7 +39,7 @@ static void perform(struct harness *h, int seconds, int *ran)
         for (int i = 0; i < 6; i++)
             ran[i] += is_running(h, i);
         later(h, 50 * MS);
-        assert_null(lockd_lock_check(h->lock));
+        assert_null(sched_check(h->lock));
     }
     for (int i = 0; i < 6; i++)
         ran[i] /= 20;
@@ -55,8 +55,8 @@ struct seen {
     bool apart;
 };
 
-static void look(void *context, const struct lockd_device_info *device,
-                 const struct lockd_member_info *info)
+static void look(void *context, const struct sched_device_info *device,
+                 const struct sched_member_info *info)
 {
     struct seen *seen = context;
 
@@ -69,25 +69,25 @@ static bool shown_apart(struct harness *h, int who)
 {
     struct seen seen = {.owner = &h->client[who]};
 
-    lockd_lock_visit(h->lock, harness_ignore, look, &seen, h->now);
+    sched_visit(h->lock, harness_ignore, look, &seen, h->now);
     return seen.apart;
 }
 
 static void group_too_large_for_its_device_members_take_turns(void **state)
 {
     struct harness *h = *state;
-    struct lockd_apart apart;
+    struct sched_apart apart;
     int ran[6];
 
     say(h, 0, W, 6 * GIB, 0);
     say(h, 1, W, 3 * GIB, 0);
     assert_true(one_gang(h, 0, 1) && !shown_apart(h, 0));
-    assert_false(lockd_lock_next_apart(h->lock, &apart));
+    assert_false(sched_next_apart(h->lock, &apart));
     say(h, 1, W, 5 * GIB, 0);
     assert_true(!one_gang(h, 0, 1) && shown_apart(h, 0) && shown_apart(h, 1));
-    assert_true(lockd_lock_next_apart(h->lock, &apart));
+    assert_true(sched_next_apart(h->lock, &apart));
     assert_string_equal(apart.group, "a");
-    assert_false(lockd_lock_next_apart(h->lock, &apart));
+    assert_false(sched_next_apart(h->lock, &apart));
     perform(h, 200, ran);
     assert_in_range(ran[0], 90, 105);
     assert_in_range(ran[1], 90, 105);
@@ -160,12 +160,12 @@ static void group_fits_again_members_run_together_after_a_second(void **state)
     perform(h, 60, ran);
     assert_false(one_gang(h, 0, 1));
     say(h, 1, h->client[1].state.flags, 3 * GIB,
-        lockd_min(h->client[1].state.resident, 3 * GIB));
+        sched_min(h->client[1].state.resident, 3 * GIB));
     later(h, 900 * MS);
     assert_false(one_gang(h, 0, 1));
     say(h, 1, h->client[1].state.flags, 6 * GIB, h->client[1].state.resident);
     say(h, 1, h->client[1].state.flags, 3 * GIB,
-        lockd_min(h->client[1].state.resident, 3 * GIB));
+        sched_min(h->client[1].state.resident, 3 * GIB));
     later(h, 900 * MS);
     assert_false(one_gang(h, 0, 1)); /* it did not fit for a second */
     later(h, 200 * MS);
@@ -174,9 +174,9 @@ static void group_fits_again_members_run_together_after_a_second(void **state)
     assert_in_range(ran[0], 90, 110);
     assert_in_range(ran[1], 90, 110);
     assert_in_range(ran[4], 90, 110);
-    assert_null(lockd_lock_check(h->lock));
+    assert_null(sched_check(h->lock));
     later(h, 1000 * MS);
-    assert_true(lockd_lock_deadline(h->lock) > h->now + 10 * MS);
+    assert_true(sched_deadline(h->lock) > h->now + 10 * MS);
 }
 
 static void group_member_leaves_the_others_are_one_gang_again(void **state)
@@ -186,7 +186,7 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
     say(h, 0, W, 4 * GIB, 0);
     say(h, 1, W, 4 * GIB, 0);
     say(h, 2, W, 4 * GIB, 0);
-    lockd_lock_pause(h->lock, h->client[1].client, true, h->now);
+    sched_pause(h->lock, h->client[1].client, true, h->now);
     harness_take(h);
     assert_false(one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 0);
@@ -196,7 +196,7 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
     assert_true(one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 1);
     assert_false(has_run(h, 0) || has_run(h, 1));
-    lockd_lock_pause(h->lock, h->client[1].client, false, h->now);
+    sched_pause(h->lock, h->client[1].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
@@ -240,7 +240,7 @@ static void group_parted_again_and_again_has_its_share_and_no_more(void **state)
     say(h, 1, W, GIB, 0);
     for (int time = 0; time < 60; time++) {
         say(h, 1, h->client[1].state.flags & ~GS_STATE_RUNNING, time % 2 == 0 ? 6 * GIB : GIB,
-            lockd_min(h->client[1].state.resident, GIB));
+            sched_min(h->client[1].state.resident, GIB));
         perform(h, 5, ran);
         for (int i = 0; i < 6; i++)
             all[i] += ran[i];

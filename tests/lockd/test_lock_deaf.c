@@ -13,7 +13,7 @@ static void idles(struct harness *h, int who)
     const struct harness_client *c = &h->client[who];
 
     say(h, who, 0, c->state.demand,
-        has_run(h, who) ? c->state.resident : lockd_min(c->state.resident, c->target.budget));
+        has_run(h, who) ? c->state.resident : sched_min(c->state.resident, c->target.budget));
 }
 
 static void lock_stopped_waiter_costs_the_others_one_turn(void **state)
@@ -109,11 +109,11 @@ static void lock_evicted_program_that_does_not_answer_is_shown(void **state)
 static void lock_stopped_idle_program_with_exclusive_turns_others_run(void **state)
 {
     struct harness *h = *state;
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
     int ran[HARNESS_CLIENTS];
 
     settings.exclusive = true;
-    lockd_lock_set(h->lock, &settings, h->now);
+    sched_set(h->lock, &settings, h->now);
     runs(h, 0, 100 * MIB);
     say(h, 0, 0, 100 * MIB, 100 * MIB);
     h->client[0].deaf = true;

@@ -10,9 +10,9 @@ static void joins(struct harness *h, int who, const char *group, uint32_t user)
     struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
     struct harness_client *c = &h->client[who];
 
-    c->client = lockd_lock_client_add(h->lock, c);
+    c->client = sched_client_add(h->lock, c);
     strncpy(hello.group, group, sizeof hello.group - 1);
-    lockd_lock_describe(h->lock, c->client, &hello, user);
+    sched_describe(h->lock, c->client, &hello, user);
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
@@ -40,9 +40,9 @@ static void obey(struct harness *h, int who)
     const uint64_t demand = c->state.demand, budget = c->target.budget;
 
     if (!has_run(h, who))
-        say(h, who, W, demand, lockd_min(c->state.resident, budget));
+        say(h, who, W, demand, sched_min(c->state.resident, budget));
     else
-        say(h, who, budget >= demand ? R : W, demand, lockd_min(demand, budget));
+        say(h, who, budget >= demand ? R : W, demand, sched_min(demand, budget));
 }
 
 static void all_obey(struct harness *h)
@@ -185,11 +185,11 @@ static void gang_paused_member_stops_all(void **state)
     say(h, 0, W, 7 * GIB, 0);
     say(h, 1, W, 7 * GIB, 0);
     all_obey(h);
-    lockd_lock_pause(h->lock, h->client[0].client, true, h->now);
+    sched_pause(h->lock, h->client[0].client, true, h->now);
     harness_take(h);
     assert_false(has_run(h, 0));
     assert_false(has_run(h, 1));
-    lockd_lock_pause(h->lock, h->client[0].client, false, h->now);
+    sched_pause(h->lock, h->client[0].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
@@ -247,13 +247,13 @@ static void gang_hopeless_on_one_device_it_keeps_no_place_on_another(void **stat
 static void gang_of_low_priority_keeps_no_place_for_ever(void **state)
 {
     struct harness *h = *state;
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
     uint64_t ran = 0;
 
     settings.policy = GS_POLICY_PRIORITY;
-    lockd_lock_set(h->lock, &settings, h->now);
-    lockd_lock_priority(h->lock, h->client[4].client, 50, h->now);
-    lockd_lock_priority(h->lock, h->client[5].client, 50, h->now);
+    sched_set(h->lock, &settings, h->now);
+    sched_priority(h->lock, h->client[4].client, 50, h->now);
+    sched_priority(h->lock, h->client[5].client, 50, h->now);
     runs(h, 5, 7 * GIB);
     say(h, 1, W, 7 * GIB, 0);
     say(h, 0, W, 7 * GIB, 0);
@@ -266,7 +266,7 @@ static void gang_of_low_priority_keeps_no_place_for_ever(void **state)
     assert_true(ran > 1200);
 }
 
-static struct lockd_gang *gang_of(const struct harness *h, int who)
+static struct sched_gang *gang_of(const struct harness *h, int who)
 {
     return h->client[who].client->gang;
 }
@@ -281,15 +281,15 @@ static void gang_weight_is_the_highest_of_its_members(void **state)
     say(h, 1, W, GIB, 0);
     assert_int_equal(gang_of(h, 0)->weight, 300);
     lockd_list_each (at, &gang_of(h, 0)->parties)
-        assert_int_equal(lockd_party_of(at, of_gang)->weight, 300);
-    assert_null(lockd_lock_check(h->lock));
+        assert_int_equal(sched_party_of(at, of_gang)->weight, 300);
+    assert_null(sched_check(h->lock));
     gone(h, 1);
     assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
-    assert_null(lockd_lock_check(h->lock));
-    lockd_lock_weight(h->lock, h->client[0].client, 40, h->now);
+    assert_null(sched_check(h->lock));
+    sched_weight(h->lock, h->client[0].client, 40, h->now);
     assert_int_equal(gang_of(h, 0)->weight, 40);
     assert_int_equal(device_of(h)->weights, 40);
-    assert_null(lockd_lock_check(h->lock));
+    assert_null(sched_check(h->lock));
 }
 
 /* One of the group comes and goes on devices of its own. */
@@ -312,7 +312,7 @@ static void gang_grows_and_shrinks_all_the_time_turn_ends(void **state)
             const bool runs = has_run(h, who % 2) && c->target.budget >= 7 * GIB;
 
             say(h, who % 2, runs ? R : W, 7 * GIB,
-                runs ? 7 * GIB : lockd_min(c->state.resident, c->target.budget));
+                runs ? 7 * GIB : sched_min(c->state.resident, c->target.budget));
             ran[who % 2] += runs && who >= 2;
         }
         later(h, 50 * MS);

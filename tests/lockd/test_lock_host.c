@@ -15,16 +15,16 @@ static void has_on_host(struct harness *h, int who, uint64_t used, uint64_t want
 
 static void machine_has(struct harness *h, uint64_t bytes)
 {
-    lockd_lock_host(h->lock, bytes, h->now);
+    sched_host(h->lock, bytes, h->now);
     harness_take(h);
 }
 
 static void limit_all(struct harness *h, uint64_t bytes)
 {
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
 
     settings.host = bytes;
-    lockd_lock_set(h->lock, &settings, h->now);
+    sched_set(h->lock, &settings, h->now);
     harness_take(h);
 }
 
@@ -45,16 +45,16 @@ static void host_nothing_known_no_limit(void **state)
 static struct gs_wire_target first_target(struct harness *h, int who, uint64_t demand)
 {
     struct harness_client *c = &h->client[who];
-    struct lockd_send send = {0};
+    struct sched_send send = {0};
 
-    c->client = lockd_lock_client_add(h->lock, c);
+    c->client = sched_client_add(h->lock, c);
     c->state.device_total = h->total;
     c->state.device_free = UINT64_MAX;
     c->state.flags = W;
     c->state.demand = demand;
     harness_report(h, c);
     while (send.owner != c)
-        assert_true(lockd_lock_next_send(h->lock, &send));
+        assert_true(sched_next_send(h->lock, &send));
     return send.target;
 }
 
@@ -138,7 +138,7 @@ static void host_program_leaves_others_get_its_part(void **state)
     gone(h, 0);
     later(h, 100 * MS);
     assert_true(budget(h, 1) >= 7 * GIB);
-    assert_true(lockd_lock_host_info(h->lock).used == 0);
+    assert_true(sched_host_info(h->lock).used == 0);
 }
 
 /* 2^48 bytes are on nobody's machine: who says so takes nothing from the others, and makes what
@@ -158,12 +158,12 @@ static void host_lie_takes_nothing_from_the_others(void **state)
     }
     say(h, 1, W, 6 * GIB, 0);
     later(h, 1000 * MS);
-    assert_true(lockd_lock_host_info(h->lock).total <= 5 * (64 * GIB));
+    assert_true(sched_host_info(h->lock).total <= 5 * (64 * GIB));
     assert_true(budget(h, 0) >= 6 * GIB);
     assert_true(budget(h, 1) >= 6 * GIB);
     gone(h, 7);
     machine_has(h, 64 * GIB);
-    assert_true(lockd_lock_host_info(h->lock).total <= 64 * GIB);
+    assert_true(sched_host_info(h->lock).total <= 64 * GIB);
 }
 
 /* An honest program of an earlier daemon comes back with what it has. */
@@ -176,7 +176,7 @@ static void host_what_somebody_comes_with_is_counted(void **state)
     h->client[0].state.host_used = h->client[0].state.host_wanted = 10 * GIB;
     say(h, 0, 0, 10 * GIB, 0);
     later(h, 500 * MS); /* others may come back too */
-    assert_true(lockd_lock_host_info(h->lock).used == 10 * GIB);
+    assert_true(sched_host_info(h->lock).used == 10 * GIB);
     assert_true(budget(h, 0) >= 8 * GIB);
 }
 

@@ -13,7 +13,7 @@ static void lock_measured_device_external_and_reserve_counted(void **state)
     say(h, 0, 0, 0, 0);
     say(h, 0, 0, 0, 0);
     assert_true(device_of(h)->external == GIB);
-    assert_true(lockd_device_reserve(device_of(h)) == 10 * GIB / 64);
+    assert_true(sched_device_reserve(device_of(h)) == 10 * GIB / 64);
     assert_true(device_of(h)->capacity == 9 * GIB - 10 * GIB / 64);
     assert_true(h->client[0].target.capacity == device_of(h)->capacity);
 }
@@ -327,7 +327,7 @@ static void who_moves_for_ever_hides_no_more_than_it_may_hold(void **state)
     for (int i = 0; i < 3; i++) {
         const uint64_t foreign = i == 1 ? 0 : 5 * GIB;
         const uint64_t unsure =
-            lockd_member_hold(lockd_member_find(h->client[7].client, h->client[0].state.uuid));
+            sched_member_hold(sched_member_find(h->client[7].client, h->client[0].state.uuid));
 
         h->free_bytes = 6 * GIB - foreign;
         h->client[7].state.device_free = UINT64_MAX;

@@ -122,7 +122,7 @@ static void lock_victim_has_not_stopped_keeps_its_memory(void **state)
 
     runs(h, 0, 4 * GIB);
     runs(h, 1, 4 * GIB);
-    lockd_lock_pause(h->lock, h->client[0].client, true, h->now);
+    sched_pause(h->lock, h->client[0].client, true, h->now);
     harness_take(h);
     say(h, 1, W, 8 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget >= 4 * GIB); /* told to stop, work still under way */
@@ -133,10 +133,10 @@ static void lock_victim_has_not_stopped_keeps_its_memory(void **state)
 static void lock_needs_more_than_capacity_runs_alone(void **state)
 {
     struct harness *h = *state;
-    const struct lockd_settings reserve = {
+    const struct sched_settings reserve = {
         .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = 2 * GIB};
 
-    lockd_lock_set(h->lock, &reserve, h->now);
+    sched_set(h->lock, &reserve, h->now);
     runs(h, 0, 3 * GIB);
     say(h, 1, W, 9 * GIB, 0); /* capacity 8, device 10 */
     assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);
@@ -170,7 +170,7 @@ static void asks_for_all(struct harness *h, uint64_t demand, uint64_t contexts, 
         h->free_bytes = room - has - h->client[1].state.resident;
         if (!has_run(h, 0)) {
             asked = asked < 0 ? i : asked;
-            say(h, 0, 0, 200 * MIB, lockd_min(has, h->client[0].target.budget));
+            say(h, 0, 0, 200 * MIB, sched_min(has, h->client[0].target.budget));
         } else if (has_waiters(h, 0)) {
             say(h, 0, GS_STATE_RUNNING, 200 * MIB, has);
         }
@@ -257,22 +257,22 @@ static void lock_number_from_the_future_is_no_echo(void **state)
     h->client[0].state.target_seq = 4000000000u;
     say(h, 0, W, GIB, 0);
     assert_int_equal(
-        lockd_entry(device_of(h)->members.next, struct lockd_member, of_device)->echoed, 1);
+        lockd_entry(device_of(h)->members.next, struct sched_member, of_device)->echoed, 1);
 }
 
 static void lock_too_many_devices_refused(void **state)
 {
     struct harness *h = *state;
     struct gs_wire_state one = {.device_total = GIB, .device_free = UINT64_MAX};
-    struct lockd_client *client = lockd_lock_client_add(h->lock, &h->client[0]);
+    struct sched_client *client = sched_client_add(h->lock, &h->client[0]);
 
     for (int i = 0; i < LOCKD_DEVICES_PER_CLIENT; i++) {
         one.uuid[3] = (uint8_t)i;
-        assert_int_equal(lockd_lock_state(h->lock, client, &one, h->now), 0);
+        assert_int_equal(sched_state(h->lock, client, &one, h->now), 0);
     }
     one.uuid[3] = LOCKD_DEVICES_PER_CLIENT;
-    assert_int_equal(lockd_lock_state(h->lock, client, &one, h->now), -24 /* EMFILE */);
-    lockd_lock_client_gone(h->lock, client, h->now);
+    assert_int_equal(sched_state(h->lock, client, &one, h->now), -24 /* EMFILE */);
+    sched_client_gone(h->lock, client, h->now);
     assert_true(lockd_list_empty(&h->lock->devices));
 }
 

@@ -7,11 +7,11 @@
 
 static void choose(struct harness *h, enum gs_policy policy, bool exclusive)
 {
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
 
     settings.policy = policy;
     settings.exclusive = exclusive;
-    lockd_lock_set(h->lock, &settings, h->now);
+    sched_set(h->lock, &settings, h->now);
     harness_take(h);
 }
 
@@ -38,10 +38,10 @@ static void obey(struct harness *h, const uint32_t *flags, const uint64_t *deman
             const bool all = has_run(h, i) && c->target.budget >= demand[i];
 
             if (!has_run(h, i))
-                say(h, i, flags[i], demand[i], lockd_min(c->state.resident, c->target.budget));
+                say(h, i, flags[i], demand[i], sched_min(c->state.resident, c->target.budget));
             else
                 say(h, i, all ? flags[i] | GS_STATE_RUNNING : flags[i], demand[i],
-                    lockd_min(demand[i], c->target.budget));
+                    sched_min(demand[i], c->target.budget));
         }
     }
 }
@@ -98,7 +98,7 @@ static void policy_rr_a_quantum_each_whatever_the_weight(void **state)
 
     choose(h, GS_POLICY_RR, false);
     three_wait(h);
-    lockd_lock_weight(h->lock, h->client[2].client, 300, h->now);
+    sched_weight(h->lock, h->client[2].client, 300, h->now);
     share_out(h, 3, 7 * GIB, 600000 * MS, ran);
     for (int i = 0; i < 3; i++)
         assert_in_range(ran[i], 180000 * MS, 210000 * MS);
@@ -110,7 +110,7 @@ static void policy_fair_time_by_weight(void **state)
     uint64_t ran[3];
 
     three_wait(h);
-    lockd_lock_weight(h->lock, h->client[2].client, 200, h->now);
+    sched_weight(h->lock, h->client[2].client, 200, h->now);
     share_out(h, 3, 7 * GIB, 100000 * MS, ran); /* until it is settled */
     share_out(h, 3, 7 * GIB, 1200000 * MS, ran);
     assert_in_range(ran[0] * 100 / ran[1], 97, 103);
@@ -152,11 +152,11 @@ static void policy_fair_short_burst_goes_before_the_end_of_a_long_turn(void **st
 
 static uint64_t fixed_quantum(struct harness *h)
 {
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
 
     settings.quantum_ns = 1000 * MS;
     settings.idle_ns = 0;
-    lockd_lock_set(h->lock, &settings, h->now);
+    sched_set(h->lock, &settings, h->now);
     harness_take(h);
     return settings.quantum_ns;
 }
@@ -214,10 +214,10 @@ static void policy_fair_end_of_a_burst_that_is_known_is_believed_soon(void **sta
 {
     struct harness *h = *state;
     const uint64_t quantum = fixed_quantum(h);
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
 
     settings.idle_ns = LOCKD_AUTO;
-    lockd_lock_set(h->lock, &settings, h->now);
+    sched_set(h->lock, &settings, h->now);
     harness_take(h);
     bursts(h, 0, 1, quantum);
     assert_int_equal(may_idle(h), 100 * MS);
@@ -253,10 +253,10 @@ static void policy_fair_pause_while_it_is_stopped_ends_no_burst(void **state)
 {
     struct harness *h = *state;
     const uint64_t quantum = fixed_quantum(h);
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
 
     settings.idle_ns = 20 * MS;
-    lockd_lock_set(h->lock, &settings, h->now);
+    sched_set(h->lock, &settings, h->now);
     harness_take(h);
     for (int i = 0; i < 6; i++) {
         for (int part = 0; part < 3; part++) {
@@ -299,7 +299,7 @@ static void policy_priority_higher_goes_first_and_at_once(void **state)
 
     choose(h, GS_POLICY_PRIORITY, false);
     three_wait(h);
-    lockd_lock_priority(h->lock, h->client[2].client, 5, h->now);
+    sched_priority(h->lock, h->client[2].client, 5, h->now);
     harness_take(h);
     assert_false(has_run(h, 0));
     say(h, 0, W, 7 * GIB, 7 * GIB);
@@ -308,7 +308,7 @@ static void policy_priority_higher_goes_first_and_at_once(void **state)
     say(h, 2, R, 7 * GIB, 7 * GIB);
     later(h, 600000 * MS);
     assert_int_equal(runner(h), 2);
-    lockd_lock_priority(h->lock, h->client[2].client, -5, h->now);
+    sched_priority(h->lock, h->client[2].client, -5, h->now);
     harness_take(h);
     assert_false(has_run(h, 2));
 }

@@ -30,19 +30,19 @@ static void joins(struct harness *h, int who, const char *group)
     struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
     struct harness_client *c = &h->client[who];
 
-    c->client = lockd_lock_client_add(h->lock, c);
+    c->client = sched_client_add(h->lock, c);
     strncpy(hello.group, group, sizeof hello.group - 1);
-    lockd_lock_describe(h->lock, c->client, &hello, 1);
+    sched_describe(h->lock, c->client, &hello, 1);
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
 static void begin(struct stage *stage, struct harness *h, enum gs_policy policy)
 {
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
 
     *stage = (struct stage){.h = h};
     settings.policy = policy;
-    lockd_lock_set(h->lock, &settings, h->now);
+    sched_set(h->lock, &settings, h->now);
     for (int who = 0; who < HARNESS_CLIENTS; who++)
         joins(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
 }
@@ -78,12 +78,12 @@ static void works(struct stage *stage, int who)
     }
     if (!is_running(h, who)) {
         actor->waits += STEP;
-        actor->longest = lockd_max(actor->longest, actor->waits);
+        actor->longest = sched_max(actor->longest, actor->waits);
         return;
     }
     actor->waits = 0;
     actor->ran += STEP;
-    actor->left = actor->burst == 0 ? 1 : lockd_less(actor->left, STEP);
+    actor->left = actor->burst == 0 ? 1 : sched_less(actor->left, STEP);
     if (actor->left != 0)
         return;
     actor->bursts++;
@@ -99,7 +99,7 @@ static void obeys_idle_too(struct stage *stage, int who)
         obeys(h, who);
     else if (!has_run(h, who))
         say(h, who, 0, stage->actor[who].demand,
-            lockd_min(h->client[who].state.resident, h->client[who].target.budget));
+            sched_min(h->client[who].state.resident, h->client[who].target.budget));
 }
 
 static void perform(struct stage *stage)
@@ -119,7 +119,7 @@ static void perform(struct stage *stage)
         }
         later(h, STEP);
     }
-    assert_null(lockd_lock_check(h->lock));
+    assert_null(sched_check(h->lock));
 }
 
 /* Everybody ran, nobody waited for longer than that, and turns were not for nothing. */
@@ -138,7 +138,7 @@ static void all_got_on(const struct stage *stage, uint64_t longest_ms)
                                       : actor->bursts > SECONDS / 10);
     }
     lockd_list_each (at, &stage->h->lock->devices) {
-        const struct lockd_device *device = lockd_entry(at, struct lockd_device, link);
+        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
         assert_in_range(device->switches, 0, SECONDS * TURNS + BEGUN * bursts);
     }
@@ -219,20 +219,20 @@ static void progress_gang_becomes_more_important_while_it_waits_runs_at_once(voi
     struct stage stage;
 
     begin(&stage, h, GS_POLICY_PRIORITY);
-    lockd_lock_priority(h->lock, h->client[5].client, 5, h->now);
+    sched_priority(h->lock, h->client[5].client, 5, h->now);
     runs(h, 5, 7 * GIB);
-    lockd_lock_priority(h->lock, h->client[7].client, 10, h->now);
+    sched_priority(h->lock, h->client[7].client, 10, h->now);
     say(h, 1, W, 7 * GIB, 0);
     assert_false(has_run(h, 1));
     gone(h, 3);
     joins(h, 3, "a");
-    lockd_lock_priority(h->lock, h->client[3].client, 50, h->now);
+    sched_priority(h->lock, h->client[3].client, 50, h->now);
     say(h, 3, W, GIB, 0);
     assert_false(has_run(h, 5));
     say(h, 7, W, 7 * GIB, 0); /* above 5, and below them */
     obeys(h, 5);
     assert_true(has_run(h, 1) && has_run(h, 3));
-    lockd_lock_client_gone(h->lock, h->client[3].client, h->now);
+    sched_client_gone(h->lock, h->client[3].client, h->now);
     memset(&h->client[3], 0, sizeof h->client[3]);
     harness_take(h);
     obeys(h, 1);
@@ -247,7 +247,7 @@ static void progress_higher_priority_keeps_its_turn_beyond_a_quantum(void **stat
     uint64_t switches;
 
     begin(&stage, h, GS_POLICY_PRIORITY);
-    lockd_lock_priority(h->lock, h->client[5].client, 5, h->now);
+    sched_priority(h->lock, h->client[5].client, 5, h->now);
     runs(h, 5, 7 * GIB);
     say(h, 7, W, 7 * GIB, 0);
     switches = device_of(h)->switches;
@@ -267,9 +267,9 @@ static void obeys_slowly(struct harness *h, int who)
     if (is_running(h, who) && !has_run(h, who))
         say(h, who, W, demand, has);
     else if (has > c->target.budget && !has_run(h, who))
-        say(h, who, W, demand, lockd_max(c->target.budget, lockd_less(has, GIB)));
-    else if (has_run(h, who) && has < lockd_min(demand, c->target.budget))
-        say(h, who, W, demand, lockd_min(lockd_min(demand, c->target.budget), has + GIB));
+        say(h, who, W, demand, sched_max(c->target.budget, sched_less(has, GIB)));
+    else if (has_run(h, who) && has < sched_min(demand, c->target.budget))
+        say(h, who, W, demand, sched_min(sched_min(demand, c->target.budget), has + GIB));
     else if (has_run(h, who) && has == demand && !is_running(h, who))
         say(h, who, R, demand, demand);
 }
@@ -279,7 +279,7 @@ static void progress_gang_turn_counts_from_when_all_of_it_run(void **state)
 {
     for (int other = 0; other < 2; other++) {
         const int first = other == 0 ? 0 : 1, last = other == 0 ? 1 : 3;
-        struct lockd_settings settings;
+        struct sched_settings settings;
         uint64_t ran[HARNESS_CLIENTS] = {0};
         struct stage stage;
         struct harness *h;
@@ -287,9 +287,9 @@ static void progress_gang_turn_counts_from_when_all_of_it_run(void **state)
         again(state);
         h = *state;
         begin(&stage, h, GS_POLICY_RR);
-        settings = *lockd_lock_settings(h->lock);
+        settings = *sched_settings(h->lock);
         settings.quantum_ns = 100 * MS;
-        lockd_lock_set(h->lock, &settings, h->now);
+        sched_set(h->lock, &settings, h->now);
         gone(h, 3);
         joins(h, 3, "a");
         say(h, first, W, GIB, 0);

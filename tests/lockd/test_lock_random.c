@@ -59,7 +59,7 @@ static void run_many(const struct model_options *options, uint64_t share)
     for (uint64_t i = 0; done < events; i++) {
         struct model *model = run_one(*options, seed * 1000 + i);
 
-        worst_wait = lockd_max(worst_wait, model_figures(model)->wait_worst_ns);
+        worst_wait = sched_max(worst_wait, model_figures(model)->wait_worst_ns);
         targets += model_figures(model)->targets;
         turns += model_figures(model)->turns;
         done += model_figures(model)->events;

@@ -7,7 +7,7 @@
 /* 0 has run for so much of a turn, 1 waits. Returns the whole length. */
 static uint64_t turn_under_way(struct harness *h, double part)
 {
-    const struct lockd_party *party;
+    const struct sched_party *party;
 
     runs(h, 0, 7 * GIB);
     say(h, 1, W, 7 * GIB, 0);
@@ -22,21 +22,21 @@ static uint64_t turn_under_way(struct harness *h, double part)
             obeys(h, each), obeys(h, each);
         later(h, MS);
     }
-    party = lockd_party_of(device_of(h)->holders.next, holder);
+    party = sched_party_of(device_of(h)->holders.next, holder);
     assert_true(party->started != 0);
     later(h, (uint64_t)(part * (double)party->turn_length) - (h->now - party->started));
     return party->turn_length;
 }
 
-static const struct lockd_party *holder_of(const struct harness *h)
+static const struct sched_party *holder_of(const struct harness *h)
 {
     assert_int_equal(device_of(h)->holder_count, 1);
-    return lockd_party_of(device_of(h)->holders.next, holder);
+    return sched_party_of(device_of(h)->holders.next, holder);
 }
 
-static void set(struct harness *h, const struct lockd_settings *settings)
+static void set(struct harness *h, const struct sched_settings *settings)
 {
-    lockd_lock_set(h->lock, settings, h->now);
+    sched_set(h->lock, settings, h->now);
     harness_take(h);
 }
 
@@ -44,7 +44,7 @@ static void set_of_equal_values_leaves_a_turn_as_it_is(void **state)
 {
     for (int policy = GS_POLICY_FAIR; policy < GS_POLICY_COUNT; policy++) {
         struct harness *h = *state;
-        struct lockd_settings settings = *lockd_lock_settings(h->lock);
+        struct sched_settings settings = *sched_settings(h->lock);
         uint64_t until;
 
         if (policy == GS_POLICY_FIFO)
@@ -65,7 +65,7 @@ static void set_of_equal_values_leaves_a_turn_as_it_is(void **state)
 static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
 {
     struct harness *h = *state;
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
     uint64_t length;
 
     settings.quantum_ns = 1000 * MS;
@@ -85,7 +85,7 @@ static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
 static void set_a_short_quantum_keeps_nobody_waiting_for_a_long_one(void **state)
 {
     struct harness *h = *state;
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
     int waited[2] = {0};
 
     settings.quantum_ns = 60000 * MS;
@@ -111,7 +111,7 @@ static void set_a_short_quantum_keeps_nobody_waiting_for_a_long_one(void **state
 static void set_a_policy_begins_the_turn_anew(void **state)
 {
     struct harness *h = *state;
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
 
     settings.policy = GS_POLICY_FIFO;
     settings.quantum_ns = 1000 * MS;

@@ -56,12 +56,12 @@ static void lock_short_while_others_move_is_less_external_use(void **state)
     h->free_bytes = UINT64_MAX; /* nobody measures, and 0 keeps what it may hold */
     say(h, 0, GS_STATE_MOVING, 0, 0);
     h->client[0].deaf = true;
-    unsure = lockd_member_hold(lockd_member_find(h->client[0].client, h->client[0].state.uuid));
+    unsure = sched_member_hold(sched_member_find(h->client[0].client, h->client[0].state.uuid));
     for (int i = 0; i < 5; i++) {
         moves(h, GS_STATE_SHORT);
         later(h, EXTERNAL_UNSAID);
     }
-    assert_true(device_of(h)->external == lockd_less(GIB - 64 * MIB, unsure));
+    assert_true(device_of(h)->external == sched_less(GIB - 64 * MIB, unsure));
 }
 
 static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)

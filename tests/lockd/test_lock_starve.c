@@ -9,10 +9,10 @@
 
 static void set_policy(struct harness *h, enum gs_policy policy)
 {
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
 
     settings.policy = policy;
-    lockd_lock_set(h->lock, &settings, h->now);
+    sched_set(h->lock, &settings, h->now);
     harness_take(h);
 }
 
@@ -26,7 +26,7 @@ static uint64_t beside_one_that_never_runs(struct harness *h, uint64_t seconds)
         say(h, i, W, LARGE, 0);
     for (uint64_t step = 0; step < seconds * 10; step++) {
         say(h, 0, W | (has_run(h, 0) ? GS_STATE_MOVING : 0), LARGE,
-            lockd_min(h->client[0].target.budget, GIB));
+            sched_min(h->client[0].target.budget, GIB));
         for (int i = 1; i < 4; i++) {
             obeys(h, i);
             obeys(h, i);
@@ -35,7 +35,7 @@ static uint64_t beside_one_that_never_runs(struct harness *h, uint64_t seconds)
         later(h, 100 * MS);
     }
     for (int i = 1; i < 4; i++)
-        least = lockd_min(least, ran[i]);
+        least = sched_min(least, ran[i]);
     return least;
 }
 
@@ -107,10 +107,10 @@ static void lock_slow_to_begin_runs_again_after_it_was_passed_over(void **state)
 
 static void set_reserve(struct harness *h, uint64_t reserve)
 {
-    struct lockd_settings settings = *lockd_lock_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->lock);
 
     settings.reserve = reserve;
-    lockd_lock_set(h->lock, &settings, h->now);
+    sched_set(h->lock, &settings, h->now);
     harness_take(h);
 }
 

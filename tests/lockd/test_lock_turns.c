@@ -15,7 +15,7 @@ static void lock_all_fit_all_run(void **state)
         assert_true(has_run(h, i));
         assert_false(has_waiters(h, i));
     }
-    assert_true(lockd_lock_deadline(h->lock) == LOCKD_NEVER);
+    assert_true(sched_deadline(h->lock) == LOCKD_NEVER);
 }
 
 static void lock_small_growth_needs_no_message(void **state)
@@ -39,7 +39,7 @@ static void lock_does_not_fit_newcomer_waits(void **state)
     assert_false(has_run(h, 1));
     assert_true(has_run(h, 0));
     assert_true(has_waiters(h, 0));
-    assert_true(h->client[0].target.idle_ns == lockd_device_idle(device_of(h)));
+    assert_true(h->client[0].target.idle_ns == sched_device_idle(device_of(h)));
     assert_int_equal(condition_of(h, 1), LOCKD_WAITS);
 }
 
@@ -52,7 +52,7 @@ static void lock_where_turns_are_taken_idleness_is_said_while_nobody_waits(void 
     assert_true(h->client[0].target.idle_ns == 0);
     say(h, 1, 0, 7 * GIB, 0);
     later(h, 1000 * MS);
-    assert_true(h->client[0].target.idle_ns == lockd_device_idle(device_of(h)));
+    assert_true(h->client[0].target.idle_ns == sched_device_idle(device_of(h)));
     assert_false(has_waiters(h, 0));
     say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
     assert_true(has_run(h, 0)); /* nobody wants its place */
@@ -105,7 +105,7 @@ static void lock_nobody_waits_no_revocation(void **state)
     later(h, 100 * quantum_of(h));
     assert_true(has_run(h, 0));
     assert_false(has_waiters(h, 0));
-    assert_true(lockd_lock_deadline(h->lock) == LOCKD_NEVER);
+    assert_true(sched_deadline(h->lock) == LOCKD_NEVER);
 }
 
 static void lock_idle_holder_gives_back_at_once(void **state)
@@ -179,7 +179,7 @@ static void lock_turns_of_three_are_in_order(void **state)
         for (int i = 0; i < 3; i++)
             if (i != next)
                 say(h, i, W, 8 * GIB,
-                    lockd_min(h->client[i].state.resident, h->client[i].target.budget));
+                    sched_min(h->client[i].state.resident, h->client[i].target.budget));
         assert_true(h->client[next].target.budget >= 8 * GIB);
         say(h, next, R, 8 * GIB, 8 * GIB);
     }
@@ -252,19 +252,19 @@ static void lock_stuck_holder_others_that_fit_go_on(void **state)
 static void lock_silent_program_gets_few_targets(void **state)
 {
     struct harness *h = *state;
-    const struct lockd_settings other = {
+    const struct sched_settings other = {
         .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = 5 * GIB};
 
     runs(h, 0, 1 * GIB);
     runs(h, 1, 1 * GIB);
     h->client[0].deaf = true;
     for (int i = 0; i < 100; i++) {
-        lockd_lock_pause(h->lock, h->client[0].client, i % 2 == 0, h->now);
+        sched_pause(h->lock, h->client[0].client, i % 2 == 0, h->now);
         harness_take(h);
         later(h, 10 * MS);
     }
     assert_true(h->client[0].targets < 12);
-    lockd_lock_set(h->lock, &other, h->now); /* the other one is served as ever */
+    sched_set(h->lock, &other, h->now); /* the other one is served as ever */
     harness_take(h);
     say(h, 1, R, 2 * GIB, 2 * GIB);
     assert_true(has_run(h, 1));
@@ -276,7 +276,7 @@ static void lock_paused_program_stops_memory_stays(void **state)
 
     runs(h, 0, 4 * GIB);
     runs(h, 1, 4 * GIB);
-    lockd_lock_pause(h->lock, h->client[0].client, true, h->now);
+    sched_pause(h->lock, h->client[0].client, true, h->now);
     harness_take(h);
     assert_int_equal(h->client[0].target.flags, GS_TARGET_PAUSED);
     say(h, 0, W, 4 * GIB, 4 * GIB);
@@ -296,7 +296,7 @@ static void lock_switch_measured_quantum_follows(void **state)
 {
     struct harness *h = *state;
 
-    const struct lockd_settings wide = {.quantum_ns = LOCKD_AUTO,
+    const struct sched_settings wide = {.quantum_ns = LOCKD_AUTO,
                                         .idle_ns = LOCKD_AUTO,
                                         .reserve = LOCKD_AUTO,
                                         .quantum_max_ns = 5000 * MS,
@@ -314,9 +314,9 @@ static void lock_switch_measured_quantum_follows(void **state)
     later(h, 40 * MS);
     say(h, 0, W, 7 * GIB, 3 * GIB);
     say(h, 1, R, 7 * GIB, 7 * GIB);
-    assert_true(lockd_device_switch(device_of(h)) == 50 * MS);
+    assert_true(sched_device_switch(device_of(h)) == 50 * MS);
     assert_true(quantum_of(h) == 20 * (50 * MS + SWITCH_UNSEEN)); /* 5 % */
-    lockd_lock_set(h->lock, &wide, h->now);
+    sched_set(h->lock, &wide, h->now);
     assert_true(quantum_of(h) == 10 * (50 * MS + SWITCH_UNSEEN)); /* 10 % */
     device_of(h)->switch_ns = 3600000 * MS;
     assert_true(quantum_of(h) == 5000 * MS);

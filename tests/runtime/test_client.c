@@ -46,18 +46,18 @@ static _Atomic(bool) set_back; /* the clock of the day, by an hour */
 
 /* --- what client.c stands on --- */
 
-uint64_t gs_converge(void)
+uint64_t gs_reconcile(void)
 {
     atomic_fetch_add(&rounds, 1);
     return atomic_load(&draining) ? 1000000 : NEVER_NS;
 }
 
-int gs_converge_fd(void)
+int gs_reconcile_fd(void)
 {
     return -1;
 }
 
-void gs_converge_exiting(void)
+void gs_reconcile_exiting(void)
 {
 }
 

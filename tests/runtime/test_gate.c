@@ -60,7 +60,7 @@ void gs_stats_called(void)
 {
 }
 
-void gs_pace_thread_ends(struct gs_pace *pace)
+void gs_throttle_thread_ends(struct gs_throttle *pace)
 {
     (void)pace;
 }

@@ -87,8 +87,8 @@ void gs_log(const char *format, ...)
 static void *forks(void *unused)
 {
     (void)unused;
-    gs_gift_before_fork();
-    gs_gift_after_fork();
+    gs_handover_before_fork();
+    gs_handover_after_fork();
     return NULL;
 }
 
@@ -174,9 +174,9 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    gs_gift_lost();
+    gs_handover_lost();
     for (uint32_t i = 0; i < CHUNKS; i++)
-        gs_gift_forget(&range->chunks[i]);
+        gs_handover_forget(&range->chunks[i]);
     free(range);
     setrlimit(RLIMIT_NOFILE, &limit_before);
     return descriptors() == open_before && card.resident == 0 ? 0 : -1;
@@ -194,7 +194,7 @@ static void make(uint32_t chunk)
 static void make_and_give(uint32_t chunk)
 {
     make(chunk);
-    assert_true(gs_gift_give(range, chunk));
+    assert_true(gs_handover_give(range, chunk));
 }
 
 static struct gs_wire_target target(uint32_t flags, uint64_t budget)
@@ -207,21 +207,21 @@ static struct gs_wire_target target(uint32_t flags, uint64_t budget)
 static unsigned come(unsigned count, uint64_t budget)
 {
     const struct gs_wire_target run = target(GS_TARGET_RUN | GS_TARGET_GIVE, budget);
-    const uint64_t before = gs_gift_in_hand(&card);
+    const uint64_t before = gs_handover_in_hand(&card);
     struct gs_descriptors with = {.count = count};
 
     for (unsigned i = 0; i < count; i++)
         with.fd[i] = memory();
-    gs_gift_heard(&card, &run, &with);
+    gs_handover_heard(&card, &run, &with);
     gs_descriptors_close(&with);
-    return (unsigned)((gs_gift_in_hand(&card) - before) / CHUNK);
+    return (unsigned)((gs_handover_in_hand(&card) - before) / CHUNK);
 }
 
 static unsigned reported(struct gs_descriptors *with)
 {
     struct gs_wire_state state = {.given = 0};
 
-    gs_gift_report(&card, &state, with);
+    gs_handover_report(&card, &state, with);
     assert_int_equal(state.given, with->count);
     if (state.given != 0)
         assert_int_equal(state.given_bytes, CHUNK);
@@ -243,9 +243,9 @@ static void what_leaves_is_reported_until_it_is_sent(void **state)
         assert_true(with.fd[i] >= FROM);
     }
     assert_int_equal(descriptors(), open_before + 2); /* the handles are released */
-    gs_gift_sent(&other_card);
+    gs_handover_sent(&other_card);
     assert_int_equal(reported(&with), 2);
-    gs_gift_sent(&card);
+    gs_handover_sent(&card);
     assert_int_equal(reported(&with), 0);
     assert_int_equal(descriptors(), open_before);
 }
@@ -258,32 +258,32 @@ static void only_what_can_be_sent_together_is_given(void **state)
     for (uint32_t i = 0; i < GS_GIVEN_MOST; i++)
         make_and_give(i);
     make(GS_GIVEN_MOST);
-    assert_false(gs_gift_give(range, GS_GIVEN_MOST)); /* and nothing has happened to it */
-    gs_gift_sent(&card);
+    assert_false(gs_handover_give(range, GS_GIVEN_MOST)); /* and nothing has happened to it */
+    gs_handover_sent(&card);
     range->device = &other_card;
-    assert_true(gs_gift_give(range, GS_GIVEN_MOST));
+    assert_true(gs_handover_give(range, GS_GIVEN_MOST));
     range->device = &card;
     make_and_give(0);
     assert_int_equal(reported(&with), 1); /* each device's go with its own report */
     make(0);
     range->chunk_bytes = CHUNK / 2;
-    assert_false(gs_gift_give(range, 0)); /* one size at a time */
+    assert_false(gs_handover_give(range, 0)); /* one size at a time */
     range->chunk_bytes = CHUNK;
-    gs_gift_sent(&card);
+    gs_handover_sent(&card);
     assert_int_equal(reported(&with), 0);
     assert_int_equal(descriptors(), open_before + 2); /* a handle, and the other device's */
-    gs_gift_sent(&other_card);
+    gs_handover_sent(&other_card);
     assert_int_equal(descriptors(), open_before + 1);
     range->chunks[0].sendable = false;
-    assert_false(gs_gift_give(range, 0));
+    assert_false(gs_handover_give(range, 0));
     range->chunks[0].sendable = true;
     atomic_store(&card.target_flags, 0); /* nobody is to be given anything */
-    assert_false(gs_gift_give(range, 0));
+    assert_false(gs_handover_give(range, 0));
     atomic_store(&card.target_flags, GS_TARGET_GIVE);
     card.physical = 4097 * CHUNK;
-    assert_false(gs_gift_give(range, 0)); /* too little */
+    assert_false(gs_handover_give(range, 0)); /* too little */
     card.physical = 4096 * CHUNK;
-    assert_true(gs_gift_give(range, 0));
+    assert_true(gs_handover_give(range, 0));
 }
 
 static void with_run_nothing_is_given_and_what_was_is_released(void **state)
@@ -296,8 +296,8 @@ static void with_run_nothing_is_given_and_what_was_is_released(void **state)
     make_and_give(0);
     make(1);
     target(run.flags, run.budget);
-    assert_false(gs_gift_give(range, 1));
-    gs_gift_heard(&card, &run, &with);
+    assert_false(gs_handover_give(range, 1));
+    gs_handover_heard(&card, &run, &with);
     assert_int_equal(reported(&with), 0);
     assert_int_equal(descriptors(), open_before + 1); /* the second's handle */
     gs_vmm_release(range->chunks[1].handle);
@@ -308,21 +308,22 @@ static void what_comes_is_used_once_and_kept_while_it_is_used(void **state)
     (void)state;
     assert_int_equal(come(2, 10 * CHUNK), 2);
     assert_int_equal(card.resident, 2 * CHUNK);
-    assert_true(gs_gift_place(range, 0));
+    assert_true(gs_handover_place(range, 0));
     assert_int_equal(mapped, 1);
     assert_int_equal(card.resident, CHUNK);
     assert_int_equal(descriptors(), open_before + 3); /* two of the hand's, and a handle */
     range->chunk_bytes = CHUNK / 2;
-    assert_false(gs_gift_place(range, 1)); /* another size */
+    assert_false(gs_handover_place(range, 1)); /* another size */
     range->chunk_bytes = CHUNK;
     range->device = &other_card;
-    assert_false(gs_gift_place(range, 1));
+    assert_false(gs_handover_place(range, 1));
     range->device = &card;
     atomic_store(&card.target_flags, GS_TARGET_GIVE);
-    assert_true(gs_gift_give(range, 0)); /* on it goes, with the descriptor that it came with */
+    assert_true(
+        gs_handover_give(range, 0)); /* on it goes, with the descriptor that it came with */
     assert_int_equal(range->chunks[0].gift, 0);
     assert_int_equal(descriptors(), open_before + 2);
-    gs_gift_sent(&card);
+    gs_handover_sent(&card);
     assert_int_equal(descriptors(), open_before + 1);
 }
 
@@ -332,16 +333,16 @@ static void no_more_comes_than_the_budget_has_room_for(void **state)
     struct gs_descriptors with = {{memory()}, 1};
 
     (void)state;
-    gs_gift_heard(&card, &wait, &with); /* it may not run: nothing is missing here */
+    gs_handover_heard(&card, &wait, &with); /* it may not run: nothing is missing here */
     assert_int_equal(with.count, 1);
     gs_descriptors_close(&with);
     assert_int_equal(come(4, 3 * CHUNK + CHUNK / 2), 3);
     assert_int_equal(come(1, 3 * CHUNK - 1), 0);
     assert_int_equal(come(1, 4 * CHUNK), 1);
-    gs_gift_shrink(&card, 2 * CHUNK + 1);
-    assert_int_equal(gs_gift_in_hand(&card), 2 * CHUNK);
+    gs_handover_shrink(&card, 2 * CHUNK + 1);
+    assert_int_equal(gs_handover_in_hand(&card), 2 * CHUNK);
     assert_int_equal(card.resident, 2 * CHUNK);
-    gs_gift_heard(&card, &wait, &with); /* its turn is over */
+    gs_handover_heard(&card, &wait, &with); /* its turn is over */
     assert_int_equal(card.resident, 0);
     card.managed = true;
     assert_int_equal(come(1, 4 * CHUNK), 0);
@@ -355,13 +356,13 @@ static void what_the_driver_refuses_is_released(void **state)
     (void)state;
     assert_int_equal(come(2, 10 * CHUNK), 2);
     import_fails = true;
-    assert_false(gs_gift_place(range, 0));
+    assert_false(gs_handover_place(range, 0));
     assert_int_equal(imports, 2); /* each is tried */
     assert_int_equal(descriptors(), open_before);
     import_fails = false;
     map_fails = true;
     assert_int_equal(come(1, 10 * CHUNK), 1);
-    assert_false(gs_gift_place(range, 0));
+    assert_false(gs_handover_place(range, 0));
     assert_int_equal(range->chunks[0].gift, 0);
     assert_int_equal(descriptors(), open_before);
     assert_int_equal(card.resident, 0);
@@ -374,7 +375,7 @@ static void what_stays_mapped_here_goes_nowhere(void **state)
     (void)state;
     make(0);
     unmap_fails = true;
-    assert_true(gs_gift_give(range, 0)); /* there is nothing more to be done */
+    assert_true(gs_handover_give(range, 0)); /* there is nothing more to be done */
     assert_int_equal(reported(&with), 0);
     assert_int_equal(descriptors(), open_before);
 }
@@ -403,24 +404,24 @@ static void what_the_program_closed_is_not_touched_again(void **state)
 
     (void)state;
     assert_int_equal(come(3, 10 * CHUNK), 3);
-    assert_true(gs_gift_place(range, 0));
-    assert_true(gs_gift_place(range, 1));
+    assert_true(gs_handover_place(range, 0));
+    assert_true(gs_handover_place(range, 1));
     atomic_store(&card.target_flags, GS_TARGET_GIVE);
     make_and_give(2);
     assert_int_equal(imports, 2);
     count = closed_and_reused(own, sizeof own / sizeof own[0]);
     assert_int_equal(count, 4);
-    assert_int_equal(reported(&with), 0);  /* nothing of the program's is sent */
-    assert_false(gs_gift_place(range, 3)); /* or taken for device memory */
+    assert_int_equal(reported(&with), 0);      /* nothing of the program's is sent */
+    assert_false(gs_handover_place(range, 3)); /* or taken for device memory */
     assert_int_equal(imports, 2);
-    assert_false(gs_gift_give(range, 0));
-    gs_gift_forget(&range->chunks[0]);
-    gs_gift_sent(&card);
-    gs_gift_lost();
+    assert_false(gs_handover_give(range, 0));
+    gs_handover_forget(&range->chunks[0]);
+    gs_handover_sent(&card);
+    gs_handover_lost();
     for (unsigned i = 0; i < count; i++)
         assert_int_equal(close(own[i]), 0); /* or closed */
     errno = ERANGE;
-    gs_gift_forget(&range->chunks[1]);
+    gs_handover_forget(&range->chunks[1]);
     assert_int_equal(errno, ERANGE);
     gs_vmm_release(range->chunks[0].handle);
     gs_vmm_release(range->chunks[1].handle);
@@ -436,18 +437,18 @@ static void a_number_that_comes_again_is_one_piece_s_only(void **state)
     (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         with = (struct gs_descriptors){{fcntl(card_file, F_DUPFD_CLOEXEC, 0)}, 1};
-        gs_gift_heard(&card, &run, &with);
-        assert_true(gs_gift_place(range, i));
+        gs_handover_heard(&card, &run, &with);
+        assert_true(gs_handover_place(range, i));
         for (int fd = FROM; i == 0 && fd < NUMBER; fd++) /* the program closes the first's */
             if (!was_open[fd])
                 close(fd);
     }
     close(card_file);
     atomic_store(&card.target_flags, GS_TARGET_GIVE);
-    assert_false(gs_gift_give(range, 0)); /* what it has now is the second's */
+    assert_false(gs_handover_give(range, 0)); /* what it has now is the second's */
     gs_vmm_release(range->chunks[0].handle);
-    gs_gift_forget(&range->chunks[0]);
-    assert_true(gs_gift_give(range, 1));
+    gs_handover_forget(&range->chunks[0]);
+    assert_true(gs_handover_give(range, 1));
     assert_int_equal(reported(&with), 1);
 }
 
@@ -456,25 +457,25 @@ static void few_descriptors_are_left_to_the_program(void **state)
     struct gs_descriptors with;
 
     (void)state;
-    assert_int_equal(gs_gift_expect(), GS_PACKET_FDS);
-    gs_gift_received();
+    assert_int_equal(gs_handover_expect(), GS_PACKET_FDS);
+    gs_handover_received();
     limit(80); /* ten places */
-    assert_int_equal(gs_gift_expect(), 10);
-    gs_gift_received();
+    assert_int_equal(gs_handover_expect(), 10);
+    gs_handover_received();
     assert_int_equal(come(16, 100 * CHUNK), 10);
-    assert_int_equal(gs_gift_expect(), 0);
-    gs_gift_received();
+    assert_int_equal(gs_handover_expect(), 0);
+    gs_handover_received();
     assert_int_equal(card.resident, 10 * CHUNK);
     atomic_store(&card.target_flags, GS_TARGET_GIVE);
     make(0);
-    assert_false(gs_gift_give(range, 0));
+    assert_false(gs_handover_give(range, 0));
     assert_int_equal(reported(&with), 0);
-    gs_gift_lost();
+    gs_handover_lost();
     limit(64);
-    assert_int_equal(gs_gift_expect(), 0);
-    gs_gift_received();
+    assert_int_equal(gs_handover_expect(), 0);
+    gs_handover_received();
     assert_int_equal(come(1, 100 * CHUNK), 0);
-    assert_false(gs_gift_give(range, 0));
+    assert_false(gs_handover_give(range, 0));
     gs_vmm_release(range->chunks[0].handle);
 }
 
@@ -501,23 +502,23 @@ static void a_child_holds_none_and_no_fork_comes_between(void **state)
     assert_int_equal(come(2, 10 * CHUNK), 2);
     child = fork();
     if (child == 0) {
-        gs_gift_in_child();
-        _exit(descriptors() == open_before && gs_gift_in_hand(&card) == 0 ? 0 : 1);
+        gs_handover_in_child();
+        _exit(descriptors() == open_before && gs_handover_in_hand(&card) == 0 ? 0 : 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    gs_gift_lost();
-    gs_gift_before_fork();
+    gs_handover_lost();
+    gs_handover_before_fork();
     atomic_store(&card.target_flags, GS_TARGET_GIVE);
     make(0);
-    assert_false(gs_gift_give(range, 0));
-    assert_int_equal(gs_gift_expect(), 0);
-    gs_gift_received();
-    gs_gift_after_fork();
+    assert_false(gs_handover_give(range, 0));
+    assert_int_equal(gs_handover_expect(), 0);
+    gs_handover_received();
+    gs_handover_after_fork();
     fork_during_export = true;
-    assert_true(gs_gift_give(range, 0));
-    gs_gift_before_fork(); /* its thread has come through by then, or does no harm */
-    gs_gift_after_fork();
+    assert_true(gs_handover_give(range, 0));
+    gs_handover_before_fork(); /* its thread has come through by then, or does no harm */
+    gs_handover_after_fork();
 }
 
 int main(void)

@@ -102,13 +102,13 @@ void gs_swap_drop_copies(struct gs_device *device)
     (void)device;
 }
 
-uint64_t gs_gift_in_hand(const struct gs_device *device)
+uint64_t gs_handover_in_hand(const struct gs_device *device)
 {
     (void)device;
     return in_hand;
 }
 
-void gs_gift_shrink(struct gs_device *device, uint64_t most)
+void gs_handover_shrink(struct gs_device *device, uint64_t most)
 {
     const uint64_t less = in_hand > most ? in_hand - most : 0;
 

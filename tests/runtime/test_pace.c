@@ -85,10 +85,10 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    gs_pace_thread_ends(gs_gate_self.pace);
+    gs_throttle_thread_ends(gs_gate_self.pace);
     gs_gate_self.pace = NULL;
     for (uintptr_t context = 1; context <= 3; context++)
-        gs_pace_context_ended((CUcontext)context);
+        gs_throttle_context_ended((CUcontext)context);
     return 0;
 }
 
@@ -96,7 +96,7 @@ static void submit(uintptr_t context)
 {
     current = context;
     for (unsigned i = 0; i < GS_PACE_UNFINISHED; i++)
-        gs_pace_bound(NULL, false);
+        gs_throttle_bound(NULL, false);
 }
 
 static void bound_two_contexts_in_turn_makes_two_pairs(void **state)
@@ -112,7 +112,7 @@ static void *work(void *unused)
 {
     (void)unused;
     submit(3);
-    gs_pace_thread_ends(gs_gate_self.pace);
+    gs_throttle_thread_ends(gs_gate_self.pace);
     return NULL;
 }
 
@@ -133,8 +133,8 @@ static void context_ended_its_events_are_not_used_again(void **state)
     (void)state;
     submit(1);
     submit(2); /* holds 2's, 1's is spare */
-    gs_pace_context_ended((CUcontext)1);
-    gs_pace_context_ended((CUcontext)2);
+    gs_throttle_context_ended((CUcontext)1);
+    gs_throttle_context_ended((CUcontext)2);
     assert_int_equal(created, 4);
     submit(1); /* new contexts with the old handles */
     submit(2);

@@ -88,20 +88,20 @@ void gs_descriptors_close(struct gs_descriptors *descriptors)
     descriptors->count = 0;
 }
 
-unsigned gs_gift_expect(void)
+unsigned gs_handover_expect(void)
 {
     assert_false(expecting);
     expecting = true;
     return 16;
 }
 
-void gs_gift_received(void)
+void gs_handover_received(void)
 {
     expecting = false;
 }
 
-void gs_gift_heard(struct gs_device *device, const struct gs_wire_target *target,
-                   struct gs_descriptors *with)
+void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *target,
+                       struct gs_descriptors *with)
 {
     assert_true(expecting);
     assert_ptr_equal(device, &card);
@@ -111,7 +111,7 @@ void gs_gift_heard(struct gs_device *device, const struct gs_wire_target *target
     with->count = 0;
 }
 
-void gs_gift_lost(void)
+void gs_handover_lost(void)
 {
     received = 0;
 }

@@ -23,8 +23,8 @@
 #define BASE       0x7f0000000000u
 
 struct model {
-    struct gs_tree tree;
-    struct gs_tree_node nodes[SLOTS];
+    struct gs_range_tree tree;
+    struct gs_range_tree_node nodes[SLOTS];
     bool present[SLOTS];
 };
 
@@ -35,20 +35,20 @@ static uint64_t slot_base(unsigned slot)
 
 static void insert_at(struct model *model, unsigned slot, uint64_t *seed)
 {
-    struct gs_tree_node *node = &model->nodes[slot];
+    struct gs_range_tree_node *node = &model->nodes[slot];
     const uint64_t from = random_below(seed, SLOT_BYTES);
 
     memset(node, 0xa5, sizeof *node); /* whatever was there must not matter */
     node->base = slot_base(slot) + from;
     node->size = 1 + random_below(seed, SLOT_BYTES - from);
-    gs_tree_insert(&model->tree, node);
+    gs_range_tree_insert(&model->tree, node);
     model->present[slot] = true;
 }
 
-static struct gs_tree_node *expected(struct model *model, uint64_t address)
+static struct gs_range_tree_node *expected(struct model *model, uint64_t address)
 {
     const uint64_t slot = (address - BASE) / SLOT_BYTES;
-    struct gs_tree_node *node;
+    struct gs_range_tree_node *node;
 
     if (address < BASE || slot >= SLOTS || !model->present[slot])
         return NULL;
@@ -58,15 +58,15 @@ static struct gs_tree_node *expected(struct model *model, uint64_t address)
 
 static void check_edges(struct model *model, unsigned slot)
 {
-    const struct gs_tree_node *node = &model->nodes[slot];
+    const struct gs_range_tree_node *node = &model->nodes[slot];
 
     if (!model->present[slot])
         return;
-    assert_ptr_equal(gs_tree_find(&model->tree, node->base), node);
-    assert_ptr_equal(gs_tree_find(&model->tree, node->base + node->size - 1), node);
-    assert_ptr_equal(gs_tree_find(&model->tree, node->base - 1),
+    assert_ptr_equal(gs_range_tree_find(&model->tree, node->base), node);
+    assert_ptr_equal(gs_range_tree_find(&model->tree, node->base + node->size - 1), node);
+    assert_ptr_equal(gs_range_tree_find(&model->tree, node->base - 1),
                      expected(model, node->base - 1));
-    assert_ptr_equal(gs_tree_find(&model->tree, node->base + node->size),
+    assert_ptr_equal(gs_range_tree_find(&model->tree, node->base + node->size),
                      expected(model, node->base + node->size));
 }
 
@@ -74,20 +74,20 @@ static void check_first(struct model *model, uint64_t *seed)
 {
     const uint64_t from = random_below(seed, (uint64_t)SLOTS * SLOT_BYTES);
     const uint64_t size = random_below(seed, 8 * (uint64_t)SLOT_BYTES);
-    struct gs_tree_node *lowest = NULL;
+    struct gs_range_tree_node *lowest = NULL;
 
     for (unsigned slot = 0; slot < SLOTS && lowest == NULL; slot++) {
-        struct gs_tree_node *node = &model->nodes[slot];
+        struct gs_range_tree_node *node = &model->nodes[slot];
 
         if (model->present[slot] && size != 0 && node->base < BASE + from + size &&
             node->base + node->size > BASE + from)
             lowest = node;
     }
     if (size != 0)
-        assert_ptr_equal(gs_tree_first(&model->tree, BASE + from, size), lowest);
+        assert_ptr_equal(gs_range_tree_first(&model->tree, BASE + from, size), lowest);
 }
 
-static unsigned depth(const struct gs_tree_node *node)
+static unsigned depth(const struct gs_range_tree_node *node)
 {
     unsigned left, right;
 
@@ -111,15 +111,15 @@ static void run_sequence(uint64_t seed, unsigned steps)
             insert_at(&model, slot, &seed);
         } else if (random_below(&seed, 4) ==
                    0) { /* no range begins one byte behind this one's first byte */
-            assert_null(gs_tree_remove(&model.tree, model.nodes[slot].base + 1));
+            assert_null(gs_range_tree_remove(&model.tree, model.nodes[slot].base + 1));
         } else {
-            assert_ptr_equal(gs_tree_remove(&model.tree, model.nodes[slot].base),
+            assert_ptr_equal(gs_range_tree_remove(&model.tree, model.nodes[slot].base),
                              &model.nodes[slot]);
             model.present[slot] = false;
-            assert_null(gs_tree_remove(&model.tree, model.nodes[slot].base));
+            assert_null(gs_range_tree_remove(&model.tree, model.nodes[slot].base));
         }
         check_edges(&model, slot);
-        assert_ptr_equal(gs_tree_find(&model.tree, address), expected(&model, address));
+        assert_ptr_equal(gs_range_tree_find(&model.tree, address), expected(&model, address));
         if (i % 16 == 0)
             check_first(&model, &seed);
     }
@@ -149,26 +149,26 @@ static void tree_ascending_insertions_stay_shallow(void **state)
 
 static void tree_empty_finds_nothing(void **state)
 {
-    struct gs_tree tree = {0};
+    struct gs_range_tree tree = {0};
 
     (void)state;
-    assert_null(gs_tree_find(&tree, 0));
-    assert_null(gs_tree_find(&tree, UINT64_MAX));
-    assert_null(gs_tree_remove(&tree, 0));
+    assert_null(gs_range_tree_find(&tree, 0));
+    assert_null(gs_range_tree_find(&tree, UINT64_MAX));
+    assert_null(gs_range_tree_remove(&tree, 0));
 }
 
 static void tree_range_at_end_of_address_space_is_found(void **state)
 {
-    struct gs_tree tree = {0};
-    struct gs_tree_node last = {.base = UINT64_MAX - 15, .size = 16},
-                        first = {.base = 0, .size = 1};
+    struct gs_range_tree tree = {0};
+    struct gs_range_tree_node last = {.base = UINT64_MAX - 15, .size = 16},
+                              first = {.base = 0, .size = 1};
 
     (void)state;
-    gs_tree_insert(&tree, &last);
-    gs_tree_insert(&tree, &first);
-    assert_ptr_equal(gs_tree_find(&tree, UINT64_MAX), &last);
-    assert_ptr_equal(gs_tree_find(&tree, 0), &first);
-    assert_null(gs_tree_find(&tree, 1));
+    gs_range_tree_insert(&tree, &last);
+    gs_range_tree_insert(&tree, &first);
+    assert_ptr_equal(gs_range_tree_find(&tree, UINT64_MAX), &last);
+    assert_ptr_equal(gs_range_tree_find(&tree, 0), &first);
+    assert_null(gs_range_tree_find(&tree, 1));
 }
 
 int main(void)
