@@ -1,0 +1,106 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Does what README says on a clean Debian: scripts/check_debian.sh RELEASE [--user]. debootstrap makes a Debian of that
+# release (bookworm, trixie); what is committed here is cloned into it, into a folder that only its owner may enter; there
+# ./demo.sh --sim and ./test.sh run as root or, with --user, as a user who may use sudo. Exit 0 only if both passed.
+# Needs root, debootstrap, git and a network. Nothing of it is seen or left outside of its folder; that is removed at the
+# end unless something failed.
+#
+#   GS_CHROOTS=FOLDER      where the Debians are made, and downloaded packages are kept (default /var/tmp/gpushare-chroots)
+#   GS_DEBIAN_MIRROR=URL   default http://deb.debian.org/debian
+#   CUDA_HOME=FOLDER       a CUDA toolkit that is shown inside, read-only (default /usr/local/cuda, if there is one)
+#   GS_FORCE_WHEELS=1      show none: NVIDIA's wheels are fetched inside
+#   GS_TEST_JOBS=N         tests at a time
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage="usage: scripts/check_debian.sh RELEASE [--user]"
+release='' who=root
+for word; do
+    case $word in
+    --user) who=tester ;;
+    -h | --help) echo "$usage"; exit 0 ;;
+    -*) echo "check_debian.sh: $word is no option; $usage" >&2; exit 2 ;;
+    *) release=$word ;;
+    esac
+done
+[ -n "$release" ] || { echo "$usage" >&2; exit 2; }
+die() { echo "check_debian.sh: $*" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || die "needs root, to make a Debian and to mount /proc in it"
+command -v debootstrap >/dev/null || die "debootstrap is missing: apt-get install debootstrap"
+
+if [ -z "${GS_IN_NAMESPACE:-}" ]; then # what is mounted and started from here on ends with this process
+    exec env GS_IN_NAMESPACE=1 unshare --mount --pid --fork --kill-child --propagation private "$0" "$@"
+fi
+
+place=${GS_CHROOTS:-/var/tmp/gpushare-chroots}
+mirror=${GS_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+root=$place/$release-$who
+packages=$place/packages-$release
+say() { printf '== %s as %s: %s\n' "$release" "$who" "$*"; }
+
+make_debian() {
+    mkdir -p "$packages/partial"
+    rm -rf --one-file-system "$root"
+    mkdir -p "$root"
+    debootstrap --variant=minbase --include=sudo,git,ca-certificates --cache-dir="$packages" "$release" "$root" "$mirror" \
+        >"$place/$release-$who.log" 2>&1 || { tail -5 "$place/$release-$who.log"; die "debootstrap failed"; }
+    cp /etc/resolv.conf /etc/hosts "$root/etc/"
+}
+
+mount_into_it() {
+    local cuda
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
+    mount --bind "$root/dev/pts/ptmx" "$root/dev/ptmx"
+    mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+    mount -t sysfs -o ro sysfs "$root/sys"
+    mount --bind "$packages" "$root/var/cache/apt/archives"
+    cuda=$(readlink -f "${CUDA_HOME:-/usr/local/cuda}")
+    if [ -z "${GS_FORCE_WHEELS:-}" ] && [ -x "$cuda/bin/nvcc" ]; then
+        mkdir -p "$root/usr/local/cuda"
+        mount --bind "$cuda" "$root/usr/local/cuda"
+        mount -o remount,bind,ro "$root/usr/local/cuda"
+    fi
+}
+
+inside() { # USER COMMAND: by a shell of that user, with little in its environment
+    local home variable words=()
+    home=$(awk -F: -v name="$1" '$1 == name { print $6 }' "$root/etc/passwd")
+    for variable in GS_TEST_JOBS GS_FORCE_WHEELS http_proxy https_proxy no_proxy PIP_INDEX_URL; do
+        [ -z "${!variable:-}" ] || words+=("$variable=${!variable}")
+    done
+    chroot "$root" env -i HOME="$home" USER="$1" TERM="${TERM:-dumb}" LANG=C.UTF-8 "${words[@]}" \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        setpriv --reuid "$1" --regid "$1" --init-groups bash -c "cd && $2"
+}
+
+clone_into_it() { # through a bundle: git refuses to clone from a folder of another user
+    runuser -u "$(stat -c %U .)" -- git bundle create -q - HEAD >"$root/tmp/gpushare.bundle"
+    if [ "$who" != root ]; then
+        chroot "$root" useradd --create-home --shell /bin/bash "$who"
+        echo "$who ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$who"
+    fi
+    inside "$who" 'mkdir -m 700 only-mine && git clone -q /tmp/gpushare.bundle only-mine/gpushare'
+}
+
+say "making it in $root"
+make_debian
+mount_into_it
+clone_into_it
+failed=0
+for command in "./demo.sh --sim" "./test.sh"; do
+    say "$command"
+    inside "$who" "cd only-mine/gpushare && $command" || { say "FAILED: $command"; failed=1; }
+done
+if [ $failed = 0 ]; then
+    umount -R "$root/proc" "$root/dev" "$root/sys" "$root/var/cache/apt/archives"
+    ! mountpoint -q "$root/usr/local/cuda" || umount "$root/usr/local/cuda"
+    rm -rf --one-file-system "$root"
+    say "all passed"
+else
+    say "it is left in $root"
+fi
+exit $failed
