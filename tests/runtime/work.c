@@ -5,6 +5,7 @@
  */
 #include "tests/runtime/work.h"
 
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "tests/runtime/check.h"
@@ -13,29 +14,32 @@
 
 void work_spin_run(const struct simcuda_launch *launch)
 {
-    const volatile uint32_t *flag = *(const volatile uint32_t *const *)launch->params[0];
+    const _Atomic(uint32_t) *flag = *(const _Atomic(uint32_t) *const *)launch->params[0];
 
-    for (unsigned i = 0; i < SPIN_MOST && *flag == 0; i++)
+    for (unsigned i = 0; i < SPIN_MOST && atomic_load(flag) == 0; i++)
         usleep(100);
 }
 
-static uint32_t *spin_flag; /* in host memory that the kernel sees; NULL: not used yet */
+static _Atomic(uint32_t)
+    *spin_flag; /* in host memory that the kernel sees; NULL: not used yet */
 
 CUresult work_spin(void)
 {
     CUfunction function;
     CUmodule module;
     CUresult result = CUDA_SUCCESS;
+    void *memory = spin_flag;
 
-    if (spin_flag == NULL)
-        result = cuMemHostAlloc((void **)&spin_flag, sizeof *spin_flag, 0);
+    if (memory == NULL)
+        result = cuMemHostAlloc(&memory, sizeof *spin_flag, 0);
     if (result == CUDA_SUCCESS)
         result = cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n");
     if (result == CUDA_SUCCESS)
         result = cuModuleGetFunction(&function, module, "spin");
     if (result != CUDA_SUCCESS)
         return result;
-    *(volatile uint32_t *)spin_flag = 0;
+    spin_flag = memory;
+    atomic_store(spin_flag, 0);
     return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&spin_flag}, NULL);
 }
 
@@ -76,5 +80,5 @@ CUresult work_captured(void)
 void work_stop(void)
 {
     CHECK(spin_flag != NULL);
-    *(volatile uint32_t *)spin_flag = 1;
+    atomic_store(spin_flag, 1);
 }
