@@ -9,6 +9,7 @@
 #include "runtime/client.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
+#include "runtime/edge.h"
 #include "runtime/hooks.h"
 #include "runtime/gate.h"
 #include "runtime/lock.h"
@@ -28,8 +29,11 @@ CUresult __wrap_cuInit(unsigned int flags)
 
 static CUresult created(CUcontext *context, CUdevice ordinal, CUresult result)
 {
-    if (result == CUDA_SUCCESS && context != NULL)
-        gs_client_attach(*context, ordinal);
+    if (result != CUDA_SUCCESS || context == NULL)
+        return result;
+    gs_edge_begin(ordinal, false); /* the daemon's first news of the device are with it */
+    gs_client_attach(*context, ordinal);
+    gs_edge_begin(ordinal, true);
     return result;
 }
 
@@ -112,6 +116,7 @@ static void forget(CUcontext context)
     gs_context_remove(context);
     gs_pace_context_ended(context);
     gs_memory_context_ended(context);
+    gs_edges_context_ended();
 }
 
 /* ends a context by handle */
