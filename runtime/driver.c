@@ -15,6 +15,7 @@
 
 #include "runtime/hooks.h" /* every wrapper has exactly the prototype of the function it stands for: checked here */
 #include "runtime/libc_symbols.h"
+#include "runtime/others.h"
 
 struct gs_driver gs_driver;
 
@@ -147,8 +148,10 @@ static bool fill(void *handle)
     if (query.address == 0 || dl_iterate_phdr(find_range, &query) == 0)
         return false;
     for (size_t i = 0; i < GS_ROW_COUNT; i++) {
-        void *function = gs_libc_dlsym(handle, gs_rows[i].symbol);
+        void *function = gs_others_first(gs_rows[i].symbol); /* as the first copy's driver */
 
+        if (function == NULL)
+            function = gs_libc_dlsym(handle, gs_rows[i].symbol);
         if (function == NULL)
             function = (void *)missing;
         memcpy(base + pointer_offset[i], &function, sizeof function);

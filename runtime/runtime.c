@@ -3,7 +3,8 @@
  * runtime.c: the library's beginning and end in a process, and in its forked children.
  *
  * The constructor runs before every other object's (-z initfirst) and only reads the
- * environment; no thread, no connection, no driver before the program makes a context. A forked
+ * environment; no thread, no connection, no driver before the program makes a context. A copy
+ * of the library that is not the first in its process does nothing at all (others.h). A forked
  * child starts fresh: no client, a closed gate, no memory.
  */
 #include "runtime/runtime.h"
@@ -24,9 +25,9 @@
 #include "runtime/driver.h"
 #include "runtime/gate.h"
 #include "runtime/gift.h"
-#include "runtime/libc_symbols.h"
 #include "runtime/log.h"
 #include "runtime/memory.h"
+#include "runtime/others.h"
 #include "runtime/pace.h"
 #include "runtime/stats.h"
 
@@ -87,7 +88,7 @@ static void configure(struct gs_config *config)
                *memory = secure_getenv("GPUSHARE_MEMORY");
     static bool said, said_memory;
 
-    config->disabled = is_one("GPUSHARE_DISABLE");
+    config->disabled = is_one("GPUSHARE_DISABLE") || gs_others_are_first();
     config->strict = is_one("GPUSHARE_STRICT");
     config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
     config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;
@@ -130,7 +131,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
     (void)argv;
     if (environ == NULL)
         environ = environment;
-    gs_libc_symbols_init();
+    gs_others_init();
     gs_log_init();
     configure(&gs_runtime.config);
     pthread_atfork(gs_gift_before_fork, gs_gift_after_fork, in_child);
