@@ -3,7 +3,8 @@
  * runtime.c: the library's beginning and end in a process, and in its forked children.
  *
  * The constructor runs before every other object's (-z initfirst) and only reads the
- * environment; no thread, no connection, no driver before the program makes a context. A forked
+ * environment; no thread, no connection, no driver before the program makes a context. A copy
+ * of the library that is not the first in its process does nothing at all (others.h). A forked
  * child starts fresh: no client, a closed gate, no memory.
  */
 #include <pthread.h>
@@ -18,9 +19,9 @@
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
-#include "runtime/base/libc_symbols.h"
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
+#include "runtime/base/others.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/base/stats.h"
 
@@ -47,7 +48,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
     (void)argv;
     if (environ == NULL)
         environ = environment;
-    gs_libc_symbols_init();
+    gs_others_init();
     gs_log_init();
     gs_config_read(&gs_runtime.config);
     gs_gate_init(gs_client_wish);

@@ -10,6 +10,7 @@
 
 #include "common/size.h"
 #include "runtime/base/log.h"
+#include "runtime/base/others.h"
 
 struct gs_runtime gs_runtime;
 
@@ -26,7 +27,7 @@ void gs_config_read(struct gs_config *config)
                *memory = secure_getenv("GPUSHARE_MEMORY");
     static bool said, said_memory;
 
-    config->disabled = is_set_to_one("GPUSHARE_DISABLE");
+    config->disabled = is_set_to_one("GPUSHARE_DISABLE") || gs_others_are_first();
     config->strict = is_set_to_one("GPUSHARE_STRICT");
     config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
     config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;

@@ -59,6 +59,9 @@ struct gs_device {
                   */
     CUdevice peers[GS_MAX_PEERS]; /* devices whose contexts were given access to this one */
     unsigned peer_count;
+    CUmemGenericAllocationHandle edge; /* edge.c */
+    bool has_edge;
+    _Atomic(bool) edge_sought; /* room for it was asked for, which is done once; relaxed */
 
     /* Client thread only */
     uint64_t told_capacity;  /* by the newest target */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "runtime/base/libc_symbols.h"
+#include "runtime/base/others.h"
 #include "runtime/base/uncancelled.h"
 
 struct gs_driver gs_driver;
@@ -74,8 +75,10 @@ static bool fill(void *handle)
     if (query.address == 0 || dl_iterate_phdr(find_range, &query) == 0)
         return false;
     for (size_t i = 0; i < GS_ROW_COUNT; i++) {
-        void *function = gs_libc_dlsym(handle, names[i]);
+        void *function = gs_others_first(names[i]); /* as the first copy's driver */
 
+        if (function == NULL)
+            function = gs_libc_dlsym(handle, names[i]);
         if (function == NULL)
             function = (void *)missing;
         memcpy(base + offsets[i], &function, sizeof function);

@@ -112,23 +112,30 @@ static const ElfW(Sym) * find(const struct dynamic_tables *tables, const char *n
     return NULL;
 }
 
+void *gs_object_function(const struct link_map *object, const char *name)
+{
+    struct dynamic_tables tables;
+    const ElfW(Sym) *symbol = read_dynamic(object, &tables) ? find(&tables, name) : NULL;
+
+    return symbol != NULL && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC
+               ? (void *)(object->l_addr + symbol->st_value)
+               : NULL;
+}
+
 /* True when both are found. */
 static bool look_in(const struct link_map *object)
 {
     const char *base = base_name(object->l_name);
-    struct dynamic_tables tables;
-    const ElfW(Sym) * symbol;
+    void *found;
 
     if (!begins(base, "libc.so") && !begins(base, "libdl.so"))
         return false;
-    if (!read_dynamic(object, &tables))
-        return false;
-    symbol = find(&tables, "dlsym");
-    if (symbol != NULL)
-        gs_libc_dlsym = (gs_dlsym_fn *)(object->l_addr + symbol->st_value);
-    symbol = find(&tables, "dlvsym");
-    if (symbol != NULL)
-        gs_libc_dlvsym = (gs_dlvsym_fn *)(object->l_addr + symbol->st_value);
+    found = gs_object_function(object, "dlsym");
+    if (found != NULL)
+        gs_libc_dlsym = (gs_dlsym_fn *)found;
+    found = gs_object_function(object, "dlvsym");
+    if (found != NULL)
+        gs_libc_dlvsym = (gs_dlvsym_fn *)found;
     return gs_libc_dlsym != NULL && gs_libc_dlvsym != NULL;
 }
 

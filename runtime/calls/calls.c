@@ -37,25 +37,38 @@
 #define CALL_CAPTURE GS_CALL_BUILDS
 #define CALL_QUERY   0
 
-/* Copies, sets and nodes of what the program has freed are refused as the driver refuses them
- * (freed.h); of all arguments only those are looked at whose type says that they are an
- * address, or hold one. */
-#define AS(type, x) _Generic((x), type : (x), default : 0)
-#define FREED(x)                                                                               \
-    (gs_freed_address(AS(CUdeviceptr, x)) || gs_freed_2d(AS(const CUDA_MEMCPY2D_v2 *, x)) ||   \
+/* Copies, sets and nodes of what the program has freed, or that lead out of what it has, are
+ * refused as the driver refuses them (freed.h); of all arguments only those are looked at whose
+ * type says that they are an address, or hold one. */
+#define AS(type, x)  _Generic((x), type : (x), default : 0)
+#define HAS(type, x) _Generic((x), type : true, default : false)
+#define VALUE_BYTES(x)                                                                         \
+    _Generic((x), unsigned char : 1, unsigned short : 2, unsigned : 4, default : 0)
+#define FREED(x, bytes)                                                                        \
+    (gs_freed_address(AS(CUdeviceptr, x), bytes) ||                                            \
+     gs_freed_2d(AS(const CUDA_MEMCPY2D_v2 *, x)) ||                                           \
      gs_freed_3d(AS(const CUDA_MEMCPY3D_v2 *, x)) ||                                           \
      gs_freed_3d_peer(AS(const CUDA_MEMCPY3D_PEER_v1 *, x)) ||                                 \
      gs_freed_set(AS(const CUDA_MEMSET_NODE_PARAMS_v1 *, x)))
-#define FREED_IN_LIST(a, b, d)                                                                 \
-    (gs_freed_batch(AS(CUdeviceptr *, a), AS(CUdeviceptr *, b), AS(size_t, d)) ||              \
+#define FREED_IN_LIST(a, b, c, d)                                                              \
+    (gs_freed_batch(AS(CUdeviceptr *, a), AS(CUdeviceptr *, b), AS(size_t *, c),               \
+                    AS(size_t, d)) ||                                                          \
      gs_freed_batch_3d(AS(CUDA_MEMCPY3D_BATCH_OP_v1 *, b), AS(size_t, a)))
-#define ANY_FREED(...) ANY_FREED_PICK(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-#define ANY_FREED_PICK(a, b, c, d, e, f, ...)                                                  \
-    (FREED(a) || FREED(b) || FREED(c) || FREED(d) || FREED(e) || FREED(f) ||                   \
-     FREED_IN_LIST(a, b, d))
-#define REFUSED_COPY(...)    ANY_FREED(__VA_ARGS__)
-#define REFUSED_SET(...)     ANY_FREED(__VA_ARGS__)
-#define REFUSED_CAPTURE(...) ANY_FREED(__VA_ARGS__)
+#define ANY_FREED(bytes, ...) ANY_FREED_PICK(bytes, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+#define ANY_FREED_PICK(bytes, a, b, c, d, e, f, ...)                                           \
+    (FREED(a, bytes) || FREED(b, bytes) || FREED(c, bytes) || FREED(d, bytes) ||               \
+     FREED(e, bytes) || FREED(f, bytes) || FREED_IN_LIST(a, b, c, d))
+/* how many bytes it is about: the last size; a set's count of values, or rows of them */
+#define COPY_BYTES(...) COPY_BYTES_PICK(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+#define COPY_BYTES_PICK(a, b, c, d, e, ...)                                                    \
+    (HAS(size_t, e) ? AS(size_t, e) : HAS(size_t, d) ? AS(size_t, d) : AS(size_t, c))
+#define SET_BYTES(...) SET_BYTES_PICK(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+#define SET_BYTES_PICK(a, b, c, d, e, ...)                                                     \
+    gs_freed_set_bytes(VALUE_BYTES(b), VALUE_BYTES(c), AS(size_t, b), AS(size_t, d),           \
+                       AS(size_t, e), AS(size_t, c))
+#define REFUSED_COPY(...)    ANY_FREED(COPY_BYTES(__VA_ARGS__), __VA_ARGS__)
+#define REFUSED_SET(...)     ANY_FREED(SET_BYTES(__VA_ARGS__), __VA_ARGS__)
+#define REFUSED_CAPTURE(...) ANY_FREED(0, __VA_ARGS__)
 #define REFUSED_LAUNCH(...)  false
 #define REFUSED_WORK(...)    false
 #define REFUSED_EVENT(...)   false

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * doors.c: decides about dlsym and dlvsym of names that begin with "cu" (doors_*.S sends the
- * others straight to libc).
+ * others straight on, to libc's or to somebody's own in front of that: others.h).
  *
- * Rule: ask the real one first; substitute only if it succeeded and the result lies in libcuda.
+ * Rule: ask the real one first; substitute only if it succeeded and the result lies in libcuda,
+ * and nobody has a function of his own for it.
  * Any thread; no locks; the only state is counters. dlerror() is left as libc set it.
  */
 #include <dlfcn.h>
@@ -12,12 +13,13 @@
 #include "runtime/base/libc_symbols.h"
 #include "runtime/calls/rows.h"
 #include "runtime/base/config.h"
+#include "runtime/base/others.h"
 #include "runtime/base/stats.h"
 
 /* Returned in two registers; doors_*.S reads them. */
 struct decision {
     void *result;
-    uintptr_t decided; /* 0: libc's own function is called with the caller's arguments and
+    uintptr_t decided; /* 0: the next one (others.h) is called with the caller's arguments and
                           return address */
 };
 
@@ -26,6 +28,14 @@ struct decision gs_door_dlvsym(void *handle, const char *name, const char *versi
                                void *caller);
 
 static const struct decision leave_it = {NULL, 0};
+
+/* What somebody's own dlsym, asked behind us, says of a name for which libc has found this: a
+ * function of his own, or nothing. He is then asked again in the caller's name. */
+static bool is_anothers(void *other, void *found)
+{
+    return other != found &&
+           (other == NULL || (!gs_driver_is_wrapper(other) && !gs_driver_owns(other)));
+}
 
 /* what libc answered for a covered name -> what the program gets */
 static struct decision substitute(const struct gs_row *row, void *found, const char *name,
@@ -55,6 +65,8 @@ static struct decision substitute(const struct gs_row *row, void *found, const c
 struct decision gs_door_dlsym(void *handle, const char *name, void *unused, void *caller)
 {
     const struct gs_row *row = gs_row_by_symbol(name);
+    gs_dlsym_fn *next;
+    void *found;
 
     (void)unused;
     if (row == NULL || row->action == GS_ACTION_PASS || handle == RTLD_NEXT ||
@@ -63,18 +75,26 @@ struct decision gs_door_dlsym(void *handle, const char *name, void *unused, void
             gs_stats_routed((unsigned)(row - gs_rows), caller, false);
         return leave_it;
     }
-    gs_libc_symbols_init();
-    return substitute(row, gs_libc_dlsym(handle, name), name, caller);
+    next = gs_others_dlsym();
+    found = gs_libc_dlsym(handle, name);
+    if (next != gs_libc_dlsym && is_anothers(next(handle, name), found))
+        return leave_it;
+    return substitute(row, found, name, caller);
 }
 
 struct decision gs_door_dlvsym(void *handle, const char *name, const char *version,
                                void *caller)
 {
     const struct gs_row *row = gs_row_by_symbol(name);
+    gs_dlvsym_fn *next;
+    void *found;
 
     if (row == NULL || row->action == GS_ACTION_PASS || handle == RTLD_NEXT ||
         gs_runtime.config.disabled)
         return leave_it;
-    gs_libc_symbols_init();
-    return substitute(row, gs_libc_dlvsym(handle, name, version), name, caller);
+    next = gs_others_dlvsym();
+    found = gs_libc_dlvsym(handle, name, version);
+    if (next != gs_libc_dlvsym && is_anothers(next(handle, name, version), found))
+        return leave_it;
+    return substitute(row, found, name, caller);
 }

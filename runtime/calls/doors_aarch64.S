@@ -2,7 +2,7 @@
  *
  * doors_aarch64.S: dlsym and dlvsym as other objects see them. See doors_x86_64.S for what and why.
  */
-    .macro DOOR name, wrapped, real, decide
+    .macro DOOR name, wrapped, next, decide, choose
     .globl \name, \wrapped
     .type \name, %function
     .type \wrapped, %function
@@ -38,8 +38,8 @@
     cbz     x9, 2f
     mov     x0, x10
     ret
-2:  adrp    x9, \real
-    ldr     x9, [x9, :lo12:\real]
+2:  adrp    x9, \next
+    ldr     x9, [x9, :lo12:\next]
     cbz     x9, 3f
     br      x9
 3:  stp     x29, x30, [sp, #-48]!
@@ -49,24 +49,23 @@
     mov     x29, sp
     stp     x0, x1, [sp, #16]
     str     x2, [sp, #32]
-    bl      gs_libc_symbols_init
+    bl      \choose
+    mov     x9, x0
     ldp     x0, x1, [sp, #16]
     ldr     x2, [sp, #32]
     ldp     x29, x30, [sp], #48
     .cfi_adjust_cfa_offset -48
     .cfi_restore x29
     .cfi_restore x30
-    adrp    x9, \real
-    ldr     x9, [x9, :lo12:\real]
     br      x9
     .cfi_endproc
     .size \name, . - \name
     .size \wrapped, . - \wrapped
     .endm
 
-    .hidden gs_door_dlsym, gs_door_dlvsym, gs_libc_dlsym, gs_libc_dlvsym, gs_libc_symbols_init
+    .hidden gs_door_dlsym, gs_door_dlvsym, gs_next_dlsym, gs_next_dlvsym, gs_others_dlsym, gs_others_dlvsym
     .text
-    DOOR dlsym,  __wrap_dlsym,  gs_libc_dlsym,  gs_door_dlsym
-    DOOR dlvsym, __wrap_dlvsym, gs_libc_dlvsym, gs_door_dlvsym
+    DOOR dlsym,  __wrap_dlsym,  gs_next_dlsym,  gs_door_dlsym,  gs_others_dlsym
+    DOOR dlvsym, __wrap_dlvsym, gs_next_dlvsym, gs_door_dlvsym, gs_others_dlvsym
 
     .section .note.GNU-stack, "", %progbits

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * freed.h: do the arguments of a call name memory that the program has freed? The driver
- * refuses such copies and sets; memory of ours may still be there, for the next allocation.
- * Used by the wrappers that the table writes (calls.c), by the types of the arguments. Any
- * thread, outside the gate.
+ * freed.h: do the arguments of a call name memory that the program has freed, or that lies
+ * beside its own? The driver refuses such copies and sets; memory of ours may be there, for the
+ * next allocation, or at the edge of one. Used by the wrappers that the table writes (calls.c),
+ * by the types of the arguments. Any thread, outside the gate.
+ *
+ * An extent that does not fit into 64 bits is the driver's to refuse: it counts as 0 here.
  */
 #ifndef GS_RUNTIME_CALLS_FREED_H
 #define GS_RUNTIME_CALLS_FREED_H
@@ -15,58 +17,94 @@
 
 #include "runtime/memory/memory.h"
 
-static inline bool gs_freed_address(CUdeviceptr address)
+static inline bool gs_freed_address(CUdeviceptr address, uint64_t bytes)
 {
-    return address != 0 && gs_memory_was_freed(address);
+    return address != 0 && gs_memory_is_refused(address, bytes);
+}
+
+/* from the first byte of the first row to the last one of the last row */
+static inline uint64_t gs_freed_extent(uint64_t pitch, uint64_t width, uint64_t rows)
+{
+    uint64_t bytes;
+
+    return rows == 0 || __builtin_mul_overflow(pitch, rows - 1, &bytes) ||
+                   __builtin_add_overflow(bytes, width, &bytes)
+               ? 0
+               : bytes;
+}
+
+/* What a set with these arguments writes: value, count; or pitch, value, width, rows. */
+static inline uint64_t gs_freed_set_bytes(unsigned first_bytes, unsigned second_bytes,
+                                          uint64_t pitch, uint64_t third, uint64_t fourth,
+                                          uint64_t count)
+{
+    if (first_bytes != 0)
+        return count > UINT64_MAX / first_bytes ? 0 : count * first_bytes;
+    return second_bytes == 0 || third > UINT64_MAX / second_bytes
+               ? 0
+               : gs_freed_extent(pitch, third * second_bytes, fourth);
 }
 
 /* one side of a copy with a shape */
-static inline bool gs_freed_side(CUmemorytype type, CUdeviceptr address)
+static inline bool gs_freed_side(CUmemorytype type, CUdeviceptr address, uint64_t offset,
+                                 uint64_t bytes)
 {
-    return (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) &&
-           gs_freed_address(address);
+    return (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) && address != 0 &&
+           (gs_memory_is_refused(address, 0) || gs_memory_is_refused(address + offset, bytes));
 }
+
+#define GS_FREED_SIDE_2D(copy, side)                                                           \
+    gs_freed_side((copy)->side##MemoryType, (copy)->side##Device,                              \
+                  (copy)->side##Y *(copy)->side##Pitch + (copy)->side##XInBytes,               \
+                  gs_freed_extent((copy)->side##Pitch, (copy)->WidthInBytes, (copy)->Height))
+#define GS_FREED_SIDE_3D(copy, side)                                                           \
+    gs_freed_side(                                                                             \
+        (copy)->side##MemoryType, (copy)->side##Device,                                        \
+        ((copy)->side##Z * (copy)->side##Height + (copy)->side##Y) * (copy)->side##Pitch +     \
+            (copy)->side##XInBytes,                                                            \
+        gs_freed_extent((copy)->side##Pitch, (copy)->WidthInBytes,                             \
+                        gs_freed_extent((copy)->side##Height, (copy)->Height, (copy)->Depth)))
 
 static inline bool gs_freed_2d(const CUDA_MEMCPY2D_v2 *copy)
 {
     return copy != NULL && copy->WidthInBytes != 0 &&
-           (gs_freed_side(copy->srcMemoryType, copy->srcDevice) ||
-            gs_freed_side(copy->dstMemoryType, copy->dstDevice));
+           (GS_FREED_SIDE_2D(copy, src) || GS_FREED_SIDE_2D(copy, dst));
 }
 
 static inline bool gs_freed_3d(const CUDA_MEMCPY3D_v2 *copy)
 {
     return copy != NULL && copy->WidthInBytes != 0 &&
-           (gs_freed_side(copy->srcMemoryType, copy->srcDevice) ||
-            gs_freed_side(copy->dstMemoryType, copy->dstDevice));
+           (GS_FREED_SIDE_3D(copy, src) || GS_FREED_SIDE_3D(copy, dst));
 }
 
 static inline bool gs_freed_3d_peer(const CUDA_MEMCPY3D_PEER_v1 *copy)
 {
     return copy != NULL && copy->WidthInBytes != 0 &&
-           (gs_freed_side(copy->srcMemoryType, copy->srcDevice) ||
-            gs_freed_side(copy->dstMemoryType, copy->dstDevice));
+           (GS_FREED_SIDE_3D(copy, src) || GS_FREED_SIDE_3D(copy, dst));
 }
 
 static inline bool gs_freed_set(const CUDA_MEMSET_NODE_PARAMS_v1 *set)
 {
-    return set != NULL && gs_freed_address(set->dst);
+    return set != NULL &&
+           gs_freed_address(set->dst, gs_freed_set_bytes(0, set->elementSize, set->pitch,
+                                                         set->width, set->height, 0));
 }
 
 /* cuMemcpyBatchAsync: count sources and destinations */
-static inline bool gs_freed_batch(const CUdeviceptr *to, const CUdeviceptr *from, size_t count)
+static inline bool gs_freed_batch(const CUdeviceptr *to, const CUdeviceptr *from,
+                                  const size_t *bytes, size_t count)
 {
     bool freed = false;
 
-    for (size_t i = 0; to != NULL && from != NULL && i < count && !freed; i++)
-        freed = gs_freed_address(to[i]) || gs_freed_address(from[i]);
+    for (size_t i = 0; to != NULL && from != NULL && bytes != NULL && i < count && !freed; i++)
+        freed = gs_freed_address(to[i], bytes[i]) || gs_freed_address(from[i], bytes[i]);
     return freed;
 }
 
 static inline bool gs_freed_operand(const CUmemcpy3DOperand_v1 *operand)
 {
     return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER &&
-           gs_freed_address(operand->op.ptr.ptr);
+           gs_freed_address(operand->op.ptr.ptr, 1);
 }
 
 /* cuMemcpy3DBatchAsync */

@@ -11,6 +11,7 @@
 #include "runtime/client/client.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
+#include "runtime/range/edge.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/gate.h"
 #include "runtime/host/host.h"
@@ -31,8 +32,11 @@ CUresult __wrap_cuInit(unsigned int flags)
 
 static CUresult created(CUcontext *context, CUdevice ordinal, CUresult result)
 {
-    if (result == CUDA_SUCCESS && context != NULL)
-        gs_client_attach(*context, ordinal);
+    if (result != CUDA_SUCCESS || context == NULL)
+        return result;
+    gs_edge_begin(ordinal, NULL); /* the daemon's first news of the device are with it */
+    gs_client_attach(*context, ordinal);
+    gs_edge_begin(ordinal, gs_room_make);
     return result;
 }
 
@@ -116,6 +120,7 @@ static void forget_context(CUcontext context)
     gs_context_remove(context);
     gs_throttle_context_ended(context);
     gs_memory_context_ended(context);
+    gs_edges_context_ended();
 }
 
 /* ends a context by handle */

@@ -113,7 +113,7 @@ CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *po
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
-    *ours = range != NULL || gs_range_was_at(address);
+    *ours = range != NULL || gs_range_is_near(address);
     piece = range != NULL && range->slab != NULL;
     bytes = range != NULL ? range->node.size : 0;
     if (piece)

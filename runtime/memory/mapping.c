@@ -44,7 +44,7 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     node = gs_range_tree_find(&reservations, address);
     mapped = node != NULL ? gs_range_overlaps(node->base, node->size)
-                          : gs_range_at(address) != NULL || gs_range_was_at(address) != NULL;
+                          : gs_range_at(address) != NULL || gs_range_is_near(address);
     /* out before the driver can give the address to another thread; back if it refuses */
     if (node != NULL && !mapped)
         gs_range_tree_remove(&reservations, node->base);
@@ -384,17 +384,21 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
 CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *location,
                                unsigned long long *flags, bool *ours)
 {
+    CUresult result = CUDA_SUCCESS;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
-    *ours = range != NULL && range->own != NULL && flags != NULL && location != NULL;
+    *ours = range == NULL && gs_range_is_near(address);
     if (*ours) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else if (range != NULL && range->own != NULL && flags != NULL && location != NULL) {
+        *ours = true;
         *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
         for (unsigned i = 0; i < range->own->access_count; i++)
             if (memcmp(&range->own->access[i].location, location, sizeof *location) == 0)
                 *flags = range->own->access[i].flags;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return CUDA_SUCCESS;
+    return result;
 }

@@ -286,7 +286,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
         if (range->slab != NULL &&
             !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))
             found = GS_MEMORY_HOLE;
-    } else if (gs_range_was_at(address)) {
+    } else if (gs_range_is_near(address)) {
         found = GS_MEMORY_HOLE; /* the driver would still know it */
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -295,29 +295,36 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
 
 enum use { IN_USE, ENDING, ENDED };
 
-/* under the lock: ENDING: freed in stream order */
-static enum use use_of(CUdeviceptr address)
+/* Under the lock: ENDING: freed in stream order. *room: bytes from there to where memory of the
+ * range's ends; of addresses that are not cuMemAlloc's the driver knows it. */
+static enum use use_of(CUdeviceptr address, uint64_t *room)
 {
     const struct gs_range *range = gs_range_at(address);
 
+    *room = UINT64_MAX;
+    if (range != NULL && range->own == NULL)
+        *room = range->node.base + range->reserved - address;
     if (range != NULL && range->slab != NULL) {
         const enum gs_slab_state state = gs_slab_state(range, address);
 
         return state == GS_SLAB_LIVE ? IN_USE : state == GS_SLAB_RETIRED ? ENDING : ENDED;
     }
-    if (range == NULL)
+    if (range == NULL) {
         range = gs_range_was_at(address);
+        if (range == NULL && gs_range_is_near(address))
+            *room = 0;
+    }
     if (range == NULL || range->life == GS_RANGE_LIVE)
         return IN_USE;
     return range->life == GS_RANGE_ORDERED ? ENDING : ENDED;
 }
 
-static enum use look_up(CUdeviceptr address)
+static enum use look_up(CUdeviceptr address, uint64_t *room)
 {
     enum use use;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    use = use_of(address);
+    use = use_of(address, room);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return use;
 }
@@ -326,22 +333,27 @@ static enum use look_up(CUdeviceptr address)
  * the same few buffers, and need not take the lock each time. */
 static _Thread_local struct {
     uint32_t frees;
-    CUdeviceptr known[4];
+    struct {
+        CUdeviceptr address;
+        uint64_t room;
+    } known[4];
 } found_in_use;
 
-bool gs_memory_was_freed(CUdeviceptr address)
+bool gs_memory_is_refused(CUdeviceptr address, uint64_t bytes)
 {
     const uint32_t frees = atomic_load_explicit(&gs_memory_frees, memory_order_acquire);
-    CUdeviceptr *const known = &found_in_use.known[(address >> GS_SLAB_MIN_SHIFT) % 4];
+    const unsigned slot = (address >> GS_SLAB_MIN_SHIFT) % 4;
+    uint64_t room;
     enum use use;
 
-    if (found_in_use.frees == frees && *known == address)
+    if (found_in_use.frees == frees && found_in_use.known[slot].address == address &&
+        bytes <= found_in_use.known[slot].room)
         return false;
-    use = look_up(address);
+    use = look_up(address, &room);
     if (use == ENDING && !gs_capture_active()) {
         const bool waits = gs_stream_order_collect(false);
 
-        use = look_up(address);
+        use = look_up(address, &room);
         if (use == ENDING && !waits) /* another thread is about to give it back */
             use = ENDED;
     }
@@ -349,7 +361,8 @@ bool gs_memory_was_freed(CUdeviceptr address)
         if (found_in_use.frees != frees)
             memset(found_in_use.known, 0, sizeof found_in_use.known);
         found_in_use.frees = frees;
-        *known = address;
+        found_in_use.known[slot].address = address;
+        found_in_use.known[slot].room = room;
     }
-    return use == ENDED;
+    return use == ENDED || bytes > room;
 }

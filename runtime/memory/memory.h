@@ -53,9 +53,10 @@ enum gs_memory_found {
 /* The allocation that contains address. Any thread. */
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation);
 
-/* The program has freed what was at address, and nothing it has submitted may use it any more:
- * no address of its own, though memory may still be there. Any thread. */
-bool gs_memory_was_freed(CUdeviceptr address);
+/* So many bytes at address are not the program's, though memory may be there: it has freed
+ * what was there, and nothing it has submitted may use it any more; or they lie, or end, beside
+ * a range. Any thread. */
+bool gs_memory_is_refused(CUdeviceptr address, uint64_t bytes);
 
 /* A context has ended: everything allocated in it is gone. */
 void gs_memory_context_ended(CUcontext context);

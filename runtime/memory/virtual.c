@@ -248,7 +248,7 @@ CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *ha
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     direct = gs_foreign_at(address);
     range = direct != NULL ? direct->of : gs_range_at(address);
-    *ours = range != NULL || gs_range_was_at(address) != NULL;
+    *ours = range != NULL || gs_range_is_near(address);
     if (range != NULL && range->own != NULL) {
         range->own->references++;
         *handle = range->own->by_handle.base;
@@ -294,7 +294,7 @@ struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint6
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     direct = gs_foreign_at(address);
     range = direct != NULL ? direct->of : gs_range_at(address);
-    *ours = range != NULL || gs_range_was_at(address) != NULL;
+    *ours = range != NULL || gs_range_is_near(address);
     if (range != NULL && range->own == NULL)
         range = NULL;
     if (range != NULL) {

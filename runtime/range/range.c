@@ -18,6 +18,7 @@
 #include "runtime/range/backend.h"
 #include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
+#include "runtime/range/edge.h"
 #include "runtime/gate/gate.h"
 #include "runtime/host/host.h"
 #include "runtime/base/mutex.h"
@@ -43,7 +44,8 @@ void gs_range_pin(struct gs_range *range)
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes)
 {
     return gs_range_tree_overlap(&tree, address, bytes) != NULL ||
-           gs_range_tree_overlap(&gone, address, bytes) != NULL;
+           gs_range_tree_overlap(&gone, address, bytes) != NULL ||
+           gs_edge_reserved(address, bytes);
 }
 
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved, uint64_t chunk_bytes)
@@ -196,6 +198,11 @@ const struct gs_range *gs_range_was_at(CUdeviceptr address)
     return (const struct gs_range *)gs_range_tree_find(&gone, address);
 }
 
+bool gs_range_is_near(CUdeviceptr address)
+{
+    return gs_range_was_at(address) != NULL || gs_edge_reserved(address, 1);
+}
+
 struct gs_range *gs_range_at(CUdeviceptr address)
 {
     return (struct gs_range *)gs_range_tree_find(&tree, address);
@@ -340,6 +347,7 @@ bool gs_memory_if_complete(void (*then)(void))
 void gs_ranges_after_fork(void)
 {
     pthread_mutex_init(&gs_memory_lock, NULL);
+    gs_edges_after_fork();
     gone.root = NULL;
     tree.root = NULL; /* the parent's ranges mean nothing here; their books are left to it */
 }

@@ -55,9 +55,11 @@ struct gs_slab;
 struct gs_virtual;
 
 struct gs_range {
-    struct gs_range_tree_node node; /* base and asked-for size (the whole range, for a slab) */
-    uint64_t reserved;              /* bytes of memory, a multiple of the device's granule */
-    uint64_t chunk_bytes;           /* of each chunk but the last */
+    struct gs_range_tree_node node;  /* base and asked-for size (the whole range, for a slab) */
+    struct gs_range_tree_node outer; /* its address space, with the edges (edge.h) */
+    bool edged;                      /* there is memory at the edges; as chunks */
+    uint64_t reserved;               /* bytes of memory, a multiple of the device's granule */
+    uint64_t chunk_bytes;            /* of each chunk but the last */
     struct gs_device *device;
     CUcontext context;      /* in which it was allocated; it ends with it (NULL: with none) */
     struct gs_virtual *own; /* the program's own VMM memory (virtual.h); NULL: cuMemAlloc's */
@@ -118,6 +120,10 @@ struct gs_range *gs_range_first(CUdeviceptr address, uint64_t bytes);
 /* The range of cuMemAlloc that has ended there, while its address is not given back yet; NULL:
  * none. */
 const struct gs_range *gs_range_was_at(CUdeviceptr address);
+
+/* No address of the program's (any more), but one of ours: of a range that has ended, or beside
+ * one. Not for addresses in a range. */
+bool gs_range_is_near(CUdeviceptr address);
 
 /* Into its device's list. */
 void gs_range_link(struct gs_range *range);

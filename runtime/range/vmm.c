@@ -8,6 +8,7 @@
 
 #include "runtime/range/backend.h"
 #include "runtime/base/driver.h"
+#include "runtime/range/edge.h"
 #include "runtime/range/handover.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
@@ -111,19 +112,25 @@ CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk)
     result = gs_driver.cuMemSetAccess(address, bytes, access, count);
     if (result != CUDA_SUCCESS)
         gs_vmm_unmap(range, chunk);
+    else if (range->own == NULL && chunk == 0)
+        gs_edge_map(range);
     return result;
 }
 
-CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk)
+CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes)
 {
-    const CUdeviceptr address = gs_range_chunk_address(range, chunk);
-    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
     CUresult result = CUDA_ERROR_UNKNOWN;
 
     /* again: what stays mapped would be in the way of the next mapping here for ever */
     for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
         result = gs_driver.cuMemUnmap(address, bytes);
     return result;
+}
+
+CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk)
+{
+    return gs_vmm_unmap_at(gs_range_chunk_address(range, chunk),
+                           gs_range_chunk_bytes(range, chunk));
 }
 
 CUresult gs_vmm_release(CUmemGenericAllocationHandle handle)
@@ -216,27 +223,19 @@ static uint32_t place_all(struct gs_range *range)
     while (placed < range->chunk_count && put_in_place(range, placed))
         placed++;
     bytes = placed < range->chunk_count ? placed * range->chunk_bytes : range->reserved;
-    if (placed == 0 ||
-        gs_driver.cuMemSetAccess(range->node.base, bytes, access, count) == CUDA_SUCCESS)
+    if (placed == 0)
+        return 0;
+    if (gs_driver.cuMemSetAccess(range->node.base, bytes, access, count) == CUDA_SUCCESS) {
+        gs_edge_map(range);
         return placed;
+    }
     while (placed > 0)
         take(range, --placed);
     return 0;
 }
 
-static CUresult reserve(struct gs_range *range)
-{
-    return gs_driver.cuMemAddressReserve((CUdeviceptr *)&range->node.base, range->reserved,
-                                         range->device->granule, 0, 0);
-}
-
-static void give_back(struct gs_range *range)
-{
-    gs_driver.cuMemAddressFree(range->node.base, range->reserved);
-}
-
-const struct gs_backend gs_vmm_backend = {.reserve = reserve,
-                                          .give_back = give_back,
+const struct gs_backend gs_vmm_backend = {.reserve = gs_edge_reserve,
+                                          .give_back = gs_edge_give_back,
                                           .place = place,
                                           .place_all = place_all,
                                           .remove = take};

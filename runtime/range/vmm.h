@@ -12,6 +12,9 @@
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk);
 CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk);
 
+/* Unmaps what is mapped exactly there. Any thread. */
+CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes);
+
 /* Lets go of physical memory; what is still mapped stays. Any thread. */
 CUresult gs_vmm_release(CUmemGenericAllocationHandle handle);
 

@@ -218,6 +218,27 @@ static void free_async_foreign(void)
     show("right", release_async(p));
 }
 
+/* --- over the end --- */
+
+/* Begins in the allocation and leads out of it. */
+static void over_end(void)
+{
+    static unsigned char bytes[512];
+    const CUdeviceptr p = have(6 * MIB), last = p + 6 * MIB - 256;
+
+    show("all of the end", CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(bytes, last, 256));
+    show("to the host", CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(bytes, last, 512));
+    show("from the host", CALL(cuMemcpyHtoD_v2, cuMemcpyHtoD_v3020)(last, bytes, 512));
+    show("from it", CALL(cuMemcpyDtoD_v2, cuMemcpyDtoD_v3020)(kept, last, 512));
+    show("to it", CALL(cuMemcpyDtoD_v2, cuMemcpyDtoD_v3020)(last, kept, 512));
+    show("later",
+         CALL(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v3020)(bytes, last, 512, stream));
+    show("set", set(last, 512));
+    show("set words", CALL(cuMemsetD32_v2, cuMemsetD32_v3020)(last, 7, 128));
+    show("synchronize", CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)());
+    show("free", release(p));
+}
+
 /* --- asking --- */
 
 static void ask(void)
@@ -271,6 +292,7 @@ static const struct bad_case cases[] = {
     {"free_foreign", free_foreign},
     {"free_twice", free_twice},
     {"free_async_foreign", free_async_foreign},
+    {"over_end", over_end},
     {"ask", ask},
     {NULL, NULL},
 };

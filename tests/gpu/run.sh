@@ -97,6 +97,41 @@ case_bad_input() { # the driver's answers to bad input, without and with us in f
     pass "$(tail -1 "$work/bad.out")"
 }
 
+case_reads_beside() { # kernels that read a row beside their arrays do so when patched, wherever they do unpatched
+    local faults
+    [ -x "$bundle/tests/gpu/beside" ] || { skip "beside was not built"; return; }
+    cp "$bundle/tests/gpu/beside" "$work/beside"
+    patch_tool "$work/beside" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return; }
+    run_job beside-plain "$bundle/tests/gpu/beside" read || return
+    run_job beside-mine "$work/beside" read || return
+    run_job beside-written "$work/beside" write || return
+    [ "$(grep -c ': 0$' "$work/beside-mine.out")" = 8 ] || { fail "patched: $(tr '\n' ' ' <"$work/beside-mine.out")"; return; }
+    faults=$(grep -v ': 0$' "$work/beside-plain.out" | tr '\n' ' ')
+    pass "all 8 reads; unpatched without ${faults:-any fault}; written, patched: $(grep -vc ': 0$' "$work/beside-written.out") of 8 fault"
+}
+
+case_reads_beside_moved() { # and after the array was moved out and in
+    patched hog.nv hog || return
+    [ -x "$bundle/tests/gpu/beside" ] || { skip "beside was not built"; return; }
+    cp "$bundle/tests/gpu/beside" "$work/beside-stays"
+    patch_tool "$work/beside-stays" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return; }
+    rm -f "$work/ready" "$work/go"
+    start_job beside env GPUSHARE_DEVICE_LIMIT="$limit" "$work/beside-stays" stay "$(($(size_of "$limit") / 2 >> 20))" "$work/ready" "$work/go"
+    wait_until 60 test -e "$work/ready" || { fail "it did not come to its middle: $(tail -1 "$work/beside.out")"; return; }
+    start_job beside-hog env GPUSHARE_DEVICE_LIMIT="$limit" "$work/hog" --share 0.7 --rounds 40 --cpu-ms 200
+    wait_until 60 grep -q 'round 2' "$work/beside-hog.out" || { fail "the hog beside does not run: $(tail -1 "$work/beside-hog.out")"; return; }
+    touch "$work/go"
+    end_job beside || return
+    kill "${job_pid[beside-hog]}" 2>/dev/null
+    wait "${job_wait[beside-hog]}" 2>/dev/null
+    unset "job_pid[beside-hog]"
+    if [ "$(stat_of beside moved_out)" = 0 ] || [ "$(stat_of beside moved_in)" = 0 ]; then
+        fail "all reads, but nothing was moved"
+        return
+    fi
+    pass "all 8 reads before and after, $(gib "$(stat_of beside moved_out)") GiB moved out and $(gib "$(stat_of beside moved_in)") GiB in"
+}
+
 two_hogs() { # PROGRAM: two beyond the limit; both right
     local program=$1 want moved
     run_job solo env GPUSHARE_DEVICE_LIMIT="$limit" "$program" --share 0.7 --rounds 4 --cpu-ms 300 || return
@@ -353,7 +388,7 @@ case_status_while_running() {
 }
 
 cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog same_driver_api same_dlopen_driver
-    same_vmm same_vmm_exported driver_facts bad_input restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_handed_over two_not_handed_over two_linked_beyond_limit two_vmm_beyond_limit
+    same_vmm same_vmm_exported driver_facts bad_input reads_beside reads_beside_moved restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_handed_over two_not_handed_over two_linked_beyond_limit two_vmm_beyond_limit
     killed_holder_frees_the_other exit_with_endless_kernel kernel_waits_for_host unpatched_second_dies pytorch_train_and_graph pytorch_counts
     pytorch_expandable_segments jax_jit cupy triton)
 

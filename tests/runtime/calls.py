@@ -65,7 +65,7 @@ def never_seen(build):
 
 
 def few_driver_calls(build):
-    """A large allocation takes two calls for each of its chunks of 128 MiB, and a few."""
+    """A large allocation takes two calls for each of its chunks of 128 MiB, and a few, six of them for what lies beside it."""
     with Card(build, memory="4GiB", daemon=False, SIMCUDA_POISON="0", GPUSHARE_QUIET="1",
               GPUSHARE_LOCKD="/nonexistent") as card:
         stats = os.path.join(card.folder, "stats")
@@ -73,7 +73,7 @@ def few_driver_calls(build):
         check(code == 0 and out + err == "", f"large: exit {code}: {out}{err}")
         with open(stats, encoding="utf-8") as file:
             calls = json.load(file)["calls"]
-        check(3 * 18 <= calls < 3 * 30, f"3 allocations of 1 GiB took {calls} driver calls")
+        check(3 * 18 <= calls < 3 * 36, f"3 allocations of 1 GiB took {calls} driver calls")
         print(f"3 allocations of 1 GiB: {calls} driver calls in all")
 
 
@@ -176,7 +176,7 @@ def main():
     run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
     for case in ("attributes", "current", "frees", "graph"):  # what the tests believe, against the driver's own
         run_case(build, case, program="pools", GPUSHARE_DISABLE="1")
-    for case in ("ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "tiles", "multicast",
+    for case in ("beside", "ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "tiles", "multicast",
                  "multicast_address"):
         for more in ({"GPUSHARE_DISABLE": "1"}, {}):
             run_case(build, case, program="mappings", memory="512MiB", **more)

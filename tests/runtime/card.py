@@ -151,16 +151,17 @@ class Card:
 
 
 class Told:
-    """The program `moves` on a card: told = Told(card); told.say("alloc 10") gives its answer. SMALL_CONTEXTS is for such cards:
-    the daemon need not notice, which takes it seconds, what the second program's context takes."""
+    """The program `moves` (or another of tests/runtime) on a card: told = Told(card); told.say("alloc 10") gives its answer.
+    SMALL_CONTEXTS is for such cards: the daemon need not notice, which takes it seconds, what the second program's context takes."""
 
     SMALL_CONTEXTS = {"SIMCUDA_CONTEXT_MEMORY": "64KiB"}
 
-    def __init__(self, card, prepare=None, **more):
+    def __init__(self, card, prepare=None, command=("moves",), **more):
         self.card = card
         environment = dict(card.environment)
         environment.update(more)
-        self.child = subprocess.Popen([os.path.join(card.build, "tests", "runtime", "moves")], env=environment, preexec_fn=prepare, text=True,
+        program = os.path.join(card.build, "tests", "runtime", command[0])
+        self.child = subprocess.Popen([program, *command[1:]], env=environment, preexec_fn=prepare, text=True,
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=1)
         card.children.append(self.child)
 

@@ -57,6 +57,102 @@ static void expect_extent(CUdeviceptr address, CUdeviceptr mapped, size_t bytes,
     CHECK(base == reserved && size == all);
 }
 
+/* What lies beside cuMemAlloc's memory is nobody's to the program, also where something is
+ * mapped for kernels that read there: no memory of the first allocation is below it, or above
+ * it before there is a second one. */
+static void refuse_all(CUdeviceptr address)
+{
+    static uint8_t bytes[256];
+    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    unsigned long long flags;
+    handle_type handle = 0;
+    CUdeviceptr base;
+    unsigned type;
+    size_t size;
+
+    GIVES(cuMemGetAddressRange(&base, &size, address), CUDA_ERROR_NOT_FOUND);
+    GIVES(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address),
+          CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpyDtoH(bytes, address, sizeof bytes), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpyHtoD(address, bytes, sizeof bytes), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemsetD32(address, 1, 1), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemUnmap(address, GRANULE), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemSetAccess(address, GRANULE, &opened, 1), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemGetAccess(&flags, &here, address), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemRetainAllocationHandle(&handle, pointer(address)), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemAddressFree(address, GRANULE), CUDA_ERROR_INVALID_VALUE);
+    handle = create(GRANULE, false);
+    GIVES(cuMemMap(address, GRANULE, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemRelease(handle));
+}
+
+/* copies and sets that begin in the block and lead out of it */
+static void refuse_over_end(CUdeviceptr block, size_t bytes, CUdeviceptr other)
+{
+    const CUdeviceptr last = block + bytes - 64;
+    static uint8_t host[4096];
+    const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = block,
+                                .srcPitch = 512,
+                                .srcY = bytes / 512 - 7,
+                                .dstMemoryType = CU_MEMORYTYPE_HOST,
+                                .dstHost = host,
+                                .dstPitch = 512,
+                                .WidthInBytes = 512,
+                                .Height = 8};
+    const CUDA_MEMCPY3D layers = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                                  .srcHost = host,
+                                  .srcPitch = 512,
+                                  .srcHeight = 4,
+                                  .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                  .dstDevice = block,
+                                  .dstPitch = 512,
+                                  .dstHeight = 4,
+                                  .dstZ = bytes / 2048 - 1,
+                                  .WidthInBytes = 512,
+                                  .Height = 4,
+                                  .Depth = 2};
+    CUDA_MEMCPY2D whole = rows;
+
+    OK(cuMemcpyDtoH(host, last, 64));
+    GIVES(cuMemcpyDtoH(host, last, 65), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpyHtoD(last, host, 65), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpyDtoD(last, other, 65), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpyDtoD(other, last, 65), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpyDtoHAsync(host, last, 65, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemsetD8(last, 1, 64));
+    GIVES(cuMemsetD8(last, 1, 65), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemsetD16(last, 1, 32));
+    GIVES(cuMemsetD16(last, 1, 33), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemsetD32(last, 1, 16));
+    GIVES(cuMemsetD32(last, 1, 17), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemsetD2D32(block + bytes - 1024, 512, 1, 128, 2));
+    GIVES(cuMemsetD2D32(block + bytes - 1024, 512, 1, 128, 3), CUDA_ERROR_INVALID_VALUE);
+    whole.srcY -= 1;
+    OK(cuMemcpy2D(&whole));
+    GIVES(cuMemcpy2D(&rows), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpy3D(&layers), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void case_beside(void)
+{
+    CUdeviceptr first, block, other;
+
+    begin();
+    OK(cuMemAlloc(&first, 3 * GRANULE));
+    refuse_all(first + 3 * GRANULE);
+    OK(cuMemAlloc(&other, GRANULE));
+    OK(cuMemFree(first)); /* nothing is between the blocks, or below the last one */
+    OK(cuMemAlloc(&block, 64 * GRANULE));
+    refuse_all(block + 64 * GRANULE);
+    refuse_over_end(block, 64 * GRANULE, other);
+    OK(cuMemsetD8(block, 5, 64 * GRANULE));
+    expect_bytes(block, 64 * GRANULE, 5);
+    OK(cuMemFree(block));
+    OK(cuMemFree(other));
+}
+
 /* the same memory twice, side by side, opened and unmapped as one: what wraps around needs no
  * second copy */
 static void ring(size_t bytes)
@@ -458,7 +554,8 @@ static void case_multicast_address(void)
 
 int main(int argc, char **argv)
 {
-    static const struct check_case cases[] = {{"ring", case_ring},
+    static const struct check_case cases[] = {{"beside", case_beside},
+                                              {"ring", case_ring},
                                               {"occupied", case_occupied},
                                               {"mixed", case_mixed},
                                               {"part", case_part},

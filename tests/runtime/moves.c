@@ -17,6 +17,7 @@
  *   check          compares every byte of every block
  *   contexts N     N more contexts; the last of them is the current one from now on
  *   green          a green context, the current one from now on
+ *   leave          the primary context ends, and what was allocated in it
  *   device N       a context on device N, the current one from now on
  *   peer           a context on device 1, which gets access to the memory of device 0
  *   reached I      block I is on the card and device 1 has access to all of it; else error 999
@@ -351,6 +352,8 @@ static bool obey(const char *line, CUresult *result)
         *result = make_contexts(i);
     else if (strcmp(word, "green") == 0)
         begin_green();
+    else if (strcmp(word, "leave") == 0)
+        *result = cuDevicePrimaryCtxReset(0);
     else if (strcmp(word, "device") == 0 && words == 2)
         *result = go_to_device(i);
     else if (strcmp(word, "peer") == 0)

@@ -43,8 +43,10 @@ CUresult sim_memory_init(void)
         if (map == MAP_FAILED)
             continue;
         madvise(map, size, MADV_DONTFORK);
-        arena_start = ((CUdeviceptr)map + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
-        arena_end = ((CUdeviceptr)map + size) / SIM_PAGE * SIM_PAGE;
+        /* a page at both ends stays free: what reads beside the arena finds nothing of the
+         * host's */
+        arena_start = ((CUdeviceptr)map + 2 * SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
+        arena_end = ((CUdeviceptr)map + size) / SIM_PAGE * SIM_PAGE - SIM_PAGE;
         arena_cursor = arena_start;
     }
     return arena_start ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -52,7 +54,7 @@ CUresult sim_memory_init(void)
 
 bool sim_in_arena(CUdeviceptr address)
 {
-    return address >= arena_start && address < arena_end;
+    return address >= arena_start - SIM_PAGE && address < arena_end + SIM_PAGE;
 }
 
 /* First free place at or behind from, 0 if there is none. */

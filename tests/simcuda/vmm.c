@@ -4,10 +4,10 @@
  * and their access.
  *
  * Rules kept as a card keeps them: sizes, offsets and addresses are multiples of the
- * granularity (2 MiB); a mapping lies in one reservation and overlaps no other; it cannot be
- * touched before its access is set; it is unmapped whole; a reservation is freed whole and only
- * when empty; memory released while mapped stays until it is unmapped. Threads: any, under
- * sim.lock.
+ * granularity (2 MiB); a reservation has no neighbours that could be read by mistake; a mapping
+ * lies in one reservation and overlaps no other; it cannot be touched before its access is set;
+ * it is unmapped whole; a reservation is freed whole and only when empty; memory released while
+ * mapped stays until it is unmapped. Threads: any, under sim.lock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -68,19 +68,21 @@ static CUresult reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdevic
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment & (alignment - 1)) /* 0 stands for the granularity */
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_range *place =
-        sim_place_take(size, alignment > SIM_PAGE ? alignment : SIM_PAGE, hint);
+    const size_t gap = alignment > SIM_PAGE ? alignment : SIM_PAGE;
+    struct sim_range *place = NULL;
+    if (size < SIZE_MAX - 2 * gap)
+        place = sim_place_take(size + 2 * gap, gap, hint ? hint - gap : 0);
     if (!place)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_range *reservation = calloc(1, sizeof *reservation);
     if (reservation)
-        *reservation = *place;
+        *reservation = (struct sim_range){place->start + gap, size};
     if (!reservation || sim_ranges_insert(&sim_reservations, reservation)) {
         free(reservation);
         sim_place_drop(place);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *out = place->start;
+    *out = reservation->start;
     return CUDA_SUCCESS;
 }
 

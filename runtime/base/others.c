@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * others.c: owns the list of the objects that define dlsym before libc does, and which copy of
+ * this library is the first.
+ *
+ * All is found in the loader's own list, which begins with the objects of the program's start
+ * in their search order. Written once, before the program's own code runs; constant afterwards,
+ * but for where doors go on, which the first call through one settles.
+ */
+#include "runtime/base/others.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#define MOST 16
+
+gs_dlsym_fn *gs_next_dlsym;
+gs_dlvsym_fn *gs_next_dlvsym;
+
+static struct {
+    struct {
+        gs_dlsym_fn *dlsym; /* or NULL */
+        gs_dlvsym_fn *dlvsym;
+    } list[MOST];
+    unsigned count;
+    const struct link_map *first; /* copy of this library; NULL: it is ours */
+    _Atomic(bool) looked; /* release, pairs with acquire: the others are written. Two threads
+                             that look at once write the same */
+} others;
+
+static bool is_copy(const struct link_map *object)
+{
+    return gs_object_function(object, "__wrap_cuInit") != NULL;
+}
+
+/* The first copy before ours. In a namespace of its own, whose objects are not in the list,
+ * ours is the first. */
+static const struct link_map *find_first(void)
+{
+    const struct link_map *first = NULL;
+
+    for (const struct link_map *object = _r_debug.r_map; object != NULL;
+         object = object->l_next) {
+        if (object->l_ld == _DYNAMIC)
+            return first;
+        if (first == NULL && is_copy(object))
+            first = object;
+    }
+    return NULL;
+}
+
+static unsigned list_others(void)
+{
+    unsigned count = 0;
+
+    for (const struct link_map *object = _r_debug.r_map; object != NULL && count < MOST;
+         object = object->l_next) {
+        void *const dlsym_there = gs_object_function(object, "dlsym"), *const dlvsym_there =
+                                                                           gs_object_function(
+                                                                               object,
+                                                                               "dlvsym");
+
+        if (dlsym_there == (void *)gs_libc_dlsym || dlvsym_there == (void *)gs_libc_dlvsym)
+            break;
+        if (object->l_ld == _DYNAMIC || (dlsym_there == NULL && dlvsym_there == NULL) ||
+            is_copy(object))
+            continue;
+        others.list[count].dlsym = (gs_dlsym_fn *)dlsym_there;
+        others.list[count++].dlvsym = (gs_dlvsym_fn *)dlvsym_there;
+    }
+    return count;
+}
+
+void *gs_others_first(const char *name)
+{
+    return others.first != NULL ? gs_object_function(others.first, name) : NULL;
+}
+
+bool gs_others_are_first(void)
+{
+    return others.first != NULL;
+}
+
+void gs_others_init(void)
+{
+    if (atomic_load_explicit(&others.looked, memory_order_acquire))
+        return;
+    gs_libc_symbols_init();
+    others.first = find_first();
+    if (others.first != NULL) {
+        gs_next_dlsym = (gs_dlsym_fn *)gs_others_first("dlsym");
+        gs_next_dlvsym = (gs_dlvsym_fn *)gs_others_first("dlvsym");
+    } else {
+        others.count = list_others();
+    }
+    if (others.count == 0 && gs_next_dlsym == NULL)
+        gs_next_dlsym = gs_libc_dlsym;
+    if (others.count == 0 && gs_next_dlvsym == NULL)
+        gs_next_dlvsym = gs_libc_dlvsym;
+    atomic_store_explicit(&others.looked, true, memory_order_release);
+}
+
+/* --- does one come back to us? ---
+ * Its own way to libc's dlsym may have led it to ours, which is in front of that. It is asked
+ * for something that nobody has; if that comes to us, it is left out, since it would do so for
+ * ever. */
+
+static _Thread_local struct probe {
+    bool asking, came_back;
+} probes[2]; /* of dlsym, dlvsym: on its way one may well ask for the other kind */
+
+static bool comes_back(struct probe *probe, unsigned i)
+{
+    static const char *const names[] = {"gpushare_probe", "cuGpushareProbe"};
+    const int saved = errno;
+
+    *probe = (struct probe){.asking = true};
+    for (unsigned k = 0; k < 2; k++) {
+        if (probe == &probes[0])
+            others.list[i].dlsym(RTLD_DEFAULT, names[k]);
+        else
+            others.list[i].dlvsym(RTLD_DEFAULT, names[k], "GPUSHARE");
+    }
+    probe->asking = false;
+    dlerror();
+    errno = saved;
+    return probe->came_back;
+}
+
+static bool is_probe(struct probe *probe)
+{
+    probe->came_back |= probe->asking;
+    return probe->asking;
+}
+
+gs_dlsym_fn *gs_others_dlsym(void)
+{
+    gs_dlsym_fn *next = __atomic_load_n(&gs_next_dlsym, __ATOMIC_RELAXED);
+
+    if (next != NULL)
+        return next;
+    gs_others_init();
+    next = gs_libc_dlsym;
+    if (is_probe(&probes[0]))
+        return next;
+    for (unsigned i = 0; i < others.count && next == gs_libc_dlsym; i++)
+        if (others.list[i].dlsym != NULL && !comes_back(&probes[0], i))
+            next = others.list[i].dlsym;
+    __atomic_store_n(&gs_next_dlsym, next, __ATOMIC_RELAXED);
+    return next;
+}
+
+gs_dlvsym_fn *gs_others_dlvsym(void)
+{
+    gs_dlvsym_fn *next = __atomic_load_n(&gs_next_dlvsym, __ATOMIC_RELAXED);
+
+    if (next != NULL)
+        return next;
+    gs_others_init();
+    next = gs_libc_dlvsym;
+    if (is_probe(&probes[1]))
+        return next;
+    for (unsigned i = 0; i < others.count && next == gs_libc_dlvsym; i++)
+        if (others.list[i].dlvsym != NULL && !comes_back(&probes[1], i))
+            next = others.list[i].dlvsym;
+    __atomic_store_n(&gs_next_dlvsym, next, __ATOMIC_RELAXED);
+    return next;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * edge.c: owns the addresses that cuMemAlloc's ranges have from the driver, with an edge on
+ * either side, and the memory that all edges of a device share.
+ *
+ * Invariants, under gs_memory_lock: the tree holds the addresses of every range from
+ * gs_edge_reserve() to gs_edge_give_back(); device->edge is memory of ours while has_edge, from
+ * its first context to its last, and is counted in `pinned` as long.
+ */
+#include "runtime/range/edge.h"
+
+#include "runtime/base/driver.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/config.h"
+#include "runtime/range/vmm.h"
+
+#define ATTEMPTS 10 /* at making room, a second */
+
+static struct gs_range_tree tree;
+
+static void edge_addresses(const struct gs_range *range, CUdeviceptr edges[2])
+{
+    edges[0] = range->outer.base;
+    edges[1] = range->node.base + range->reserved;
+}
+
+static uint64_t whole_bytes(const struct gs_range *range)
+{
+    return range->reserved + 2 * range->device->granule;
+}
+
+CUresult gs_edge_reserve(struct gs_range *range)
+{
+    const uint64_t edge = range->device->granule;
+    CUdeviceptr address = 0;
+    const CUresult result =
+        gs_driver.cuMemAddressReserve(&address, whole_bytes(range), edge, 0, 0);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    range->node.base = address + edge;
+    range->outer.base = address;
+    range->outer.size = whole_bytes(range);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_range_tree_insert(&tree, &range->outer);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return result;
+}
+
+static bool has_edge(const struct gs_device *device)
+{
+    bool has;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    has = device->has_edge;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return has;
+}
+
+static CUresult create_edge(const struct gs_device *device, CUmemGenericAllocationHandle *edge)
+{
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal}};
+
+    return gs_driver.cuMemCreate(edge, device->granule, &prop, 0);
+}
+
+/* the first edge that a thread comes with is the device's */
+static void keep_edge(struct gs_device *device, CUmemGenericAllocationHandle edge)
+{
+    bool kept;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    kept = !device->has_edge;
+    if (kept) {
+        device->has_edge = true;
+        device->edge = edge;
+        device->pinned += device->granule;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!kept)
+        gs_vmm_release(edge);
+}
+
+static bool make_edge(struct gs_device *device,
+                      bool (*make_room)(struct gs_device *, unsigned attempt))
+{
+    CUmemGenericAllocationHandle edge;
+    CUresult result;
+
+    if (has_edge(device))
+        return true;
+    result = create_edge(device, &edge);
+    for (unsigned i = 0;
+         result == CUDA_ERROR_OUT_OF_MEMORY && make_room != NULL && i < ATTEMPTS; i++)
+        if (make_room(device, i))
+            result = create_edge(device, &edge);
+        else
+            break;
+    if (result == CUDA_SUCCESS)
+        keep_edge(device, edge);
+    return result == CUDA_SUCCESS;
+}
+
+void gs_edge_begin(CUdevice ordinal, bool (*make_room)(struct gs_device *, unsigned attempt))
+{
+    struct gs_device *device = gs_runtime.config.disabled ? NULL : gs_device_get(ordinal);
+
+    if (device == NULL || !device->movable || device->managed)
+        return;
+    if (make_room != NULL &&
+        atomic_exchange_explicit(&device->edge_sought, true, memory_order_relaxed))
+        make_room = NULL;
+    make_edge(device, make_room);
+}
+
+static void drop_edge(struct gs_device *device)
+{
+    CUmemGenericAllocationHandle edge;
+    bool had;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    edge = device->edge;
+    had = device->has_edge;
+    if (had)
+        device->pinned -= device->granule;
+    device->has_edge = false;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (had)
+        gs_vmm_release(edge);
+}
+
+void gs_edges_context_ended(void)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        if (gs_context_for(device) == NULL)
+            drop_edge(device);
+}
+
+/* A driver that does not know memory which can only be read lets it be written, too: nobody
+ * else's. On error nothing is left behind. */
+static CUresult map_edge(const struct gs_device *device, CUdeviceptr address)
+{
+    CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+    CUresult result = gs_driver.cuMemMap(address, device->granule, 0, device->edge, 0);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gs_driver.cuMemSetAccess(address, device->granule, &access, 1);
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (result != CUDA_SUCCESS)
+        result = gs_driver.cuMemSetAccess(address, device->granule, &access, 1);
+    if (result != CUDA_SUCCESS)
+        gs_vmm_unmap_at(address, device->granule);
+    return result;
+}
+
+void gs_edge_map(struct gs_range *range)
+{
+    const struct gs_device *device = range->device;
+    CUdeviceptr edges[2];
+
+    if (range->edged || !make_edge(range->device, NULL))
+        return;
+    edge_addresses(range, edges);
+    if (map_edge(device, edges[0]) == CUDA_SUCCESS) {
+        range->edged = map_edge(device, edges[1]) == CUDA_SUCCESS;
+        if (!range->edged)
+            gs_vmm_unmap_at(edges[0], device->granule);
+    }
+}
+
+void gs_edge_give_back(struct gs_range *range)
+{
+    CUdeviceptr edges[2];
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_range_tree_remove(&tree,
+                         range->outer.base); /* before the driver gives it to another thread */
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (range->edged) {
+        edge_addresses(range, edges);
+        for (unsigned i = 0; i < 2; i++)
+            gs_vmm_unmap_at(edges[i], range->device->granule);
+    }
+    gs_driver.cuMemAddressFree(range->outer.base, range->outer.size);
+}
+
+bool gs_edge_reserved(CUdeviceptr address, uint64_t bytes)
+{
+    return gs_range_tree_overlap(&tree, address, bytes) != NULL;
+}
+
+void gs_edges_after_fork(void)
+{
+    tree.root = NULL;
+}
