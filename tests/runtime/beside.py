@@ -51,7 +51,7 @@ def moved(build):
     """The rows can be read before and after the array was moved out and in; what lies there counts as pinned, once."""
     with Card(build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
         ready, go = (os.path.join(card.folder, name) for name in ("ready", "go"))
-        stays = Told(card, ["beside_linked", "stay", "64", ready, go])
+        stays = Told(card, command=["beside_linked", "stay", "64", ready, go])
         stays.until(lambda entry: os.path.exists(ready) or stays.child.poll() is not None)
         entry = stays.entry()
         check(entry is not None and entry["pinned"] == 2 * MIB, f"2 MiB of it stay: {entry}")
