@@ -47,6 +47,9 @@ make_debian() {
     debootstrap --variant=minbase --include=sudo,git,ca-certificates --cache-dir="$packages" "$release" "$root" "$mirror" \
         >"$place/$release-$who.log" 2>&1 || { tail -5 "$place/$release-$who.log"; die "debootstrap failed"; }
     cp /etc/resolv.conf /etc/hosts "$root/etc/"
+    # authorities that this machine trusts beside Debian's: a company's, say
+    find /usr/local/share/ca-certificates -name '*.crt' -exec cp {} "$root/usr/local/share/ca-certificates/" \; 2>/dev/null || true
+    chroot "$root" update-ca-certificates >/dev/null 2>&1
 }
 
 mount_into_it() {
