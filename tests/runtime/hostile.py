@@ -22,7 +22,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "lockd")]
 from card import MIB, Card, check, failures  # noqa: E402  (beside this file)
 from fake import END, GIVE, PAUSED, RUN, SOLE, STATE, TARGET, TARGET_FORMAT, WAITERS, header, message  # noqa: E402
 
-BURSTS = [1, 1, 500]  # messages at a time, on a connection: with pauses, in which memory moves, and without
+BURSTS = [1, 500, 500, 500, 500]  # messages at a time, on a connection: with pauses, in which memory moves, and without
 STATE_HEAD = "<IHHII16sIIQ"  # up to the device's size
 STATE_GIVEN = 16 + 16 + 8 + 12 * 8  # where given_bytes is; see fake.state()
 NUMBERS = [0, 1, 4095, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 8 * MIB, 40 * MIB, 64 * MIB, 96 * MIB, 1 << 31, 1 << 32, 1 << 40, 1 << 62,
