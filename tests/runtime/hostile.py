@@ -22,7 +22,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "lockd")]
 from card import MIB, Card, check, failures  # noqa: E402  (beside this file)
 from fake import END, GIVE, PAUSED, RUN, SOLE, STATE, TARGET, TARGET_FORMAT, WAITERS, header, message  # noqa: E402
 
-SEND_BURST = 64
+BURSTS = [1, 500, 500, 500, 500]  # messages at a time, on a connection: with pauses, in which memory moves, and without
 STATE_HEAD = "<IHHII16sIIQ"  # up to the device's size
 STATE_GIVEN = 16 + 16 + 8 + 12 * 8  # where given_bytes is; see fake.state()
 NUMBERS = [0, 1, 4095, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 8 * MIB, 40 * MIB, 64 * MIB, 96 * MIB, 1 << 31, 1 << 32, 1 << 40, 1 << 62,
@@ -32,8 +32,8 @@ NUMBERS = [0, 1, 4095, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 8 * MIB, 40 * MIB, 64 
 class Device:
     """What the program said of one."""
 
-    def __init__(self):
-        self.uuid, self.seq = bytes(16), 0
+    def __init__(self, burst):
+        self.uuid, self.seq, self.burst = bytes(16), 0, burst
 
 
 class Hostile:
@@ -99,12 +99,12 @@ class Hostile:
             size = files[0][1] if dice.random() < 0.8 else self.number()
             self.taken_back += len(files)
             return self.target(device, self.flags() | RUN, len(files), size), [fd for fd, _ in files], True
-        if kind < 0.98:
+        if kind < 0.996:
             return self.target(device, self.flags()), [], True
-        if kind < 0.985:  # a refusal
+        if kind < 0.997:  # a refusal
             self.refused += 1
             return message(END, struct.pack("<iI192s", dice.randrange(-200, 1), 0, dice.randbytes(192))), [], False
-        if kind < 0.995:
+        if kind < 0.999:
             whole = bytearray(self.target(device, self.flags()))
             whole[dice.randrange(16)] ^= 1 << dice.randrange(8)
             return bytes(whole), self.files() if dice.random() < 0.3 else [], False
@@ -131,20 +131,20 @@ class Hostile:
 
     def say(self, connection, device):
         """Sends until there is no room. False: it has hung up, or is to be."""
-        for _ in range(SEND_BURST):
+        for _ in range(device.burst):
             data, files, survives = self.compose(device)
             try:
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
                 connection.sendmsg([data], rights, socket.MSG_NOSIGNAL)
                 self.sent += 1
             except BlockingIOError:
-                survives = True  # it has not gone
+                return True  # it has not gone
             except OSError:
                 survives = False
             finally:
                 for fd in files:
                     os.close(fd)
-            if not survives or self.dice.random() < 0.001:
+            if not survives or self.dice.random() < 0.0005:
                 self.hung_up += 1
                 return False
         return True
@@ -155,7 +155,7 @@ class Hostile:
             if self.listener in readable:
                 connection, _ = self.listener.accept()
                 connection.setblocking(False)
-                self.connections[connection] = Device()
+                self.connections[connection] = Device(self.dice.choice(BURSTS))
             _, writable, _ = select.select([], list(self.connections), [], 0)
             for connection, device in list(self.connections.items()):
                 goes_on = connection not in readable or self.hear(connection, device)

@@ -355,8 +355,8 @@ static void join_groups_narrowestThatHoldsBoth(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct gs_memory_group one = {.known = true}, other = {.known = true};
 
-        strcpy(one.path, cases[i][0]);
-        strcpy(other.path, cases[i][1]);
+        snprintf(one.path, sizeof one.path, "%s", cases[i][0]);
+        snprintf(other.path, sizeof other.path, "%s", cases[i][1]);
         assert_int_equal(gs_memory_group_join(&one, &other),
                          strcmp(cases[i][0], cases[i][2]) != 0);
         assert_string_equal(one.path, cases[i][2]);
