@@ -140,18 +140,54 @@ static void give_up(struct lockd_gang *gang, uint64_t now)
     gang->retry_at = now + RETRY * patience(gang);
 }
 
+static void try_again(struct lockd_gang *gang)
+{
+    gang->gives_way = false;
+    lockd_gang_settle(gang);
+}
+
+static bool nobody_wants(const struct lockd_device *device, const struct lockd_gang *but)
+{
+    if (device->queue.count != 0)
+        return false;
+    for (const struct lockd_list *at = device->holders.next; at != &device->holders;
+         at = at->next) {
+        const struct lockd_gang *gang = lockd_party_of(at, holder)->gang;
+
+        if (gang != but && lockd_gang_wants(gang))
+            return false;
+    }
+    return true;
+}
+
+/* Nobody is there whom it could give way to. */
+static bool is_alone(const struct lockd_gang *gang)
+{
+    lockd_list_each (at, &gang->parties) {
+        if (!nobody_wants(lockd_party_of(at, of_gang)->device, gang))
+            return false;
+    }
+    return true;
+}
+
 void lockd_gang_retry(struct lockd_device *device, uint64_t now)
 {
     for (struct lockd_node *node = lockd_order_first(&device->hopeless); node != NULL;
          node = lockd_order_next(node)) {
         struct lockd_gang *gang = lockd_party_of(node, queued)->gang;
 
-        if (gang->gives_way && now >= gang->retry_at) {
-            gang->gives_way = false;
-            lockd_gang_settle(gang);
-        } else if (gang->gives_way) {
+        if (gang->gives_way && now >= gang->retry_at)
+            try_again(gang);
+        else if (gang->gives_way)
             device->stop_at = lockd_min(device->stop_at, gang->retry_at);
-        }
+    }
+    if (!nobody_wants(device, NULL))
+        return;
+    lockd_list_each (at, &device->parties) {
+        struct lockd_gang *gang = lockd_party_of(at, of_device)->gang;
+
+        if (gang->gives_way && lockd_gang_wants(gang) && is_alone(gang))
+            try_again(gang);
     }
 }
 

@@ -93,7 +93,7 @@ struct lockd_party *lockd_gang_join(struct lockd_client *client, struct lockd_de
 void lockd_gang_leave(struct lockd_member *member, uint64_t now);
 /* Frees what the client's gang was, when it was the last one. */
 void lockd_gang_client_gone(struct lockd_client *client);
-/* Whoever waits here and has given way for long enough tries again. */
+/* Whoever waits here and has given way for long enough, or to nobody, tries again. */
 void lockd_gang_retry(struct lockd_device *device, uint64_t now);
 /* All have their places: the turn begins; not again where it is under way already, and one of
  * the gang came or left. */

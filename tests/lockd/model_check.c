@@ -77,17 +77,20 @@ static uint64_t longest_turn(const struct lockd_device *device)
 }
 
 /* Longest that the queue may take to come round: everybody else's turn and switch, and one's
- * own switch. On two devices a program waits for its places one after the other, and each of
- * those before it at the first may keep its place there while it waits for the second. turns:
- * on all devices together, the longest ones seen while it waited. */
+ * own switch. On several devices a program waits for its places one after the other, and each
+ * of those before it at the first may keep its place there while it waits for the second.
+ * turns: the longest ones seen while it waited, on all devices together. */
 static uint64_t wait_bound(const struct model *model, uint64_t turns)
 {
-    const uint64_t bytes = 2 * model->options.total;
+    const uint64_t bytes = 2 * model->options.total, devices = model->options.devices;
     const uint64_t change = bytes * 1000 / (model->options.bandwidth / 1000000) +
                             bytes / MODEL_CHUNK * 6 * NS_PER_MS + 200 * NS_PER_MS;
-    uint64_t bound = (model->options.clients + 1ull) * model->options.devices *
-                     (turns + model->options.devices * (change + IDLE_MAX));
+    uint64_t bound = (model->options.clients + 1ull) * devices * (change + IDLE_MAX);
 
+    if (model->options.mixed)
+        bound += (model->options.clients + 1ull) * turns;
+    else
+        bound = devices * bound + (model->options.clients + 1ull) * devices * turns;
     if (model->options.stuck) /* one of them after the other */
         bound += (uint64_t)model->options.clients * (30000 * NS_PER_MS + GRACE);
     if (model->options.hidden != 0)
@@ -95,28 +98,136 @@ static uint64_t wait_bound(const struct model *model, uint64_t turns)
     return bound;
 }
 
-static void check_wait(struct model *model, const struct lockd_device *device, uint32_t index,
-                       struct model_program *program)
+/* Its gang could be on all its devices now, and nothing keeps it off for good. */
+static bool can_run(const struct lockd_gang *gang)
 {
-    struct model_side *side = &program->side[index];
-    bool hopeless = false;
-    uint64_t wait;
+    if (gang->paused != 0)
+        return false;
+    lockd_list_each (at, &gang->parties) {
+        const struct lockd_party *party = lockd_party_of(at, of_gang);
 
-    for (uint32_t i = 0; i < model->options.devices; i++) /* it waits for all its devices */
-        hopeless = hopeless || program->side[i].demand > device->capacity;
-    if (hopeless || !side->want || (side->running && side->resident == side->demand) ||
-        program->paused || program->client == NULL || side->demand > device->capacity) {
+        if (party->demand > party->device->capacity)
+            return false;
+    }
+    return true;
+}
+
+/* With these policies others may go before it for as long as they have work. */
+static bool may_starve(const struct model *model, const struct lockd_gang *gang)
+{
+    if (model->options.policy == GS_POLICY_FIFO)
+        return true;
+    if (model->options.policy != GS_POLICY_PRIORITY)
+        return false;
+    for (uint32_t i = 0; i < model->options.clients; i++) {
+        const struct lockd_client *other = model->programs[i].client;
+
+        if (other != NULL && other->gang != NULL && other->gang->wanting != 0 &&
+            lockd_gang_priority(other->gang) > lockd_gang_priority(gang))
+            return true;
+    }
+    return false;
+}
+
+static void check_wait(struct model *model, const struct lockd_member *member, uint32_t index)
+{
+    struct model_program *program = member->client->owner;
+    const struct lockd_gang *gang = member->party->gang;
+    struct model_side *side = &program->side[index];
+    uint64_t wait, turns = 0;
+
+    if (!side->want || (side->running && side->resident == side->demand) || program->paused ||
+        !can_run(gang) || may_starve(model, gang)) {
         side->waits_since = side->turns_most = 0;
         return;
     }
     if (side->waits_since == 0)
         side->waits_since = model->now;
-    side->turns_most = lockd_max(side->turns_most, model->turn[0] + model->turn[1]);
+    for (uint32_t i = 0; i < model->options.devices; i++)
+        turns += model->turn[i];
+    side->turns_most = lockd_max(side->turns_most, turns);
     wait = model->now - lockd_max(side->waits_since, lockd_min(model->disturbed, model->now));
     model->figures.wait_worst_ns = lockd_max(model->figures.wait_worst_ns, wait);
+    model->figures.wait_part =
+        lockd_max(model->figures.wait_part, wait * 1000 / wait_bound(model, side->turns_most));
     if (wait > wait_bound(model, side->turns_most))
         fail(model, "starving: ns waited, and the bound", index, wait,
              wait_bound(model, side->turns_most));
+}
+
+/* One event may stop a turn and begin it, but not again and again. */
+static void check_turns(struct model *model, const struct lockd_member *member, uint32_t index)
+{
+    struct model_side *side = &((struct model_program *)member->client->owner)->side[index];
+    const struct lockd_party *party = member->party;
+
+    if (side->party == party && party->turns > side->turns) {
+        model->begun += party->turns - side->turns;
+        if (party->turns > side->turns + 1)
+            fail(model, "in circles: turns in one event", index, party->turns, side->turns);
+    }
+    side->party = party;
+    side->turns = party->turns;
+}
+
+/* Turns begin since others are over, and that takes a part of a quantum; or since somebody has
+ * work, or grows, or leaves, and then a few are stopped for it. */
+static void check_rate(struct model *model)
+{
+    const uint64_t second = 1000 * NS_PER_MS,
+                   bound = 2 * (model->options.clients * 20ull +
+                                (model->causes + model->causes_before) * 2);
+
+    if (model->begun > bound)
+        fail(model, "in circles: turns in a second, and the bound", 0, model->begun, bound);
+    if (model->now < model->second_began + second)
+        return;
+    model->figures.rate_part = lockd_max(model->figures.rate_part, model->begun * 1000 / bound);
+    model->causes_before = model->now < model->second_began + 2 * second ? model->causes : 0;
+    model->causes = model->begun = 0;
+    model->second_began = model->now;
+}
+
+/* Whose turn it is on several devices keeps them all, also those where it has nothing to do. */
+static bool somebody_runs(const struct lockd_gang *gang)
+{
+    lockd_list_each (at, &gang->parties) {
+        if (lockd_party_of(at, of_gang)->running_members != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whatever the policy, no device is idle for long that somebody wants who needs no other one:
+ * gangs that wait elsewhere keep their places for as long as they have patience, one after the
+ * other. */
+static void check_idle(struct model *model, const struct lockd_device *device, uint32_t index)
+{
+    const uint64_t patience =
+        GRACE + (device->party_count + 1ull) * lockd_device_quantum(device);
+    uint64_t bound = 2 * patience;
+    bool wanted = false;
+
+    lockd_list_each (at, &device->members) {
+        const struct lockd_member *member = lockd_member_of(at, of_device);
+        const struct lockd_gang *gang = member->party->gang;
+        const struct model_side *side =
+            &((struct model_program *)member->client->owner)->side[index];
+
+        if (side->running || (member->party->held && somebody_runs(gang))) {
+            model->idle_since[index] = 0;
+            return;
+        }
+        bound += gang->party_count > 1 ? patience : 0;
+        wanted = wanted || (side->want && can_run(gang) && gang->party_count == 1);
+    }
+    if (!wanted || model->now < model->unsettled_until)
+        model->idle_since[index] = 0;
+    else if (model->idle_since[index] == 0)
+        model->idle_since[index] = model->now;
+    else if (model->now - model->idle_since[index] > bound)
+        fail(model, "idle: ns, and the bound", index, model->now - model->idle_since[index],
+             bound);
 }
 
 static void check_member(struct model *model, uint32_t index, const struct lockd_member *member)
@@ -132,7 +243,8 @@ static void check_member(struct model *model, uint32_t index, const struct lockd
         fail(model, "run: resident, demand", index, side->resident, side->demand);
     if (member->outstanding_count == 0 || member->seq - member->echoed > TARGETS_IN_FLIGHT)
         fail(model, "targets in flight", index, member->seq, member->echoed);
-    check_wait(model, member->device, index, program);
+    check_wait(model, member, index);
+    check_turns(model, member, index);
 }
 
 static void check_device(struct model *model, const struct lockd_device *device)
@@ -159,6 +271,8 @@ static void check_device(struct model *model, const struct lockd_device *device)
     if (demand != device->sum.demand || members != device->member_count)
         fail(model, "counts: demand", index, demand, device->sum.demand);
     model->held[index] = held;
+    if (!model->options.stuck && model->options.hidden == 0 && !model->options.keeps)
+        check_idle(model, device, index);
 }
 
 void model_check(struct model *model)
@@ -170,13 +284,15 @@ void model_check(struct model *model)
     for (const struct lockd_list *at = model->lock->devices.next; at != &model->lock->devices;
          at = at->next)
         check_device(model, lockd_entry(at, struct lockd_device, link));
+    check_rate(model);
 }
 
 bool model_all_run(const struct model *model)
 {
     for (uint32_t i = 0; i < model->options.clients; i++) {
         for (uint32_t d = 0; d < model->options.devices; d++) {
-            if (model->programs[i].client != NULL && !model->programs[i].side[d].running)
+            if (model->programs[i].client != NULL && model_uses(&model->programs[i], d) &&
+                !model->programs[i].side[d].running)
                 return false;
         }
     }
