@@ -76,16 +76,24 @@ static uint64_t longest_turn(const struct lockd_device *device)
     return longest;
 }
 
+/* Longest that it takes to move all out that a device holds, and as much in. */
+static uint64_t longest_switch(const struct model *model)
+{
+    const uint64_t bytes = 2 * model->options.total;
+
+    return bytes * 1000 / (model->options.bandwidth / 1000000) +
+           bytes / MODEL_CHUNK * 6 * NS_PER_MS + 200 * NS_PER_MS;
+}
+
 /* Longest that the queue may take to come round: everybody else's turn and switch, and one's
  * own switch. On several devices a program waits for its places one after the other, and each
  * of those before it at the first may keep its place there while it waits for the second.
  * turns: the longest ones seen while it waited, on all devices together. */
 static uint64_t wait_bound(const struct model *model, uint64_t turns)
 {
-    const uint64_t bytes = 2 * model->options.total, devices = model->options.devices;
-    const uint64_t change = bytes * 1000 / (model->options.bandwidth / 1000000) +
-                            bytes / MODEL_CHUNK * 6 * NS_PER_MS + 200 * NS_PER_MS;
-    uint64_t bound = (model->options.clients + 1ull) * devices * (change + IDLE_MAX);
+    const uint64_t devices = model->options.devices;
+    uint64_t bound =
+        (model->options.clients + 1ull) * devices * (longest_switch(model) + IDLE_MAX);
 
     if (model->options.mixed)
         bound += (model->options.clients + 1ull) * turns;
@@ -153,6 +161,33 @@ static void check_wait(struct model *model, const struct lockd_member *member, u
     if (wait > wait_bound(model, side->turns_most))
         fail(model, "starving: ns waited, and the bound", index, wait,
              wait_bound(model, side->turns_most));
+}
+
+static bool is_open(const struct lockd_gang *gang)
+{
+    lockd_list_each (at, &gang->parties) {
+        if (lockd_party_of(at, of_gang)->device->leases)
+            return false;
+    }
+    return true;
+}
+
+/* Where all fit nobody waits for others, but for what they must let go; whatever the policy. */
+static void check_open(struct model *model, const struct lockd_member *member, uint32_t index)
+{
+    const struct model_program *program = member->client->owner;
+    struct model_side *side = &((struct model_program *)member->client->owner)->side[index];
+    const uint64_t bound = 2 * longest_switch(model) + 1000 * NS_PER_MS;
+
+    if (!side->want || (side->running && side->resident == side->demand) || program->paused ||
+        !can_run(member->party->gang) || !is_open(member->party->gang) ||
+        model->now < model->unsettled_until)
+        side->open_since = 0;
+    else if (side->open_since == 0)
+        side->open_since = model->now;
+    else if (model->now - side->open_since > bound)
+        fail(model, "all fit, and it waits: ns, and the bound", index,
+             model->now - side->open_since, bound);
 }
 
 /* One event may stop a turn and begin it, but not again and again. */
@@ -245,6 +280,8 @@ static void check_member(struct model *model, uint32_t index, const struct lockd
         fail(model, "targets in flight", index, member->seq, member->echoed);
     check_wait(model, member, index);
     check_turns(model, member, index);
+    if (model->options.mixed)
+        check_open(model, member, index);
 }
 
 static void check_device(struct model *model, const struct lockd_device *device)

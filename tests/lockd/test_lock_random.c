@@ -211,6 +211,24 @@ static void lock_random_what_once_failed(void **state)
     model_free(run_one(options, 300055));
 }
 
+/* With a quantum shorter than a switch, what came to run first used up the turns of its gang; a
+ * gang gave way to those that had nothing to do; spare bytes were kept from one that grew. */
+static void lock_random_mixed_what_once_failed(void **state)
+{
+    struct model_options options = plain;
+
+    (void)state;
+    options.mixed = true;
+    options.policy = GS_POLICY_RR;
+    model_free(run_one(options, 100066));
+    options.policy = GS_POLICY_PRIORITY;
+    model_free(run_one(options, 100315));
+    options.policy = GS_POLICY_FAIR;
+    model_free(run_one(options, 100067));
+    options.kills = options.pauses = options.restarts = true;
+    model_free(run_one(options, 1047));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +243,7 @@ int main(void)
         cmocka_unit_test(lock_random_mixed_priority),
         cmocka_unit_test(lock_random_mixed_fifo),
         cmocka_unit_test(lock_random_what_once_failed),
+        cmocka_unit_test(lock_random_mixed_what_once_failed),
     };
 
     cmocka_set_test_filter(getenv("GPUSHARE_TEST_ONLY"));
