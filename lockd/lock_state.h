@@ -13,11 +13,12 @@
  *   lock_turns.c     who runs on a device; asks policy_*.c for how long
  *   lock_stop.c      who stops for reasons of its own, and who was asked to and has not
  *   lock_gang.c      who belongs to which gang
- *   lock_group.c     ... by the names of groups, as long as a group can be on its devices at
- * once lock_lease.c     parties of one gang: their turns begin and end together lock_budget.c
- * who holds how many bytes of a device lock_send.c      targets lock_host.c      who may have
- * how much host memory lock_settings.c, lock_info.c, lock_check.c (all sums from scratch, for
- * tests)
+ *   lock_group.c     ... by its group, as long as that fits on its devices as a whole
+ *   lock_lease.c     parties of one gang: their turns begin and end together
+ *   lock_budget.c    who holds how many bytes of a device
+ *   lock_send.c      targets
+ *   lock_host.c      who may have how much host memory
+ *   lock_settings.c, lock_info.c, lock_check.c (all sums from scratch, for tests)
  *
  * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
  * device: it takes turns. A *gang* is one client, or all clients of a group that can be on its

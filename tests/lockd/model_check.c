@@ -2,12 +2,16 @@
  *
  * model_check.c: what must hold after every event, whatever the programs do.
  *
- *   sum        what all may hold on a device never exceeds its capacity (while it does, because
- * the capacity fell or programs came back to a new daemon, it must not rise) bound      a
- * program never has more on the device than the lock believes possible run        who runs has
- * all its memory there, but for one that cannot stop   starving   who wants to run and fits,
- * runs in bounded time forgotten everybody is in the queue, on the holders' list, or has
- * nothing to do
+ * - sum: what all may hold on a device never exceeds its capacity. While it does, because the
+ *   capacity fell or programs came back to a new daemon, it must not rise.
+ * - bound: a program never has more on the device than the lock believes possible.
+ * - run: a program that runs has all its memory there, but for one that cannot stop.
+ * - starving: a program that wants to run and fits does so in bounded time; soon, where all
+ * fit.
+ * - forgotten: everybody is in the queue, on the holders' list, or has nothing to do.
+ * - in circles: no turn begins twice in one event, nor more often in a second than there is
+ *   reason for.
+ * - idle: no device is that a program wants which needs no other one.
  */
 #include "tests/lockd/model_state.h"
 

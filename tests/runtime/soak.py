@@ -136,7 +136,8 @@ def one_seed(args, seed):
     rng = random.Random(seed)
     # three times 36 MiB do not fit, one does, with contexts (4 MiB each), reserve and empty slabs
     options = ["--hand-over", "no"] if seed % 4 == 0 else []
-    more = {"SIMCUDA_DEVICES": "2"} if args.mode == "storm" else {}
+    # contexts of those that come later must fit into the reserve of so small a card, 2 MiB
+    more = {"SIMCUDA_DEVICES": "2", "SIMCUDA_CONTEXT_MEMORY": "512KiB"} if args.mode == "storm" else {}
     with Card(args.build, memory=rng.choice(["72MiB", "80MiB", "96MiB"]), options=options, **more) as card:
         children = start_all(card, args, rng, seed)
         victims = []
