@@ -103,6 +103,7 @@ static void gang_exit(struct lockd_client *client)
         return;
     if (gang->group != NULL)
         gang->group->gang = NULL;
+    lockd_gang_give_way(gang, client->lock, false);
     free(gang);
 }
 
@@ -328,7 +329,8 @@ void lockd_gang_move(struct lockd_client *client, struct lockd_gang *to, uint64_
             free(to);
         return;
     }
-    from->gives_way = to->gives_way = false;
+    lockd_gang_give_way(from, client->lock, false);
+    lockd_gang_give_way(to, client->lock, false);
     to->out = made ? from->out : to->out && from->out;
     lockd_list_each (at, &client->members)
         move_member(lockd_member_of(at, of_client), to, now);

@@ -100,7 +100,8 @@ void lockd_gang_begin(struct lockd_gang *gang, uint64_t now)
     const uint64_t length = turn_length(gang);
 
     gang->runs = true;
-    gang->out = gang->gives_way = false;
+    gang->out = false;
+    lockd_gang_give_way(gang, lockd_party_of(gang->parties.next, of_gang)->device->lock, false);
     lockd_list_each (at, &gang->parties) {
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
@@ -132,17 +133,23 @@ static void keep_places(struct lockd_gang *gang, uint64_t now)
         lockd_party_of(at, of_gang)->until = until;
 }
 
+void lockd_gang_give_way(struct lockd_gang *gang, struct lockd_lock *lock, bool gives)
+{
+    lock->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
+    gang->gives_way = gives;
+}
+
 /* Something is stuck where it waits, or goes first for ever: for a while it gives way to all
  * others where it has a place. */
 static void give_up(struct lockd_gang *gang, uint64_t now)
 {
-    gang->gives_way = true;
+    lockd_gang_give_way(gang, lockd_party_of(gang->parties.next, of_gang)->device->lock, true);
     gang->retry_at = now + RETRY * patience(gang);
 }
 
 static void try_again(struct lockd_gang *gang)
 {
-    gang->gives_way = false;
+    lockd_gang_give_way(gang, lockd_party_of(gang->parties.next, of_gang)->device->lock, false);
     lockd_gang_settle(gang);
 }
 
@@ -181,7 +188,7 @@ void lockd_gang_retry(struct lockd_device *device, uint64_t now)
         else if (gang->gives_way)
             device->stop_at = lockd_min(device->stop_at, gang->retry_at);
     }
-    if (!nobody_wants(device, NULL))
+    if (device->lock->giving_way == 0 || !nobody_wants(device, NULL))
         return;
     lockd_list_each (at, &device->parties) {
         struct lockd_gang *gang = lockd_party_of(at, of_device)->gang;

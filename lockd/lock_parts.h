@@ -104,6 +104,8 @@ void lockd_gang_look_complete(struct lockd_gang *gang, uint64_t now);
 void lockd_gang_set_complete(struct lockd_gang *gang, uint64_t now);
 /* The party gets its place; when it was the last one of its gang, all run. */
 void lockd_gang_admit(struct lockd_party *party, bool backfilled, uint64_t now);
+/* It gives way to all others from now on, or no more. */
+void lockd_gang_give_way(struct lockd_gang *gang, struct lockd_lock *lock, bool gives);
 /* Ends the turn of all of them. */
 void lockd_gang_stop(struct lockd_gang *gang, uint64_t now);
 /* The one that is to get its place next; NULL: all have. */

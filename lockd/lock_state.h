@@ -295,6 +295,7 @@ struct lockd_lock {
     struct lockd_list clients, devices, groups, groups_marked, unsent, pending;
     uint64_t groups_at; /* when a group may come together again */
     bool groups_unsaid;
+    uint32_t giving_way; /* gangs */
 };
 
 /* The most it may hold on the device now or before it has read everything sent. */
