@@ -31,6 +31,7 @@ struct model_side {
     uint64_t step_at, idle_since, stuck_until, move_began;
     uint64_t waits_since; /* it wants to run and does not; 0: no such thing */
     uint64_t open_since;  /* ... although all fit; 0 */
+    uint64_t rounds_most; /* that it had to sit out */
     uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
     uint32_t seq, flags;
     bool work, want, running, moving;

@@ -117,6 +117,17 @@ def disturb(card, args, rng, children):
     return victim
 
 
+def wait_until_known(card, children):
+    """A new daemon knows all that still run: before, it takes their memory for somebody else's, and refuses it to newcomers."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        status = card.status()
+        known = {p["pid"] for d in (status or {}).get("devices", []) for p in d["programs"]}
+        if all(child.poll() is not None or child.pid in known for child, _ in children):
+            return
+        time.sleep(0.05)
+
+
 def storm(card, args, rng, children, seed):
     """Kills some and the daemon at random moments; others come. Returns the killed ones."""
     victims = []
@@ -128,6 +139,7 @@ def storm(card, args, rng, children, seed):
             card.stop_daemon(signal.SIGKILL)
             time.sleep(rng.random() / 4)
             card.start_daemon()
+            wait_until_known(card, children)
         children.append(start_one(card, args, rng, seed, len(children)))
     return victims
 
