@@ -179,10 +179,27 @@ static const char *check_host(const struct sched *lock)
                : NULL;
 }
 
+static const char *check_giving_way(const struct sched *lock)
+{
+    uint32_t gangs = 0;
+
+    lockd_list_each (at, &lock->devices) {
+        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
+
+        lockd_list_each (of, &device->parties) {
+            const struct sched_party *party = sched_party_of(of, of_device);
+
+            gangs += party->gang->gives_way && party->gang->parties.next == &party->of_gang;
+        }
+    }
+    return gangs != lock->giving_way ? "how many gangs give way" : NULL;
+}
+
 const char *sched_check(const struct sched *lock)
 {
     const char *wrong = check_host(lock);
 
+    wrong = wrong != NULL ? wrong : check_giving_way(lock);
     lockd_list_each (at, &lock->devices) {
         if (wrong == NULL)
             wrong = check_device(lockd_entry(at, struct sched_device, link));

@@ -103,6 +103,7 @@ static void gang_exit(struct sched_client *client)
         return;
     if (gang->group != NULL)
         gang->group->gang = NULL;
+    sched_gang_give_way(gang, client->lock, false);
     free(gang);
 }
 
@@ -328,7 +329,8 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
             free(to);
         return;
     }
-    from->gives_way = to->gives_way = false;
+    sched_gang_give_way(from, client->lock, false);
+    sched_gang_give_way(to, client->lock, false);
     to->out = made ? from->out : to->out && from->out;
     lockd_list_each (at, &client->members)
         move_member(sched_member_of(at, of_client), to, now);

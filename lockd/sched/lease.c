@@ -100,7 +100,8 @@ void sched_gang_begin(struct sched_gang *gang, uint64_t now)
     const uint64_t length = turn_length(gang);
 
     gang->runs = true;
-    gang->out = gang->gives_way = false;
+    gang->out = false;
+    sched_gang_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, false);
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
@@ -132,12 +133,48 @@ static void keep_places(struct sched_gang *gang, uint64_t now)
         sched_party_of(at, of_gang)->until = until;
 }
 
+void sched_gang_give_way(struct sched_gang *gang, struct sched *lock, bool gives)
+{
+    lock->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
+    gang->gives_way = gives;
+}
+
 /* Something is stuck where it waits, or goes first for ever: for a while it gives way to all
  * others where it has a place. */
 static void give_up(struct sched_gang *gang, uint64_t now)
 {
-    gang->gives_way = true;
+    sched_gang_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, true);
     gang->retry_at = now + RETRY * patience(gang);
+}
+
+static void try_again(struct sched_gang *gang)
+{
+    sched_gang_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, false);
+    sched_gang_settle(gang);
+}
+
+static bool nobody_wants(const struct sched_device *device, const struct sched_gang *but)
+{
+    if (device->queue.count != 0)
+        return false;
+    for (const struct lockd_list *at = device->holders.next; at != &device->holders;
+         at = at->next) {
+        const struct sched_gang *gang = sched_party_of(at, holder)->gang;
+
+        if (gang != but && sched_gang_wants(gang))
+            return false;
+    }
+    return true;
+}
+
+/* Nobody is there whom it could give way to. */
+static bool is_alone(const struct sched_gang *gang)
+{
+    lockd_list_each (at, &gang->parties) {
+        if (!nobody_wants(sched_party_of(at, of_gang)->device, gang))
+            return false;
+    }
+    return true;
 }
 
 void sched_gang_retry(struct sched_device *device, uint64_t now)
@@ -146,12 +183,18 @@ void sched_gang_retry(struct sched_device *device, uint64_t now)
          node = sched_order_next(node)) {
         struct sched_gang *gang = sched_party_of(node, queued)->gang;
 
-        if (gang->gives_way && now >= gang->retry_at) {
-            gang->gives_way = false;
-            sched_gang_settle(gang);
-        } else if (gang->gives_way) {
+        if (gang->gives_way && now >= gang->retry_at)
+            try_again(gang);
+        else if (gang->gives_way)
             device->stop_at = sched_min(device->stop_at, gang->retry_at);
-        }
+    }
+    if (device->lock->giving_way == 0 || !nobody_wants(device, NULL))
+        return;
+    lockd_list_each (at, &device->parties) {
+        struct sched_gang *gang = sched_party_of(at, of_device)->gang;
+
+        if (gang->gives_way && sched_gang_wants(gang) && is_alone(gang))
+            try_again(gang);
     }
 }
 

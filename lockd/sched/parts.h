@@ -97,7 +97,7 @@ struct sched_party *sched_gang_join(struct sched_client *client, struct sched_de
 void sched_gang_leave(struct sched_member *member, uint64_t now);
 /* Frees what the client's gang was, when it was the last one. */
 void sched_gang_client_gone(struct sched_client *client);
-/* Whoever waits here and has given way for long enough tries again. */
+/* Whoever waits here and has given way for long enough, or to nobody, tries again. */
 void sched_gang_retry(struct sched_device *device, uint64_t now);
 /* All have their places: the turn begins; not again where it is under way already, and one of
  * the gang came or left. */
@@ -108,6 +108,8 @@ void sched_gang_look_complete(struct sched_gang *gang, uint64_t now);
 void sched_gang_set_complete(struct sched_gang *gang, uint64_t now);
 /* The party gets its place; when it was the last one of its gang, all run. */
 void sched_gang_admit(struct sched_party *party, bool backfilled, uint64_t now);
+/* It gives way to all others from now on, or no more. */
+void sched_gang_give_way(struct sched_gang *gang, struct sched *lock, bool gives);
 /* Ends the turn of all of them. */
 void sched_gang_stop(struct sched_gang *gang, uint64_t now);
 /* The one that is to get its place next; NULL: all have. */

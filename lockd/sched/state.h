@@ -13,11 +13,12 @@
  *   turns.c     who runs on a device; asks policy_*.c for how long
  *   stop.c      who stops for reasons of its own, and who was asked to and has not
  *   gang.c      who belongs to which gang
- *   group.c     ... by the names of groups, as long as a group can be on its devices at
- * once lease.c     parties of one gang: their turns begin and end together budget.c
- * who holds how many bytes of a device send.c      targets host.c      who may have
- * how much host memory settings.c, info.c, check.c (all sums from scratch, for
- * tests)
+ *   group.c     ... by its group, as long as that fits on its devices as a whole
+ *   lease.c     parties of one gang: their turns begin and end together
+ *   budget.c    who holds how many bytes of a device
+ *   send.c      targets
+ *   host.c      who may have how much host memory
+ *   settings.c, info.c, check.c (all sums from scratch, for tests)
  *
  * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
  * device: it takes turns. A *gang* is one client, or all clients of a group that can be on its
@@ -303,6 +304,7 @@ struct sched {
     struct lockd_list clients, devices, groups, groups_marked, unsent, pending;
     uint64_t groups_at; /* when a group may come together again */
     bool groups_unsaid;
+    uint32_t giving_way; /* gangs */
 };
 
 /* The most it may hold on the device now or before it has read everything sent. */

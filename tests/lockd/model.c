@@ -242,7 +242,16 @@ void model_connect(struct model *model, struct model_program *program)
     program->life++;
     program->in_last = program->out_last = model->now;
     program->client = sched_client_add(model->lock, program);
+    if (model->options.mixed) {
+        struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT,
+                                      .priority = program->priority};
+
+        memcpy(hello.group, program->group, sizeof program->group);
+        sched_describe(model->lock, program->client, &hello, 1);
+    }
     for (uint32_t i = 0; i < model->options.devices; i++) {
+        if (!model_uses(program, i))
+            continue;
         program->side[i].step_at = 0;
         report(model, program, i);
         step_later(model, program, i, NS_PER_MS);
@@ -266,6 +275,7 @@ void model_want(struct model *model, struct model_program *program, uint32_t dev
 {
     struct model_side *side = &program->side[device];
 
+    model->causes++;
     side->work = work;
     side->idle_since = model->now;
     if (!work && side->running)
@@ -283,6 +293,7 @@ void model_resize(struct model *model, struct model_program *program, uint32_t d
 {
     struct model_side *side = &program->side[device];
 
+    model->causes++;
     if (demand > side->resident && side->running && side->stuck_until > model->now &&
         !may_be_blocked(model, device, demand))
         return;

@@ -12,12 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MODEL_DEVICES 2
+#define MODEL_DEVICES 3
 
 struct model_options {
     uint64_t seed;
     uint32_t clients;
-    uint32_t devices;     /* 1 or 2 */
+    uint32_t devices;     /* 1 to 3 */
     uint64_t total;       /* of each device, bytes */
     uint64_t hidden;      /* bytes of it that are not there (GS_STATE_SHORT comes of it) */
     uint64_t quantum_ns;  /* LOCKD_AUTO as in lock.h */
@@ -29,6 +29,8 @@ struct model_options {
     bool unchecked;       /* for timing */
     bool keeps;           /* some of what is to leave has no place, and counts as pinned */
     bool pauses, kills, restarts, grows;
+    bool mixed; /* programs on some of the devices, of groups, of short bursts, of priorities */
+    enum gs_policy policy;
 };
 
 struct model;
@@ -52,6 +54,8 @@ struct model_figures {
     uint64_t turns;                          /* times that a program came to run */
     uint64_t decision_ns, decision_worst_ns; /* real time spent inside the lock */
     uint64_t wait_worst_ns;                  /* virtual */
+    uint64_t wait_part; /* the longest wait, in thousandths of what it may be */
+    uint64_t rate_part; /* most turns in a second, likewise */
     uint64_t now_ns;
 };
 const struct model_figures *model_figures(const struct model *model);

@@ -2,12 +2,16 @@
  *
  * model_check.c: what must hold after every event, whatever the programs do.
  *
- *   sum        what all may hold on a device never exceeds its capacity (while it does, because
- * the capacity fell or programs came back to a new daemon, it must not rise) bound      a
- * program never has more on the device than the lock believes possible run        who runs has
- * all its memory there, but for one that cannot stop   starving   who wants to run and fits,
- * runs in bounded time forgotten everybody is in the queue, on the holders' list, or has
- * nothing to do
+ * - sum: what all may hold on a device never exceeds its capacity. While it does, because the
+ *   capacity fell or programs came back to a new daemon, it must not rise.
+ * - bound: a program never has more on the device than the lock believes possible.
+ * - run: a program that runs has all its memory there, but for one that cannot stop.
+ * - starving: a program that wants to run and fits does so in bounded time; soon, where all
+ * fit.
+ * - forgotten: everybody is in the queue, on the holders' list, or has nothing to do.
+ * - in circles: no turn begins twice in one event, nor more often in a second than there is
+ *   reason for.
+ * - idle: no device is that a program wants which needs no other one.
  */
 #include "tests/lockd/model_state.h"
 
@@ -76,18 +80,29 @@ static uint64_t longest_turn(const struct sched_device *device)
     return longest;
 }
 
-/* Longest that the queue may take to come round: everybody else's turn and switch, and one's
- * own switch. On two devices a program waits for its places one after the other, and each of
- * those before it at the first may keep its place there while it waits for the second. turns:
- * on all devices together, the longest ones seen while it waited. */
-static uint64_t wait_bound(const struct model *model, uint64_t turns)
+/* Longest that it takes to move all out that a device holds, and as much in. */
+static uint64_t longest_switch(const struct model *model)
 {
     const uint64_t bytes = 2 * model->options.total;
-    const uint64_t change = bytes * 1000 / (model->options.bandwidth / 1000000) +
-                            bytes / MODEL_CHUNK * 6 * NS_PER_MS + 200 * NS_PER_MS;
-    uint64_t bound = (model->options.clients + 1ull) * model->options.devices *
-                     (turns + model->options.devices * (change + IDLE_MAX));
 
+    return bytes * 1000 / (model->options.bandwidth / 1000000) +
+           bytes / MODEL_CHUNK * 6 * NS_PER_MS + 200 * NS_PER_MS;
+}
+
+/* Longest that the queue may take to come round: everybody else's turn and switch, and one's
+ * own switch. On several devices a program waits for its places one after the other, and each
+ * of those before it at the first may keep its place there while it waits for the second.
+ * turns: the longest ones seen while it waited, on all devices together. */
+static uint64_t wait_bound(const struct model *model, uint64_t turns)
+{
+    const uint64_t devices = model->options.devices;
+    uint64_t bound =
+        (model->options.clients + 1ull) * devices * (longest_switch(model) + IDLE_MAX);
+
+    if (model->options.mixed)
+        bound += (model->options.clients + 1ull) * turns;
+    else
+        bound = devices * bound + (model->options.clients + 1ull) * devices * turns;
     if (model->options.stuck) /* one of them after the other */
         bound += (uint64_t)model->options.clients * (30000 * NS_PER_MS + GRACE);
     if (model->options.hidden != 0)
@@ -95,28 +110,178 @@ static uint64_t wait_bound(const struct model *model, uint64_t turns)
     return bound;
 }
 
-static void check_wait(struct model *model, const struct sched_device *device, uint32_t index,
-                       struct model_program *program)
+/* Its gang could be on all its devices now, and nothing keeps it off for good. */
+static bool can_run(const struct sched_gang *gang)
 {
-    struct model_side *side = &program->side[index];
-    bool hopeless = false;
-    uint64_t wait;
+    if (gang->paused != 0)
+        return false;
+    lockd_list_each (at, &gang->parties) {
+        const struct sched_party *party = sched_party_of(at, of_gang);
 
-    for (uint32_t i = 0; i < model->options.devices; i++) /* it waits for all its devices */
-        hopeless = hopeless || program->side[i].demand > device->capacity;
-    if (hopeless || !side->want || (side->running && side->resident == side->demand) ||
-        program->paused || program->client == NULL || side->demand > device->capacity) {
-        side->waits_since = side->turns_most = 0;
+        if (party->demand > party->device->capacity)
+            return false;
+    }
+    return true;
+}
+
+/* With these policies others may go before it for as long as they have work. */
+static bool may_starve(const struct model *model, const struct sched_gang *gang)
+{
+    if (model->options.policy == GS_POLICY_FIFO)
+        return true;
+    if (model->options.policy != GS_POLICY_PRIORITY)
+        return false;
+    for (uint32_t i = 0; i < model->options.clients; i++) {
+        const struct sched_client *other = model->programs[i].client;
+
+        if (other != NULL && other->gang != NULL && other->gang->wanting != 0 &&
+            sched_gang_priority(other->gang) > sched_gang_priority(gang))
+            return true;
+    }
+    return false;
+}
+
+/* With fair, so many rounds go by before its own: it had more than its share. Four at most, and
+ * the one that it is in. */
+static uint64_t rounds_to_sit_out(const struct sched_gang *gang)
+{
+    uint64_t most = 0;
+
+    lockd_list_each (at, &gang->parties) {
+        const struct sched_party *party = sched_party_of(at, of_gang);
+
+        if (party->queued.in)
+            most = sched_max(most, sched_less(party->round, party->device->round));
+    }
+    return sched_min(most, 5);
+}
+
+static void check_wait(struct model *model, const struct sched_member *member, uint32_t index)
+{
+    struct model_program *program = member->client->owner;
+    const struct sched_gang *gang = member->party->gang;
+    struct model_side *side = &program->side[index];
+    uint64_t wait, bound, turns = 0;
+
+    if (!side->want || (side->running && side->resident == side->demand) || program->paused ||
+        !can_run(gang) || may_starve(model, gang)) {
+        side->waits_since = side->turns_most = side->rounds_most = 0;
         return;
     }
     if (side->waits_since == 0)
         side->waits_since = model->now;
-    side->turns_most = sched_max(side->turns_most, model->turn[0] + model->turn[1]);
+    for (uint32_t i = 0; i < model->options.devices; i++)
+        turns += model->turn[i];
+    side->turns_most = sched_max(side->turns_most, turns);
+    side->rounds_most = sched_max(side->rounds_most, rounds_to_sit_out(gang));
+    bound = wait_bound(model, side->turns_most) * (1 + side->rounds_most);
     wait = model->now - sched_max(side->waits_since, sched_min(model->disturbed, model->now));
     model->figures.wait_worst_ns = sched_max(model->figures.wait_worst_ns, wait);
-    if (wait > wait_bound(model, side->turns_most))
-        fail(model, "starving: ns waited, and the bound", index, wait,
-             wait_bound(model, side->turns_most));
+    model->figures.wait_part = sched_max(model->figures.wait_part, wait * 1000 / bound);
+    if (wait > bound)
+        fail(model, "starving: ns waited, and the bound", index, wait, bound);
+}
+
+static bool is_open(const struct sched_gang *gang)
+{
+    lockd_list_each (at, &gang->parties) {
+        if (sched_party_of(at, of_gang)->device->leases)
+            return false;
+    }
+    return true;
+}
+
+/* Where all fit nobody waits for others, but for what they must let go; whatever the policy. */
+static void check_open(struct model *model, const struct sched_member *member, uint32_t index)
+{
+    const struct model_program *program = member->client->owner;
+    struct model_side *side = &((struct model_program *)member->client->owner)->side[index];
+    const uint64_t bound = 2 * longest_switch(model) + 1000 * NS_PER_MS;
+
+    if (!side->want || (side->running && side->resident == side->demand) || program->paused ||
+        !can_run(member->party->gang) || !is_open(member->party->gang) ||
+        model->now < model->unsettled_until)
+        side->open_since = 0;
+    else if (side->open_since == 0)
+        side->open_since = model->now;
+    else if (model->now - side->open_since > bound)
+        fail(model, "all fit, and it waits: ns, and the bound", index,
+             model->now - side->open_since, bound);
+}
+
+/* One event may stop a turn and begin it, but not again and again. */
+static void check_turns(struct model *model, const struct sched_member *member, uint32_t index)
+{
+    struct model_side *side = &((struct model_program *)member->client->owner)->side[index];
+    const struct sched_party *party = member->party;
+
+    if (side->party == party && party->turns > side->turns) {
+        model->begun += party->turns - side->turns;
+        if (party->turns > side->turns + 1)
+            fail(model, "in circles: turns in one event", index, party->turns, side->turns);
+    }
+    side->party = party;
+    side->turns = party->turns;
+}
+
+/* Turns begin since others are over, and that takes a part of a quantum; or since somebody has
+ * work, or grows, or leaves, and then a few are stopped for it. */
+static void check_rate(struct model *model)
+{
+    const uint64_t second = 1000 * NS_PER_MS,
+                   bound = 2 * (model->options.clients * 20ull +
+                                (model->causes + model->causes_before) * 2);
+
+    if (model->begun > bound)
+        fail(model, "in circles: turns in a second, and the bound", 0, model->begun, bound);
+    if (model->now < model->second_began + second)
+        return;
+    model->figures.rate_part = sched_max(model->figures.rate_part, model->begun * 1000 / bound);
+    model->causes_before = model->now < model->second_began + 2 * second ? model->causes : 0;
+    model->causes = model->begun = 0;
+    model->second_began = model->now;
+}
+
+/* Whose turn it is on several devices keeps them all, also those where it has nothing to do. */
+static bool somebody_runs(const struct sched_gang *gang)
+{
+    lockd_list_each (at, &gang->parties) {
+        if (sched_party_of(at, of_gang)->running_members != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whatever the policy, no device is idle for long that somebody wants who needs no other one:
+ * gangs that wait elsewhere keep their places for as long as they have patience, one after the
+ * other. */
+static void check_idle(struct model *model, const struct sched_device *device, uint32_t index)
+{
+    const uint64_t patience =
+        GRACE + (device->party_count + 1ull) * sched_device_quantum(device);
+    uint64_t bound = 2 * patience;
+    bool wanted = false;
+
+    lockd_list_each (at, &device->members) {
+        const struct sched_member *member = sched_member_of(at, of_device);
+        const struct sched_gang *gang = member->party->gang;
+        const struct model_side *side =
+            &((struct model_program *)member->client->owner)->side[index];
+
+        if (side->running || (member->party->held && somebody_runs(gang))) {
+            model->idle_since[index] = 0;
+            return;
+        }
+        bound += gang->party_count > 1 ? patience : 0;
+        wanted = wanted || (side->want && can_run(gang) && gang->party_count == 1);
+    }
+    if (!wanted || model->now < model->unsettled_until)
+        model->idle_since[index] = 0;
+    else if (model->idle_since[index] == 0)
+        model->idle_since[index] = model->now;
+    else if (model->now - model->idle_since[index] > bound)
+        fail(model, "idle: ns, and the bound", index, model->now - model->idle_since[index],
+             bound);
 }
 
 static void check_member(struct model *model, uint32_t index, const struct sched_member *member)
@@ -132,7 +297,10 @@ static void check_member(struct model *model, uint32_t index, const struct sched
         fail(model, "run: resident, demand", index, side->resident, side->demand);
     if (member->outstanding_count == 0 || member->seq - member->echoed > TARGETS_IN_FLIGHT)
         fail(model, "targets in flight", index, member->seq, member->echoed);
-    check_wait(model, member->device, index, program);
+    check_wait(model, member, index);
+    check_turns(model, member, index);
+    if (model->options.mixed)
+        check_open(model, member, index);
 }
 
 static void check_device(struct model *model, const struct sched_device *device)
@@ -159,6 +327,8 @@ static void check_device(struct model *model, const struct sched_device *device)
     if (demand != device->sum.demand || members != device->member_count)
         fail(model, "counts: demand", index, demand, device->sum.demand);
     model->held[index] = held;
+    if (!model->options.stuck && model->options.hidden == 0 && !model->options.keeps)
+        check_idle(model, device, index);
 }
 
 void model_check(struct model *model)
@@ -170,13 +340,15 @@ void model_check(struct model *model)
     for (const struct lockd_list *at = model->lock->devices.next; at != &model->lock->devices;
          at = at->next)
         check_device(model, lockd_entry(at, struct sched_device, link));
+    check_rate(model);
 }
 
 bool model_all_run(const struct model *model)
 {
     for (uint32_t i = 0; i < model->options.clients; i++) {
         for (uint32_t d = 0; d < model->options.devices; d++) {
-            if (model->programs[i].client != NULL && !model->programs[i].side[d].running)
+            if (model->programs[i].client != NULL && model_uses(&model->programs[i], d) &&
+                !model->programs[i].side[d].running)
                 return false;
         }
     }

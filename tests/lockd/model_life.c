@@ -14,6 +14,23 @@ static void mind_later(struct model *model, const struct model_program *program,
                           .at = model->now + ns, .kind = MODEL_MIND, .client = program->index});
 }
 
+/* What kind of a program it is from now on. */
+static void be_somebody(struct model *model, struct model_program *program)
+{
+    const uint32_t all = (1u << model->options.devices) - 1;
+
+    program->devices = all;
+    if (!model->options.mixed)
+        return;
+    do {
+        program->devices = (uint32_t)model_random(model, all + 1ull);
+    } while (program->devices == 0);
+    program->bursts = model_random(model, 3) == 0;
+    program->pause = (uint64_t[]){10, 60, 300, 2000}[model_random(model, 4)] * NS_PER_MS;
+    program->priority = (int32_t)model_random(model, 5) / 2;
+    program->group[0] = model_random(model, 2) == 0 ? (char)('a' + model_random(model, 2)) : 0;
+}
+
 static void die(struct model *model, struct model_program *program)
 {
     struct sched_client *client = program->client;
@@ -22,14 +39,18 @@ static void die(struct model *model, struct model_program *program)
     program->life++;
     program->paused = false;
     memset(program->side, 0, sizeof program->side);
+    model->causes += 2;
+    be_somebody(model, program);
     sched_client_gone(model->lock, client, model->now);
     model_flush(model);
 }
 
 static void new_lock(struct model *model)
 {
-    const struct sched_settings settings = {
-        .quantum_ns = model->options.quantum_ns, .idle_ns = LOCKD_AUTO, .reserve = LOCKD_AUTO};
+    const struct sched_settings settings = {.quantum_ns = model->options.quantum_ns,
+                                            .idle_ns = LOCKD_AUTO,
+                                            .reserve = LOCKD_AUTO,
+                                            .policy = model->options.policy};
 
     model->lock = sched_new(&settings, model->now);
     if (model->lock == NULL)
@@ -68,13 +89,43 @@ static uint64_t some_demand(struct model *model)
     return model_random(model, 20) == 0 ? 0 : model_random(model, most / MIB) * MIB;
 }
 
+/* A burst ends a little after it has come to run on all devices. false: it has no memory yet.
+ */
+static bool burst(struct model *model, struct model_program *program)
+{
+    bool working = false, running = true;
+
+    for (uint32_t i = 0; i < model->options.devices; i++) {
+        const struct model_side *side = &program->side[i];
+
+        if (model_uses(program, i) && side->demand == 0)
+            return false;
+        working = working || (model_uses(program, i) && side->work);
+        running = running && (!model_uses(program, i) || side->running);
+    }
+    for (uint32_t i = 0; i < model->options.devices; i++) {
+        if (model_uses(program, i) && (!working || running))
+            model_want(model, program, i, !working);
+    }
+    mind_later(
+        model, program,
+        1 + model_random(model, working && running ? 2 * program->pause : 40 * NS_PER_MS));
+    return true;
+}
+
 void model_change_mind(struct model *model, struct model_program *program)
 {
     const struct model_options *options = &model->options;
-    const uint32_t device = (uint32_t)model_random(model, options->devices);
-    struct model_side *side = &program->side[device];
+    uint32_t device = (uint32_t)model_random(model, options->devices);
+    struct model_side *side;
 
     if (model->frozen)
+        return;
+    while (!model_uses(program, device))
+        device = (device + 1) % options->devices;
+    side = &program->side[device];
+    if (program->bursts && program->client != NULL && model_random(model, 50) != 0 &&
+        burst(model, program))
         return;
     mind_later(model, program, 1 + model_random(model, 2 * options->change_ns));
     if (program->client == NULL) {
@@ -86,6 +137,7 @@ void model_change_mind(struct model *model, struct model_program *program)
         restart(model);
     } else if (options->pauses && model_random(model, 20) == 0) {
         program->paused = !program->paused;
+        model->causes++;
         sched_pause(model->lock, program->client, program->paused, model->now);
         model_flush(model);
     } else if (side->kept != 0 && model_random(model, 4) == 0) {
@@ -115,6 +167,7 @@ struct model *model_new(const struct model_options *options)
     new_lock(model);
     for (uint32_t i = 0; i < options->clients; i++) {
         model->programs[i].index = i;
+        be_somebody(model, &model->programs[i]);
         mind_later(model, &model->programs[i], model_random(model, options->change_ns));
     }
     return model;
@@ -159,8 +212,10 @@ const char *model_settle(struct model *model, bool work, uint64_t ns)
             sched_pause(model->lock, program->client, false, model->now);
         program->paused = false;
         model_flush(model);
-        for (uint32_t d = 0; d < model->options.devices; d++)
-            model_want(model, program, d, work);
+        for (uint32_t d = 0; d < model->options.devices; d++) {
+            if (model_uses(program, d))
+                model_want(model, program, d, work);
+        }
     }
     return run_until(model, model->now + ns);
 }
@@ -172,9 +227,12 @@ void model_make_fit(struct model *model)
     model->frozen = true;
     for (uint32_t i = 0; i < model->options.clients; i++) {
         for (uint32_t d = 0; d < model->options.devices && model->programs[i].client != NULL;
-             d++)
+             d++) {
+            if (!model_uses(&model->programs[i], d))
+                continue;
             model_resize(model, &model->programs[i], d,
                          sched_min(model->programs[i].side[d].demand, each / MIB * MIB));
+        }
     }
 }
 

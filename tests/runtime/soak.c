@@ -4,11 +4,13 @@
  * must be.
  *
  *   soak [--seed S] [--seconds N] [--threads T] [--memory SIZE] [--largest SIZE] [--faulty]
+ *        [--devices D] [--pause MS]
  *
  * Run several beside each other on a small card, so that their memory moves all the time
  * (soak.py). Linked with libgpushare first, as gpushare-cc does. Exit 0 and one line "ok ...";
  * 1 and a line that names seed, operation, block and byte; 2 usage. Threads: each has its own
- * stream, blocks and model; they share the context and the memory share.
+ * stream, blocks and model, on one of the first D devices by turns; those of a device share its
+ * context and --memory there. --pause: each rests for about so long after every few operations.
  */
 #include <getopt.h>
 #include <pthread.h>
@@ -26,7 +28,8 @@
 
 #define MAX_THREADS 16
 
-static _Atomic(size_t) taken;
+static _Atomic(size_t) taken[SOAK_DEVICES];
+static _Thread_local unsigned own_device;
 static size_t share;
 
 uint64_t soak_now(void)
@@ -42,15 +45,15 @@ bool soak_take(size_t bytes)
     const size_t rounded =
         (bytes + (2u << 20) - 1) >> 21 << 21; /* as the card counts: granules of 2 MiB */
 
-    if (atomic_fetch_add(&taken, rounded) + rounded <= share)
+    if (atomic_fetch_add(&taken[own_device], rounded) + rounded <= share)
         return true;
-    atomic_fetch_sub(&taken, rounded);
+    atomic_fetch_sub(&taken[own_device], rounded);
     return false;
 }
 
 void soak_give(size_t bytes)
 {
-    atomic_fetch_sub(&taken, (bytes + (2u << 20) - 1) >> 21 << 21);
+    atomic_fetch_sub(&taken[own_device], (bytes + (2u << 20) - 1) >> 21 << 21);
 }
 
 bool soak_ok(struct soak_thread *thread, CUresult result, const char *what)
@@ -95,6 +98,7 @@ static void *run(void *argument)
 {
     struct start *start = argument;
 
+    own_device = start->thread.device;
     soak_run(&start->thread, start->until);
     return NULL;
 }
@@ -112,9 +116,9 @@ static bool read_size(const char *text, size_t *size)
 static bool read_options(int argc, char **argv, struct soak_config *config)
 {
     static const struct option options[] = {
-        {"seed", 1, NULL, 's'},   {"seconds", 1, NULL, 'n'}, {"threads", 1, NULL, 't'},
-        {"memory", 1, NULL, 'm'}, {"largest", 1, NULL, 'l'}, {"faulty", 0, NULL, 'f'},
-        {NULL, 0, NULL, 0}};
+        {"seed", 1, NULL, 's'},    {"seconds", 1, NULL, 'n'}, {"threads", 1, NULL, 't'},
+        {"memory", 1, NULL, 'm'},  {"largest", 1, NULL, 'l'}, {"faulty", 0, NULL, 'f'},
+        {"devices", 1, NULL, 'd'}, {"pause", 1, NULL, 'p'},   {NULL, 0, NULL, 0}};
     int option;
     bool good = true;
 
@@ -138,18 +142,26 @@ static bool read_options(int argc, char **argv, struct soak_config *config)
         case 'f':
             config->faulty = true;
             break;
+        case 'd':
+            config->devices = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'p':
+            config->pause_ms = (unsigned)strtoul(optarg, NULL, 10);
+            break;
         default:
             good = false;
         }
-    return good && optind == argc && config->threads >= 1 && config->threads <= MAX_THREADS;
+    return good && optind == argc && config->threads >= 1 && config->threads <= MAX_THREADS &&
+           config->devices >= 1 && config->devices <= SOAK_DEVICES;
 }
 
-static bool set_up(CUcontext *context, CUfunction *mix)
+static bool set_up(unsigned device, CUcontext *context, CUfunction *mix)
 {
     CUmodule module;
 
     for (unsigned i = 0; i < 20; i++) /* with faults, the start may need several attempts */
-        if (cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(context, 0) == CUDA_SUCCESS &&
+        if (cuInit(0) == CUDA_SUCCESS &&
+            cuDevicePrimaryCtxRetain(context, (CUdevice)device) == CUDA_SUCCESS &&
             cuCtxSetCurrent(*context) == CUDA_SUCCESS &&
             cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n") == CUDA_SUCCESS &&
             cuModuleGetFunction(mix, module, "mix") == CUDA_SUCCESS)
@@ -159,31 +171,39 @@ static bool set_up(CUcontext *context, CUfunction *mix)
 
 int main(int argc, char **argv)
 {
-    struct soak_config config = {
-        .seed = 1, .seconds = 2, .threads = 2, .memory = 48u << 20, .largest = 6u << 20};
+    struct soak_config config = {.seed = 1,
+                                 .seconds = 2,
+                                 .threads = 2,
+                                 .memory = 48u << 20,
+                                 .largest = 6u << 20,
+                                 .devices = 1};
     static struct start starts[MAX_THREADS];
     pthread_t threads[MAX_THREADS];
     uint64_t operations = 0, checked = 0, failed = 0;
-    CUcontext context;
-    CUfunction mix;
+    CUcontext context[SOAK_DEVICES];
+    CUfunction mix[SOAK_DEVICES];
+    size_t left = 0;
 
     if (!read_options(argc, argv, &config)) {
         fprintf(stderr,
                 "usage: soak [--seed S] [--seconds N] [--threads 1..%d] [--memory SIZE] "
                 "[--largest SIZE] "
-                "[--faulty]\n",
-                MAX_THREADS);
+                "[--faulty] [--devices 1..%d] [--pause MS]\n",
+                MAX_THREADS, SOAK_DEVICES);
         return 2;
     }
     share = config.memory;
-    if (!set_up(&context, &mix)) {
-        fprintf(stderr, "soak: the card cannot be used\n");
-        return config.faulty ? 0 : 1;
+    for (unsigned i = 0; i < config.devices; i++) {
+        if (!set_up(i, &context[i], &mix[i])) {
+            fprintf(stderr, "soak: card %u cannot be used\n", i);
+            return config.faulty ? 0 : 1;
+        }
     }
     for (unsigned i = 0; i < config.threads; i++) {
         starts[i].thread = (struct soak_thread){.config = &config,
-                                                .context = context,
-                                                .mix = mix,
+                                                .device = i % config.devices,
+                                                .context = context[i % config.devices],
+                                                .mix = mix[i % config.devices],
                                                 .random = config.seed * 1000 + i};
         starts[i].until = soak_now() + (uint64_t)(config.seconds * 1e9);
         if (pthread_create(&threads[i], NULL, run, &starts[i]) != 0)
@@ -195,8 +215,10 @@ int main(int argc, char **argv)
         checked += starts[i].thread.checked_bytes;
         failed += starts[i].thread.failed_calls;
     }
+    for (unsigned i = 0; i < config.devices; i++)
+        left += atomic_load(&taken[i]);
     printf("ok seed=%llu operations=%llu checked=%llu failed=%llu left=%zu\n",
            (unsigned long long)config.seed, (unsigned long long)operations,
-           (unsigned long long)checked, (unsigned long long)failed, atomic_load(&taken));
+           (unsigned long long)checked, (unsigned long long)failed, left);
     return 0;
 }

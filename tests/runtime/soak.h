@@ -14,6 +14,7 @@
 #include <cuda.h>
 
 #define SOAK_BLOCKS  24
+#define SOAK_DEVICES 4
 #define SOAK_STREAMS 2 /* of a thread, besides its main one */
 
 /* a device allocation and what its bytes must be, once the stream has run dry */
@@ -40,11 +41,14 @@ struct soak_config {
     unsigned threads;
     size_t memory;  /* bytes of device memory for the process */
     size_t largest; /* bytes of the largest block */
-    bool faulty;    /* driver calls are made to fail: a failed call must have had no effect */
+    unsigned devices;
+    unsigned pause_ms; /* between bursts of operations; 0: none */
+    bool faulty; /* driver calls are made to fail: a failed call must have had no effect */
 };
 
 struct soak_thread {
     const struct soak_config *config;
+    unsigned device;
     CUcontext context;
     CUfunction mix;
     CUstream stream;

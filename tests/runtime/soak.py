@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs soak programs beside each other on a card that is too small for all of them.
 
-soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plain|faults|kills] [--seconds N] [--jobs N]
+soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plain|faults|kills|storm] [--seconds N] [--jobs N]
   plain   three programs a seed; every one must end with 0 and memory must have moved in the course of the run
   faults  the driver's calls fail at random; a program may see errors, but no wrong byte, no crash, no hang
   kills   one of three is killed at a random moment, the daemon at another and started again; the others must not notice
+  storm   kills on two cards: programs on both, groups, short bursts; several are killed, others come in their places
 --jobs seeds run beside each other, each on a card of its own. Stops early when the budget is used up (it says how many
 seeds it did) or one has failed. What 10000 seeds by hand take: HACKING.md.
 """
@@ -68,24 +69,38 @@ def moved(card, number):
     return stats["moved_in"], stats["taken_over"]
 
 
+# storm: what each sees, its group, the pause between its bursts in ms; the last two come in the places of killed ones
+STORM = [("0,1", "pair", 0), ("1", "pair", 0), ("0,1", "", 0), ("1", "", 40), ("0", "", 0), ("0,1", "bursts", 25), ("1", "pair", 0),
+         ("0,1", "", 30)]
+STORM_KILLED = 2
+
+
+def start_one(card, args, rng, seed, number):
+    more = {"GPUSHARE_STATS": os.path.join(card.folder, f"stats{number}"),
+            "GPUSHARE_LOG": os.path.join(card.folder, f"log{number}"),
+            "SIMCUDA_LOG": os.path.join(card.folder, f"driver{number}")}
+    if rng.random() < 0.25:  # no hashes: everything is copied
+        more["SIMCUDA_BUILTIN"] = "0"
+    if rng.random() < 0.15:
+        more["GPUSHARE_MEMORY"] = "managed"
+    threads, memory, options = rng.choice([1, 1, 2, 4]), "36MiB", []
+    if args.mode == "storm":
+        visible, group, pause = STORM[number]
+        more.update(CUDA_VISIBLE_DEVICES=visible, GPUSHARE_GROUP=group)
+        threads, memory = 2, rng.choice(["16MiB", "28MiB", "36MiB"])
+        options = ["--devices", str(visible.count(",") + 1), "--pause", str(pause)]
+    command = [os.path.join(args.build, "tests", "runtime", "soak"), "--seed", str(seed * 10 + number),
+               "--seconds", str(args.seconds), "--threads", str(threads), "--memory", memory] + options
+    if args.mode == "faults":
+        more["SIMCUDA_FAIL"] = ",".join(f"{rule}:{rng.randrange(1, 1 << 30)}"
+                                        for rule in rng.sample(FAULTS, rng.choice([1, 3, 6])))
+        command.append("--faulty")
+    return card.start(command, **more), more
+
+
 def start_all(card, args, rng, seed):
-    children = []
-    for number in range(3):
-        more = {"GPUSHARE_STATS": os.path.join(card.folder, f"stats{number}"),
-                "GPUSHARE_LOG": os.path.join(card.folder, f"log{number}"),
-                "SIMCUDA_LOG": os.path.join(card.folder, f"driver{number}")}
-        if rng.random() < 0.25:  # no hashes: everything is copied
-            more["SIMCUDA_BUILTIN"] = "0"
-        if rng.random() < 0.15:
-            more["GPUSHARE_MEMORY"] = "managed"
-        command = [os.path.join(args.build, "tests", "runtime", "soak"), "--seed", str(seed * 10 + number),
-                   "--seconds", str(args.seconds), "--threads", str(rng.choice([1, 1, 2, 4])), "--memory", "36MiB"]
-        if args.mode == "faults":
-            more["SIMCUDA_FAIL"] = ",".join(f"{rule}:{rng.randrange(1, 1 << 30)}"
-                                            for rule in rng.sample(FAULTS, rng.choice([1, 3, 6])))
-            command.append("--faulty")
-        children.append((card.start(command, **more), more))
-    return children
+    count = len(STORM) - STORM_KILLED if args.mode == "storm" else 3
+    return [start_one(card, args, rng, seed, number) for number in range(count)]
 
 
 def disturb(card, args, rng, children):
@@ -102,20 +117,53 @@ def disturb(card, args, rng, children):
     return victim
 
 
+def wait_until_known(card, children):
+    """A new daemon knows all that still run: before, it takes their memory for somebody else's, and refuses it to newcomers."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        status = card.status()
+        known = {p["pid"] for d in (status or {}).get("devices", []) for p in d["programs"]}
+        if all(child.poll() is not None or child.pid in known for child, _ in children):
+            return
+        time.sleep(0.05)
+
+
+def storm(card, args, rng, children, seed):
+    """Kills some and the daemon at random moments; others come. Returns the killed ones."""
+    victims = []
+    for child, _ in rng.sample(children, STORM_KILLED):
+        time.sleep(rng.random() * args.seconds / 2)
+        child.kill()
+        victims.append(child)
+        if rng.random() < 0.5:
+            card.stop_daemon(signal.SIGKILL)
+            time.sleep(rng.random() / 4)
+            card.start_daemon()
+            wait_until_known(card, children)
+        children.append(start_one(card, args, rng, seed, len(children)))
+    return victims
+
+
 def one_seed(args, seed):
     rng = random.Random(seed)
     # three times 36 MiB do not fit, one does, with contexts (4 MiB each), reserve and empty slabs
     options = ["--hand-over", "no"] if seed % 4 == 0 else []
-    with Card(args.build, memory=rng.choice(["72MiB", "80MiB", "96MiB"]), options=options) as card:
+    # contexts of those that come later must fit into the reserve of so small a card, 2 MiB
+    more = {"SIMCUDA_DEVICES": "2", "SIMCUDA_CONTEXT_MEMORY": "512KiB"} if args.mode == "storm" else {}
+    with Card(args.build, memory=rng.choice(["72MiB", "80MiB", "96MiB"]), options=options, **more) as card:
         children = start_all(card, args, rng, seed)
-        victim = disturb(card, args, rng, children) if args.mode == "kills" else None
+        victims = []
+        if args.mode == "kills":
+            victims = [disturb(card, args, rng, children)]
+        elif args.mode == "storm":
+            victims = storm(card, args, rng, children, seed)
         for number, (child, more) in enumerate(children):
             code, out, err = finish(child, more, f"program {number} of seed {seed}", args.seconds + args.patience)
-            if child is victim and code == -9:
+            if child in victims and code == -9:
                 continue
             if code != 0 or not out.startswith("ok ") or "running without sharing" in err:
                 raise Wrong(more, f"program {number} of seed {seed}: exit {code}: {out} {err}")
-        return [sum(figures) for figures in zip(*(moved(card, number) for number in range(3)))]
+        return [sum(figures) for figures in zip(*(moved(card, number) for number in range(len(children))))]
 
 
 def main():
@@ -127,7 +175,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     parser.add_argument("--patience", type=float, default=300, help="seconds a program may take beyond --seconds")
     parser.add_argument("--budget", type=float, default=1e9)
-    parser.add_argument("--mode", choices=["plain", "faults", "kills"], default="plain")
+    parser.add_argument("--mode", choices=["plain", "faults", "kills", "storm"], default="plain")
     args = parser.parse_args()
     start, total, taken, done = time.monotonic(), 0, 0, 0
     seed = args.first

@@ -412,6 +412,8 @@ void soak_run(struct soak_thread *thread, uint64_t until_ns)
     while (soak_now() < until_ns) {
         thread->operations++;
         operations[below(thread, sizeof operations / sizeof operations[0])](thread);
+        if (thread->config->pause_ms != 0 && below(thread, 10) == 0 && wait_dry(thread))
+            usleep(thread->config->pause_ms * (500 + (unsigned)below(thread, 1000)));
     }
     if (wait_dry(thread) && atomic_load(&thread->host_calls) != thread->host_calls_made) {
         fprintf(stderr, "soak: %llu host calls of %llu\n",

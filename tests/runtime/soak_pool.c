@@ -51,8 +51,9 @@ static void join(struct soak_thread *thread, CUstream from, CUstream to)
 
 void soak_pool_begin(struct soak_thread *thread)
 {
-    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemPoolProps props = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)thread->device}};
     uint64_t threshold = below(thread, 2) == 0 ? 0 : UINT64_MAX;
 
     for (unsigned i = 0; i < SOAK_STREAMS; i++)

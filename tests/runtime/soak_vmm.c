@@ -13,9 +13,6 @@
 
 #define GRANULE ((size_t)2 << 20)
 
-static const CUmemAccessDesc access_here = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
-                                            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-
 static void must(struct soak_thread *thread, CUresult result, const char *what)
 {
     soak_ok(thread, result, what);
@@ -30,6 +27,16 @@ static void must_fail(struct soak_thread *thread, CUresult result, const char *w
     _exit(1);
 }
 
+static CUresult allow_access(const struct soak_thread *thread, const struct soak_block *block,
+                             size_t size)
+{
+    const CUmemAccessDesc here = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)thread->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+    return cuMemSetAccess(block->device, size, &here, 1);
+}
+
 /* now and then the handle goes while the mapping stays, as many programs do */
 static void maybe_release(struct soak_thread *thread, struct soak_block *block)
 {
@@ -41,8 +48,9 @@ static void maybe_release(struct soak_thread *thread, struct soak_block *block)
 
 bool soak_vmm_allocate(struct soak_thread *thread, struct soak_block *block, size_t bytes)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)thread->device}};
     const size_t size = (bytes + GRANULE - 1) / GRANULE * GRANULE;
 
     if (random_below(&thread->random, 2) == 0)
@@ -50,7 +58,7 @@ bool soak_vmm_allocate(struct soak_thread *thread, struct soak_block *block, siz
     must(thread, cuMemAddressReserve(&block->device, size, 0, 0, 0), "cuMemAddressReserve");
     must(thread, cuMemCreate(&block->handle, size, &prop, 0), "cuMemCreate");
     must(thread, cuMemMap(block->device, size, 0, block->handle, 0), "cuMemMap");
-    must(thread, cuMemSetAccess(block->device, size, &access_here, 1), "cuMemSetAccess");
+    must(thread, allow_access(thread, block, size), "cuMemSetAccess");
     block->mapped = size;
     maybe_release(thread, block);
     return true;
@@ -88,7 +96,6 @@ void soak_vmm_move(struct soak_thread *thread, struct soak_block *block)
         must(thread, cuMemAddressFree(before, block->mapped), "cuMemAddressFree");
     }
     must(thread, cuMemMap(block->device, block->mapped, 0, block->handle, 0), "cuMemMap again");
-    must(thread, cuMemSetAccess(block->device, block->mapped, &access_here, 1),
-         "cuMemSetAccess again");
+    must(thread, allow_access(thread, block, block->mapped), "cuMemSetAccess again");
     maybe_release(thread, block);
 }
