@@ -11,6 +11,7 @@
 #include "lockd/start/listen.h"
 #include "lockd/base/log.h"
 #include "lockd/base/options.h"
+#include "lockd/server/guard.h"
 #include "lockd/server/server.h"
 
 #include <errno.h>

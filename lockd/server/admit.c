@@ -7,9 +7,18 @@
  * Descriptors: the last quarter of them is kept for root and the daemon's user, and one is held
  * in reserve so that a caller can be refused even when there are none left.
  */
-#include "lockd/start/inherited.h"
+#include "lockd/server/admit.h"
+
+#include "common/packet.h"
 #include "lockd/base/log.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/ending.h"
 #include "lockd/server/server.h"
+#include "lockd/server/successor.h"
+#include "lockd/server/users.h"
+#include "lockd/start/inherited.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -125,7 +134,7 @@ static void hang_up(struct lockd_server *server, struct lockd_user *user, int fd
     if (server->guarded || user == NULL)
         close(fd);
     else
-        lockd_close_descriptors(server, user, &one);
+        lockd_closer_take(server, user, &one);
 }
 
 static void refuse(int fd, int code, const char *format, ...)

@@ -8,9 +8,17 @@
  * demand for that time, since the checkpoint moves it as well.
  */
 #include "lockd/server/checkpoint.h"
+
 #include "lockd/base/log.h"
-#include "lockd/server/server.h"
 #include "lockd/base/text.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/guard.h"
+#include "lockd/server/guard_start.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/remarks.h"
+#include "lockd/server/server.h"
+#include "lockd/server/trace.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -141,7 +149,7 @@ static void report(struct frozen_device *device, struct lockd_checkpoint *freeze
     if (device->target.seq != 0)
         device->state.target_seq = device->target.seq;
     lockd_trace_state(connection, &device->state);
-    sched_state(connection->server->lock, connection->client, &device->state, now);
+    sched_state(connection->server->scheduler, connection->client, &device->state, now);
 }
 
 static void report_all(struct lockd_checkpoint *freeze, uint64_t now)
@@ -222,14 +230,14 @@ static void remark(const struct lockd_connection *connection, const char *text)
 
     memcpy(note.name, connection->name, sizeof note.name);
     snprintf(note.text, sizeof note.text, "%s", text);
-    lockd_remarks_add(&connection->server->notes, connection, &note, lockd_now());
+    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
 }
 
 /* --- what the guard says --- */
 
 static void frozen(struct lockd_checkpoint *freeze, uint64_t now)
 {
-    sched_visit(freeze->connection->server->lock, take_device, take_member, freeze, now);
+    sched_visit(freeze->connection->server->scheduler, take_device, take_member, freeze, now);
     set_frozen(freeze);
     remark(freeze->connection,
            "it did not stop: the driver has checkpointed it until its turn");
@@ -249,7 +257,7 @@ static void thawed(struct lockd_checkpoint *freeze, uint64_t now)
         device->state.pinned = device->pinned;
         report(device, freeze, now);
         if (device->target.seq != 0)
-            lockd_connection_send(connection, &device->target, sizeof device->target);
+            lockd_outbox_send(connection, &device->target, sizeof device->target);
     }
     lockd_log(LOCKD_LOG_INFO, "process %d (%s) goes on", (int)connection->pid,
               connection->name);
@@ -441,7 +449,7 @@ static uint64_t look_for_stuck(struct lockd_server *server, uint64_t now)
     if (now < server->freeze_at)
         return server->freeze_at;
     server->freeze_at = now + LOOK_NS;
-    sched_visit(server->lock, take_device, look_at_member, &look, now);
+    sched_visit(server->scheduler, take_device, look_at_member, &look, now);
     if (look.found != NULL)
         begin(server, look.found);
     return server->freeze_at;

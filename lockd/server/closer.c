@@ -11,7 +11,10 @@
  * being closed.
  */
 #include "lockd/server/closer.h"
+
+#include "common/packet.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -121,8 +124,8 @@ bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_
     return user->closing > most || (user->closing != 0 && server->closing > 2 * most);
 }
 
-void lockd_close_descriptors(struct lockd_server *server, struct lockd_user *user,
-                             struct gs_descriptors *with)
+void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
+                       struct gs_descriptors *with)
 {
     if (with->count == 0 || add(server, user, with->fd, with->count, false))
         with->count = 0;
@@ -157,8 +160,8 @@ static bool is_empty(int fd)
            recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT) == 0 && header.msg_controllen == 0;
 }
 
-void lockd_close_connection(struct lockd_server *server, struct lockd_user *user, int fd,
-                            bool descriptors)
+void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
+                                  bool descriptors)
 {
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* nothing of it may come up again */
     shutdown(fd, SHUT_RDWR);

@@ -24,12 +24,12 @@ void lockd_closer_init(struct lockd_server *server);
 void lockd_closer_allow(struct lockd_connection *connection, bool allow);
 
 /* Closes what came from that user in a thread of its own; count is 0 then. */
-void lockd_close_descriptors(struct lockd_server *server, struct lockd_user *user,
-                             struct gs_descriptors *with);
+void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
+                       struct gs_descriptors *with);
 /* Closes a connection: at once where no descriptors can be in it or all was read, else as
  * above. It counts until then. */
-void lockd_close_connection(struct lockd_server *server, struct lockd_user *user, int fd,
-                            bool descriptors);
+void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
+                                  bool descriptors);
 /* So much of this user's is being closed that no more is read from him. */
 bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_user *user);
 

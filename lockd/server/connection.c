@@ -7,8 +7,27 @@
  * much is read more slowly: a connection that is over its rate (or whose user is) is not looked
  * at until its time has come, and the kernel makes the sender wait.
  */
+#include "lockd/server/connection.h"
+
+#include "common/packet.h"
 #include "lockd/base/log.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/checkpoint.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/control.h"
+#include "lockd/server/ending.h"
+#include "lockd/server/handover.h"
+#include "lockd/server/hostwatch.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/quota.h"
+#include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
+#include "lockd/server/status.h"
+#include "lockd/server/successor.h"
+#include "lockd/server/targets.h"
+#include "lockd/server/trace.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -62,10 +81,10 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_list_remove(&connection->throttle);
     lockd_outbox_deinit(connection);
     lockd_checkpoint_gone(connection);
-    free(connection->tracks.track);
+    lockd_track_deinit(&connection->tracks);
     lockd_trace_unlisten(connection);
-    lockd_close_connection(connection->server, connection->user, connection->fd,
-                           connection->descriptors);
+    lockd_closer_take_connection(connection->server, connection->user, connection->fd,
+                                 connection->descriptors);
     free(connection);
 }
 
@@ -82,7 +101,7 @@ static void reject(struct lockd_connection *connection, int code, const char *fo
     va_start(ap, format);
     vsnprintf(end.text, sizeof end.text, format, ap);
     va_end(ap);
-    lockd_connection_send(connection, &end, sizeof end);
+    lockd_outbox_send(connection, &end, sizeof end);
     lockd_connection_kill(connection, "%s", end.text);
 }
 
@@ -116,12 +135,12 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
                (unsigned)connection->uid, connection->user->programs);
         return;
     }
-    connection->client = sched_client_add(server->lock, connection);
+    connection->client = sched_client_add(server->scheduler, connection);
     if (connection->client == NULL) {
         reject(connection, -ENOMEM, "gpushare-lockd has no memory for another program");
         return;
     }
-    sched_describe(server->lock, connection->client, &granted, (uint32_t)connection->uid);
+    sched_describe(server->scheduler, connection->client, &granted, (uint32_t)connection->uid);
     memcpy(connection->name, hello->name, sizeof connection->name);
     memcpy(connection->version, hello->version, sizeof connection->version);
     memcpy(connection->group, hello->group, sizeof connection->group);
@@ -132,7 +151,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     lockd_closer_allow(connection, server->config.hands_over);
     server->program_count++;
     connection->user->programs++;
-    lockd_server_came(server, connection);
+    lockd_hostwatch_came(server, connection);
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
               connection->name, (int)connection->pid, (unsigned)connection->uid,
               connection->version);
@@ -153,7 +172,7 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
     lockd_handover_offer(connection, state, with);
     lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
-    code = sched_state(connection->server->lock, connection->client, state, lockd_now());
+    code = sched_state(connection->server->scheduler, connection->client, state, lockd_now());
     if (code == -EMFILE)
         reject(connection, code,
                "too many devices: %d of one program, %d of user %u that nobody else uses",
@@ -195,7 +214,8 @@ static void take(struct lockd_connection *connection, union lockd_message *messa
         take_state(connection, &message->state, with);
         break;
     case GS_WIRE_NOTE:
-        lockd_remarks_add(&connection->server->notes, connection, &message->note, lockd_now());
+        lockd_remarks_add(&connection->server->remarks, connection, &message->note,
+                          lockd_now());
         break;
     case GS_WIRE_STATUS:
     case GS_WIRE_CONTROL:
@@ -216,7 +236,7 @@ static void note_version(struct lockd_connection *connection, const struct gs_er
 
     snprintf(note.name, sizeof note.name, "other release");
     snprintf(note.text, sizeof note.text, "%.150s", err->text);
-    lockd_remarks_add(&connection->server->notes, connection, &note, lockd_now());
+    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
     reject(connection, -EPROTONOSUPPORT, "%.180s", err->text);
 }
 
@@ -236,8 +256,8 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
                               message->header.type);
     else
         take(connection, message, with);
-    lockd_server_flush(connection->server); /* what was given goes on with a target now */
-    lockd_close_descriptors(connection->server, connection->user, with);
+    lockd_targets_send(connection->server); /* what was given goes on with a target now */
+    lockd_closer_take(connection->server, connection->user, with);
 }
 
 /* Over its rate, or its user's: it is read again when its time has come. */
@@ -253,7 +273,7 @@ static bool over_rate(struct lockd_connection *connection, uint64_t now)
         full ? now + FULL_NS
              : lockd_bucket_ready(own ? connection->bucket : connection->user->bucket);
     lockd_list_append(&connection->server->throttled, &connection->throttle);
-    lockd_connection_watch(connection);
+    lockd_outbox_watch(connection);
     return true;
 }
 
@@ -279,7 +299,7 @@ uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now)
         }
         lockd_list_remove(&connection->throttle);
         connection->throttled = false;
-        lockd_connection_watch(connection);
+        lockd_outbox_watch(connection);
     }
     return next;
 }
@@ -300,7 +320,7 @@ void lockd_connection_readable(struct lockd_connection *connection)
             return;
         if (size <= 0) {
             /* an empty packet can have some */
-            lockd_close_descriptors(connection->server, connection->user, &with);
+            lockd_closer_take(connection->server, connection->user, &with);
             lockd_connection_kill(connection, NULL);
             return;
         }

@@ -5,12 +5,13 @@
  * program is frozen; a guard whose daemon has gone, or that is told to end, brings the program
  * back before it does. One thread.
  */
-#include "lockd/server/checkpoint.h"
+#include "lockd/server/guard.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

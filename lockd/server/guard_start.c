@@ -4,7 +4,7 @@
  * has one end of a socket pair and nothing else of the daemon's. No state; nobody waits for
  * guards (SIGCHLD is ignored).
  */
-#include "lockd/server/checkpoint.h"
+#include "lockd/server/guard_start.h"
 
 #include <errno.h>
 #include <fcntl.h>

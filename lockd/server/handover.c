@@ -8,8 +8,14 @@
  * thread.
  */
 #include "lockd/server/handover.h"
+
+#include "common/packet.h"
 #include "lockd/base/log.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +72,7 @@ static void let_go(struct lot *lot)
         gs_descriptors_close(&lot->with); /* there is no memory */
         return;
     }
-    lockd_close_descriptors(lot->server, user, &lot->with);
+    lockd_closer_take(lot->server, user, &lot->with);
     lockd_user_put(user);
 }
 
@@ -214,14 +220,13 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
         target->flags |= GS_TARGET_GIVE;
     choose(connection, target, rise, &with);
     give_up(server, target->uuid, rise - target->gifts * target->gift_bytes);
-    passed =
-        with.count != 0 && lockd_connection_pass(connection, target, sizeof *target, &with);
-    lockd_close_descriptors(server, connection->user, &with);
+    passed = with.count != 0 && lockd_outbox_pass(connection, target, sizeof *target, &with);
+    lockd_closer_take(server, connection->user, &with);
     if (passed)
         return;
     target->gifts = 0;
     target->gift_bytes = 0;
-    lockd_connection_send(connection, target, sizeof *target);
+    lockd_outbox_send(connection, target, sizeof *target);
 }
 
 /* --- time --- */

@@ -7,7 +7,12 @@
  * is level-triggered), gpusharectl is given no second answer before it has read the first, and
  * all that waits for one user's connections has a limit.
  */
+#include "lockd/server/outbox.h"
+
+#include "common/packet.h"
+#include "lockd/server/ending.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +24,7 @@
 #define QUEUE_OF_USER (64u << 20)
 
 /* What is waited for: reading stops while a connection is over its rate. */
-void lockd_connection_watch(struct lockd_connection *connection)
+void lockd_outbox_watch(struct lockd_connection *connection)
 {
     struct epoll_event event = {
         .events =
@@ -103,8 +108,7 @@ static void drop_older_target(struct lockd_connection *connection,
     }
 }
 
-void lockd_connection_send(struct lockd_connection *connection, const void *message,
-                           size_t size)
+void lockd_outbox_send(struct lockd_connection *connection, const void *message, size_t size)
 {
     const struct gs_wire_header *header = message;
     struct lockd_outbox *out = &connection->out;
@@ -121,17 +125,17 @@ void lockd_connection_send(struct lockd_connection *connection, const void *mess
     }
     memcpy(out->bytes + out->head + out->size, message, size);
     account(connection, size, 0);
-    lockd_connection_watch(connection);
+    lockd_outbox_watch(connection);
 }
 
-bool lockd_connection_pass(struct lockd_connection *connection, const void *message,
-                           size_t size, const struct gs_descriptors *with)
+bool lockd_outbox_pass(struct lockd_connection *connection, const void *message, size_t size,
+                       const struct gs_descriptors *with)
 {
     return !connection->dead && connection->out.size == 0 &&
            gs_packet_send(connection->fd, message, size, with) == (ssize_t)size;
 }
 
-void lockd_connection_writable(struct lockd_connection *connection)
+void lockd_outbox_drain(struct lockd_connection *connection)
 {
     struct lockd_outbox *out = &connection->out;
     struct gs_wire_header header;
@@ -147,7 +151,7 @@ void lockd_connection_writable(struct lockd_connection *connection)
         return;
     free(out->bytes);
     *out = (struct lockd_outbox){0};
-    lockd_connection_watch(connection);
+    lockd_outbox_watch(connection);
 }
 
 void lockd_outbox_deinit(struct lockd_connection *connection)

@@ -9,23 +9,20 @@
  * Invariant: the demands on a device of a user's programs that are not held back there are not
  * raised above max-memory by anything allowed here (and a 64th, for rounding in the programs).
  */
+#include "lockd/server/quota.h"
+
 #include "lockd/base/log.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/pause.h"
+#include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define ROUNDING 64
 #define TELL_NS  1000000000u
-
-static struct lockd_track *find(struct lockd_connection *connection, const uint8_t *uuid)
-{
-    for (size_t i = 0; i < connection->tracks.count; i++) {
-        if (memcmp(connection->tracks.track[i].uuid, uuid, 16) == 0)
-            return &connection->tracks.track[i];
-    }
-    return NULL;
-}
 
 /* What the user's programs have on that device, without those that are held back. */
 static uint64_t demand_of(struct lockd_server *server, const struct lockd_user *user,
@@ -35,7 +32,8 @@ static uint64_t demand_of(struct lockd_server *server, const struct lockd_user *
 
     lockd_list_each (at, &server->connections) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-        const struct lockd_track *track = each->user == user ? find(each, uuid) : NULL;
+        const struct lockd_track *track =
+            each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
 
         sum += track != NULL && !track->over ? track->demand : 0;
     }
@@ -57,7 +55,7 @@ static void note(struct lockd_connection *connection)
              "held back: user %u would have more than max-memory on a device; it goes on when "
              "his other programs there have less",
              (unsigned)connection->uid);
-    lockd_remarks_add(&connection->server->notes, connection, &note, lockd_now());
+    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
     lockd_log(LOCKD_LOG_WARNING, "process %d (%s): %s", (int)connection->pid, connection->name,
               note.text);
 }
@@ -71,7 +69,7 @@ static void hold_back(struct lockd_connection *connection, struct lockd_track *t
     connection->user->over += over ? 1 : UINT32_MAX;
     if (over && connection->over == 1)
         note(connection);
-    lockd_connection_pause(connection);
+    lockd_pause_apply(connection);
 }
 
 static bool exceeds(uint64_t demand, uint64_t others, uint64_t most)
@@ -79,8 +77,7 @@ static bool exceeds(uint64_t demand, uint64_t others, uint64_t most)
     return most != UINT64_MAX && demand != 0 && others + demand > most + most / ROUNDING;
 }
 
-void lockd_quota_make_room(struct lockd_server *server, struct lockd_user *user,
-                           const uint8_t *uuid)
+static void make_room(struct lockd_server *server, struct lockd_user *user, const uint8_t *uuid)
 {
     const uint64_t most = server->config.limits.memory;
     uint64_t sum;
@@ -90,7 +87,8 @@ void lockd_quota_make_room(struct lockd_server *server, struct lockd_user *user,
     sum = demand_of(server, user, uuid);
     lockd_list_each (at, &server->connections) { /* who came first is let go first */
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-        struct lockd_track *track = each->user == user ? find(each, uuid) : NULL;
+        struct lockd_track *track =
+            each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
 
         if (track == NULL || !track->over || exceeds(track->demand, sum, most))
             continue;
@@ -112,7 +110,8 @@ static void tell(struct lockd_connection *connection, struct lockd_track *track,
         limit = limit < track->allowed && !track->over ? track->allowed : limit;
     }
     track->limited = limit != UINT64_MAX;
-    sched_quota(connection->server->lock, connection->client, track->uuid, limit, lockd_now());
+    sched_quota(connection->server->scheduler, connection->client, track->uuid, limit,
+                lockd_now());
 }
 
 static void tell_later(struct lockd_server *server)
@@ -167,7 +166,7 @@ void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire
         tell_later(connection->server);
     if (state->demand < before) {
         track->demand = state->demand;
-        lockd_quota_make_room(connection->server, connection->user, state->uuid);
+        make_room(connection->server, connection->user, state->uuid);
     }
 }
 
@@ -178,8 +177,7 @@ void lockd_quota_gone(struct lockd_connection *connection)
     if (connection->tracks.count != 0)
         tell_later(connection->server);
     for (size_t i = 0; i < connection->tracks.count; i++)
-        lockd_quota_make_room(connection->server, connection->user,
-                              connection->tracks.track[i].uuid);
+        make_room(connection->server, connection->user, connection->tracks.track[i].uuid);
 }
 
 void lockd_quota_changed(struct lockd_server *server)
@@ -190,7 +188,7 @@ void lockd_quota_changed(struct lockd_server *server)
 
         for (size_t i = 0; i < each->tracks.count && each->over != 0; i++) {
             if (each->tracks.track[i].over)
-                lockd_quota_make_room(server, each->user, each->tracks.track[i].uuid);
+                make_room(server, each->user, each->tracks.track[i].uuid);
         }
     }
 }

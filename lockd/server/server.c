@@ -9,8 +9,23 @@
  * can meet a freed one.
  */
 #include "lockd/server/server.h"
-#include "lockd/start/listen.h"
+
 #include "lockd/base/log.h"
+#include "lockd/server/admit.h"
+#include "lockd/server/checkpoint.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/ending.h"
+#include "lockd/server/handover.h"
+#include "lockd/server/hostwatch.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/quota.h"
+#include "lockd/server/reload.h"
+#include "lockd/server/successor.h"
+#include "lockd/server/targets.h"
+#include "lockd/server/trace.h"
+#include "lockd/server/users.h"
+#include "lockd/start/listen.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,7 +38,6 @@
 
 #define EVENTS              64
 #define FIRST_PROGRAM_NS    1000000000u
-#define HOST_EVERY_NS       2000000000u /* while programs are connected */
 #define SUPERSEDED_EVERY_NS 1000000000u
 
 static int watch(struct lockd_server *server, int fd, void *tag)
@@ -75,7 +89,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     server->watchdog_ns = watchdog_interval();
     server->watchdog_at = server->started;
     server->quota_at = LOCKD_NEVER;
-    lockd_host_init(&server->host);
+    lockd_hostwatch_init(&server->host);
     lockd_list_init(&server->connections);
     lockd_list_init(&server->dead);
     lockd_list_init(&server->silent);
@@ -85,10 +99,10 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     lockd_closer_init(server);
     server->signals = open_signals();
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
-    server->lock = sched_new(&config->settings, server->started);
+    server->scheduler = sched_new(&config->settings, server->started);
     if (server->signals < 0 || server->epoll < 0)
         code = -errno;
-    else if (server->lock == NULL)
+    else if (server->scheduler == NULL)
         code = -ENOMEM;
     code = code != 0 ? code : watch(server, server->signals, &server->signals);
     for (unsigned i = 0; i < count && code == 0; i++)
@@ -99,7 +113,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     return lockd_admit_init(server, err);
 }
 
-void lockd_server_bury(struct lockd_server *server)
+static void bury_dead(struct lockd_server *server)
 {
     while (!lockd_list_empty(&server->dead)) {
         struct lockd_connection *connection =
@@ -111,16 +125,16 @@ void lockd_server_bury(struct lockd_server *server)
             lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) is gone", connection->name,
                       (int)connection->pid);
             lockd_trace_gone(connection);
-            sched_client_gone(server->lock, client, lockd_now());
+            sched_client_gone(server->scheduler, client, lockd_now());
             lockd_quota_gone(connection);
-            server->host_stale = true;
+            server->host.stale = true;
             connection->user->programs--;
             if (--server->program_count == 0)
                 server->programs_gone = lockd_now();
         }
         lockd_connection_free(connection);
         lockd_admit_again(server);
-        lockd_server_flush(server);
+        lockd_targets_send(server);
     }
 }
 
@@ -139,53 +153,6 @@ static uint64_t idle_deadline(const struct lockd_server *server)
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
-}
-
-static pid_t pid_seen(const struct lockd_connection *connection)
-{
-    return connection->foreign ? 0 : connection->pid;
-}
-
-static void find_common_group(struct lockd_server *server)
-{
-    bool first = true;
-
-    lockd_list_each (at, &server->connections) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
-        if (each->client == NULL)
-            continue;
-        lockd_host_came(&server->host, first, pid_seen(each));
-        first = false;
-    }
-    server->host_stale = false;
-}
-
-/* At the start, so that the first program's first target has its part; then nobody needs it
- * while no program is connected. */
-static uint64_t tell_host(struct lockd_server *server, uint64_t now)
-{
-    if (server->program_count == 0 && server->host_at != 0)
-        return LOCKD_NEVER;
-    if (now >= server->host_at) {
-        uint64_t available;
-
-        if (server->host_stale)
-            find_common_group(server);
-        available = lockd_host_available(&server->host);
-        if (available != UINT64_MAX)
-            sched_host(server->lock, available, now);
-        server->host_at = now + HOST_EVERY_NS;
-    }
-    return server->host_at;
-}
-
-void lockd_server_came(struct lockd_server *server, const struct lockd_connection *connection)
-{
-    if (!lockd_host_came(&server->host, server->program_count == 1, pid_seen(connection)))
-        return;
-    server->host_at = 0;
-    tell_host(server, lockd_now());
 }
 
 static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
@@ -218,18 +185,18 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     const uint64_t now = lockd_now();
     uint64_t next;
 
-    next = sooner(tell_host(server, now), lockd_quota_tend(server, now));
-    if (now >= sched_deadline(server->lock))
-        sched_tick(server->lock, now);
-    lockd_server_flush(server);
+    next = sooner(lockd_hostwatch_tend(server, now), lockd_quota_tend(server, now));
+    if (now >= sched_deadline(server->scheduler))
+        sched_tick(server->scheduler, now);
+    lockd_targets_send(server);
     next = sooner(next, lockd_connection_resume(server, now));
     next = sooner(next, lockd_admit_silent(server, now));
     next = sooner(next, lockd_checkpoint_tend(server, now));
-    lockd_server_flush(server);
+    lockd_targets_send(server);
     next = sooner(next, lockd_handover_tend(server, now));
-    lockd_server_bury(server);
+    bury_dead(server);
     next = sooner(next, lockd_trace_flush(server, now));
-    lockd_server_bury(server); /* listeners that ended */
+    bury_dead(server); /* listeners that ended */
     next = sooner(next, lockd_closer_tend(server, now));
     if (server->closed_late) {
         server->closed_late = false;
@@ -243,7 +210,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
         server->stop = true;
     }
     next = sooner(next, idle_deadline(server));
-    return sooner(next, sched_deadline(server->lock));
+    return sooner(next, sched_deadline(server->scheduler));
 }
 
 static int milliseconds_until(uint64_t deadline)
@@ -266,7 +233,7 @@ static void take_signals(struct lockd_server *server)
 
     while (read(server->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGHUP) {
-            lockd_server_reload(server, &err); /* which says what was wrong */
+            lockd_reload_config(server, &err); /* which says what was wrong */
             continue;
         }
         server->stop = true;
@@ -294,13 +261,13 @@ static void handle(struct lockd_server *server, const struct epoll_event *event)
     } else if (listener < server->listener_count) {
         server->called |= 1u << listener; /* accepted when those who left have made room */
     } else if (lockd_checkpoint_event(server, event->data.ptr)) {
-        lockd_server_flush(server);
+        lockd_targets_send(server);
     } else {
         /* one that is read later but has left already: what it said last is lost with it */
         if (connection->throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
             lockd_connection_kill(connection, NULL);
         if (!connection->dead && (event->events & EPOLLOUT) != 0)
-            lockd_connection_writable(connection);
+            lockd_outbox_drain(connection);
         if (!connection->dead && (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
             lockd_connection_readable(connection);
     }
@@ -337,7 +304,7 @@ void lockd_server_deinit(struct lockd_server *server)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
     lockd_handover_deinit(server);
     lockd_closer_deinit(server);
-    sched_free(server->lock);
+    sched_free(server->scheduler);
     lockd_trace_deinit(&server->trace);
     for (unsigned i = 0; i < server->listener_count; i++)
         close(server->listeners[i]);

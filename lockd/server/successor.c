@@ -4,10 +4,13 @@
  * State: struct lockd_successor in the server.
  */
 #include "lockd/server/successor.h"
+
+#include "lockd/base/log.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/ending.h"
+#include "lockd/server/server.h"
 #include "lockd/start/inherited.h"
 #include "lockd/start/listen.h"
-#include "lockd/base/log.h"
-#include "lockd/server/server.h"
 
 #include <errno.h>
 #include <string.h>

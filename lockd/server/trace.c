@@ -8,7 +8,13 @@
  * within a phase; the phase is worked out from the program's report and the newest target.
  */
 #include "lockd/server/trace.h"
+
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/ending.h"
+#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,26 +24,6 @@
 #define LISTENERS_MAX     16
 #define LISTENERS_OF_USER 4           /* so that nobody keeps the others from listening */
 #define UNREAD_NS         5000000000u /* then one whose time is over and that does not read goes */
-
-struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid)
-{
-    struct lockd_track *grown;
-
-    for (size_t i = 0; i < tracks->count; i++) {
-        if (memcmp(tracks->track[i].uuid, uuid, sizeof tracks->track[i].uuid) == 0)
-            return &tracks->track[i];
-    }
-    if (tracks->count >= LOCKD_DEVICES_PER_CLIENT)
-        return NULL;
-    grown = realloc(tracks->track, (tracks->count + 1) * sizeof *grown);
-    if (grown == NULL)
-        return NULL;
-    tracks->track = grown;
-    grown += tracks->count++;
-    memset(grown, 0, sizeof *grown);
-    memcpy(grown->uuid, uuid, sizeof grown->uuid);
-    return grown;
-}
 
 static uint32_t phase_of(const struct lockd_track *track)
 {
@@ -153,7 +139,7 @@ static void end(struct lockd_connection *connection, int code, const char *text)
     lockd_trace_unlisten(connection);
     lockd_wire_header(&end.header, GS_WIRE_END);
     snprintf(end.text, sizeof end.text, "%s", text);
-    lockd_connection_send(connection, &end, sizeof end);
+    lockd_outbox_send(connection, &end, sizeof end);
 }
 
 void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish)
@@ -189,7 +175,7 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
             struct gs_wire_event event;
 
             event_of(each, &each->tracks.track[i], &event);
-            lockd_connection_send(connection, &event, sizeof event);
+            lockd_outbox_send(connection, &event, sizeof event);
             listener->sent++;
         }
     }
@@ -210,7 +196,7 @@ static void feed(struct lockd_connection *connection)
 
         event.lost = lost < UINT32_MAX ? (uint32_t)lost : UINT32_MAX;
         lost = 0;
-        lockd_connection_send(connection, &event, sizeof event);
+        lockd_outbox_send(connection, &event, sizeof event);
         listener->sent++;
     }
 }

@@ -5,6 +5,8 @@
  */
 #include "lockd/server/users.h"
 
+#include "lockd/base/list.h"
+
 #include <stdlib.h>
 
 #define AHEAD_NS 1000000000u /* what may be taken at once: a second's worth */
