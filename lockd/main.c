@@ -125,12 +125,12 @@ static int serve(struct arguments *arguments, const struct lockd_config *config,
         listeners[i] = place->spot[i].listener;
     code = lockd_server_init(&server, config, listeners, place->count, place->group, err);
     if (code == 0) {
-        server.reload = read_config;
-        server.reload_context = arguments;
+        server.reload.read = read_config;
+        server.reload.context = arguments;
         server.successor.place = arguments->detach && !place->activated ? place : NULL;
         if (!place->named)
-            server.superseded = is_superseded;
-        server.superseded_context = place;
+            server.superseded.ask = is_superseded;
+        server.superseded.context = place;
         for (unsigned i = 0; i < place->count; i++)
             lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, place->spot[i].path);
         lockd_notify("READY=1");

@@ -12,6 +12,8 @@
 #ifndef GS_LOCKD_SERVER_CHECKPOINT_H
 #define GS_LOCKD_SERVER_CHECKPOINT_H
 
+#include "lockd/base/list.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,6 +21,11 @@ struct gs_wire_target;
 struct lockd_connection;
 struct lockd_checkpoint;
 struct lockd_server;
+
+struct lockd_checkpoints {
+    struct lockd_list list;
+    uint64_t look_at; /* when it looks for stuck programs again */
+};
 
 /* Starts guards for those who are stuck, and thaws whose turn has come. Returns when to look
  * again. */

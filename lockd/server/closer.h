@@ -9,6 +9,7 @@
 #define GS_LOCKD_SERVER_CLOSER_H
 
 #include "common/packet.h"
+#include "lockd/base/list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,6 +17,18 @@
 struct lockd_connection;
 struct lockd_server;
 struct lockd_user;
+
+struct lockd_closers {
+    struct lockd_list list;
+    uint32_t descriptors; /* from packets, that are not closed yet */
+    bool guarded; /* the kernel keeps descriptors from connections that do not want them */
+};
+
+/* A user's part of it. */
+struct lockd_closing {
+    uint32_t closers, running; /* running: those that have begun */
+    uint32_t descriptors;      /* from packets, that are not closed yet */
+};
 
 /* From now on no descriptors can be sent to whoever connects there, where the kernel can see to
  * that (Linux 6.16). */

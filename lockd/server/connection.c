@@ -53,21 +53,21 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
         return NULL;
     connection->server = server;
     connection->fd = fd;
-    connection->id = ++server->next_id;
-    connection->since = lockd_now();
+    connection->id = ++server->connections.next_id;
+    connection->silence.since = lockd_now();
     connection->user = user;
     connection->uid = user->uid;
     connection->pid = pid;
     connection->limit = UINT64_MAX;
-    connection->watched = event.events;
+    connection->out.watched = event.events;
     if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         free(connection);
         return NULL;
     }
-    lockd_list_append(&server->connections, &connection->link);
-    lockd_list_append(&server->silent, &connection->silent);
-    lockd_list_init(&connection->throttle);
-    server->connection_count++;
+    lockd_list_append(&server->connections.all, &connection->link);
+    lockd_list_append(&server->admission.silent, &connection->silence.link);
+    lockd_list_init(&connection->rate.link);
+    server->connections.count++;
     user->connections++;
     return connection;
 }
@@ -77,8 +77,8 @@ void lockd_connection_free(struct lockd_connection *connection)
     if (connection == NULL)
         return;
     lockd_list_remove(&connection->link);
-    lockd_list_remove(&connection->silent);
-    lockd_list_remove(&connection->throttle);
+    lockd_list_remove(&connection->silence.link);
+    lockd_list_remove(&connection->rate.link);
     lockd_outbox_deinit(connection);
     lockd_checkpoint_gone(connection);
     lockd_track_deinit(&connection->tracks);
@@ -149,7 +149,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         connection->foreign = true;
     }
     lockd_closer_allow(connection, server->config.hands_over);
-    server->program_count++;
+    server->connections.programs++;
     connection->user->programs++;
     lockd_hostwatch_came(server, connection);
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
@@ -196,7 +196,7 @@ static void take_request(struct lockd_connection *connection,
     }
     /* an answer of a thousand programs costs as much as many messages */
     lockd_bucket_take(&connection->user->bucket, server->config.limits.messages,
-                      1 + server->program_count / PROGRAMS_PER_TICKET, lockd_now());
+                      1 + server->connections.programs / PROGRAMS_PER_TICKET, lockd_now());
     if (message->header.type == GS_WIRE_TRACE)
         lockd_trace_listen(connection, &message->trace);
     else
@@ -246,7 +246,7 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     struct gs_err err = {0};
     const int code = lockd_wire_check(message, size, &err);
 
-    lockd_list_remove(&connection->silent);
+    lockd_list_remove(&connection->silence.link);
     if (code == -EPROTONOSUPPORT)
         note_version(connection, &err);
     else if (code != 0)
@@ -263,16 +263,16 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
 /* Over its rate, or its user's: it is read again when its time has come. */
 static bool over_rate(struct lockd_connection *connection, uint64_t now)
 {
-    const bool own = lockd_bucket_over(connection->bucket, now);
+    const bool own = lockd_bucket_over(connection->rate.bucket, now);
     const bool full = lockd_closer_is_full(connection->server, connection->user);
 
     if (!own && !full && !lockd_bucket_over(connection->user->bucket, now))
         return false;
-    connection->throttled = true;
-    connection->resume_at =
+    connection->rate.throttled = true;
+    connection->rate.resume_at =
         full ? now + FULL_NS
-             : lockd_bucket_ready(own ? connection->bucket : connection->user->bucket);
-    lockd_list_append(&connection->server->throttled, &connection->throttle);
+             : lockd_bucket_ready(own ? connection->rate.bucket : connection->user->bucket);
+    lockd_list_append(&connection->server->connections.throttled, &connection->rate.link);
     lockd_outbox_watch(connection);
     return true;
 }
@@ -281,7 +281,7 @@ static void pay(struct lockd_connection *connection, uint64_t now)
 {
     const uint64_t rate = connection->server->config.limits.messages;
 
-    lockd_bucket_take(&connection->bucket, rate, 1, now);
+    lockd_bucket_take(&connection->rate.bucket, rate, 1, now);
     lockd_bucket_take(&connection->user->bucket, rate * USER_RATE, 1, now);
 }
 
@@ -289,16 +289,16 @@ uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now)
 {
     uint64_t next = LOCKD_NEVER;
 
-    lockd_list_each (at, &server->throttled) {
+    lockd_list_each (at, &server->connections.throttled) {
         struct lockd_connection *connection =
-            lockd_entry(at, struct lockd_connection, throttle);
+            lockd_entry(at, struct lockd_connection, rate.link);
 
-        if (now < connection->resume_at) {
-            next = connection->resume_at < next ? connection->resume_at : next;
+        if (now < connection->rate.resume_at) {
+            next = connection->rate.resume_at < next ? connection->rate.resume_at : next;
             continue;
         }
-        lockd_list_remove(&connection->throttle);
-        connection->throttled = false;
+        lockd_list_remove(&connection->rate.link);
+        connection->rate.throttled = false;
         lockd_outbox_watch(connection);
     }
     return next;
@@ -312,7 +312,7 @@ void lockd_connection_readable(struct lockd_connection *connection)
         union lockd_message message;
         ssize_t size;
 
-        if (connection->throttled || over_rate(connection, now))
+        if (connection->rate.throttled || over_rate(connection, now))
             return;
         size = gs_packet_receive(connection->fd, &message, sizeof message, GS_PACKET_FDS_MAX,
                                  &with);

@@ -8,8 +8,10 @@
 #include "common/packet.h"
 #include "lockd/base/list.h"
 #include "lockd/protocol/wire_check.h"
+#include "lockd/server/admit.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/outbox.h"
+#include "lockd/server/pause.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/track.h"
 
@@ -23,30 +25,47 @@ struct lockd_server;
 struct lockd_user;
 struct sched_client;
 
+/* All connections of the daemon. */
+struct lockd_connections {
+    struct lockd_list all;       /* the oldest first, without the dead ones */
+    struct lockd_list dead;      /* freed after the events at hand */
+    struct lockd_list throttled; /* not read before their time */
+    uint64_t next_id;
+    uint64_t programs_gone;   /* since when no program is connected */
+    uint32_t count, programs; /* programs: those that said HELLO */
+};
+
+/* How fast a connection is read. */
+struct lockd_rate {
+    struct lockd_list link; /* of the throttled ones */
+    uint64_t bucket;        /* users.h */
+    uint64_t resume_at;     /* when a throttled one is read again */
+    bool throttled;
+};
+
 struct lockd_connection {
-    struct lockd_list link, silent, throttle;
+    struct lockd_list link;
     struct lockd_server *server;
     struct sched_client *client; /* after HELLO */
     struct lockd_user *user;
-    uint64_t id, since;
-    uint64_t bucket, resume_at;
-    uint64_t limit; /* bytes on a device, by gpusharectl */
+    uint64_t id;
     int fd;
     uid_t uid;
     pid_t pid;
-    uint32_t watched; /* what epoll looks for */
-    bool foreign;     /* the pid is the program's own word */
-    bool controls;    /* may change settings */
-    bool descriptors; /* some may be on their way to it (closer.h) */
-    bool dead, throttled;
-    bool paused; /* by gpusharectl */
-    enum lockd_beside beside;
-    uint32_t over; /* devices on which it is held back (quota.c) */
+    bool foreign;  /* the pid is the program's own word */
+    bool controls; /* may change settings */
+    bool dead;     /* ending.h */
     char name[32], version[16], group[32];
+    struct lockd_rate rate;
+    struct lockd_silence silence;
     struct lockd_outbox out;
     struct lockd_tracks tracks;
-    struct lockd_checkpoint *freeze; /* NULL unless the driver has it, or is about to */
-    uint64_t freeze_at;              /* not before */
+    struct lockd_pause pause;
+    uint64_t limit; /* bytes on a device, by gpusharectl */
+    enum lockd_beside beside;
+    bool descriptors;                    /* some may be on their way to it (closer.h) */
+    struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
+    uint64_t checkpoint_at;              /* no checkpoint is tried before */
     struct lockd_listener listener;
 };
 

@@ -99,12 +99,10 @@ static void do_with(struct lockd_connection *program, const struct gs_wire_contr
     switch (control->op) {
     case GS_CONTROL_PAUSE:
     case GS_CONTROL_RESUME:
-        program->paused = control->op == GS_CONTROL_PAUSE;
-        lockd_pause_apply(program);
+        lockd_pause_ask(program, control->op == GS_CONTROL_PAUSE);
         break;
     case GS_CONTROL_SUSPEND:
-        program->paused = true;
-        lockd_pause_apply(program);
+        lockd_pause_ask(program, true);
         sched_evict(scheduler, program->client, now);
         break;
     case GS_CONTROL_EVICT:
@@ -138,7 +136,7 @@ static int operate_program(struct lockd_connection *connection,
     if (control->pid == 0 && control->op != GS_CONTROL_PAUSE &&
         control->op != GS_CONTROL_RESUME && control->op != GS_CONTROL_EVICT)
         return -EINVAL;
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client == NULL || (control->pid != 0 && each->pid != control->pid))

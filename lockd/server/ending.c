@@ -20,7 +20,7 @@ void lockd_connection_kill(struct lockd_connection *connection, const char *form
         return;
     connection->dead = true;
     lockd_list_remove(&connection->link);
-    lockd_list_append(&connection->server->dead, &connection->link);
+    lockd_list_append(&connection->server->connections.dead, &connection->link);
     if (format == NULL)
         return;
     va_start(ap, format);

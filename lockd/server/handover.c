@@ -79,15 +79,14 @@ static void let_go(struct lot *lot)
 /* The piece goes with the lot. */
 static void drop(struct lot *lot, unsigned i)
 {
-    struct lockd_handovers *gifts = &lot->server->gifts;
+    struct lockd_handovers *kept = &lot->server->handovers;
 
-    if (lot->uid != gifts->piece[i].uid || lot->with.count == GS_PACKET_FDS_MAX)
+    if (lot->uid != kept->piece[i].uid || lot->with.count == GS_PACKET_FDS_MAX)
         let_go(lot);
-    lot->uid = gifts->piece[i].uid;
-    lot->with.fd[lot->with.count++] = gifts->piece[i].fd;
-    gifts->count--;
-    memmove(&gifts->piece[i], &gifts->piece[i + 1],
-            (gifts->count - i) * sizeof gifts->piece[0]);
+    lot->uid = kept->piece[i].uid;
+    lot->with.fd[lot->with.count++] = kept->piece[i].fd;
+    kept->count--;
+    memmove(&kept->piece[i], &kept->piece[i + 1], (kept->count - i) * sizeof kept->piece[0]);
 }
 
 static bool is_on(const struct lockd_handover *piece, const uint8_t *uuid)
@@ -98,26 +97,26 @@ static bool is_on(const struct lockd_handover *piece, const uint8_t *uuid)
 /* So much has come in again: what left before is not kept besides. */
 static void take_back(struct lockd_connection *connection, const uint8_t *uuid, uint64_t bytes)
 {
-    struct lockd_handovers *gifts = &connection->server->gifts;
+    struct lockd_handovers *kept = &connection->server->handovers;
     struct lot lot = {.server = connection->server, .with.count = 0};
 
-    for (unsigned i = 0; i < gifts->count && bytes != 0;) {
-        if (gifts->piece[i].from != connection->id || !is_on(&gifts->piece[i], uuid)) {
+    for (unsigned i = 0; i < kept->count && bytes != 0;) {
+        if (kept->piece[i].from != connection->id || !is_on(&kept->piece[i], uuid)) {
             i++;
             continue;
         }
-        bytes -= less_of(bytes, gifts->piece[i].bytes);
+        bytes -= less_of(bytes, kept->piece[i].bytes);
         drop(&lot, i);
     }
     let_go(&lot);
 }
 
-static unsigned kept_of(const struct lockd_handovers *gifts, uid_t uid)
+static unsigned kept_of(const struct lockd_handovers *kept, uid_t uid)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < gifts->count; i++)
-        count += gifts->piece[i].uid == uid;
+    for (unsigned i = 0; i < kept->count; i++)
+        count += kept->piece[i].uid == uid;
     return count;
 }
 
@@ -125,13 +124,13 @@ static unsigned kept_of(const struct lockd_handovers *gifts, uid_t uid)
 static void keep(struct lockd_connection *connection, const struct gs_wire_state *state,
                  struct gs_descriptors *descriptors, uint64_t left)
 {
-    struct lockd_handovers *gifts = &connection->server->gifts;
-    unsigned own = kept_of(gifts, connection->uid);
+    struct lockd_handovers *kept = &connection->server->handovers;
+    unsigned own = kept_of(kept, connection->uid);
 
     for (; descriptors->count != 0 && state->given_bytes <= left &&
-           own < LOCKD_HANDOVERS_OF_USER && gifts->count < LOCKD_HANDOVERS_MOST;
+           own < LOCKD_HANDOVERS_OF_USER && kept->count < LOCKD_HANDOVERS_MOST;
          left -= state->given_bytes, own++) {
-        struct lockd_handover *piece = &gifts->piece[gifts->count++];
+        struct lockd_handover *piece = &kept->piece[kept->count++];
 
         *piece = (struct lockd_handover){.from = connection->id,
                                          .bytes = state->given_bytes,
@@ -153,10 +152,10 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
     else if (server->config.hands_over && state->given_bytes != 0 &&
              descriptors->count == state->given && is_beside(connection))
         keep(connection, state, descriptors, before - state->resident);
-    for (unsigned i = 0; i < server->gifts.count && state->device_free != UINT64_MAX; i++)
-        if (is_on(&server->gifts.piece[i], state->uuid))
-            state->device_free =
-                less_of(state->device_total, state->device_free + server->gifts.piece[i].bytes);
+    for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
+        if (is_on(&server->handovers.piece[i], state->uuid))
+            state->device_free = less_of(state->device_total,
+                                         state->device_free + server->handovers.piece[i].bytes);
 }
 
 /* --- to whom --- */
@@ -172,11 +171,11 @@ static bool may_go(const struct lockd_handover *piece, const struct lockd_connec
 static void choose(struct lockd_connection *to, struct gs_wire_target *target, uint64_t rise,
                    struct gs_descriptors *with)
 {
-    struct lockd_handovers *gifts = &to->server->gifts;
+    struct lockd_handovers *kept = &to->server->handovers;
     unsigned left = 0;
 
-    for (unsigned i = 0; i < gifts->count; i++) {
-        const struct lockd_handover *piece = &gifts->piece[i];
+    for (unsigned i = 0; i < kept->count; i++) {
+        const struct lockd_handover *piece = &kept->piece[i];
 
         if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
             (with->count == 0 || piece->bytes == target->gift_bytes) &&
@@ -185,25 +184,25 @@ static void choose(struct lockd_connection *to, struct gs_wire_target *target, u
             target->gift_bytes = piece->bytes;
             rise -= piece->bytes;
         } else {
-            gifts->piece[left++] = *piece;
+            kept->piece[left++] = *piece;
         }
     }
-    gifts->count = left;
+    kept->count = left;
     target->gifts = with->count;
 }
 
 /* So many bytes of the device's room are somebody's now. */
 static void give_up(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
 {
-    struct lockd_handovers *gifts = &server->gifts;
+    struct lockd_handovers *kept = &server->handovers;
     struct lot lot = {.server = server, .with.count = 0};
 
-    for (unsigned i = 0; i < gifts->count && bytes != 0;) {
-        if (!is_on(&gifts->piece[i], uuid)) {
+    for (unsigned i = 0; i < kept->count && bytes != 0;) {
+        if (!is_on(&kept->piece[i], uuid)) {
             i++;
             continue;
         }
-        bytes -= less_of(bytes, gifts->piece[i].bytes);
+        bytes -= less_of(bytes, kept->piece[i].bytes);
         drop(&lot, i);
     }
     let_go(&lot);
@@ -233,21 +232,21 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
 
 uint64_t lockd_handover_tend(struct lockd_server *server, uint64_t now)
 {
-    struct lockd_handovers *gifts = &server->gifts;
+    struct lockd_handovers *kept = &server->handovers;
     struct lot lot = {.server = server, .with.count = 0};
 
-    while (gifts->count != 0 && now - gifts->piece[0].at >= KEPT_NS)
+    while (kept->count != 0 && now - kept->piece[0].at >= KEPT_NS)
         drop(&lot, 0);
     let_go(&lot);
-    return gifts->count != 0 ? gifts->piece[0].at + KEPT_NS : LOCKD_NEVER;
+    return kept->count != 0 ? kept->piece[0].at + KEPT_NS : LOCKD_NEVER;
 }
 
 void lockd_handover_deinit(struct lockd_server *server)
 {
     struct lot lot = {.server = server, .with.count = 0};
 
-    while (server->gifts.count != 0)
-        drop(&lot, server->gifts.count - 1);
+    while (server->handovers.count != 0)
+        drop(&lot, server->handovers.count - 1);
     let_go(&lot);
 }
 

@@ -25,7 +25,7 @@ static void find_common_group(struct lockd_server *server)
 {
     bool first = true;
 
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client == NULL)
@@ -42,7 +42,7 @@ uint64_t lockd_hostwatch_tend(struct lockd_server *server, uint64_t now)
 {
     struct lockd_hostwatch *watch = &server->host;
 
-    if (server->program_count == 0 && watch->at != 0)
+    if (server->connections.programs == 0 && watch->at != 0)
         return LOCKD_NEVER;
     if (now >= watch->at) {
         uint64_t available;
@@ -62,7 +62,8 @@ void lockd_hostwatch_came(struct lockd_server *server,
 {
     struct lockd_hostwatch *watch = &server->host;
 
-    if (!lockd_host_came(&watch->memory, server->program_count == 1, visible_pid(connection)))
+    if (!lockd_host_came(&watch->memory, server->connections.programs == 1,
+                         visible_pid(connection)))
         return;
     watch->at = 0;
     lockd_hostwatch_tend(server, lockd_now());

@@ -27,15 +27,15 @@
 void lockd_outbox_watch(struct lockd_connection *connection)
 {
     struct epoll_event event = {
-        .events =
-            (connection->throttled ? 0 : EPOLLIN) | (connection->out.size != 0 ? EPOLLOUT : 0),
+        .events = (connection->rate.throttled ? 0 : EPOLLIN) |
+                  (connection->out.size != 0 ? EPOLLOUT : 0),
         .data.ptr = connection,
     };
 
-    if (connection->dead || event.events == connection->watched)
+    if (connection->dead || event.events == connection->out.watched)
         return;
     if (epoll_ctl(connection->server->epoll, EPOLL_CTL_MOD, connection->fd, &event) == 0)
-        connection->watched = event.events;
+        connection->out.watched = event.events;
     else
         lockd_connection_kill(connection, "epoll_ctl: %s", strerror(errno));
 }
@@ -135,6 +135,12 @@ bool lockd_outbox_pass(struct lockd_connection *connection, const void *message,
            gs_packet_send(connection->fd, message, size, with) == (ssize_t)size;
 }
 
+static void drop_queue(struct lockd_outbox *out)
+{
+    free(out->bytes);
+    *out = (struct lockd_outbox){.watched = out->watched};
+}
+
 void lockd_outbox_drain(struct lockd_connection *connection)
 {
     struct lockd_outbox *out = &connection->out;
@@ -149,14 +155,12 @@ void lockd_outbox_drain(struct lockd_connection *connection)
     }
     if (connection->dead || out->size != 0)
         return;
-    free(out->bytes);
-    *out = (struct lockd_outbox){0};
+    drop_queue(out);
     lockd_outbox_watch(connection);
 }
 
 void lockd_outbox_deinit(struct lockd_connection *connection)
 {
     connection->user->queued -= connection->out.size;
-    free(connection->out.bytes);
-    connection->out = (struct lockd_outbox){0};
+    drop_queue(&connection->out);
 }

@@ -17,6 +17,7 @@ struct lockd_connection;
 struct lockd_outbox {
     unsigned char *bytes;
     size_t head, size, room;
+    uint32_t watched; /* the events that epoll looks for */
 };
 
 /* Sends or queues a whole message. A connection that does not read what it is sent is ended. */

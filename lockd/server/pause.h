@@ -5,9 +5,20 @@
 #ifndef GS_LOCKD_SERVER_PAUSE_H
 #define GS_LOCKD_SERVER_PAUSE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 struct lockd_connection;
 
-/* Pauses the program if a person paused it or a quota holds it back; otherwise resumes it. */
-void lockd_pause_apply(struct lockd_connection *connection);
+/* A program is paused while either holds. */
+struct lockd_pause {
+    bool asked;    /* gpusharectl paused it */
+    uint32_t over; /* devices on which a quota holds it back */
+};
+
+/* gpusharectl pauses the program, or resumes it. */
+void lockd_pause_ask(struct lockd_connection *connection, bool asked);
+/* A quota holds the program back on one device more, or on one less. */
+void lockd_pause_hold(struct lockd_connection *connection, bool over);
 
 #endif

@@ -30,12 +30,12 @@ static uint64_t demand_of(struct lockd_server *server, const struct lockd_user *
 {
     uint64_t sum = 0;
 
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         const struct lockd_track *track =
             each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
 
-        sum += track != NULL && !track->over ? track->demand : 0;
+        sum += track != NULL && !track->quota.over ? track->demand : 0;
     }
     return sum;
 }
@@ -43,7 +43,7 @@ static uint64_t demand_of(struct lockd_server *server, const struct lockd_user *
 /* all: what the user's programs have there with this one. */
 static uint64_t others_demand(const struct lockd_track *track, uint64_t all)
 {
-    return track->over ? all : all - track->demand;
+    return track->quota.over ? all : all - track->demand;
 }
 
 static void note(struct lockd_connection *connection)
@@ -62,14 +62,13 @@ static void note(struct lockd_connection *connection)
 
 static void hold_back(struct lockd_connection *connection, struct lockd_track *track, bool over)
 {
-    if (track->over == over)
+    if (track->quota.over == over)
         return;
-    track->over = over;
-    connection->over += over ? 1 : UINT32_MAX;
+    track->quota.over = over;
     connection->user->over += over ? 1 : UINT32_MAX;
-    if (over && connection->over == 1)
+    if (over && connection->pause.over == 0)
         note(connection);
-    lockd_pause_apply(connection);
+    lockd_pause_hold(connection, over);
 }
 
 static bool exceeds(uint64_t demand, uint64_t others, uint64_t most)
@@ -85,15 +84,15 @@ static void make_room(struct lockd_server *server, struct lockd_user *user, cons
     if (user->over == 0)
         return;
     sum = demand_of(server, user, uuid);
-    lockd_list_each (at, &server->connections) { /* who came first is let go first */
+    lockd_list_each (at, &server->connections.all) { /* who came first is let go first */
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct lockd_track *track =
             each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
 
-        if (track == NULL || !track->over || exceeds(track->demand, sum, most))
+        if (track == NULL || !track->quota.over || exceeds(track->demand, sum, most))
             continue;
         sum += track->demand;
-        track->allowed = track->demand;
+        track->quota.allowed = track->demand;
         hold_back(each, track, false);
     }
 }
@@ -107,17 +106,23 @@ static void tell(struct lockd_connection *connection, struct lockd_track *track,
 
     if (most != UINT64_MAX) {
         limit = most > others ? most - others : 0;
-        limit = limit < track->allowed && !track->over ? track->allowed : limit;
+        limit =
+            limit < track->quota.allowed && !track->quota.over ? track->quota.allowed : limit;
     }
-    track->limited = limit != UINT64_MAX;
+    track->quota.limited = limit != UINT64_MAX;
     sched_quota(connection->server->scheduler, connection->client, track->uuid, limit,
                 lockd_now());
 }
 
+void lockd_quota_init(struct lockd_quotas *quotas)
+{
+    quotas->tell_at = LOCKD_NEVER;
+}
+
 static void tell_later(struct lockd_server *server)
 {
-    if (server->config.limits.memory != UINT64_MAX && server->quota_at == LOCKD_NEVER)
-        server->quota_at = lockd_now() + TELL_NS;
+    if (server->config.limits.memory != UINT64_MAX && server->quota.tell_at == LOCKD_NEVER)
+        server->quota.tell_at = lockd_now() + TELL_NS;
 }
 
 uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
@@ -126,10 +131,10 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
     const uint8_t *uuid = NULL;
     uint64_t all = 0; /* of the last user and device: mostly it is the next one's too */
 
-    if (now < server->quota_at)
-        return server->quota_at;
-    server->quota_at = LOCKD_NEVER;
-    lockd_list_each (at, &server->connections) {
+    if (now < server->quota.tell_at)
+        return server->quota.tell_at;
+    server->quota.tell_at = LOCKD_NEVER;
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         for (size_t i = 0; i < each->tracks.count; i++) {
@@ -140,7 +145,7 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
                 all = demand_of(server, each->user, track->uuid);
             user = each->user;
             uuid = track->uuid;
-            if (server->config.limits.memory != UINT64_MAX || track->limited)
+            if (server->config.limits.memory != UINT64_MAX || track->quota.limited)
                 tell(each, track, others_demand(track, all));
         }
     }
@@ -153,14 +158,14 @@ void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire
     struct lockd_track *track = lockd_track_get(&connection->tracks, state->uuid);
     uint64_t others, before;
 
-    if (track == NULL || (most == UINT64_MAX && !track->limited))
+    if (track == NULL || (most == UINT64_MAX && !track->quota.limited))
         return;
-    before = track->over ? 0 : track->allowed;
+    before = track->quota.over ? 0 : track->quota.allowed;
     others = others_demand(track, demand_of(connection->server, connection->user, state->uuid));
     hold_back(connection, track,
               state->demand > before && exceeds(state->demand, others, most));
-    if (!track->over)
-        track->allowed = state->demand;
+    if (!track->quota.over)
+        track->quota.allowed = state->demand;
     tell(connection, track, others);
     if (state->demand != track->demand)
         tell_later(connection->server);
@@ -172,8 +177,8 @@ void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire
 
 void lockd_quota_gone(struct lockd_connection *connection)
 {
-    connection->user->over -= connection->over;
-    connection->over = 0;
+    connection->user->over -= connection->pause.over;
+    connection->pause.over = 0;
     if (connection->tracks.count != 0)
         tell_later(connection->server);
     for (size_t i = 0; i < connection->tracks.count; i++)
@@ -182,12 +187,12 @@ void lockd_quota_gone(struct lockd_connection *connection)
 
 void lockd_quota_changed(struct lockd_server *server)
 {
-    server->quota_at = lockd_now(); /* at once */
-    lockd_list_each (at, &server->connections) {
+    server->quota.tell_at = lockd_now(); /* at once */
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        for (size_t i = 0; i < each->tracks.count && each->over != 0; i++) {
-            if (each->tracks.track[i].over)
+        for (size_t i = 0; i < each->tracks.count && each->pause.over != 0; i++) {
+            if (each->tracks.track[i].quota.over)
                 make_room(server, each->user, each->tracks.track[i].uuid);
         }
     }

@@ -19,10 +19,10 @@ int lockd_reload_config(struct lockd_server *server, struct gs_err *err)
     struct lockd_config config = server->config;
     int code;
 
-    if (server->reload == NULL)
+    if (server->reload.read == NULL)
         return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration to read");
     lockd_notify("RELOADING=1");
-    code = server->reload(server->reload_context, &config, err);
+    code = server->reload.read(server->reload.context, &config, err);
     if (code == 0) {
         const bool handed_over = server->config.hands_over;
 
@@ -31,7 +31,7 @@ int lockd_reload_config(struct lockd_server *server, struct gs_err *err)
         lockd_handover_changed(server, handed_over);
         sched_set(server->scheduler, &config.settings, lockd_now());
         lockd_quota_changed(server);
-        lockd_list_each (at, &server->connections) {
+        lockd_list_each (at, &server->connections.all) {
             struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
             if (each->client != NULL)

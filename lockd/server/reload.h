@@ -14,6 +14,12 @@ struct lockd_server;
  * one, out: the new one. 0, or -errno with config untouched. */
 typedef int lockd_reload(void *context, struct lockd_config *config, struct gs_err *err);
 
+/* How this daemon reads its configuration. */
+struct lockd_reloading {
+    lockd_reload *read; /* NULL: it has none */
+    void *context;
+};
+
 /* Takes over a configuration that was read again. 0, or -errno and nothing has changed. */
 int lockd_reload_config(struct lockd_server *server, struct gs_err *err);
 

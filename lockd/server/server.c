@@ -81,21 +81,17 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
 
     memset(server, 0, sizeof *server);
     server->config = *config;
-    server->listener_count = count;
-    memcpy(server->listeners, listeners, count * sizeof *listeners);
-    server->group = group;
-    server->spare = -1;
-    server->started = server->programs_gone = lockd_now();
-    server->watchdog_ns = watchdog_interval();
-    server->watchdog_at = server->started;
-    server->quota_at = LOCKD_NEVER;
+    lockd_admit_init(&server->admission, listeners, count, group);
+    server->started = server->connections.programs_gone = lockd_now();
+    server->watchdog.every_ns = watchdog_interval();
+    server->watchdog.at = server->started;
+    lockd_quota_init(&server->quota);
     lockd_hostwatch_init(&server->host);
-    lockd_list_init(&server->connections);
-    lockd_list_init(&server->dead);
-    lockd_list_init(&server->silent);
-    lockd_list_init(&server->throttled);
+    lockd_list_init(&server->connections.all);
+    lockd_list_init(&server->connections.dead);
+    lockd_list_init(&server->connections.throttled);
     lockd_list_init(&server->users);
-    lockd_list_init(&server->freezes);
+    lockd_list_init(&server->checkpoints.list);
     lockd_closer_init(server);
     server->signals = open_signals();
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -106,18 +102,17 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
         code = -ENOMEM;
     code = code != 0 ? code : watch(server, server->signals, &server->signals);
     for (unsigned i = 0; i < count && code == 0; i++)
-        code = watch(server, listeners[i], &server->listeners[i]);
+        code = watch(server, server->admission.listeners[i], &server->admission.listeners[i]);
     if (code != 0)
         return gs_err_errno(err, code, "cannot set up the event loop");
-    server->listening = true;
-    return lockd_admit_init(server, err);
+    return lockd_admit_open(&server->admission, err);
 }
 
 static void bury_dead(struct lockd_server *server)
 {
-    while (!lockd_list_empty(&server->dead)) {
+    while (!lockd_list_empty(&server->connections.dead)) {
         struct lockd_connection *connection =
-            lockd_entry(server->dead.next, struct lockd_connection, link);
+            lockd_entry(server->connections.dead.next, struct lockd_connection, link);
         struct sched_client *client = connection->client;
 
         connection->client = NULL;
@@ -129,11 +124,11 @@ static void bury_dead(struct lockd_server *server)
             lockd_quota_gone(connection);
             server->host.stale = true;
             connection->user->programs--;
-            if (--server->program_count == 0)
-                server->programs_gone = lockd_now();
+            if (--server->connections.programs == 0)
+                server->connections.programs_gone = lockd_now();
         }
         lockd_connection_free(connection);
-        lockd_admit_again(server);
+        server->admission.room_made = true;
         lockd_targets_send(server);
     }
 }
@@ -143,11 +138,11 @@ static uint64_t idle_deadline(const struct lockd_server *server)
 {
     uint64_t wait = server->config.idle_exit_ns;
 
-    if (wait == LOCKD_NEVER || server->program_count != 0)
+    if (wait == LOCKD_NEVER || server->connections.programs != 0)
         return LOCKD_NEVER;
-    if (server->programs_gone == server->started && wait < FIRST_PROGRAM_NS)
+    if (server->connections.programs_gone == server->started && wait < FIRST_PROGRAM_NS)
         wait = FIRST_PROGRAM_NS;
-    return server->programs_gone + wait;
+    return server->connections.programs_gone + wait;
 }
 
 static uint64_t sooner(uint64_t a, uint64_t b)
@@ -157,27 +152,27 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 
 static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
 {
-    if (server->watchdog_ns == 0)
+    if (server->watchdog.every_ns == 0)
         return LOCKD_NEVER;
-    if (now >= server->watchdog_at) {
+    if (now >= server->watchdog.at) {
         lockd_notify("WATCHDOG=1");
-        server->watchdog_at = now + server->watchdog_ns;
+        server->watchdog.at = now + server->watchdog.every_ns;
     }
-    return server->watchdog_at;
+    return server->watchdog.at;
 }
 
 static uint64_t look_for_another(struct lockd_server *server, uint64_t now)
 {
-    if (server->superseded == NULL)
+    if (server->superseded.ask == NULL)
         return LOCKD_NEVER;
-    if (now >= server->superseded_at) {
-        if (server->superseded(server->superseded_context)) {
+    if (now >= server->superseded.at) {
+        if (server->superseded.ask(server->superseded.context)) {
             lockd_log(LOCKD_LOG_INFO, "a service has come up: leaving it the programs");
             server->stop = true;
         }
-        server->superseded_at = now + SUPERSEDED_EVERY_NS;
+        server->superseded.at = now + SUPERSEDED_EVERY_NS;
     }
-    return server->superseded_at;
+    return server->superseded.at;
 }
 
 uint64_t lockd_server_tend(struct lockd_server *server)
@@ -198,10 +193,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     next = sooner(next, lockd_trace_flush(server, now));
     bury_dead(server); /* listeners that ended */
     next = sooner(next, lockd_closer_tend(server, now));
-    if (server->closed_late) {
-        server->closed_late = false;
-        lockd_admit_again(server);
-    }
+    lockd_admit_again(server);
     next = sooner(next, feed_watchdog(server, now));
     next = sooner(next, lockd_successor_tend(server, now));
     next = sooner(next, look_for_another(server, now));
@@ -241,30 +233,19 @@ static void take_signals(struct lockd_server *server)
     }
 }
 
-/* Its number, or listener_count: it is none. */
-static unsigned listener_of(const struct lockd_server *server, const void *pointer)
-{
-    unsigned i = 0;
-
-    while (i < server->listener_count && pointer != &server->listeners[i])
-        i++;
-    return i;
-}
-
 static void handle(struct lockd_server *server, const struct epoll_event *event)
 {
-    const unsigned listener = listener_of(server, event->data.ptr);
     struct lockd_connection *connection = event->data.ptr;
 
     if (event->data.ptr == &server->signals) {
         take_signals(server);
-    } else if (listener < server->listener_count) {
-        server->called |= 1u << listener; /* accepted when those who left have made room */
+    } else if (lockd_admit_event(&server->admission, event->data.ptr)) {
+        return; /* accepted after the connections that ended have made room */
     } else if (lockd_checkpoint_event(server, event->data.ptr)) {
         lockd_targets_send(server);
     } else {
         /* one that is read later but has left already: what it said last is lost with it */
-        if (connection->throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
+        if (connection->rate.throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
             lockd_connection_kill(connection, NULL);
         if (!connection->dead && (event->events & EPOLLOUT) != 0)
             lockd_outbox_drain(connection);
@@ -287,10 +268,7 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
         for (int i = 0; i < count; i++)
             handle(server, &events[i]);
         deadline = lockd_server_tend(server);
-        for (unsigned i = 0; i < server->listener_count; i++)
-            if ((server->called & 1u << i) != 0)
-                lockd_admit_one(server, server->listeners[i]);
-        server->called = 0;
+        lockd_admit_callers(server);
         deadline = sooner(deadline, lockd_admit_resume(server, lockd_now()));
     }
     return 0;
@@ -298,20 +276,17 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
 
 void lockd_server_deinit(struct lockd_server *server)
 {
-    lockd_list_each (at, &server->connections)
+    lockd_list_each (at, &server->connections.all)
         lockd_connection_free(lockd_entry(at, struct lockd_connection, link));
-    lockd_list_each (dead, &server->dead)
+    lockd_list_each (dead, &server->connections.dead)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
     lockd_handover_deinit(server);
     lockd_closer_deinit(server);
     sched_free(server->scheduler);
     lockd_trace_deinit(&server->trace);
-    for (unsigned i = 0; i < server->listener_count; i++)
-        close(server->listeners[i]);
+    lockd_admit_deinit(&server->admission);
     if (server->epoll >= 0)
         close(server->epoll);
     if (server->signals >= 0)
         close(server->signals);
-    if (server->spare >= 0)
-        close(server->spare);
 }

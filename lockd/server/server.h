@@ -13,9 +13,13 @@
 #include "common/err.h"
 #include "lockd/base/list.h"
 #include "lockd/sched/scheduler.h"
+#include "lockd/server/admit.h"
+#include "lockd/server/checkpoint.h"
+#include "lockd/server/closer.h"
 #include "lockd/server/connection.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/hostwatch.h"
+#include "lockd/server/quota.h"
 #include "lockd/server/reload.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/successor.h"
@@ -30,43 +34,39 @@
 /* Another daemon serves this one's programs now. */
 typedef bool lockd_superseded(const void *context);
 
+/* Asks from time to time whether another daemon has taken over. */
+struct lockd_superseding {
+    lockd_superseded *ask; /* may be NULL */
+    const void *context;
+    uint64_t at; /* when it is asked again */
+};
+
+/* systemd's. */
+struct lockd_watchdog {
+    uint64_t every_ns; /* 0: none */
+    uint64_t at;
+};
+
 struct lockd_server {
     struct lockd_config config;
-    lockd_superseded *superseded; /* may be NULL */
-    const void *superseded_context;
-    uint64_t superseded_at; /* when it is asked again */
-    lockd_reload *reload;   /* may be NULL */
-    void *reload_context;
     struct sched *scheduler;
-    struct lockd_list connections, dead;
-    struct lockd_list silent;    /* connections that have said nothing yet, oldest first */
-    struct lockd_list throttled; /* those that are not read for a moment */
-    struct lockd_list users;
-    struct lockd_list freezes; /* checkpoint.c */
-    struct lockd_list closers; /* closer.c */
-    uint32_t closing;          /* descriptors from packets that are not closed yet */
-    struct lockd_handovers gifts;
-    uint64_t freeze_at; /* when it looks for stuck programs again */
-    uint64_t next_id;
-    uint64_t started, programs_gone; /* since when no program is connected */
-    uint32_t connection_count, program_count, connection_limit;
-    struct lockd_successor successor;
-    gid_t group; /* members may connect; (gid_t)-1: nobody but owner and root */
+    uint64_t started;
     int epoll, signals;
-    int listeners[GS_PLACES];
-    unsigned listener_count;
-    uint32_t called; /* somebody waits to be accepted: one bit for each listener */
-    int spare;       /* given up to accept (and refuse) one when descriptors run out */
-    bool listening, stop;
-    bool closed_late; /* a closer has closed a connection: there is room for another */
-    bool guarded;     /* the kernel keeps descriptors from connections that do not want them */
-    uint64_t listen_at;        /* when the listener is tried again if it is not watched */
-    uint64_t descriptors_said; /* when the log last heard that none was left */
-    uint64_t quota_at;         /* when programs are told anew what max-memory leaves them */
+    bool stop;
+    struct lockd_admission admission;
+    struct lockd_connections connections;
+    struct lockd_list users;
+    struct lockd_checkpoints checkpoints;
+    struct lockd_closers closers;
+    struct lockd_handovers handovers;
     struct lockd_hostwatch host;
-    uint64_t watchdog_ns, watchdog_at; /* systemd's; 0: none */
+    struct lockd_quotas quota;
     struct lockd_remarks remarks;
     struct lockd_trace trace;
+    struct lockd_reloading reload;
+    struct lockd_successor successor;
+    struct lockd_superseding superseded;
+    struct lockd_watchdog watchdog;
 };
 
 /* listeners: GS_PLACES listening SOCK_SEQPACKET sockets at most, from now on the server's. 0 or

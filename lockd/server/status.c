@@ -33,7 +33,7 @@ static void send_daemon(struct status *status, const struct lockd_server *server
     const struct sched_host_info host = sched_host_info(server->scheduler);
     struct gs_wire_daemon daemon = {
         .pid = (int32_t)getpid(),
-        .programs = server->program_count,
+        .programs = server->connections.programs,
         .uptime_ns = lockd_now() - server->started,
         .quantum_ns = settings->quantum_ns,
         .idle_ns = settings->idle_ns,
@@ -142,8 +142,8 @@ static void visit_member(void *context, const struct sched_device_info *device,
 
 static bool note_ended(const struct lockd_server *server, const struct lockd_remark *note)
 {
-    for (const struct lockd_list *at = server->connections.next; at != &server->connections;
-         at = at->next) {
+    for (const struct lockd_list *at = server->connections.all.next;
+         at != &server->connections.all; at = at->next) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client != NULL && (each->id == note->owner || each->pid == note->pid))
@@ -177,7 +177,7 @@ void lockd_status_send(struct lockd_connection *connection)
 
     send_daemon(&status, server);
     sched_visit(server->scheduler, visit_device, visit_member, &status, lockd_now());
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct gs_wire_client client = {
             .condition = GS_CONDITION_NO_DEVICE,

@@ -56,9 +56,10 @@ static void make_way(struct lockd_server *server, pid_t pid)
               "the next gpushare-lockd",
               (unsigned long long)own_limit(), (int)pid);
     lockd_place_leave(server->successor.place);
-    while (server->listener_count > 0)
-        close(server->listeners[--server->listener_count]); /* which takes it out of epoll */
-    server->listening = true;                               /* nothing to be watched again */
+    while (server->admission.listener_count > 0)
+        close(server->admission.listeners
+                  [--server->admission.listener_count]); /* which takes it out of epoll */
+    server->admission.listening = true;                  /* nothing to be watched again */
     server->successor.until = lockd_now() + WAIT_NS;
 }
 
@@ -66,7 +67,7 @@ static struct lockd_connection *find_highest(struct lockd_server *server, uint64
 {
     struct lockd_connection *found = NULL;
 
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         const uint64_t limit = limit_of(each);
 
@@ -111,11 +112,13 @@ void lockd_successor_came(struct lockd_server *server, struct lockd_connection *
 static int listen_again(struct lockd_server *server, const struct lockd_place *place)
 {
     for (unsigned i = 0; i < place->count; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &server->listeners[i]};
+        struct epoll_event event = {.events = EPOLLIN,
+                                    .data.ptr = &server->admission.listeners[i]};
 
-        server->listeners[i] = place->spot[i].listener;
-        server->listener_count++;
-        if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->listeners[i], &event) != 0)
+        server->admission.listeners[i] = place->spot[i].listener;
+        server->admission.listener_count++;
+        if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->admission.listeners[i], &event) !=
+            0)
             return -errno;
     }
     return 0;

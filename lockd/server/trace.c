@@ -166,7 +166,7 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
     };
     server->trace.listeners++;
     connection->user->listeners++;
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (connection->dead) /* it has left this list, and `at` may be its link in the other */
@@ -220,7 +220,7 @@ uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
 
     if (server->trace.listeners == 0)
         return deadline;
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
         struct lockd_listener *listener = &connection->listener;
         uint64_t next = LOCKD_NEVER;

@@ -5,7 +5,8 @@
 #ifndef GS_LOCKD_SERVER_TRACK_H
 #define GS_LOCKD_SERVER_TRACK_H
 
-#include <stdbool.h>
+#include "lockd/server/quota.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,11 +19,7 @@ struct lockd_track {
     uint32_t seq;          /* of the newest target */
     uint64_t budget;       /* of the newest target */
     uint64_t demand, resident, moved_out, moved_in;
-
-    /* quota.c */
-    uint64_t allowed; /* the demand that was last within max-memory */
-    bool over;        /* it has more: it is held back */
-    bool limited;     /* the scheduler knows a limit */
+    struct lockd_quota quota;
 };
 
 struct lockd_tracks {

@@ -106,7 +106,7 @@ static void settle(struct fuzz *fuzz)
         struct peer *peer = &fuzz->peers[i];
         bool there = false;
 
-        lockd_list_each (at, &fuzz->server.connections)
+        lockd_list_each (at, &fuzz->server.connections.all)
             there |= lockd_entry(at, struct lockd_connection, link) == peer->connection;
         if (peer->connection != NULL && !there) {
             close(peer->fd);
