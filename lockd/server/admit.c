@@ -84,7 +84,7 @@ int lockd_admit_open(struct lockd_admission *admission, struct gs_err *err)
     return admission->spare >= 0 ? 0 : gs_err_errno(err, -errno, "/dev/null");
 }
 
-static void listen_for(struct lockd_server *server, bool listening)
+static void watch_listeners(struct lockd_server *server, bool listening)
 {
     bool done = server->admission.listening != listening;
 
@@ -105,7 +105,7 @@ static void try_to_listen(struct lockd_server *server)
     if (server->admission.spare < 0)
         server->admission.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (server->admission.spare >= 0)
-        listen_for(server, true);
+        watch_listeners(server, true);
 }
 
 void lockd_admit_again(struct lockd_server *server)
@@ -140,7 +140,7 @@ static int read_caller(int fd, struct caller *caller)
     return 0;
 }
 
-static bool in_group(const struct caller *caller, gid_t group)
+static bool is_in_group(const struct caller *caller, gid_t group)
 {
     if (group == (gid_t)-1)
         return false;
@@ -154,7 +154,7 @@ static bool in_group(const struct caller *caller, gid_t group)
 }
 
 /* user: whose it is; NULL: not known. */
-static void hang_up(struct lockd_server *server, struct lockd_user *user, int fd)
+static void close_caller(struct lockd_server *server, struct lockd_user *user, int fd)
 {
     struct gs_descriptors one = {.fd = {fd}, .count = 1};
 
@@ -164,11 +164,11 @@ static void hang_up(struct lockd_server *server, struct lockd_user *user, int fd
         lockd_closer_take(server, user, &one);
 }
 
-static void refuse(int fd, int code, const char *format, ...)
+static void send_refusal(int fd, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Says why; whoever calls hangs up. */
-static void refuse(int fd, int code, const char *format, ...)
+static void send_refusal(int fd, int code, const char *format, ...)
 {
     struct gs_wire_end end = {.code = code};
     va_list ap;
@@ -181,21 +181,21 @@ static void refuse(int fd, int code, const char *format, ...)
         lockd_log(LOCKD_LOG_DEBUG, "a refusal did not arrive: %s", strerror(errno));
 }
 
-static bool trusted(const struct caller *caller)
+static bool is_trusted(const struct caller *caller)
 {
     return caller->who.uid == 0 || caller->who.uid == geteuid();
 }
 
 /* 0, or the refusal has been sent and logged. */
-static int check(struct lockd_server *server, int fd, const struct caller *caller,
-                 struct lockd_user *user)
+static int check_caller(struct lockd_server *server, int fd, const struct caller *caller,
+                        struct lockd_user *user)
 {
     const uint64_t now = lockd_now(), most = server->config.limits.connections;
-    const bool may = trusted(caller) || in_group(caller, server->admission.group) ||
-                     in_group(caller, server->config.control_gid);
+    const bool may = is_trusted(caller) || is_in_group(caller, server->admission.group) ||
+                     is_in_group(caller, server->config.control_gid);
     const bool full =
         user->connections >= most ||
-        (!trusted(caller) &&
+        (!is_trusted(caller) &&
          server->connections.count >= server->admission.limit - server->admission.limit / 4);
 
     if (may && !full)
@@ -206,20 +206,22 @@ static int check(struct lockd_server *server, int fd, const struct caller *calle
                   may ? "is one too many" : "may not connect", user->connections);
     user->refusal_said = now;
     if (!may && server->admission.group == (gid_t)-1)
-        refuse(fd, -EACCES,
-               "user %u may not use this gpushare-lockd; it serves user %u and root",
-               (unsigned)caller->who.uid, (unsigned)geteuid());
+        send_refusal(fd, -EACCES,
+                     "user %u may not use this gpushare-lockd; it serves user %u and root",
+                     (unsigned)caller->who.uid, (unsigned)geteuid());
     else if (!may)
-        refuse(fd, -EACCES,
-               "user %u may not use this gpushare-lockd: he must be in group %u, and log in "
-               "again after he was added",
-               (unsigned)caller->who.uid, (unsigned)server->admission.group);
+        send_refusal(
+            fd, -EACCES,
+            "user %u may not use this gpushare-lockd: he must be in group %u, and log in "
+            "again after he was added",
+            (unsigned)caller->who.uid, (unsigned)server->admission.group);
     else
-        refuse(fd, -EDQUOT,
-               "user %u has %u connections (the most: %llu of a user, %u of all): end some, or "
-               "raise max-connections",
-               (unsigned)caller->who.uid, user->connections, (unsigned long long)most,
-               server->admission.limit - server->admission.limit / 4);
+        send_refusal(
+            fd, -EDQUOT,
+            "user %u has %u connections (the most: %llu of a user, %u of all): end some, or "
+            "raise max-connections",
+            (unsigned)caller->who.uid, user->connections, (unsigned long long)most,
+            server->admission.limit - server->admission.limit / 4);
     return -EACCES;
 }
 
@@ -239,14 +241,15 @@ static void refuse_without_descriptor(struct lockd_server *server, int listener,
     fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         if (why != EMFILE || !lockd_successor_look(server, fd))
-            refuse(fd, -EMFILE,
-                   "gpushare-lockd has no descriptor left for another connection: raise its "
-                   "limit (LimitNOFILE=, ulimit -n)");
-        hang_up(server, NULL, fd);
+            send_refusal(
+                fd, -EMFILE,
+                "gpushare-lockd has no descriptor left for another connection: raise its "
+                "limit (LimitNOFILE=, ulimit -n)");
+        close_caller(server, NULL, fd);
     }
     server->admission.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (server->admission.listener_count != 0 && (fd < 0 || server->admission.spare < 0))
-        listen_for(server, false); /* until a connection ends, or for a second */
+        watch_listeners(server, false); /* until a connection ends, or for a second */
     server->admission.listen_at = now + LISTEN_AGAIN_NS;
 }
 
@@ -274,21 +277,22 @@ static void admit_one(struct lockd_server *server, int listener)
         return;
     }
     user = lockd_user_get(&server->users, caller.who.uid);
-    if (user != NULL && check(server, fd, &caller, user) != 0) {
-        hang_up(server, user, fd);
+    if (user != NULL && check_caller(server, fd, &caller, user) != 0) {
+        close_caller(server, user, fd);
         lockd_user_put(user);
         return;
     }
     if (user != NULL)
         connection = lockd_connection_new(server, fd, user, caller.who.pid);
     if (connection == NULL) {
-        refuse(fd, -ENOMEM, "gpushare-lockd has no memory for another connection");
-        hang_up(server, user, fd);
+        send_refusal(fd, -ENOMEM, "gpushare-lockd has no memory for another connection");
+        close_caller(server, user, fd);
         if (user != NULL)
             lockd_user_put(user);
         return;
     }
-    connection->controls = trusted(&caller) || in_group(&caller, server->config.control_gid);
+    connection->controls =
+        is_trusted(&caller) || is_in_group(&caller, server->config.control_gid);
 }
 
 bool lockd_admit_event(struct lockd_admission *admission, const void *tag)

@@ -34,10 +34,10 @@
 #define GUARDS_MOST 4            /* for one program */
 #define SHORT_PART  16 /* what is asked for beside its own memory when a thaw had no room */
 
-enum stage { FREEZING, FROZEN, THAWING };
+enum stage { CHECKPOINTING, CHECKPOINTED, RESTORING };
 
 /* What it had on one device when it was frozen, and the newest target since. */
-struct frozen_device {
+struct checkpoint_device {
     struct gs_wire_state state;
     struct gs_wire_target target; /* seq 0: none since */
     bool may_run;                 /* by the newest one */
@@ -55,7 +55,7 @@ struct lockd_checkpoint {
     unsigned failures; /* of thaws */
     uint64_t retry_at;
     size_t count;
-    struct frozen_device device[LOCKD_DEVICES_PER_CLIENT];
+    struct checkpoint_device device[LOCKD_DEVICES_PER_CLIENT];
 };
 
 static struct lockd_checkpoint *checkpoint_of(struct lockd_list *at)
@@ -65,7 +65,7 @@ static struct lockd_checkpoint *checkpoint_of(struct lockd_list *at)
 
 bool lockd_checkpoint_holds(const struct lockd_connection *connection)
 {
-    return connection->checkpoint != NULL && connection->checkpoint->stage != FREEZING;
+    return connection->checkpoint != NULL && connection->checkpoint->stage != CHECKPOINTING;
 }
 
 static void free_checkpoint(struct lockd_checkpoint *checkpoint)
@@ -112,7 +112,7 @@ static bool is_still_its_user(const struct lockd_connection *connection)
     return stat(path, &st) == 0 && st.st_uid == connection->uid;
 }
 
-static void begin(struct lockd_server *server, struct lockd_connection *connection)
+static void begin_checkpoint(struct lockd_server *server, struct lockd_connection *connection)
 {
     struct lockd_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
     int code = checkpoint != NULL ? 0 : -ENOMEM;
@@ -122,8 +122,8 @@ static void begin(struct lockd_server *server, struct lockd_connection *connecti
 
     if (code == 0) {
         checkpoint->connection = connection;
-        checkpoint->stage = FREEZING;
-        code = start_guard(server, checkpoint, LOCKD_GUARD_FREEZE);
+        checkpoint->stage = CHECKPOINTING;
+        code = start_guard(server, checkpoint, LOCKD_GUARD_CHECKPOINT);
     }
     if (code != 0) {
         lockd_log(LOCKD_LOG_ERROR,
@@ -142,8 +142,8 @@ static void begin(struct lockd_server *server, struct lockd_connection *connecti
 
 /* --- what the lock is told --- */
 
-static void report(struct frozen_device *device, struct lockd_checkpoint *checkpoint,
-                   uint64_t now)
+static void report_device(struct checkpoint_device *device, struct lockd_checkpoint *checkpoint,
+                          uint64_t now)
 {
     struct lockd_connection *connection = checkpoint->connection;
 
@@ -154,17 +154,17 @@ static void report(struct frozen_device *device, struct lockd_checkpoint *checkp
     sched_state(connection->server->scheduler, connection->client, &device->state, now);
 }
 
-static void report_all(struct lockd_checkpoint *checkpoint, uint64_t now)
+static void report_devices(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     for (size_t i = 0; i < checkpoint->count; i++)
-        report(&checkpoint->device[i], checkpoint, now);
+        report_device(&checkpoint->device[i], checkpoint, now);
 }
 
-static void set_frozen(struct lockd_checkpoint *checkpoint)
+static void mark_checkpointed(struct lockd_checkpoint *checkpoint)
 {
-    checkpoint->stage = FROZEN;
+    checkpoint->stage = CHECKPOINTED;
     for (size_t i = 0; i < checkpoint->count; i++) {
-        struct frozen_device *device = &checkpoint->device[i];
+        struct checkpoint_device *device = &checkpoint->device[i];
 
         device->state.flags = GS_STATE_WANT;
         device->state.demand = device->movable + device->pinned;
@@ -175,37 +175,37 @@ static void set_frozen(struct lockd_checkpoint *checkpoint)
 }
 
 /* Nobody tells how far a thaw has come: an eighth of the rest each time, never all. */
-static void advance_thaw(struct lockd_checkpoint *checkpoint, uint64_t now)
+static void advance_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     for (size_t i = 0; i < checkpoint->count; i++) {
-        struct frozen_device *device = &checkpoint->device[i];
+        struct checkpoint_device *device = &checkpoint->device[i];
 
         device->state.flags = GS_STATE_WANT | GS_STATE_MOVING;
         device->state.resident += (device->state.demand - device->state.resident) / 8;
     }
-    report_all(checkpoint, now);
+    report_devices(checkpoint, now);
     checkpoint->retry_at = now + LOOK_NS;
 }
 
-static void take_device(void *context, const struct sched_device_info *info)
+static void ignore_device(void *context, const struct sched_device_info *info)
 {
     (void)context;
     (void)info;
 }
 
-static void take_member(void *context, const struct sched_device_info *info,
-                        const struct sched_member_info *member)
+static void record_member(void *context, const struct sched_device_info *info,
+                          const struct sched_member_info *member)
 {
     struct lockd_checkpoint *checkpoint = context;
     const struct lockd_track *track;
-    struct frozen_device *device;
+    struct checkpoint_device *device;
 
     if (member->owner != checkpoint->connection ||
         checkpoint->count == LOCKD_DEVICES_PER_CLIENT)
         return;
     track = lockd_track_get(&checkpoint->connection->tracks, info->uuid);
     device = &checkpoint->device[checkpoint->count++];
-    *device = (struct frozen_device){
+    *device = (struct checkpoint_device){
         .may_run = member->run,
         .budget = member->budget,
         .movable = member->demand,
@@ -227,7 +227,7 @@ static void take_member(void *context, const struct sched_device_info *info,
     memcpy(device->state.device_name, info->name, sizeof device->state.device_name);
 }
 
-static void remark(const struct lockd_connection *connection, const char *text)
+static void add_remark(const struct lockd_connection *connection, const char *text)
 {
     struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
 
@@ -238,28 +238,28 @@ static void remark(const struct lockd_connection *connection, const char *text)
 
 /* --- what the guard says --- */
 
-static void frozen(struct lockd_checkpoint *checkpoint, uint64_t now)
+static void take_checkpointed(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    sched_visit(checkpoint->connection->server->scheduler, take_device, take_member, checkpoint,
-                now);
-    set_frozen(checkpoint);
-    remark(checkpoint->connection,
-           "it did not stop: the driver has checkpointed it until its turn");
-    report_all(checkpoint, now);
+    sched_visit(checkpoint->connection->server->scheduler, ignore_device, record_member,
+                checkpoint, now);
+    mark_checkpointed(checkpoint);
+    add_remark(checkpoint->connection,
+               "it did not stop: the driver has checkpointed it until its turn");
+    report_devices(checkpoint, now);
 }
 
-static void thawed(struct lockd_checkpoint *checkpoint, uint64_t now)
+static void take_restored(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     struct lockd_connection *connection = checkpoint->connection;
 
     for (size_t i = 0; i < checkpoint->count; i++) {
-        struct frozen_device *device = &checkpoint->device[i];
+        struct checkpoint_device *device = &checkpoint->device[i];
 
         device->state.flags = GS_STATE_WANT | GS_STATE_RUNNING;
         device->state.demand = device->movable;
         device->state.resident = device->resident;
         device->state.pinned = device->pinned;
-        report(device, checkpoint, now);
+        report_device(device, checkpoint, now);
         if (device->target.seq != 0)
             lockd_outbox_send(connection, &device->target, sizeof device->target);
     }
@@ -268,7 +268,7 @@ static void thawed(struct lockd_checkpoint *checkpoint, uint64_t now)
     free_checkpoint(checkpoint);
 }
 
-static void failed(struct lockd_checkpoint *checkpoint, uint64_t now, const char *why)
+static void take_failure(struct lockd_checkpoint *checkpoint, uint64_t now, const char *why)
 {
     struct lockd_connection *connection = checkpoint->connection;
 
@@ -280,7 +280,7 @@ static void failed(struct lockd_checkpoint *checkpoint, uint64_t now, const char
 
 /* The guard was killed, and the program is frozen: another one takes it over. When that fails,
  * too, all that it had counts as on the card again. */
-static void guard_lost(struct lockd_checkpoint *checkpoint, uint64_t now)
+static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     struct lockd_connection *connection = checkpoint->connection;
     const int lost = checkpoint->guard;
@@ -293,46 +293,46 @@ static void guard_lost(struct lockd_checkpoint *checkpoint, uint64_t now)
               code != 0 ? strerror(-code) : "");
     if (code != 0) {
         connection->checkpoint_at = now + FAILED_NS;
-        thawed(checkpoint, now);
+        take_restored(checkpoint, now);
         return;
     }
     close(lost);
-    if (checkpoint->stage == THAWING)
-        set_frozen(checkpoint);
-    report_all(checkpoint, now);
+    if (checkpoint->stage == RESTORING)
+        mark_checkpointed(checkpoint);
+    report_devices(checkpoint, now);
 }
 
-static void no_room(struct lockd_checkpoint *checkpoint, uint64_t now, const char *why)
+static void postpone_restore(struct lockd_checkpoint *checkpoint, uint64_t now, const char *why)
 {
     if (checkpoint->failures++ == 0)
         lockd_log(LOCKD_LOG_WARNING, "process %d (%s) cannot be brought back yet: %s",
                   (int)checkpoint->connection->pid, checkpoint->connection->name, why);
     checkpoint->retry_at = now + LOOK_NS;
-    set_frozen(checkpoint);
+    mark_checkpointed(checkpoint);
     for (size_t i = 0; i < checkpoint->count; i++) {
-        struct frozen_device *device = &checkpoint->device[i];
+        struct checkpoint_device *device = &checkpoint->device[i];
 
         device->state.flags |= GS_STATE_SHORT; /* once for each time */
         device->state.short_bytes = device->state.demand / SHORT_PART;
-        report(device, checkpoint, now);
+        report_device(device, checkpoint, now);
         device->state.flags &= ~GS_STATE_SHORT;
     }
 }
 
-static void take_word(struct lockd_checkpoint *checkpoint, const char *word, uint64_t now)
+static void take_guard_word(struct lockd_checkpoint *checkpoint, const char *word, uint64_t now)
 {
-    if (word[0] == LOCKD_GUARD_FROZEN && checkpoint->stage == FREEZING) {
-        frozen(checkpoint, now);
-    } else if (word[0] == LOCKD_GUARD_THAW && checkpoint->stage != FREEZING) {
-        thawed(checkpoint, now);
-    } else if (word[0] == LOCKD_GUARD_NO_ROOM && checkpoint->stage == THAWING) {
-        no_room(checkpoint, now, word + 1);
-    } else if (checkpoint->stage == FREEZING && word[0] == LOCKD_GUARD_FAILED) {
-        failed(checkpoint, now, word + 1);
-    } else if (checkpoint->stage == FREEZING && word[0] == LOCKD_GUARD_THAW) {
-        failed(checkpoint, now, "its guard was killed");
-    } else if (word[0] != LOCKD_GUARD_FROZEN) { /* which an adopted one says */
-        guard_lost(checkpoint, now);
+    if (word[0] == LOCKD_GUARD_CHECKPOINTED && checkpoint->stage == CHECKPOINTING) {
+        take_checkpointed(checkpoint, now);
+    } else if (word[0] == LOCKD_GUARD_RESTORE && checkpoint->stage != CHECKPOINTING) {
+        take_restored(checkpoint, now);
+    } else if (word[0] == LOCKD_GUARD_NO_ROOM && checkpoint->stage == RESTORING) {
+        postpone_restore(checkpoint, now, word + 1);
+    } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_FAILED) {
+        take_failure(checkpoint, now, word + 1);
+    } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_RESTORE) {
+        take_failure(checkpoint, now, "its guard was killed");
+    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* which an adopted one says */
+        replace_guard(checkpoint, now);
     }
 }
 
@@ -353,7 +353,7 @@ bool lockd_checkpoint_event(struct lockd_server *server, const void *tag)
         if (size <= 0)
             snprintf(word, sizeof word, "?the guard ended");
         lockd_text_clean(word, sizeof word);
-        take_word(checkpoint, word, lockd_now());
+        take_guard_word(checkpoint, word, lockd_now());
         return true;
     }
     return false;
@@ -361,7 +361,8 @@ bool lockd_checkpoint_event(struct lockd_server *server, const void *tag)
 
 /* --- targets --- */
 
-static struct frozen_device *find(struct lockd_checkpoint *checkpoint, const uint8_t *uuid)
+static struct checkpoint_device *find_device(struct lockd_checkpoint *checkpoint,
+                                             const uint8_t *uuid)
 {
     for (size_t i = 0; i < checkpoint->count; i++) {
         if (memcmp(checkpoint->device[i].state.uuid, uuid,
@@ -374,7 +375,7 @@ static struct frozen_device *find(struct lockd_checkpoint *checkpoint, const uin
 void lockd_checkpoint_target(struct lockd_connection *connection,
                              const struct gs_wire_target *target)
 {
-    struct frozen_device *device = find(connection->checkpoint, target->uuid);
+    struct checkpoint_device *device = find_device(connection->checkpoint, target->uuid);
 
     if (device == NULL)
         return;
@@ -394,7 +395,7 @@ bool lockd_checkpoint_answer(struct lockd_server *server)
         for (size_t i = 0; i < checkpoint->count && !checkpoint->connection->dead; i++) {
             if (!checkpoint->device[i].unanswered)
                 continue;
-            report(&checkpoint->device[i], checkpoint, lockd_now());
+            report_device(&checkpoint->device[i], checkpoint, lockd_now());
             any = true;
         }
     }
@@ -407,7 +408,7 @@ bool lockd_checkpoint_answer(struct lockd_server *server)
 static bool is_its_turn(const struct lockd_checkpoint *checkpoint)
 {
     for (size_t i = 0; i < checkpoint->count; i++) {
-        const struct frozen_device *device = &checkpoint->device[i];
+        const struct checkpoint_device *device = &checkpoint->device[i];
 
         if (!device->may_run || device->budget < device->resident + device->pinned)
             return false;
@@ -415,16 +416,16 @@ static bool is_its_turn(const struct lockd_checkpoint *checkpoint)
     return checkpoint->count != 0;
 }
 
-static void begin_thaw(struct lockd_checkpoint *checkpoint, uint64_t now)
+static void begin_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    const char word = LOCKD_GUARD_THAW;
+    const char word = LOCKD_GUARD_RESTORE;
 
     if (send(checkpoint->guard, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
         checkpoint->retry_at = now + LOOK_NS; /* it has ended: its last word is on the way */
         return;
     }
-    checkpoint->stage = THAWING;
-    advance_thaw(checkpoint, now);
+    checkpoint->stage = RESTORING;
+    advance_restore(checkpoint, now);
 }
 
 struct look {
@@ -453,9 +454,9 @@ static uint64_t look_for_stuck(struct lockd_server *server, uint64_t now)
     if (now < server->checkpoints.look_at)
         return server->checkpoints.look_at;
     server->checkpoints.look_at = now + LOOK_NS;
-    sched_visit(server->scheduler, take_device, look_at_member, &look, now);
+    sched_visit(server->scheduler, ignore_device, look_at_member, &look, now);
     if (look.found != NULL)
-        begin(server, look.found);
+        begin_checkpoint(server, look.found);
     return server->checkpoints.look_at;
 }
 
@@ -466,14 +467,14 @@ uint64_t lockd_checkpoint_tend(struct lockd_server *server, uint64_t now)
     lockd_list_each (at, &server->checkpoints.list) {
         struct lockd_checkpoint *checkpoint = checkpoint_of(at);
 
-        if (checkpoint->connection->dead || checkpoint->stage == FREEZING)
+        if (checkpoint->connection->dead || checkpoint->stage == CHECKPOINTING)
             continue;
-        if (checkpoint->stage == FROZEN && now >= checkpoint->retry_at &&
+        if (checkpoint->stage == CHECKPOINTED && now >= checkpoint->retry_at &&
             is_its_turn(checkpoint))
-            begin_thaw(checkpoint, now);
-        else if (checkpoint->stage == THAWING && now >= checkpoint->retry_at)
-            advance_thaw(checkpoint, now);
-        if (checkpoint->stage == THAWING ||
+            begin_restore(checkpoint, now);
+        else if (checkpoint->stage == RESTORING && now >= checkpoint->retry_at)
+            advance_restore(checkpoint, now);
+        if (checkpoint->stage == RESTORING ||
             (checkpoint->retry_at > now && checkpoint->retry_at < next))
             next = checkpoint->retry_at < next ? checkpoint->retry_at : next;
     }

@@ -75,7 +75,7 @@ void lockd_closer_allow(struct lockd_connection *connection, bool allow)
 
 /* --- threads --- */
 
-static void *close_all(void *argument)
+static void *close_descriptors(void *argument)
 {
     struct closer *closer = argument;
 
@@ -86,20 +86,21 @@ static void *close_all(void *argument)
 }
 
 /* Without a thread it waits for the next look. */
-static void start(struct closer *closer)
+static void start_closer(struct closer *closer)
 {
     pthread_attr_t attributes;
 
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    closer->running = pthread_create(&closer->thread, &attributes, close_all, closer) == 0;
+    closer->running =
+        pthread_create(&closer->thread, &attributes, close_descriptors, closer) == 0;
     closer->user->closing.running += closer->running;
     pthread_attr_destroy(&attributes);
 }
 
 /* Takes over what is open. False: no memory. */
-static bool add(struct lockd_server *server, struct lockd_user *user, const int *fd,
-                unsigned count, bool connection)
+static bool add_closer(struct lockd_server *server, struct lockd_user *user, const int *fd,
+                       unsigned count, bool connection)
 {
     struct closer *closer = calloc(1, sizeof *closer + count * sizeof *fd);
 
@@ -113,7 +114,7 @@ static bool add(struct lockd_server *server, struct lockd_user *user, const int 
     user->closing.descriptors += connection ? 0 : count;
     server->closers.descriptors += connection ? 0 : count;
     if (user->closing.closers++ < RUNNING_MOST)
-        start(closer);
+        start_closer(closer);
     return true;
 }
 
@@ -128,13 +129,13 @@ bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_
 void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
                        struct gs_descriptors *with)
 {
-    if (with->count == 0 || add(server, user, with->fd, with->count, false))
+    if (with->count == 0 || add_closer(server, user, with->fd, with->count, false))
         with->count = 0;
     else
         gs_descriptors_close(with);
 }
 
-static void connection_closed(struct lockd_server *server, struct lockd_user *user)
+static void count_closed_connection(struct lockd_server *server, struct lockd_user *user)
 {
     server->connections.count--;
     user->connections--;
@@ -143,7 +144,7 @@ static void connection_closed(struct lockd_server *server, struct lockd_user *us
 
 /* Nothing came that was not read, and nothing can come (it was shut down). Every packet, an
  * empty one as well, would have its sender's credentials with it; the end has none. */
-static bool is_empty(int fd)
+static bool is_empty_socket(int fd)
 {
     union {
         char bytes[CMSG_SPACE(sizeof(struct ucred))];
@@ -166,14 +167,14 @@ void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user
 {
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* nothing of it may come up again */
     shutdown(fd, SHUT_RDWR);
-    if ((descriptors || !server->closers.guarded) && !is_empty(fd) &&
-        add(server, user, &fd, 1, true))
+    if ((descriptors || !server->closers.guarded) && !is_empty_socket(fd) &&
+        add_closer(server, user, &fd, 1, true))
         return;
     close(fd);
-    connection_closed(server, user);
+    count_closed_connection(server, user);
 }
 
-static void end(struct lockd_server *server, struct closer *closer)
+static void end_closer(struct lockd_server *server, struct closer *closer)
 {
     struct lockd_user *user = closer->user;
     const bool connection = closer->connection;
@@ -186,7 +187,7 @@ static void end(struct lockd_server *server, struct closer *closer)
     server->closers.descriptors -= connection ? 0 : closer->count;
     free(closer);
     if (connection) {
-        connection_closed(server, user);
+        count_closed_connection(server, user);
         server->admission.room_made = true;
     } else {
         lockd_user_put(user);
@@ -201,9 +202,9 @@ uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
         struct closer *closer = closer_of(at);
 
         if (closer->running && atomic_load_explicit(&closer->done, memory_order_acquire))
-            end(server, closer);
+            end_closer(server, closer);
         else if (!closer->running && closer->user->closing.running < RUNNING_MOST)
-            start(closer);
+            start_closer(closer);
     }
     lockd_list_each (left, &server->closers.list)
         waits = waits || !closer_of(left)->running;

@@ -89,10 +89,11 @@ void lockd_connection_free(struct lockd_connection *connection)
 }
 
 /* Ends a connection whose user can do something about it: he is told. */
-static void reject(struct lockd_connection *connection, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static void reject_connection(struct lockd_connection *connection, int code, const char *format,
+                              ...) __attribute__((format(printf, 3, 4)));
 
-static void reject(struct lockd_connection *connection, int code, const char *format, ...)
+static void reject_connection(struct lockd_connection *connection, int code, const char *format,
+                              ...)
 {
     struct gs_wire_end end = {.code = code};
     va_list ap;
@@ -107,8 +108,8 @@ static void reject(struct lockd_connection *connection, int code, const char *fo
 
 /* What others would pay for is asked for by whoever may change settings; with less than the
  * ordinary a program makes way for others, as anybody may. */
-static struct gs_wire_hello allowed(const struct lockd_connection *connection,
-                                    const struct gs_wire_hello *hello)
+static struct gs_wire_hello limit_hello(const struct lockd_connection *connection,
+                                        const struct gs_wire_hello *hello)
 {
     struct gs_wire_hello less = *hello;
 
@@ -121,7 +122,7 @@ static struct gs_wire_hello allowed(const struct lockd_connection *connection,
 
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
 {
-    const struct gs_wire_hello granted = allowed(connection, hello);
+    const struct gs_wire_hello granted = limit_hello(connection, hello);
     struct lockd_server *server = connection->server;
 
     if (connection->client != NULL) {
@@ -129,15 +130,16 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         return;
     }
     if (connection->user->programs >= server->config.limits.programs) {
-        reject(connection, -EDQUOT,
-               "user %u has %u programs here already: end some, or raise "
-               "max-programs",
-               (unsigned)connection->uid, connection->user->programs);
+        reject_connection(connection, -EDQUOT,
+                          "user %u has %u programs here already: end some, or raise "
+                          "max-programs",
+                          (unsigned)connection->uid, connection->user->programs);
         return;
     }
     connection->client = sched_client_add(server->scheduler, connection);
     if (connection->client == NULL) {
-        reject(connection, -ENOMEM, "gpushare-lockd has no memory for another program");
+        reject_connection(connection, -ENOMEM,
+                          "gpushare-lockd has no memory for another program");
         return;
     }
     sched_describe(server->scheduler, connection->client, &granted, (uint32_t)connection->uid);
@@ -174,9 +176,10 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
     lockd_trace_state(connection, state);
     code = sched_state(connection->server->scheduler, connection->client, state, lockd_now());
     if (code == -EMFILE)
-        reject(connection, code,
-               "too many devices: %d of one program, %d of user %u that nobody else uses",
-               LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->uid);
+        reject_connection(
+            connection, code,
+            "too many devices: %d of one program, %d of user %u that nobody else uses",
+            LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->uid);
     else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
 }
@@ -203,8 +206,8 @@ static void take_request(struct lockd_connection *connection,
         lockd_status_send(connection);
 }
 
-static void take(struct lockd_connection *connection, union lockd_message *message,
-                 struct gs_descriptors *with)
+static void take_message(struct lockd_connection *connection, union lockd_message *message,
+                         struct gs_descriptors *with)
 {
     switch (message->header.type) {
     case GS_WIRE_HELLO:
@@ -230,14 +233,14 @@ static void take(struct lockd_connection *connection, union lockd_message *messa
 
 /* A program of another release: gpusharectl says so from now on, and the program is told with
  * the only message whose layout no version changes. */
-static void note_version(struct lockd_connection *connection, const struct gs_err *err)
+static void refuse_version(struct lockd_connection *connection, const struct gs_err *err)
 {
     struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
 
     snprintf(note.name, sizeof note.name, "other release");
     snprintf(note.text, sizeof note.text, "%.150s", err->text);
     lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
-    reject(connection, -EPROTONOSUPPORT, "%.180s", err->text);
+    reject_connection(connection, -EPROTONOSUPPORT, "%.180s", err->text);
 }
 
 void lockd_connection_take(struct lockd_connection *connection, union lockd_message *message,
@@ -248,20 +251,20 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
 
     lockd_list_remove(&connection->silence.link);
     if (code == -EPROTONOSUPPORT)
-        note_version(connection, &err);
+        refuse_version(connection, &err);
     else if (code != 0)
         lockd_connection_kill(connection, "%s", err.text);
     else if (with->count != 0 && message->header.type != GS_WIRE_STATE)
         lockd_connection_kill(connection, "descriptors with a message of type %u",
                               message->header.type);
     else
-        take(connection, message, with);
+        take_message(connection, message, with);
     lockd_targets_send(connection->server); /* what was given goes on with a target now */
     lockd_closer_take(connection->server, connection->user, with);
 }
 
 /* Over its rate, or its user's: it is read again when its time has come. */
-static bool over_rate(struct lockd_connection *connection, uint64_t now)
+static bool is_over_rate(struct lockd_connection *connection, uint64_t now)
 {
     const bool own = lockd_bucket_over(connection->rate.bucket, now);
     const bool full = lockd_closer_is_full(connection->server, connection->user);
@@ -277,7 +280,7 @@ static bool over_rate(struct lockd_connection *connection, uint64_t now)
     return true;
 }
 
-static void pay(struct lockd_connection *connection, uint64_t now)
+static void pay_message(struct lockd_connection *connection, uint64_t now)
 {
     const uint64_t rate = connection->server->config.limits.messages;
 
@@ -312,7 +315,7 @@ void lockd_connection_readable(struct lockd_connection *connection)
         union lockd_message message;
         ssize_t size;
 
-        if (connection->rate.throttled || over_rate(connection, now))
+        if (connection->rate.throttled || is_over_rate(connection, now))
             return;
         size = gs_packet_receive(connection->fd, &message, sizeof message, GS_PACKET_FDS_MAX,
                                  &with);
@@ -324,7 +327,7 @@ void lockd_connection_readable(struct lockd_connection *connection)
             lockd_connection_kill(connection, NULL);
             return;
         }
-        pay(connection, now);
+        pay_message(connection, now);
         lockd_connection_take(connection, &message, (size_t)size, &with);
     }
 }

@@ -10,12 +10,12 @@
 /* What daemon and guard tell each other: packets of one of these bytes and, from the guard, a
  * text. */
 enum lockd_guard_word {
-    LOCKD_GUARD_FREEZE = 'Z', /* daemon, first: checkpoint the program */
-    LOCKD_GUARD_ADOPT = 'A',  /* daemon, first: it is checkpointed, and its guard was killed */
-    LOCKD_GUARD_FROZEN = 'F', /* the memory has left the device */
-    LOCKD_GUARD_FAILED = 'N', /* it has not: the guard ends, the program goes on */
-    LOCKD_GUARD_THAW = 'T',   /* daemon: restore it; guard: it is restored, the guard ends */
-    LOCKD_GUARD_NO_ROOM = 'E' /* it could not be restored: say THAW again */
+    LOCKD_GUARD_CHECKPOINT = 'Z', /* daemon, first: checkpoint the program */
+    LOCKD_GUARD_ADOPT = 'A', /* daemon, first: it is checkpointed, and its guard was killed */
+    LOCKD_GUARD_CHECKPOINTED = 'F', /* the memory has left the device */
+    LOCKD_GUARD_FAILED = 'N',       /* it has not: the guard ends, the program goes on */
+    LOCKD_GUARD_RESTORE = 'T', /* daemon: restore it; guard: it is restored, the guard ends */
+    LOCKD_GUARD_NO_ROOM = 'E'  /* it could not be restored: say THAW again */
 };
 
 /* Guards the process; the guard's socket is descriptor 0. Returns an exit code. */

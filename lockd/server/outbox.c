@@ -41,7 +41,7 @@ void lockd_outbox_watch(struct lockd_connection *connection)
 }
 
 /* 1: sent, 0: the socket is full, -1: the connection is gone. */
-static int send_now(struct lockd_connection *connection, const void *message, size_t size)
+static int send_message(struct lockd_connection *connection, const void *message, size_t size)
 {
     ssize_t sent;
 
@@ -56,7 +56,7 @@ static int send_now(struct lockd_connection *connection, const void *message, si
     return -1;
 }
 
-static int reserve(struct lockd_connection *connection, size_t size)
+static int reserve_bytes(struct lockd_connection *connection, size_t size)
 {
     struct lockd_outbox *out = &connection->out;
     size_t room = out->room == 0 ? 1024 : out->room;
@@ -80,7 +80,7 @@ static int reserve(struct lockd_connection *connection, size_t size)
     return 0;
 }
 
-static void account(struct lockd_connection *connection, size_t added, size_t taken)
+static void count_queued(struct lockd_connection *connection, size_t added, size_t taken)
 {
     connection->out.size += added - taken;
     connection->user->queued += added - taken;
@@ -100,7 +100,7 @@ static void drop_older_target(struct lockd_connection *connection,
             memcpy(&old, at, sizeof old);
             if (memcmp(old.uuid, target->uuid, sizeof old.uuid) == 0) {
                 memmove(at, at + sizeof old, (size_t)(end - at) - sizeof old);
-                account(connection, 0, sizeof old);
+                count_queued(connection, 0, sizeof old);
                 return;
             }
         }
@@ -115,16 +115,16 @@ void lockd_outbox_send(struct lockd_connection *connection, const void *message,
 
     if (connection->dead)
         return;
-    if (out->size == 0 && send_now(connection, message, size) != 0)
+    if (out->size == 0 && send_message(connection, message, size) != 0)
         return;
     if (header->type == GS_WIRE_TARGET && out->size != 0)
         drop_older_target(connection, message);
-    if (reserve(connection, size) != 0) {
+    if (reserve_bytes(connection, size) != 0) {
         lockd_connection_kill(connection, "it does not read what it is sent");
         return;
     }
     memcpy(out->bytes + out->head + out->size, message, size);
-    account(connection, size, 0);
+    count_queued(connection, size, 0);
     lockd_outbox_watch(connection);
 }
 
@@ -148,10 +148,10 @@ void lockd_outbox_drain(struct lockd_connection *connection)
 
     while (!connection->dead && out->size != 0) {
         memcpy(&header, out->bytes + out->head, sizeof header);
-        if (send_now(connection, out->bytes + out->head, header.length) != 1)
+        if (send_message(connection, out->bytes + out->head, header.length) != 1)
             break;
         out->head += header.length;
-        account(connection, 0, header.length);
+        count_queued(connection, 0, header.length);
     }
     if (connection->dead || out->size != 0)
         return;

@@ -25,8 +25,8 @@
 #define TELL_NS  1000000000u
 
 /* What the user's programs have on that device, without those that are held back. */
-static uint64_t demand_of(struct lockd_server *server, const struct lockd_user *user,
-                          const uint8_t *uuid)
+static uint64_t sum_demand(struct lockd_server *server, const struct lockd_user *user,
+                           const uint8_t *uuid)
 {
     uint64_t sum = 0;
 
@@ -41,12 +41,12 @@ static uint64_t demand_of(struct lockd_server *server, const struct lockd_user *
 }
 
 /* all: what the user's programs have there with this one. */
-static uint64_t others_demand(const struct lockd_track *track, uint64_t all)
+static uint64_t sum_others(const struct lockd_track *track, uint64_t all)
 {
     return track->quota.over ? all : all - track->demand;
 }
 
-static void note(struct lockd_connection *connection)
+static void remark_held_back(struct lockd_connection *connection)
 {
     struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
 
@@ -60,46 +60,48 @@ static void note(struct lockd_connection *connection)
               note.text);
 }
 
-static void hold_back(struct lockd_connection *connection, struct lockd_track *track, bool over)
+static void hold_program(struct lockd_connection *connection, struct lockd_track *track,
+                         bool over)
 {
     if (track->quota.over == over)
         return;
     track->quota.over = over;
     connection->user->over += over ? 1 : UINT32_MAX;
     if (over && connection->pause.over == 0)
-        note(connection);
+        remark_held_back(connection);
     lockd_pause_hold(connection, over);
 }
 
-static bool exceeds(uint64_t demand, uint64_t others, uint64_t most)
+static bool exceeds_quota(uint64_t demand, uint64_t others, uint64_t most)
 {
     return most != UINT64_MAX && demand != 0 && others + demand > most + most / ROUNDING;
 }
 
-static void make_room(struct lockd_server *server, struct lockd_user *user, const uint8_t *uuid)
+static void release_held(struct lockd_server *server, struct lockd_user *user,
+                         const uint8_t *uuid)
 {
     const uint64_t most = server->config.limits.memory;
     uint64_t sum;
 
     if (user->over == 0)
         return;
-    sum = demand_of(server, user, uuid);
+    sum = sum_demand(server, user, uuid);
     lockd_list_each (at, &server->connections.all) { /* who came first is let go first */
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct lockd_track *track =
             each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
 
-        if (track == NULL || !track->quota.over || exceeds(track->demand, sum, most))
+        if (track == NULL || !track->quota.over || exceeds_quota(track->demand, sum, most))
             continue;
         sum += track->demand;
         track->quota.allowed = track->demand;
-        hold_back(each, track, false);
+        hold_program(each, track, false);
     }
 }
 
 /* Tells the lock what is left for it. */
-static void tell(struct lockd_connection *connection, struct lockd_track *track,
-                 uint64_t others)
+static void tell_limit(struct lockd_connection *connection, struct lockd_track *track,
+                       uint64_t others)
 {
     const uint64_t most = connection->server->config.limits.memory;
     uint64_t limit = UINT64_MAX;
@@ -119,7 +121,7 @@ void lockd_quota_init(struct lockd_quotas *quotas)
     quotas->tell_at = LOCKD_NEVER;
 }
 
-static void tell_later(struct lockd_server *server)
+static void plan_telling(struct lockd_server *server)
 {
     if (server->config.limits.memory != UINT64_MAX && server->quota.tell_at == LOCKD_NEVER)
         server->quota.tell_at = lockd_now() + TELL_NS;
@@ -142,11 +144,11 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
 
             if (uuid == NULL || user != each->user ||
                 memcmp(uuid, track->uuid, sizeof track->uuid) != 0)
-                all = demand_of(server, each->user, track->uuid);
+                all = sum_demand(server, each->user, track->uuid);
             user = each->user;
             uuid = track->uuid;
             if (server->config.limits.memory != UINT64_MAX || track->quota.limited)
-                tell(each, track, others_demand(track, all));
+                tell_limit(each, track, sum_others(track, all));
         }
     }
     return LOCKD_NEVER;
@@ -161,17 +163,17 @@ void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire
     if (track == NULL || (most == UINT64_MAX && !track->quota.limited))
         return;
     before = track->quota.over ? 0 : track->quota.allowed;
-    others = others_demand(track, demand_of(connection->server, connection->user, state->uuid));
-    hold_back(connection, track,
-              state->demand > before && exceeds(state->demand, others, most));
+    others = sum_others(track, sum_demand(connection->server, connection->user, state->uuid));
+    hold_program(connection, track,
+                 state->demand > before && exceeds_quota(state->demand, others, most));
     if (!track->quota.over)
         track->quota.allowed = state->demand;
-    tell(connection, track, others);
+    tell_limit(connection, track, others);
     if (state->demand != track->demand)
-        tell_later(connection->server);
+        plan_telling(connection->server);
     if (state->demand < before) {
         track->demand = state->demand;
-        make_room(connection->server, connection->user, state->uuid);
+        release_held(connection->server, connection->user, state->uuid);
     }
 }
 
@@ -180,9 +182,9 @@ void lockd_quota_gone(struct lockd_connection *connection)
     connection->user->over -= connection->pause.over;
     connection->pause.over = 0;
     if (connection->tracks.count != 0)
-        tell_later(connection->server);
+        plan_telling(connection->server);
     for (size_t i = 0; i < connection->tracks.count; i++)
-        make_room(connection->server, connection->user, connection->tracks.track[i].uuid);
+        release_held(connection->server, connection->user, connection->tracks.track[i].uuid);
 }
 
 void lockd_quota_changed(struct lockd_server *server)
@@ -193,7 +195,7 @@ void lockd_quota_changed(struct lockd_server *server)
 
         for (size_t i = 0; i < each->tracks.count && each->pause.over != 0; i++) {
             if (each->tracks.track[i].quota.over)
-                make_room(server, each->user, each->tracks.track[i].uuid);
+                release_held(server, each->user, each->tracks.track[i].uuid);
         }
     }
 }

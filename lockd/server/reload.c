@@ -10,7 +10,7 @@
 #include "lockd/server/handover.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/server.h"
-#include "lockd/start/listen.h"
+#include "lockd/start/notify.h"
 
 #include <errno.h>
 

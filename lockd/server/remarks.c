@@ -17,7 +17,7 @@
 #define OF_ONE_USER (LOCKD_REMARKS / 2)
 
 /* The oldest note, or the oldest of that user when he has his share. */
-static struct lockd_remark *oldest_of(struct lockd_remarks *remarks, uid_t uid)
+static struct lockd_remark *find_oldest(struct lockd_remarks *remarks, uid_t uid)
 {
     struct lockd_remark *oldest = &remarks->slot[0], *own = NULL;
     int count = 0;
@@ -36,9 +36,9 @@ static struct lockd_remark *oldest_of(struct lockd_remarks *remarks, uid_t uid)
     return count >= OF_ONE_USER && oldest->at != 0 ? own : oldest;
 }
 
-static struct lockd_remark *slot_for(struct lockd_remarks *remarks,
-                                     const struct lockd_connection *from, int32_t pid,
-                                     const struct gs_wire_note *note)
+static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
+                                      const struct lockd_connection *from, int32_t pid,
+                                      const struct gs_wire_note *note)
 {
     struct lockd_remark *slot;
 
@@ -49,7 +49,7 @@ static struct lockd_remark *slot_for(struct lockd_remarks *remarks,
             (slot->owner == from->id || strcmp(slot->name, note->name) == 0))
             return slot;
     }
-    slot = oldest_of(remarks, from->uid);
+    slot = find_oldest(remarks, from->uid);
     slot->count = 0;
     return slot;
 }
@@ -58,7 +58,7 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
                        const struct gs_wire_note *note, uint64_t now)
 {
     const int32_t pid = from->pid > 0 ? (int32_t)from->pid : note->pid;
-    struct lockd_remark *slot = slot_for(remarks, from, pid, note);
+    struct lockd_remark *slot = find_slot(remarks, from, pid, note);
 
     if (slot->count == 0)
         lockd_log(LOCKD_LOG_INFO, "%s (process %d): %s", note->name, pid, note->text);

@@ -25,7 +25,7 @@
 #include "lockd/server/targets.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/users.h"
-#include "lockd/start/listen.h"
+#include "lockd/start/notify.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -40,7 +40,7 @@
 #define FIRST_PROGRAM_NS    1000000000u
 #define SUPERSEDED_EVERY_NS 1000000000u
 
-static int watch(struct lockd_server *server, int fd, void *tag)
+static int watch_descriptor(struct lockd_server *server, int fd, void *tag)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = tag};
 
@@ -61,7 +61,7 @@ static int open_signals(void)
 }
 
 /* systemd expects a sign of life in every half of this time. */
-static uint64_t watchdog_interval(void)
+static uint64_t read_watchdog_interval(void)
 {
     const char *text = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
     unsigned long long usec;
@@ -83,7 +83,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     server->config = *config;
     lockd_admit_init(&server->admission, listeners, count, group);
     server->started = server->connections.programs_gone = lockd_now();
-    server->watchdog.every_ns = watchdog_interval();
+    server->watchdog.every_ns = read_watchdog_interval();
     server->watchdog.at = server->started;
     lockd_quota_init(&server->quota);
     lockd_hostwatch_init(&server->host);
@@ -100,9 +100,10 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
         code = -errno;
     else if (server->scheduler == NULL)
         code = -ENOMEM;
-    code = code != 0 ? code : watch(server, server->signals, &server->signals);
+    code = code != 0 ? code : watch_descriptor(server, server->signals, &server->signals);
     for (unsigned i = 0; i < count && code == 0; i++)
-        code = watch(server, server->admission.listeners[i], &server->admission.listeners[i]);
+        code = watch_descriptor(server, server->admission.listeners[i],
+                                &server->admission.listeners[i]);
     if (code != 0)
         return gs_err_errno(err, code, "cannot set up the event loop");
     return lockd_admit_open(&server->admission, err);
@@ -145,7 +146,7 @@ static uint64_t idle_deadline(const struct lockd_server *server)
     return server->connections.programs_gone + wait;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t sooner_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -161,7 +162,7 @@ static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
     return server->watchdog.at;
 }
 
-static uint64_t look_for_another(struct lockd_server *server, uint64_t now)
+static uint64_t look_for_service(struct lockd_server *server, uint64_t now)
 {
     if (server->superseded.ask == NULL)
         return LOCKD_NEVER;
@@ -180,29 +181,29 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     const uint64_t now = lockd_now();
     uint64_t next;
 
-    next = sooner(lockd_hostwatch_tend(server, now), lockd_quota_tend(server, now));
+    next = sooner_of(lockd_hostwatch_tend(server, now), lockd_quota_tend(server, now));
     if (now >= sched_deadline(server->scheduler))
         sched_tick(server->scheduler, now);
     lockd_targets_send(server);
-    next = sooner(next, lockd_connection_resume(server, now));
-    next = sooner(next, lockd_admit_silent(server, now));
-    next = sooner(next, lockd_checkpoint_tend(server, now));
+    next = sooner_of(next, lockd_connection_resume(server, now));
+    next = sooner_of(next, lockd_admit_silent(server, now));
+    next = sooner_of(next, lockd_checkpoint_tend(server, now));
     lockd_targets_send(server);
-    next = sooner(next, lockd_handover_tend(server, now));
+    next = sooner_of(next, lockd_handover_tend(server, now));
     bury_dead(server);
-    next = sooner(next, lockd_trace_flush(server, now));
+    next = sooner_of(next, lockd_trace_flush(server, now));
     bury_dead(server); /* listeners that ended */
-    next = sooner(next, lockd_closer_tend(server, now));
+    next = sooner_of(next, lockd_closer_tend(server, now));
     lockd_admit_again(server);
-    next = sooner(next, feed_watchdog(server, now));
-    next = sooner(next, lockd_successor_tend(server, now));
-    next = sooner(next, look_for_another(server, now));
+    next = sooner_of(next, feed_watchdog(server, now));
+    next = sooner_of(next, lockd_successor_tend(server, now));
+    next = sooner_of(next, look_for_service(server, now));
     if (now >= idle_deadline(server)) {
         lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
         server->stop = true;
     }
-    next = sooner(next, idle_deadline(server));
-    return sooner(next, sched_deadline(server->scheduler));
+    next = sooner_of(next, idle_deadline(server));
+    return sooner_of(next, sched_deadline(server->scheduler));
 }
 
 static int milliseconds_until(uint64_t deadline)
@@ -233,7 +234,7 @@ static void take_signals(struct lockd_server *server)
     }
 }
 
-static void handle(struct lockd_server *server, const struct epoll_event *event)
+static void handle_event(struct lockd_server *server, const struct epoll_event *event)
 {
     struct lockd_connection *connection = event->data.ptr;
 
@@ -266,10 +267,10 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
         if (count < 0 && errno != EINTR)
             return gs_err_errno(err, -errno, "epoll_wait");
         for (int i = 0; i < count; i++)
-            handle(server, &events[i]);
+            handle_event(server, &events[i]);
         deadline = lockd_server_tend(server);
         lockd_admit_callers(server);
-        deadline = sooner(deadline, lockd_admit_resume(server, lockd_now()));
+        deadline = sooner_of(deadline, lockd_admit_resume(server, lockd_now()));
     }
     return 0;
 }
