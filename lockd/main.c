@@ -7,10 +7,13 @@
  */
 #include "common/fd.h"
 #include "lockd/start/config.h"
+#include "lockd/start/detach.h"
 #include "lockd/start/inherited.h"
-#include "lockd/start/listen.h"
+#include "lockd/start/notify.h"
+#include "lockd/start/place.h"
 #include "lockd/base/log.h"
 #include "lockd/base/options.h"
+#include "lockd/server/guard.h"
 #include "lockd/server/server.h"
 
 #include <errno.h>
@@ -39,7 +42,7 @@ static const char usage[] =
     "together. Programs start it when they need it; it also runs as a service.\n\n";
 
 /* Options of the command line alone; what can be set in the file follows in --help. */
-static void own_table(struct arguments *arguments, struct lockd_option table[])
+static void fill_own_table(struct arguments *arguments, struct lockd_option table[])
 {
     const struct lockd_option own[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
@@ -68,7 +71,7 @@ static int read_arguments(struct arguments *arguments, struct lockd_config *conf
     struct lockd_option table[OWN_OPTIONS + LOCKD_CONFIG_KEYS + 1];
     int index = 1, code;
 
-    own_table(arguments, table);
+    fill_own_table(arguments, table);
     lockd_config_table(config, table + OWN_OPTIONS);
     code = lockd_options_parse(table, arguments->argc, arguments->argv, &index, err);
     if (code != 0)
@@ -112,8 +115,8 @@ static bool is_superseded(const void *place)
     return lockd_place_is_superseded(place);
 }
 
-static int serve(struct arguments *arguments, const struct lockd_config *config,
-                 struct lockd_place *place, struct gs_err *err)
+static int serve_place(struct arguments *arguments, const struct lockd_config *config,
+                       struct lockd_place *place, struct gs_err *err)
 {
     int listeners[GS_PLACES];
     struct lockd_server server;
@@ -124,12 +127,12 @@ static int serve(struct arguments *arguments, const struct lockd_config *config,
         listeners[i] = place->spot[i].listener;
     code = lockd_server_init(&server, config, listeners, place->count, place->group, err);
     if (code == 0) {
-        server.reload = read_config;
-        server.reload_context = arguments;
+        server.reload.read = read_config;
+        server.reload.context = arguments;
         server.successor.place = arguments->detach && !place->activated ? place : NULL;
         if (!place->named)
-            server.superseded = is_superseded;
-        server.superseded_context = place;
+            server.superseded.ask = is_superseded;
+        server.superseded.context = place;
         for (unsigned i = 0; i < place->count; i++)
             lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, place->spot[i].path);
         lockd_notify("READY=1");
@@ -158,11 +161,12 @@ static int run(struct arguments *arguments, const struct lockd_config *config,
                           place.served);
     if (code == 0 && arguments->detach)
         code = lockd_detach(&place, err);
-    return code != 0 ? code : serve(arguments, config, &place, err);
+    return code != 0 ? code : serve_place(arguments, config, &place, err);
 }
 
 /* What is wrong with what the user wrote ends with 2, what fails later with 1. */
-static int prepare(struct arguments *arguments, struct lockd_config *config, struct gs_err *err)
+static int prepare_config(struct arguments *arguments, struct lockd_config *config,
+                          struct gs_err *err)
 {
     int code;
 
@@ -179,7 +183,7 @@ static int prepare(struct arguments *arguments, struct lockd_config *config, str
     return code != 0 ? code : read_config(arguments, config, err);
 }
 
-static bool is_temporary(int code)
+static bool is_temporary_error(int code)
 {
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -ENOBUFS ||
            code == -EAGAIN;
@@ -198,7 +202,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a log that may not grow (ulimit -f) loses lines */
     if (gs_fd_open_standard(O_RDWR) != 0)
         return 1;
-    if (prepare(&arguments, &config, &err) != 0) {
+    if (prepare_config(&arguments, &config, &err) != 0) {
         fprintf(stderr, "gpushare-lockd: %s\n", err.text);
         return 2;
     }
@@ -211,7 +215,7 @@ int main(int argc, char **argv)
     lockd_log_open((enum lockd_log_level)config.log_level);
     if (run(&arguments, &config, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);
-        return is_temporary(err.code) ? TEMPORARY : 1;
+        return is_temporary_error(err.code) ? TEMPORARY : 1;
     }
     return 0;
 }

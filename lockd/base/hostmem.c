@@ -7,7 +7,7 @@
  */
 #include "lockd/base/hostmem.h"
 
-static uint64_t lesser(uint64_t a, uint64_t b)
+static uint64_t lesser_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -31,8 +31,8 @@ bool lockd_host_came(struct lockd_host *host, bool first, pid_t pid)
 
 uint64_t lockd_host_available(const struct lockd_host *host)
 {
-    return lesser(gs_memory_machine(host->root),
-                  gs_memory_group_left(&host->common, host->root));
+    return lesser_of(gs_memory_machine(host->root),
+                     gs_memory_group_left(&host->common, host->root));
 }
 
 uint64_t lockd_host_own(void)

@@ -57,7 +57,7 @@ void lockd_log_serve(void)
 }
 
 /* A pipe that is ready takes a line of ours whole. False: nobody reads. */
-static bool put_line(const char *line, size_t length)
+static bool write_line(const char *line, size_t length)
 {
     struct pollfd ready = {.fd = log_state.fd, .events = POLLOUT};
 
@@ -66,7 +66,7 @@ static bool put_line(const char *line, size_t length)
 }
 
 /* What begins every line. Returns its length. */
-static size_t put_head(enum lockd_log_level level, char *line, size_t size)
+static size_t format_head(enum lockd_log_level level, char *line, size_t size)
 {
     const int length = log_state.journal ? snprintf(line, size, "<%d>", (int)level)
                                          : snprintf(line, size, "gpushare-lockd: ");
@@ -74,14 +74,14 @@ static size_t put_head(enum lockd_log_level level, char *line, size_t size)
     return length > 0 ? (size_t)length : 0;
 }
 
-static void say_lost(void)
+static void log_lost_lines(void)
 {
     char line[128];
-    size_t length = put_head(LOCKD_LOG_WARNING, line, sizeof line);
+    size_t length = format_head(LOCKD_LOG_WARNING, line, sizeof line);
 
     length += (size_t)snprintf(line + length, sizeof line - length,
                                "%u lines were lost: nobody read the log\n", log_state.lost);
-    if (put_line(line, length))
+    if (write_line(line, length))
         log_state.lost = 0;
 }
 
@@ -95,8 +95,8 @@ void lockd_log(enum lockd_log_level level, const char *format, ...)
     if (level > log_state.level)
         return;
     if (log_state.lost != 0)
-        say_lost();
-    length = put_head(level, line, sizeof line);
+        log_lost_lines();
+    length = format_head(level, line, sizeof line);
     va_start(ap, format);
     written = vsnprintf(line + length, sizeof line - length - 1, format, ap);
     va_end(ap);
@@ -106,5 +106,5 @@ void lockd_log(enum lockd_log_level level, const char *format, ...)
     if (length > sizeof line - 2)
         length = sizeof line - 2;
     line[length++] = '\n';
-    log_state.lost += !put_line(line, length) && log_state.lost < UINT_MAX;
+    log_state.lost += !write_line(line, length) && log_state.lost < UINT_MAX;
 }

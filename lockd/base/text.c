@@ -9,30 +9,32 @@
 #include <string.h>
 #include <wchar.h>
 
-static bool continues(unsigned char byte)
+static bool is_continuation(unsigned char byte)
 {
     return (byte & 0xc0) == 0x80;
 }
 
 /* Bytes of the well-formed character here, 0 if there is none; at is NUL-terminated, which no
  * character goes past. */
-static size_t character(const unsigned char *at)
+static size_t measure_character(const unsigned char *at)
 {
     if (at[0] < 0x80)
         return 1;
     if (at[0] >= 0xc2 && at[0] <= 0xdf)
-        return continues(at[1]) ? 2 : 0;
+        return is_continuation(at[1]) ? 2 : 0;
     if ((at[0] & 0xf0) == 0xe0) {
         const bool overlong = at[0] == 0xe0 && at[1] < 0xa0;
         const bool surrogate = at[0] == 0xed && at[1] > 0x9f;
 
-        return continues(at[1]) && !overlong && !surrogate && continues(at[2]) ? 3 : 0;
+        return is_continuation(at[1]) && !overlong && !surrogate && is_continuation(at[2]) ? 3
+                                                                                           : 0;
     }
     if (at[0] >= 0xf0 && at[0] <= 0xf4) {
         const bool overlong = at[0] == 0xf0 && at[1] < 0x90;
         const bool beyond = at[0] == 0xf4 && at[1] > 0x8f;
 
-        return continues(at[1]) && !overlong && !beyond && continues(at[2]) && continues(at[3])
+        return is_continuation(at[1]) && !overlong && !beyond && is_continuation(at[2]) &&
+                       is_continuation(at[3])
                    ? 4
                    : 0;
     }
@@ -41,7 +43,7 @@ static size_t character(const unsigned char *at)
 
 /* U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069: ends of lines, and what turns the
  * direction of all that is shown behind it. */
-static bool is_format(const unsigned char *at)
+static bool is_format_character(const unsigned char *at)
 {
     if (at[0] != 0xe2)
         return false;
@@ -51,11 +53,11 @@ static bool is_format(const unsigned char *at)
 
 /* U+0000 to U+001F, U+007F, U+0080 to U+009F (which some terminals take for ESC and a letter).
  */
-static bool is_control(const unsigned char *at, size_t length)
+static bool is_control_character(const unsigned char *at, size_t length)
 {
     if (length == 1)
         return at[0] < 0x20 || at[0] == 0x7f;
-    return length == 2 ? at[0] == 0xc2 && at[1] < 0xa0 : length == 3 && is_format(at);
+    return length == 2 ? at[0] == 0xc2 && at[1] < 0xa0 : length == 3 && is_format_character(at);
 }
 
 void lockd_text_clean(char *text, size_t size)
@@ -64,9 +66,9 @@ void lockd_text_clean(char *text, size_t size)
 
     text[size - 1] = '\0';
     while (*at != '\0') {
-        const size_t length = character(at);
+        const size_t length = measure_character(at);
 
-        if (length == 0 || is_control(at, length)) {
+        if (length == 0 || is_control_character(at, length)) {
             memset(at, '?', length == 0 ? 1 : length);
             at++;
         } else {
@@ -76,7 +78,7 @@ void lockd_text_clean(char *text, size_t size)
 }
 
 /* Columns that the character of that length takes on a terminal, as far as the locale knows. */
-static size_t width_of(const unsigned char *at, size_t length)
+static size_t measure_width(const unsigned char *at, size_t length)
 {
     static const unsigned char first[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
     wchar_t code = at[0] & first[length];
@@ -94,8 +96,8 @@ const char *lockd_text_fit(const char *text, size_t columns, char *buffer, size_
     size_t used = 0;
 
     while (*at != '\0') {
-        const size_t length = character(at);
-        const size_t width = length != 0 ? width_of(at, length) : 0;
+        const size_t length = measure_character(at);
+        const size_t width = length != 0 ? measure_width(at, length) : 0;
 
         if (length == 0 || width > columns || used + length + 1 > size)
             break;

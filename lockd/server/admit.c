@@ -7,9 +7,18 @@
  * Descriptors: the last quarter of them is kept for root and the daemon's user, and one is held
  * in reserve so that a caller can be refused even when there are none left.
  */
-#include "lockd/start/inherited.h"
+#include "lockd/server/admit.h"
+
+#include "common/packet.h"
 #include "lockd/base/log.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/ending.h"
 #include "lockd/server/server.h"
+#include "lockd/server/successor.h"
+#include "lockd/server/users.h"
+#include "lockd/start/inherited.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,44 +60,71 @@ static uint32_t raise_fd_limit(void)
                                                  : FDS_OF_OUR_OWN;
 }
 
-int lockd_admit_init(struct lockd_server *server, struct gs_err *err)
+void lockd_admit_init(struct lockd_admission *admission, const int *listeners, unsigned count,
+                      gid_t group)
 {
-    server->connection_limit = raise_fd_limit();
-    server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return server->spare >= 0 ? 0 : gs_err_errno(err, -errno, "/dev/null");
+    *admission = (struct lockd_admission){
+        .listener_count = count, .group = group, .listening = true, .spare = -1};
+    memcpy(admission->listeners, listeners, count * sizeof *listeners);
+    lockd_list_init(&admission->silent);
 }
 
-static void listen_for(struct lockd_server *server, bool listening)
+void lockd_admit_deinit(struct lockd_admission *admission)
 {
-    bool done = server->listening != listening;
+    for (unsigned i = 0; i < admission->listener_count; i++)
+        close(admission->listeners[i]);
+    if (admission->spare >= 0)
+        close(admission->spare);
+}
 
-    for (unsigned i = 0; i < server->listener_count && done; i++) {
+int lockd_admit_open(struct lockd_admission *admission, struct gs_err *err)
+{
+    admission->limit = raise_fd_limit();
+    admission->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return admission->spare >= 0 ? 0 : gs_err_errno(err, -errno, "/dev/null");
+}
+
+static void watch_listeners(struct lockd_server *server, bool listening)
+{
+    bool done = server->admission.listening != listening;
+
+    for (unsigned i = 0; i < server->admission.listener_count && done; i++) {
         struct epoll_event event = {.events = listening ? EPOLLIN : 0,
-                                    .data.ptr = &server->listeners[i]};
+                                    .data.ptr = &server->admission.listeners[i]};
 
-        done = epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->listeners[i], &event) == 0;
+        done = epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->admission.listeners[i],
+                         &event) == 0;
     }
     if (done)
-        server->listening = listening;
+        server->admission.listening = listening;
+}
+
+/* Descriptors may be there again. */
+static void try_to_listen(struct lockd_server *server)
+{
+    if (server->admission.spare < 0)
+        server->admission.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (server->admission.spare >= 0)
+        watch_listeners(server, true);
 }
 
 void lockd_admit_again(struct lockd_server *server)
 {
-    if (server->spare < 0)
-        server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (server->spare >= 0)
-        listen_for(server, true);
+    if (!server->admission.room_made)
+        return;
+    server->admission.room_made = false;
+    try_to_listen(server);
 }
 
 uint64_t lockd_admit_resume(struct lockd_server *server, uint64_t now)
 {
-    if (server->listening)
+    if (server->admission.listening)
         return LOCKD_NEVER;
-    if (now >= server->listen_at) {
-        server->listen_at = now + LISTEN_AGAIN_NS;
-        lockd_admit_again(server);
+    if (now >= server->admission.listen_at) {
+        server->admission.listen_at = now + LISTEN_AGAIN_NS;
+        try_to_listen(server);
     }
-    return server->listening ? LOCKD_NEVER : server->listen_at;
+    return server->admission.listening ? LOCKD_NEVER : server->admission.listen_at;
 }
 
 static int read_caller(int fd, struct caller *caller)
@@ -104,7 +140,7 @@ static int read_caller(int fd, struct caller *caller)
     return 0;
 }
 
-static bool in_group(const struct caller *caller, gid_t group)
+static bool is_in_group(const struct caller *caller, gid_t group)
 {
     if (group == (gid_t)-1)
         return false;
@@ -118,21 +154,21 @@ static bool in_group(const struct caller *caller, gid_t group)
 }
 
 /* user: whose it is; NULL: not known. */
-static void hang_up(struct lockd_server *server, struct lockd_user *user, int fd)
+static void close_caller(struct lockd_server *server, struct lockd_user *user, int fd)
 {
     struct gs_descriptors one = {.fd = {fd}, .count = 1};
 
-    if (server->guarded || user == NULL)
+    if (server->closers.guarded || user == NULL)
         close(fd);
     else
-        lockd_close_descriptors(server, user, &one);
+        lockd_closer_take(server, user, &one);
 }
 
-static void refuse(int fd, int code, const char *format, ...)
+static void send_refusal(int fd, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Says why; whoever calls hangs up. */
-static void refuse(int fd, int code, const char *format, ...)
+static void send_refusal(int fd, int code, const char *format, ...)
 {
     struct gs_wire_end end = {.code = code};
     va_list ap;
@@ -145,22 +181,22 @@ static void refuse(int fd, int code, const char *format, ...)
         lockd_log(LOCKD_LOG_DEBUG, "a refusal did not arrive: %s", strerror(errno));
 }
 
-static bool trusted(const struct caller *caller)
+static bool is_trusted(const struct caller *caller)
 {
     return caller->who.uid == 0 || caller->who.uid == geteuid();
 }
 
 /* 0, or the refusal has been sent and logged. */
-static int check(struct lockd_server *server, int fd, const struct caller *caller,
-                 struct lockd_user *user)
+static int check_caller(struct lockd_server *server, int fd, const struct caller *caller,
+                        struct lockd_user *user)
 {
     const uint64_t now = lockd_now(), most = server->config.limits.connections;
-    const bool may = trusted(caller) || in_group(caller, server->group) ||
-                     in_group(caller, server->config.control_gid);
+    const bool may = is_trusted(caller) || is_in_group(caller, server->admission.group) ||
+                     is_in_group(caller, server->config.control_gid);
     const bool full =
         user->connections >= most ||
-        (!trusted(caller) &&
-         server->connection_count >= server->connection_limit - server->connection_limit / 4);
+        (!is_trusted(caller) &&
+         server->connections.count >= server->admission.limit - server->admission.limit / 4);
 
     if (may && !full)
         return 0;
@@ -169,21 +205,23 @@ static int check(struct lockd_server *server, int fd, const struct caller *calle
                   (int)caller->who.pid, (unsigned)caller->who.uid,
                   may ? "is one too many" : "may not connect", user->connections);
     user->refusal_said = now;
-    if (!may && server->group == (gid_t)-1)
-        refuse(fd, -EACCES,
-               "user %u may not use this gpushare-lockd; it serves user %u and root",
-               (unsigned)caller->who.uid, (unsigned)geteuid());
+    if (!may && server->admission.group == (gid_t)-1)
+        send_refusal(fd, -EACCES,
+                     "user %u may not use this gpushare-lockd; it serves user %u and root",
+                     (unsigned)caller->who.uid, (unsigned)geteuid());
     else if (!may)
-        refuse(fd, -EACCES,
-               "user %u may not use this gpushare-lockd: he must be in group %u, and log in "
-               "again after he was added",
-               (unsigned)caller->who.uid, (unsigned)server->group);
+        send_refusal(
+            fd, -EACCES,
+            "user %u may not use this gpushare-lockd: he must be in group %u, and log in "
+            "again after he was added",
+            (unsigned)caller->who.uid, (unsigned)server->admission.group);
     else
-        refuse(fd, -EDQUOT,
-               "user %u has %u connections (the most: %llu of a user, %u of all): end some, or "
-               "raise max-connections",
-               (unsigned)caller->who.uid, user->connections, (unsigned long long)most,
-               server->connection_limit - server->connection_limit / 4);
+        send_refusal(
+            fd, -EDQUOT,
+            "user %u has %u connections (the most: %llu of a user, %u of all): end some, or "
+            "raise max-connections",
+            (unsigned)caller->who.uid, user->connections, (unsigned long long)most,
+            server->admission.limit - server->admission.limit / 4);
     return -EACCES;
 }
 
@@ -193,36 +231,38 @@ static void refuse_without_descriptor(struct lockd_server *server, int listener,
     const uint64_t now = lockd_now();
     int fd;
 
-    if (now - server->descriptors_said > SAY_AGAIN_NS || server->descriptors_said == 0)
+    if (now - server->admission.descriptors_said > SAY_AGAIN_NS ||
+        server->admission.descriptors_said == 0)
         lockd_log(LOCKD_LOG_WARNING, "cannot accept connections: %s (%u are open)",
-                  strerror(why), server->connection_count);
-    server->descriptors_said = now;
-    if (server->spare >= 0)
-        close(server->spare);
+                  strerror(why), server->connections.count);
+    server->admission.descriptors_said = now;
+    if (server->admission.spare >= 0)
+        close(server->admission.spare);
     fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         if (why != EMFILE || !lockd_successor_look(server, fd))
-            refuse(fd, -EMFILE,
-                   "gpushare-lockd has no descriptor left for another connection: raise its "
-                   "limit (LimitNOFILE=, ulimit -n)");
-        hang_up(server, NULL, fd);
+            send_refusal(
+                fd, -EMFILE,
+                "gpushare-lockd has no descriptor left for another connection: raise its "
+                "limit (LimitNOFILE=, ulimit -n)");
+        close_caller(server, NULL, fd);
     }
-    server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (server->listener_count != 0 && (fd < 0 || server->spare < 0))
-        listen_for(server, false); /* until a connection ends, or for a second */
-    server->listen_at = now + LISTEN_AGAIN_NS;
+    server->admission.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (server->admission.listener_count != 0 && (fd < 0 || server->admission.spare < 0))
+        watch_listeners(server, false); /* until a connection ends, or for a second */
+    server->admission.listen_at = now + LISTEN_AGAIN_NS;
 }
 
-void lockd_admit_one(struct lockd_server *server, int listener)
+static void admit_one(struct lockd_server *server, int listener)
 {
     struct lockd_connection *connection = NULL;
     struct lockd_user *user;
     struct caller caller;
     int fd;
 
-    if (server->listener_count == 0) /* given up since it was heard of */
+    if (server->admission.listener_count == 0) /* given up since it was heard of */
         return;
-    if (server->connection_count >= server->connection_limit) {
+    if (server->connections.count >= server->admission.limit) {
         refuse_without_descriptor(server, listener, EMFILE);
         return;
     }
@@ -237,32 +277,54 @@ void lockd_admit_one(struct lockd_server *server, int listener)
         return;
     }
     user = lockd_user_get(&server->users, caller.who.uid);
-    if (user != NULL && check(server, fd, &caller, user) != 0) {
-        hang_up(server, user, fd);
+    if (user != NULL && check_caller(server, fd, &caller, user) != 0) {
+        close_caller(server, user, fd);
         lockd_user_put(user);
         return;
     }
     if (user != NULL)
         connection = lockd_connection_new(server, fd, user, caller.who.pid);
     if (connection == NULL) {
-        refuse(fd, -ENOMEM, "gpushare-lockd has no memory for another connection");
-        hang_up(server, user, fd);
+        send_refusal(fd, -ENOMEM, "gpushare-lockd has no memory for another connection");
+        close_caller(server, user, fd);
         if (user != NULL)
             lockd_user_put(user);
         return;
     }
-    connection->controls = trusted(&caller) || in_group(&caller, server->config.control_gid);
+    connection->controls =
+        is_trusted(&caller) || is_in_group(&caller, server->config.control_gid);
+}
+
+bool lockd_admit_event(struct lockd_admission *admission, const void *tag)
+{
+    for (unsigned i = 0; i < admission->listener_count; i++) {
+        if (tag != &admission->listeners[i])
+            continue;
+        admission->called |= 1u << i;
+        return true;
+    }
+    return false;
+}
+
+void lockd_admit_callers(struct lockd_server *server)
+{
+    struct lockd_admission *admission = &server->admission;
+
+    for (unsigned i = 0; i < admission->listener_count; i++)
+        if ((admission->called & 1u << i) != 0)
+            admit_one(server, admission->listeners[i]);
+    admission->called = 0;
 }
 
 uint64_t lockd_admit_silent(struct lockd_server *server, uint64_t now)
 {
-    while (!lockd_list_empty(&server->silent)) {
+    while (!lockd_list_empty(&server->admission.silent)) {
         struct lockd_connection *connection =
-            lockd_entry(server->silent.next, struct lockd_connection, silent);
+            lockd_entry(server->admission.silent.next, struct lockd_connection, silence.link);
 
-        if (now < connection->since + SILENT_NS)
-            return connection->since + SILENT_NS;
-        lockd_list_remove(&connection->silent);
+        if (now < connection->silence.since + SILENT_NS)
+            return connection->silence.since + SILENT_NS;
+        lockd_list_remove(&connection->silence.link);
         lockd_connection_kill(connection, "it has said nothing for 10 s");
     }
     return LOCKD_NEVER;

@@ -8,9 +8,17 @@
  * demand for that time, since the checkpoint moves it as well.
  */
 #include "lockd/server/checkpoint.h"
+
 #include "lockd/base/log.h"
-#include "lockd/server/server.h"
 #include "lockd/base/text.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/guard.h"
+#include "lockd/server/guard_start.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/remarks.h"
+#include "lockd/server/server.h"
+#include "lockd/server/trace.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,10 +34,10 @@
 #define GUARDS_MOST 4            /* for one program */
 #define SHORT_PART  16 /* what is asked for beside its own memory when a thaw had no room */
 
-enum stage { FREEZING, FROZEN, THAWING };
+enum stage { CHECKPOINTING, CHECKPOINTED, RESTORING };
 
 /* What it had on one device when it was frozen, and the newest target since. */
-struct frozen_device {
+struct checkpoint_device {
     struct gs_wire_state state;
     struct gs_wire_target target; /* seq 0: none since */
     bool may_run;                 /* by the newest one */
@@ -47,39 +55,40 @@ struct lockd_checkpoint {
     unsigned failures; /* of thaws */
     uint64_t retry_at;
     size_t count;
-    struct frozen_device device[LOCKD_DEVICES_PER_CLIENT];
+    struct checkpoint_device device[LOCKD_DEVICES_PER_CLIENT];
 };
 
-static struct lockd_checkpoint *freeze_of(struct lockd_list *at)
+static struct lockd_checkpoint *checkpoint_of(struct lockd_list *at)
 {
     return lockd_entry(at, struct lockd_checkpoint, link);
 }
 
 bool lockd_checkpoint_holds(const struct lockd_connection *connection)
 {
-    return connection->freeze != NULL && connection->freeze->stage != FREEZING;
+    return connection->checkpoint != NULL && connection->checkpoint->stage != CHECKPOINTING;
 }
 
-static void free_freeze(struct lockd_checkpoint *freeze)
+static void free_checkpoint(struct lockd_checkpoint *checkpoint)
 {
-    freeze->connection->freeze = NULL;
-    lockd_list_remove(&freeze->link);
-    close(freeze->guard); /* which ends the guard, or lets it bring the program back */
-    free(freeze);
+    checkpoint->connection->checkpoint = NULL;
+    lockd_list_remove(&checkpoint->link);
+    close(checkpoint->guard); /* which ends the guard, or lets it bring the program back */
+    free(checkpoint);
 }
 
 void lockd_checkpoint_gone(struct lockd_connection *connection)
 {
-    if (connection->freeze != NULL)
-        free_freeze(connection->freeze);
+    if (connection->checkpoint != NULL)
+        free_checkpoint(connection->checkpoint);
 }
 
 /* --- the guard --- */
 
-static int start_guard(struct lockd_server *server, struct lockd_checkpoint *freeze, char order)
+static int start_guard(struct lockd_server *server, struct lockd_checkpoint *checkpoint,
+                       char order)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = freeze};
-    const int guard = lockd_guard_start((int32_t)freeze->connection->pid, order);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = checkpoint};
+    const int guard = lockd_guard_start((int32_t)checkpoint->connection->pid, order);
 
     if (guard < 0)
         return guard;
@@ -89,7 +98,7 @@ static int start_guard(struct lockd_server *server, struct lockd_checkpoint *fre
         close(guard);
         return code;
     }
-    freeze->guard = guard;
+    checkpoint->guard = guard;
     return 0;
 }
 
@@ -103,29 +112,29 @@ static bool is_still_its_user(const struct lockd_connection *connection)
     return stat(path, &st) == 0 && st.st_uid == connection->uid;
 }
 
-static void begin(struct lockd_server *server, struct lockd_connection *connection)
+static void begin_checkpoint(struct lockd_server *server, struct lockd_connection *connection)
 {
-    struct lockd_checkpoint *freeze = calloc(1, sizeof *freeze);
-    int code = freeze != NULL ? 0 : -ENOMEM;
+    struct lockd_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    int code = checkpoint != NULL ? 0 : -ENOMEM;
 
     if (code == 0 && !is_still_its_user(connection))
         code = -ESRCH;
 
     if (code == 0) {
-        freeze->connection = connection;
-        freeze->stage = FREEZING;
-        code = start_guard(server, freeze, LOCKD_GUARD_FREEZE);
+        checkpoint->connection = connection;
+        checkpoint->stage = CHECKPOINTING;
+        code = start_guard(server, checkpoint, LOCKD_GUARD_CHECKPOINT);
     }
     if (code != 0) {
         lockd_log(LOCKD_LOG_ERROR,
                   "process %d (%s) does not stop, and no guard can be started for it: %s",
                   (int)connection->pid, connection->name, strerror(-code));
-        connection->freeze_at = lockd_now() + FAILED_NS;
-        free(freeze);
+        connection->checkpoint_at = lockd_now() + FAILED_NS;
+        free(checkpoint);
         return;
     }
-    lockd_list_append(&server->freezes, &freeze->link);
-    connection->freeze = freeze;
+    lockd_list_append(&server->checkpoints.list, &checkpoint->link);
+    connection->checkpoint = checkpoint;
     lockd_log(LOCKD_LOG_WARNING,
               "process %d (%s) does not stop: the driver is to checkpoint it",
               (int)connection->pid, connection->name);
@@ -133,28 +142,29 @@ static void begin(struct lockd_server *server, struct lockd_connection *connecti
 
 /* --- what the lock is told --- */
 
-static void report(struct frozen_device *device, struct lockd_checkpoint *freeze, uint64_t now)
+static void report_device(struct checkpoint_device *device, struct lockd_checkpoint *checkpoint,
+                          uint64_t now)
 {
-    struct lockd_connection *connection = freeze->connection;
+    struct lockd_connection *connection = checkpoint->connection;
 
     device->unanswered = false;
     if (device->target.seq != 0)
         device->state.target_seq = device->target.seq;
     lockd_trace_state(connection, &device->state);
-    sched_state(connection->server->lock, connection->client, &device->state, now);
+    sched_state(connection->server->scheduler, connection->client, &device->state, now);
 }
 
-static void report_all(struct lockd_checkpoint *freeze, uint64_t now)
+static void report_devices(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    for (size_t i = 0; i < freeze->count; i++)
-        report(&freeze->device[i], freeze, now);
+    for (size_t i = 0; i < checkpoint->count; i++)
+        report_device(&checkpoint->device[i], checkpoint, now);
 }
 
-static void set_frozen(struct lockd_checkpoint *freeze)
+static void mark_checkpointed(struct lockd_checkpoint *checkpoint)
 {
-    freeze->stage = FROZEN;
-    for (size_t i = 0; i < freeze->count; i++) {
-        struct frozen_device *device = &freeze->device[i];
+    checkpoint->stage = CHECKPOINTED;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        struct checkpoint_device *device = &checkpoint->device[i];
 
         device->state.flags = GS_STATE_WANT;
         device->state.demand = device->movable + device->pinned;
@@ -165,36 +175,37 @@ static void set_frozen(struct lockd_checkpoint *freeze)
 }
 
 /* Nobody tells how far a thaw has come: an eighth of the rest each time, never all. */
-static void advance_thaw(struct lockd_checkpoint *freeze, uint64_t now)
+static void advance_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    for (size_t i = 0; i < freeze->count; i++) {
-        struct frozen_device *device = &freeze->device[i];
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        struct checkpoint_device *device = &checkpoint->device[i];
 
         device->state.flags = GS_STATE_WANT | GS_STATE_MOVING;
         device->state.resident += (device->state.demand - device->state.resident) / 8;
     }
-    report_all(freeze, now);
-    freeze->retry_at = now + LOOK_NS;
+    report_devices(checkpoint, now);
+    checkpoint->retry_at = now + LOOK_NS;
 }
 
-static void take_device(void *context, const struct sched_device_info *info)
+static void ignore_device(void *context, const struct sched_device_info *info)
 {
     (void)context;
     (void)info;
 }
 
-static void take_member(void *context, const struct sched_device_info *info,
-                        const struct sched_member_info *member)
+static void record_member(void *context, const struct sched_device_info *info,
+                          const struct sched_member_info *member)
 {
-    struct lockd_checkpoint *freeze = context;
+    struct lockd_checkpoint *checkpoint = context;
     const struct lockd_track *track;
-    struct frozen_device *device;
+    struct checkpoint_device *device;
 
-    if (member->owner != freeze->connection || freeze->count == LOCKD_DEVICES_PER_CLIENT)
+    if (member->owner != checkpoint->connection ||
+        checkpoint->count == LOCKD_DEVICES_PER_CLIENT)
         return;
-    track = lockd_track_get(&freeze->connection->tracks, info->uuid);
-    device = &freeze->device[freeze->count++];
-    *device = (struct frozen_device){
+    track = lockd_track_get(&checkpoint->connection->tracks, info->uuid);
+    device = &checkpoint->device[checkpoint->count++];
+    *device = (struct checkpoint_device){
         .may_run = member->run,
         .budget = member->budget,
         .movable = member->demand,
@@ -216,132 +227,133 @@ static void take_member(void *context, const struct sched_device_info *info,
     memcpy(device->state.device_name, info->name, sizeof device->state.device_name);
 }
 
-static void remark(const struct lockd_connection *connection, const char *text)
+static void add_remark(const struct lockd_connection *connection, const char *text)
 {
     struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
 
     memcpy(note.name, connection->name, sizeof note.name);
     snprintf(note.text, sizeof note.text, "%s", text);
-    lockd_remarks_add(&connection->server->notes, connection, &note, lockd_now());
+    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
 }
 
 /* --- what the guard says --- */
 
-static void frozen(struct lockd_checkpoint *freeze, uint64_t now)
+static void take_checkpointed(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    sched_visit(freeze->connection->server->lock, take_device, take_member, freeze, now);
-    set_frozen(freeze);
-    remark(freeze->connection,
-           "it did not stop: the driver has checkpointed it until its turn");
-    report_all(freeze, now);
+    sched_visit(checkpoint->connection->server->scheduler, ignore_device, record_member,
+                checkpoint, now);
+    mark_checkpointed(checkpoint);
+    add_remark(checkpoint->connection,
+               "it did not stop: the driver has checkpointed it until its turn");
+    report_devices(checkpoint, now);
 }
 
-static void thawed(struct lockd_checkpoint *freeze, uint64_t now)
+static void take_restored(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    struct lockd_connection *connection = freeze->connection;
+    struct lockd_connection *connection = checkpoint->connection;
 
-    for (size_t i = 0; i < freeze->count; i++) {
-        struct frozen_device *device = &freeze->device[i];
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        struct checkpoint_device *device = &checkpoint->device[i];
 
         device->state.flags = GS_STATE_WANT | GS_STATE_RUNNING;
         device->state.demand = device->movable;
         device->state.resident = device->resident;
         device->state.pinned = device->pinned;
-        report(device, freeze, now);
+        report_device(device, checkpoint, now);
         if (device->target.seq != 0)
-            lockd_connection_send(connection, &device->target, sizeof device->target);
+            lockd_outbox_send(connection, &device->target, sizeof device->target);
     }
     lockd_log(LOCKD_LOG_INFO, "process %d (%s) goes on", (int)connection->pid,
               connection->name);
-    free_freeze(freeze);
+    free_checkpoint(checkpoint);
 }
 
-static void failed(struct lockd_checkpoint *freeze, uint64_t now, const char *why)
+static void take_failure(struct lockd_checkpoint *checkpoint, uint64_t now, const char *why)
 {
-    struct lockd_connection *connection = freeze->connection;
+    struct lockd_connection *connection = checkpoint->connection;
 
     lockd_log(LOCKD_LOG_ERROR, "process %d (%s) is not checkpointed: %s", (int)connection->pid,
               connection->name, why);
-    connection->freeze_at = now + (freeze->guards_lost == 0 ? FAILED_NS : LOOK_NS);
-    free_freeze(freeze);
+    connection->checkpoint_at = now + (checkpoint->guards_lost == 0 ? FAILED_NS : LOOK_NS);
+    free_checkpoint(checkpoint);
 }
 
 /* The guard was killed, and the program is frozen: another one takes it over. When that fails,
  * too, all that it had counts as on the card again. */
-static void guard_lost(struct lockd_checkpoint *freeze, uint64_t now)
+static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    struct lockd_connection *connection = freeze->connection;
-    const int lost = freeze->guard;
-    int code = ++freeze->guards_lost < GUARDS_MOST ? 0 : -EIO;
+    struct lockd_connection *connection = checkpoint->connection;
+    const int lost = checkpoint->guard;
+    int code = ++checkpoint->guards_lost < GUARDS_MOST ? 0 : -EIO;
 
     if (code == 0)
-        code = start_guard(connection->server, freeze, LOCKD_GUARD_ADOPT);
+        code = start_guard(connection->server, checkpoint, LOCKD_GUARD_ADOPT);
     lockd_log(LOCKD_LOG_ERROR, "the guard of process %d (%s) was killed%s%s",
               (int)connection->pid, connection->name, code != 0 ? ", and the next one: " : "",
               code != 0 ? strerror(-code) : "");
     if (code != 0) {
-        connection->freeze_at = now + FAILED_NS;
-        thawed(freeze, now);
+        connection->checkpoint_at = now + FAILED_NS;
+        take_restored(checkpoint, now);
         return;
     }
     close(lost);
-    if (freeze->stage == THAWING)
-        set_frozen(freeze);
-    report_all(freeze, now);
+    if (checkpoint->stage == RESTORING)
+        mark_checkpointed(checkpoint);
+    report_devices(checkpoint, now);
 }
 
-static void no_room(struct lockd_checkpoint *freeze, uint64_t now, const char *why)
+static void postpone_restore(struct lockd_checkpoint *checkpoint, uint64_t now, const char *why)
 {
-    if (freeze->failures++ == 0)
+    if (checkpoint->failures++ == 0)
         lockd_log(LOCKD_LOG_WARNING, "process %d (%s) cannot be brought back yet: %s",
-                  (int)freeze->connection->pid, freeze->connection->name, why);
-    freeze->retry_at = now + LOOK_NS;
-    set_frozen(freeze);
-    for (size_t i = 0; i < freeze->count; i++) {
-        struct frozen_device *device = &freeze->device[i];
+                  (int)checkpoint->connection->pid, checkpoint->connection->name, why);
+    checkpoint->retry_at = now + LOOK_NS;
+    mark_checkpointed(checkpoint);
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        struct checkpoint_device *device = &checkpoint->device[i];
 
         device->state.flags |= GS_STATE_SHORT; /* once for each time */
         device->state.short_bytes = device->state.demand / SHORT_PART;
-        report(device, freeze, now);
+        report_device(device, checkpoint, now);
         device->state.flags &= ~GS_STATE_SHORT;
     }
 }
 
-static void take_word(struct lockd_checkpoint *freeze, const char *word, uint64_t now)
+static void take_guard_word(struct lockd_checkpoint *checkpoint, const char *word, uint64_t now)
 {
-    if (word[0] == LOCKD_GUARD_FROZEN && freeze->stage == FREEZING) {
-        frozen(freeze, now);
-    } else if (word[0] == LOCKD_GUARD_THAW && freeze->stage != FREEZING) {
-        thawed(freeze, now);
-    } else if (word[0] == LOCKD_GUARD_NO_ROOM && freeze->stage == THAWING) {
-        no_room(freeze, now, word + 1);
-    } else if (freeze->stage == FREEZING && word[0] == LOCKD_GUARD_FAILED) {
-        failed(freeze, now, word + 1);
-    } else if (freeze->stage == FREEZING && word[0] == LOCKD_GUARD_THAW) {
-        failed(freeze, now, "its guard was killed");
-    } else if (word[0] != LOCKD_GUARD_FROZEN) { /* which an adopted one says */
-        guard_lost(freeze, now);
+    if (word[0] == LOCKD_GUARD_CHECKPOINTED && checkpoint->stage == CHECKPOINTING) {
+        take_checkpointed(checkpoint, now);
+    } else if (word[0] == LOCKD_GUARD_RESTORE && checkpoint->stage != CHECKPOINTING) {
+        take_restored(checkpoint, now);
+    } else if (word[0] == LOCKD_GUARD_NO_ROOM && checkpoint->stage == RESTORING) {
+        postpone_restore(checkpoint, now, word + 1);
+    } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_FAILED) {
+        take_failure(checkpoint, now, word + 1);
+    } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_RESTORE) {
+        take_failure(checkpoint, now, "its guard was killed");
+    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* which an adopted one says */
+        replace_guard(checkpoint, now);
     }
 }
 
 bool lockd_checkpoint_event(struct lockd_server *server, const void *tag)
 {
-    lockd_list_each (at, &server->freezes) {
-        struct lockd_checkpoint *freeze = freeze_of(at);
+    lockd_list_each (at, &server->checkpoints.list) {
+        struct lockd_checkpoint *checkpoint = checkpoint_of(at);
         char word[256] = "";
         ssize_t size;
 
-        if (freeze != tag)
+        if (checkpoint != tag)
             continue;
-        if (freeze->connection->dead)
+        if (checkpoint->connection->dead)
             return true;
-        size = recv(freeze->guard, word, sizeof word - 1, MSG_DONTWAIT);
+        size = recv(checkpoint->guard, word, sizeof word - 1, MSG_DONTWAIT);
         if (size < 0 && (errno == EAGAIN || errno == EINTR))
             return true;
         if (size <= 0)
             snprintf(word, sizeof word, "?the guard ended");
         lockd_text_clean(word, sizeof word);
-        take_word(freeze, word, lockd_now());
+        take_guard_word(checkpoint, word, lockd_now());
         return true;
     }
     return false;
@@ -349,12 +361,13 @@ bool lockd_checkpoint_event(struct lockd_server *server, const void *tag)
 
 /* --- targets --- */
 
-static struct frozen_device *find(struct lockd_checkpoint *freeze, const uint8_t *uuid)
+static struct checkpoint_device *find_device(struct lockd_checkpoint *checkpoint,
+                                             const uint8_t *uuid)
 {
-    for (size_t i = 0; i < freeze->count; i++) {
-        if (memcmp(freeze->device[i].state.uuid, uuid, sizeof freeze->device[i].state.uuid) ==
-            0)
-            return &freeze->device[i];
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        if (memcmp(checkpoint->device[i].state.uuid, uuid,
+                   sizeof checkpoint->device[i].state.uuid) == 0)
+            return &checkpoint->device[i];
     }
     return NULL;
 }
@@ -362,7 +375,7 @@ static struct frozen_device *find(struct lockd_checkpoint *freeze, const uint8_t
 void lockd_checkpoint_target(struct lockd_connection *connection,
                              const struct gs_wire_target *target)
 {
-    struct frozen_device *device = find(connection->freeze, target->uuid);
+    struct checkpoint_device *device = find_device(connection->checkpoint, target->uuid);
 
     if (device == NULL)
         return;
@@ -376,13 +389,13 @@ bool lockd_checkpoint_answer(struct lockd_server *server)
 {
     bool any = false;
 
-    lockd_list_each (at, &server->freezes) {
-        struct lockd_checkpoint *freeze = freeze_of(at);
+    lockd_list_each (at, &server->checkpoints.list) {
+        struct lockd_checkpoint *checkpoint = checkpoint_of(at);
 
-        for (size_t i = 0; i < freeze->count && !freeze->connection->dead; i++) {
-            if (!freeze->device[i].unanswered)
+        for (size_t i = 0; i < checkpoint->count && !checkpoint->connection->dead; i++) {
+            if (!checkpoint->device[i].unanswered)
                 continue;
-            report(&freeze->device[i], freeze, lockd_now());
+            report_device(&checkpoint->device[i], checkpoint, lockd_now());
             any = true;
         }
     }
@@ -392,27 +405,27 @@ bool lockd_checkpoint_answer(struct lockd_server *server)
 /* --- time --- */
 
 /* It may run, and all that it had on the cards has room. */
-static bool is_its_turn(const struct lockd_checkpoint *freeze)
+static bool is_its_turn(const struct lockd_checkpoint *checkpoint)
 {
-    for (size_t i = 0; i < freeze->count; i++) {
-        const struct frozen_device *device = &freeze->device[i];
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        const struct checkpoint_device *device = &checkpoint->device[i];
 
         if (!device->may_run || device->budget < device->resident + device->pinned)
             return false;
     }
-    return freeze->count != 0;
+    return checkpoint->count != 0;
 }
 
-static void begin_thaw(struct lockd_checkpoint *freeze, uint64_t now)
+static void begin_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    const char word = LOCKD_GUARD_THAW;
+    const char word = LOCKD_GUARD_RESTORE;
 
-    if (send(freeze->guard, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
-        freeze->retry_at = now + LOOK_NS; /* it has ended: its last word is on the way */
+    if (send(checkpoint->guard, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
+        checkpoint->retry_at = now + LOOK_NS; /* it has ended: its last word is on the way */
         return;
     }
-    freeze->stage = THAWING;
-    advance_thaw(freeze, now);
+    checkpoint->stage = RESTORING;
+    advance_restore(checkpoint, now);
 }
 
 struct look {
@@ -427,8 +440,8 @@ static void look_at_member(void *context, const struct sched_device_info *info,
     struct look *look = context;
 
     (void)info;
-    if (member->condition == LOCKD_STUCK && !member->run && connection->freeze == NULL &&
-        !connection->dead && !connection->foreign && look->now >= connection->freeze_at)
+    if (member->condition == LOCKD_STUCK && !member->run && connection->checkpoint == NULL &&
+        !connection->dead && !connection->foreign && look->now >= connection->checkpoint_at)
         look->found = connection;
 }
 
@@ -436,32 +449,34 @@ static uint64_t look_for_stuck(struct lockd_server *server, uint64_t now)
 {
     struct look look = {NULL, now};
 
-    if (server->config.stuck != LOCKD_STUCK_CHECKPOINT || server->program_count == 0)
+    if (server->config.stuck != LOCKD_STUCK_CHECKPOINT || server->connections.programs == 0)
         return LOCKD_NEVER;
-    if (now < server->freeze_at)
-        return server->freeze_at;
-    server->freeze_at = now + LOOK_NS;
-    sched_visit(server->lock, take_device, look_at_member, &look, now);
+    if (now < server->checkpoints.look_at)
+        return server->checkpoints.look_at;
+    server->checkpoints.look_at = now + LOOK_NS;
+    sched_visit(server->scheduler, ignore_device, look_at_member, &look, now);
     if (look.found != NULL)
-        begin(server, look.found);
-    return server->freeze_at;
+        begin_checkpoint(server, look.found);
+    return server->checkpoints.look_at;
 }
 
 uint64_t lockd_checkpoint_tend(struct lockd_server *server, uint64_t now)
 {
     uint64_t next = look_for_stuck(server, now);
 
-    lockd_list_each (at, &server->freezes) {
-        struct lockd_checkpoint *freeze = freeze_of(at);
+    lockd_list_each (at, &server->checkpoints.list) {
+        struct lockd_checkpoint *checkpoint = checkpoint_of(at);
 
-        if (freeze->connection->dead || freeze->stage == FREEZING)
+        if (checkpoint->connection->dead || checkpoint->stage == CHECKPOINTING)
             continue;
-        if (freeze->stage == FROZEN && now >= freeze->retry_at && is_its_turn(freeze))
-            begin_thaw(freeze, now);
-        else if (freeze->stage == THAWING && now >= freeze->retry_at)
-            advance_thaw(freeze, now);
-        if (freeze->stage == THAWING || (freeze->retry_at > now && freeze->retry_at < next))
-            next = freeze->retry_at < next ? freeze->retry_at : next;
+        if (checkpoint->stage == CHECKPOINTED && now >= checkpoint->retry_at &&
+            is_its_turn(checkpoint))
+            begin_restore(checkpoint, now);
+        else if (checkpoint->stage == RESTORING && now >= checkpoint->retry_at)
+            advance_restore(checkpoint, now);
+        if (checkpoint->stage == RESTORING ||
+            (checkpoint->retry_at > now && checkpoint->retry_at < next))
+            next = checkpoint->retry_at < next ? checkpoint->retry_at : next;
     }
     return next;
 }

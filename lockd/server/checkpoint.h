@@ -12,6 +12,8 @@
 #ifndef GS_LOCKD_SERVER_CHECKPOINT_H
 #define GS_LOCKD_SERVER_CHECKPOINT_H
 
+#include "lockd/base/list.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,15 +22,9 @@ struct lockd_connection;
 struct lockd_checkpoint;
 struct lockd_server;
 
-/* What daemon and guard tell each other: packets of one of these bytes and, from the guard, a
- * text. */
-enum lockd_guard_word {
-    LOCKD_GUARD_FREEZE = 'Z', /* daemon, first: checkpoint it */
-    LOCKD_GUARD_ADOPT = 'A',  /* daemon, first: it is frozen, and its guard was killed */
-    LOCKD_GUARD_FROZEN = 'F', /* the memory has left the card */
-    LOCKD_GUARD_FAILED = 'N', /* it has not: the guard ends, the program goes on */
-    LOCKD_GUARD_THAW = 'T',   /* daemon: bring it back; guard: it is, the guard ends */
-    LOCKD_GUARD_NO_ROOM = 'E' /* it could not be brought back: say THAW again */
+struct lockd_checkpoints {
+    struct lockd_list list;
+    uint64_t look_at; /* when it looks for stuck programs again */
 };
 
 /* Starts guards for those who are stuck, and thaws whose turn has come. Returns when to look
@@ -45,12 +41,5 @@ void lockd_checkpoint_target(struct lockd_connection *connection,
 bool lockd_checkpoint_answer(struct lockd_server *server);
 /* The connection ends: its guard finds the program dead, or brings it back. */
 void lockd_checkpoint_gone(struct lockd_connection *connection);
-
-/* guard_start.c: a guard of that process with its first order. Our end of its socket, or
- * -errno.
- */
-int lockd_guard_start(int32_t pid, char order);
-/* guard.c: the guard of that process; its socket is descriptor 0. Returns an exit code. */
-int lockd_guard(int32_t pid);
 
 #endif

@@ -11,7 +11,10 @@
  * being closed.
  */
 #include "lockd/server/closer.h"
+
+#include "common/packet.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -54,25 +57,25 @@ void lockd_closer_init(struct lockd_server *server)
 {
     const int no = 0;
 
-    lockd_list_init(&server->closers);
-    server->guarded = true;
-    for (unsigned i = 0; i < server->listener_count; i++)
-        server->guarded &=
-            setsockopt(server->listeners[i], SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no) == 0;
+    lockd_list_init(&server->closers.list);
+    server->closers.guarded = true;
+    for (unsigned i = 0; i < server->admission.listener_count; i++)
+        server->closers.guarded &= setsockopt(server->admission.listeners[i], SOL_SOCKET,
+                                              SO_PASSRIGHTS, &no, sizeof no) == 0;
 }
 
 void lockd_closer_allow(struct lockd_connection *connection, bool allow)
 {
     const int value = allow;
 
-    if (connection->server->guarded &&
+    if (connection->server->closers.guarded &&
         setsockopt(connection->fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof value) == 0)
         connection->descriptors |= allow; /* some may be on their way when it ends */
 }
 
 /* --- threads --- */
 
-static void *close_all(void *argument)
+static void *close_descriptors(void *argument)
 {
     struct closer *closer = argument;
 
@@ -83,20 +86,21 @@ static void *close_all(void *argument)
 }
 
 /* Without a thread it waits for the next look. */
-static void start(struct closer *closer)
+static void start_closer(struct closer *closer)
 {
     pthread_attr_t attributes;
 
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    closer->running = pthread_create(&closer->thread, &attributes, close_all, closer) == 0;
-    closer->user->closers_running += closer->running;
+    closer->running =
+        pthread_create(&closer->thread, &attributes, close_descriptors, closer) == 0;
+    closer->user->closing.running += closer->running;
     pthread_attr_destroy(&attributes);
 }
 
 /* Takes over what is open. False: no memory. */
-static bool add(struct lockd_server *server, struct lockd_user *user, const int *fd,
-                unsigned count, bool connection)
+static bool add_closer(struct lockd_server *server, struct lockd_user *user, const int *fd,
+                       unsigned count, bool connection)
 {
     struct closer *closer = calloc(1, sizeof *closer + count * sizeof *fd);
 
@@ -106,40 +110,41 @@ static bool add(struct lockd_server *server, struct lockd_user *user, const int 
     closer->count = count;
     closer->connection = connection;
     memcpy(closer->fd, fd, count * sizeof *fd);
-    lockd_list_append(&server->closers, &closer->link);
-    user->closing += connection ? 0 : count;
-    server->closing += connection ? 0 : count;
-    if (user->closers++ < RUNNING_MOST)
-        start(closer);
+    lockd_list_append(&server->closers.list, &closer->link);
+    user->closing.descriptors += connection ? 0 : count;
+    server->closers.descriptors += connection ? 0 : count;
+    if (user->closing.closers++ < RUNNING_MOST)
+        start_closer(closer);
     return true;
 }
 
 bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_user *user)
 {
-    const uint32_t most = server->connection_limit / USERS_PART;
+    const uint32_t most = server->admission.limit / USERS_PART;
 
-    return user->closing > most || (user->closing != 0 && server->closing > 2 * most);
+    return user->closing.descriptors > most ||
+           (user->closing.descriptors != 0 && server->closers.descriptors > 2 * most);
 }
 
-void lockd_close_descriptors(struct lockd_server *server, struct lockd_user *user,
-                             struct gs_descriptors *with)
+void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
+                       struct gs_descriptors *with)
 {
-    if (with->count == 0 || add(server, user, with->fd, with->count, false))
+    if (with->count == 0 || add_closer(server, user, with->fd, with->count, false))
         with->count = 0;
     else
         gs_descriptors_close(with);
 }
 
-static void connection_closed(struct lockd_server *server, struct lockd_user *user)
+static void count_closed_connection(struct lockd_server *server, struct lockd_user *user)
 {
-    server->connection_count--;
+    server->connections.count--;
     user->connections--;
     lockd_user_put(user);
 }
 
 /* Nothing came that was not read, and nothing can come (it was shut down). Every packet, an
  * empty one as well, would have its sender's credentials with it; the end has none. */
-static bool is_empty(int fd)
+static bool is_empty_socket(int fd)
 {
     union {
         char bytes[CMSG_SPACE(sizeof(struct ucred))];
@@ -157,32 +162,33 @@ static bool is_empty(int fd)
            recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT) == 0 && header.msg_controllen == 0;
 }
 
-void lockd_close_connection(struct lockd_server *server, struct lockd_user *user, int fd,
-                            bool descriptors)
+void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
+                                  bool descriptors)
 {
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* nothing of it may come up again */
     shutdown(fd, SHUT_RDWR);
-    if ((descriptors || !server->guarded) && !is_empty(fd) && add(server, user, &fd, 1, true))
+    if ((descriptors || !server->closers.guarded) && !is_empty_socket(fd) &&
+        add_closer(server, user, &fd, 1, true))
         return;
     close(fd);
-    connection_closed(server, user);
+    count_closed_connection(server, user);
 }
 
-static void end(struct lockd_server *server, struct closer *closer)
+static void end_closer(struct lockd_server *server, struct closer *closer)
 {
     struct lockd_user *user = closer->user;
     const bool connection = closer->connection;
 
     pthread_join(closer->thread, NULL);
     lockd_list_remove(&closer->link);
-    user->closers_running--;
-    user->closers--;
-    user->closing -= connection ? 0 : closer->count;
-    server->closing -= connection ? 0 : closer->count;
+    user->closing.running--;
+    user->closing.closers--;
+    user->closing.descriptors -= connection ? 0 : closer->count;
+    server->closers.descriptors -= connection ? 0 : closer->count;
     free(closer);
     if (connection) {
-        connection_closed(server, user);
-        server->closed_late = true;
+        count_closed_connection(server, user);
+        server->admission.room_made = true;
     } else {
         lockd_user_put(user);
     }
@@ -192,24 +198,25 @@ uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
 {
     bool waits = false;
 
-    lockd_list_each (at, &server->closers) {
+    lockd_list_each (at, &server->closers.list) {
         struct closer *closer = closer_of(at);
 
         if (closer->running && atomic_load_explicit(&closer->done, memory_order_acquire))
-            end(server, closer);
-        else if (!closer->running && closer->user->closers_running < RUNNING_MOST)
-            start(closer);
+            end_closer(server, closer);
+        else if (!closer->running && closer->user->closing.running < RUNNING_MOST)
+            start_closer(closer);
     }
-    lockd_list_each (left, &server->closers)
+    lockd_list_each (left, &server->closers.list)
         waits = waits || !closer_of(left)->running;
-    return lockd_list_empty(&server->closers) ? LOCKD_NEVER : now + (waits ? SOON_NS : LOOK_NS);
+    return lockd_list_empty(&server->closers.list) ? LOCKD_NEVER
+                                                   : now + (waits ? SOON_NS : LOOK_NS);
 }
 
 void lockd_closer_deinit(struct lockd_server *server)
 {
     const struct timespec pause = {0, 1000000};
 
-    for (int i = 0; i < DEINIT_LOOKS && !lockd_list_empty(&server->closers); i++) {
+    for (int i = 0; i < DEINIT_LOOKS && !lockd_list_empty(&server->closers.list); i++) {
         if (i != 0)
             nanosleep(&pause, NULL);
         lockd_closer_tend(server, 0);

@@ -7,8 +7,27 @@
  * much is read more slowly: a connection that is over its rate (or whose user is) is not looked
  * at until its time has come, and the kernel makes the sender wait.
  */
+#include "lockd/server/connection.h"
+
+#include "common/packet.h"
 #include "lockd/base/log.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/checkpoint.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/control.h"
+#include "lockd/server/ending.h"
+#include "lockd/server/handover.h"
+#include "lockd/server/hostwatch.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/quota.h"
+#include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
+#include "lockd/server/status.h"
+#include "lockd/server/successor.h"
+#include "lockd/server/targets.h"
+#include "lockd/server/trace.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -34,21 +53,21 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
         return NULL;
     connection->server = server;
     connection->fd = fd;
-    connection->id = ++server->next_id;
-    connection->since = lockd_now();
+    connection->id = ++server->connections.next_id;
+    connection->silence.since = lockd_now();
     connection->user = user;
     connection->uid = user->uid;
     connection->pid = pid;
     connection->limit = UINT64_MAX;
-    connection->watched = event.events;
+    connection->out.watched = event.events;
     if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         free(connection);
         return NULL;
     }
-    lockd_list_append(&server->connections, &connection->link);
-    lockd_list_append(&server->silent, &connection->silent);
-    lockd_list_init(&connection->throttle);
-    server->connection_count++;
+    lockd_list_append(&server->connections.all, &connection->link);
+    lockd_list_append(&server->admission.silent, &connection->silence.link);
+    lockd_list_init(&connection->rate.link);
+    server->connections.count++;
     user->connections++;
     return connection;
 }
@@ -58,22 +77,23 @@ void lockd_connection_free(struct lockd_connection *connection)
     if (connection == NULL)
         return;
     lockd_list_remove(&connection->link);
-    lockd_list_remove(&connection->silent);
-    lockd_list_remove(&connection->throttle);
+    lockd_list_remove(&connection->silence.link);
+    lockd_list_remove(&connection->rate.link);
     lockd_outbox_deinit(connection);
     lockd_checkpoint_gone(connection);
-    free(connection->tracks.track);
+    lockd_track_deinit(&connection->tracks);
     lockd_trace_unlisten(connection);
-    lockd_close_connection(connection->server, connection->user, connection->fd,
-                           connection->descriptors);
+    lockd_closer_take_connection(connection->server, connection->user, connection->fd,
+                                 connection->descriptors);
     free(connection);
 }
 
 /* Ends a connection whose user can do something about it: he is told. */
-static void reject(struct lockd_connection *connection, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static void reject_connection(struct lockd_connection *connection, int code, const char *format,
+                              ...) __attribute__((format(printf, 3, 4)));
 
-static void reject(struct lockd_connection *connection, int code, const char *format, ...)
+static void reject_connection(struct lockd_connection *connection, int code, const char *format,
+                              ...)
 {
     struct gs_wire_end end = {.code = code};
     va_list ap;
@@ -82,14 +102,14 @@ static void reject(struct lockd_connection *connection, int code, const char *fo
     va_start(ap, format);
     vsnprintf(end.text, sizeof end.text, format, ap);
     va_end(ap);
-    lockd_connection_send(connection, &end, sizeof end);
+    lockd_outbox_send(connection, &end, sizeof end);
     lockd_connection_kill(connection, "%s", end.text);
 }
 
 /* What others would pay for is asked for by whoever may change settings; with less than the
  * ordinary a program makes way for others, as anybody may. */
-static struct gs_wire_hello allowed(const struct lockd_connection *connection,
-                                    const struct gs_wire_hello *hello)
+static struct gs_wire_hello limit_hello(const struct lockd_connection *connection,
+                                        const struct gs_wire_hello *hello)
 {
     struct gs_wire_hello less = *hello;
 
@@ -102,7 +122,7 @@ static struct gs_wire_hello allowed(const struct lockd_connection *connection,
 
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
 {
-    const struct gs_wire_hello granted = allowed(connection, hello);
+    const struct gs_wire_hello granted = limit_hello(connection, hello);
     struct lockd_server *server = connection->server;
 
     if (connection->client != NULL) {
@@ -110,18 +130,19 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         return;
     }
     if (connection->user->programs >= server->config.limits.programs) {
-        reject(connection, -EDQUOT,
-               "user %u has %u programs here already: end some, or raise "
-               "max-programs",
-               (unsigned)connection->uid, connection->user->programs);
+        reject_connection(connection, -EDQUOT,
+                          "user %u has %u programs here already: end some, or raise "
+                          "max-programs",
+                          (unsigned)connection->uid, connection->user->programs);
         return;
     }
-    connection->client = sched_client_add(server->lock, connection);
+    connection->client = sched_client_add(server->scheduler, connection);
     if (connection->client == NULL) {
-        reject(connection, -ENOMEM, "gpushare-lockd has no memory for another program");
+        reject_connection(connection, -ENOMEM,
+                          "gpushare-lockd has no memory for another program");
         return;
     }
-    sched_describe(server->lock, connection->client, &granted, (uint32_t)connection->uid);
+    sched_describe(server->scheduler, connection->client, &granted, (uint32_t)connection->uid);
     memcpy(connection->name, hello->name, sizeof connection->name);
     memcpy(connection->version, hello->version, sizeof connection->version);
     memcpy(connection->group, hello->group, sizeof connection->group);
@@ -130,9 +151,9 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         connection->foreign = true;
     }
     lockd_closer_allow(connection, server->config.hands_over);
-    server->program_count++;
+    server->connections.programs++;
     connection->user->programs++;
-    lockd_server_came(server, connection);
+    lockd_hostwatch_came(server, connection);
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
               connection->name, (int)connection->pid, (unsigned)connection->uid,
               connection->version);
@@ -153,11 +174,12 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
     lockd_handover_offer(connection, state, with);
     lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
-    code = sched_state(connection->server->lock, connection->client, state, lockd_now());
+    code = sched_state(connection->server->scheduler, connection->client, state, lockd_now());
     if (code == -EMFILE)
-        reject(connection, code,
-               "too many devices: %d of one program, %d of user %u that nobody else uses",
-               LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->uid);
+        reject_connection(
+            connection, code,
+            "too many devices: %d of one program, %d of user %u that nobody else uses",
+            LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->uid);
     else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
 }
@@ -177,15 +199,15 @@ static void take_request(struct lockd_connection *connection,
     }
     /* an answer of a thousand programs costs as much as many messages */
     lockd_bucket_take(&connection->user->bucket, server->config.limits.messages,
-                      1 + server->program_count / PROGRAMS_PER_TICKET, lockd_now());
+                      1 + server->connections.programs / PROGRAMS_PER_TICKET, lockd_now());
     if (message->header.type == GS_WIRE_TRACE)
         lockd_trace_listen(connection, &message->trace);
     else
         lockd_status_send(connection);
 }
 
-static void take(struct lockd_connection *connection, union lockd_message *message,
-                 struct gs_descriptors *with)
+static void take_message(struct lockd_connection *connection, union lockd_message *message,
+                         struct gs_descriptors *with)
 {
     switch (message->header.type) {
     case GS_WIRE_HELLO:
@@ -195,7 +217,8 @@ static void take(struct lockd_connection *connection, union lockd_message *messa
         take_state(connection, &message->state, with);
         break;
     case GS_WIRE_NOTE:
-        lockd_remarks_add(&connection->server->notes, connection, &message->note, lockd_now());
+        lockd_remarks_add(&connection->server->remarks, connection, &message->note,
+                          lockd_now());
         break;
     case GS_WIRE_STATUS:
     case GS_WIRE_CONTROL:
@@ -210,14 +233,14 @@ static void take(struct lockd_connection *connection, union lockd_message *messa
 
 /* A program of another release: gpusharectl says so from now on, and the program is told with
  * the only message whose layout no version changes. */
-static void note_version(struct lockd_connection *connection, const struct gs_err *err)
+static void refuse_version(struct lockd_connection *connection, const struct gs_err *err)
 {
     struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
 
     snprintf(note.name, sizeof note.name, "other release");
     snprintf(note.text, sizeof note.text, "%.150s", err->text);
-    lockd_remarks_add(&connection->server->notes, connection, &note, lockd_now());
-    reject(connection, -EPROTONOSUPPORT, "%.180s", err->text);
+    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
+    reject_connection(connection, -EPROTONOSUPPORT, "%.180s", err->text);
 }
 
 void lockd_connection_take(struct lockd_connection *connection, union lockd_message *message,
@@ -226,42 +249,42 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     struct gs_err err = {0};
     const int code = lockd_wire_check(message, size, &err);
 
-    lockd_list_remove(&connection->silent);
+    lockd_list_remove(&connection->silence.link);
     if (code == -EPROTONOSUPPORT)
-        note_version(connection, &err);
+        refuse_version(connection, &err);
     else if (code != 0)
         lockd_connection_kill(connection, "%s", err.text);
     else if (with->count != 0 && message->header.type != GS_WIRE_STATE)
         lockd_connection_kill(connection, "descriptors with a message of type %u",
                               message->header.type);
     else
-        take(connection, message, with);
-    lockd_server_flush(connection->server); /* what was given goes on with a target now */
-    lockd_close_descriptors(connection->server, connection->user, with);
+        take_message(connection, message, with);
+    lockd_targets_send(connection->server); /* what was given goes on with a target now */
+    lockd_closer_take(connection->server, connection->user, with);
 }
 
 /* Over its rate, or its user's: it is read again when its time has come. */
-static bool over_rate(struct lockd_connection *connection, uint64_t now)
+static bool is_over_rate(struct lockd_connection *connection, uint64_t now)
 {
-    const bool own = lockd_bucket_over(connection->bucket, now);
+    const bool own = lockd_bucket_over(connection->rate.bucket, now);
     const bool full = lockd_closer_is_full(connection->server, connection->user);
 
     if (!own && !full && !lockd_bucket_over(connection->user->bucket, now))
         return false;
-    connection->throttled = true;
-    connection->resume_at =
+    connection->rate.throttled = true;
+    connection->rate.resume_at =
         full ? now + FULL_NS
-             : lockd_bucket_ready(own ? connection->bucket : connection->user->bucket);
-    lockd_list_append(&connection->server->throttled, &connection->throttle);
-    lockd_connection_watch(connection);
+             : lockd_bucket_ready(own ? connection->rate.bucket : connection->user->bucket);
+    lockd_list_append(&connection->server->connections.throttled, &connection->rate.link);
+    lockd_outbox_watch(connection);
     return true;
 }
 
-static void pay(struct lockd_connection *connection, uint64_t now)
+static void pay_message(struct lockd_connection *connection, uint64_t now)
 {
     const uint64_t rate = connection->server->config.limits.messages;
 
-    lockd_bucket_take(&connection->bucket, rate, 1, now);
+    lockd_bucket_take(&connection->rate.bucket, rate, 1, now);
     lockd_bucket_take(&connection->user->bucket, rate * USER_RATE, 1, now);
 }
 
@@ -269,17 +292,17 @@ uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now)
 {
     uint64_t next = LOCKD_NEVER;
 
-    lockd_list_each (at, &server->throttled) {
+    lockd_list_each (at, &server->connections.throttled) {
         struct lockd_connection *connection =
-            lockd_entry(at, struct lockd_connection, throttle);
+            lockd_entry(at, struct lockd_connection, rate.link);
 
-        if (now < connection->resume_at) {
-            next = connection->resume_at < next ? connection->resume_at : next;
+        if (now < connection->rate.resume_at) {
+            next = connection->rate.resume_at < next ? connection->rate.resume_at : next;
             continue;
         }
-        lockd_list_remove(&connection->throttle);
-        connection->throttled = false;
-        lockd_connection_watch(connection);
+        lockd_list_remove(&connection->rate.link);
+        connection->rate.throttled = false;
+        lockd_outbox_watch(connection);
     }
     return next;
 }
@@ -292,7 +315,7 @@ void lockd_connection_readable(struct lockd_connection *connection)
         union lockd_message message;
         ssize_t size;
 
-        if (connection->throttled || over_rate(connection, now))
+        if (connection->rate.throttled || is_over_rate(connection, now))
             return;
         size = gs_packet_receive(connection->fd, &message, sizeof message, GS_PACKET_FDS_MAX,
                                  &with);
@@ -300,11 +323,11 @@ void lockd_connection_readable(struct lockd_connection *connection)
             return;
         if (size <= 0) {
             /* an empty packet can have some */
-            lockd_close_descriptors(connection->server, connection->user, &with);
+            lockd_closer_take(connection->server, connection->user, &with);
             lockd_connection_kill(connection, NULL);
             return;
         }
-        pay(connection, now);
+        pay_message(connection, now);
         lockd_connection_take(connection, &message, (size_t)size, &with);
     }
 }

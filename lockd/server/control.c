@@ -4,7 +4,14 @@
  * belong to root, the daemon's user and the control group; one program's pause, resume, evict
  * and suspend also to the program's user. What is done is in the log with who did it.
  */
+#include "lockd/server/control.h"
+
 #include "lockd/base/log.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/pause.h"
+#include "lockd/server/reload.h"
 #include "lockd/server/server.h"
 
 #include <errno.h>
@@ -56,7 +63,7 @@ static void answer(struct lockd_connection *connection, int code, uint32_t count
     vsnprintf(end.text, sizeof end.text, format, ap);
     va_end(ap);
     lockd_wire_header(&end.header, GS_WIRE_END);
-    lockd_connection_send(connection, &end, sizeof end);
+    lockd_outbox_send(connection, &end, sizeof end);
 }
 
 /* --- one program --- */
@@ -86,32 +93,30 @@ static int check_program_value(const struct gs_wire_control *control)
 
 static void do_with(struct lockd_connection *program, const struct gs_wire_control *control)
 {
-    struct sched *lock = program->server->lock;
+    struct sched *scheduler = program->server->scheduler;
     const uint64_t now = lockd_now();
 
     switch (control->op) {
     case GS_CONTROL_PAUSE:
     case GS_CONTROL_RESUME:
-        program->paused = control->op == GS_CONTROL_PAUSE;
-        lockd_connection_pause(program);
+        lockd_pause_ask(program, control->op == GS_CONTROL_PAUSE);
         break;
     case GS_CONTROL_SUSPEND:
-        program->paused = true;
-        lockd_connection_pause(program);
-        sched_evict(lock, program->client, now);
+        lockd_pause_ask(program, true);
+        sched_evict(scheduler, program->client, now);
         break;
     case GS_CONTROL_EVICT:
-        sched_evict(lock, program->client, now);
+        sched_evict(scheduler, program->client, now);
         break;
     case GS_CONTROL_WEIGHT:
-        sched_weight(lock, program->client, (uint32_t)control->value, now);
+        sched_weight(scheduler, program->client, (uint32_t)control->value, now);
         break;
     case GS_CONTROL_PRIORITY:
-        sched_priority(lock, program->client, (int32_t)(int64_t)control->value, now);
+        sched_priority(scheduler, program->client, (int32_t)(int64_t)control->value, now);
         break;
     default:
         program->limit = control->value;
-        sched_limit(lock, program->client, control->value, now);
+        sched_limit(scheduler, program->client, control->value, now);
     }
 }
 
@@ -131,7 +136,7 @@ static int operate_program(struct lockd_connection *connection,
     if (control->pid == 0 && control->op != GS_CONTROL_PAUSE &&
         control->op != GS_CONTROL_RESUME && control->op != GS_CONTROL_EVICT)
         return -EINVAL;
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client == NULL || (control->pid != 0 && each->pid != control->pid))
@@ -201,8 +206,8 @@ static int set_one(struct sched_settings *settings, uint32_t op, uint64_t value)
 static int change_setting(struct lockd_connection *connection,
                           const struct gs_wire_control *control)
 {
-    struct sched *lock = connection->server->lock;
-    struct sched_settings settings = *sched_settings(lock);
+    struct sched *scheduler = connection->server->scheduler;
+    struct sched_settings settings = *sched_settings(scheduler);
     int code;
 
     if (!connection->controls)
@@ -212,7 +217,7 @@ static int change_setting(struct lockd_connection *connection,
         settings.quantum_min_ns > settings.quantum_max_ns)
         code = -EDOM;
     if (code == 0)
-        sched_set(lock, &settings, lockd_now());
+        sched_set(scheduler, &settings, lockd_now());
     return code;
 }
 
@@ -260,7 +265,7 @@ void lockd_control_operate(struct lockd_connection *connection,
     int code;
 
     if (control->op == GS_CONTROL_RELOAD)
-        code = connection->controls ? lockd_server_reload(connection->server, &err) : -EPERM;
+        code = connection->controls ? lockd_reload_config(connection->server, &err) : -EPERM;
     else if (of_program(control->op))
         code = operate_program(connection, control);
     else

@@ -3,12 +3,13 @@
  * ending.c: connections that are to end. They stay until the events at hand are done (server.c
  * frees them), so that nothing that looks at one loses it.
  */
+#include "lockd/server/ending.h"
+
+#include "lockd/base/log.h"
 #include "lockd/server/server.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-
-#include "lockd/base/log.h"
 
 void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
 {
@@ -19,7 +20,7 @@ void lockd_connection_kill(struct lockd_connection *connection, const char *form
         return;
     connection->dead = true;
     lockd_list_remove(&connection->link);
-    lockd_list_append(&connection->server->dead, &connection->link);
+    lockd_list_append(&connection->server->connections.dead, &connection->link);
     if (format == NULL)
         return;
     va_start(ap, format);

@@ -5,12 +5,13 @@
  * program is frozen; a guard whose daemon has gone, or that is told to end, brings the program
  * back before it does. One thread.
  */
-#include "lockd/server/checkpoint.h"
+#include "lockd/server/guard.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,7 @@ struct driver {
 #include "wrap/driver_api.def"
 };
 
-static void say(enum lockd_guard_word word, const char *what, const char *why)
+static void send_word(enum lockd_guard_word word, const char *what, const char *why)
 {
     char text[200];
     const int length = snprintf(text, sizeof text, "%c%s%s%s", (char)word, what,
@@ -49,7 +50,7 @@ static void say(enum lockd_guard_word word, const char *what, const char *why)
         return; /* the daemon has gone: so the next recv() says */
 }
 
-static const char *name_of(const struct driver *driver, CUresult result)
+static const char *name_of_result(const struct driver *driver, CUresult result)
 {
     const char *name = NULL;
 
@@ -57,7 +58,7 @@ static const char *name_of(const struct driver *driver, CUresult result)
                                                                                  : "unknown";
 }
 
-static bool load(struct driver *driver)
+static bool load_driver(struct driver *driver)
 {
     const struct {
         const char *name;
@@ -76,77 +77,79 @@ static bool load(struct driver *driver)
     unsetenv("CUDA_VISIBLE_DEVICES"); /* whoever started the daemon may see fewer cards */
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
-        say(LOCKD_GUARD_FAILED, "libcuda.so.1 cannot be loaded", "");
+        send_word(LOCKD_GUARD_FAILED, "libcuda.so.1 cannot be loaded", "");
         return false;
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         *names[i].pointer = dlsym(library, names[i].name);
         if (*names[i].pointer == NULL) {
-            say(LOCKD_GUARD_FAILED, names[i].name, "this driver does not have it (12.8 does)");
+            send_word(LOCKD_GUARD_FAILED, names[i].name,
+                      "this driver does not have it (12.8 does)");
             return false;
         }
     }
     result = driver->cuInit(0);
     if (result != CUDA_SUCCESS)
-        say(LOCKD_GUARD_FAILED, "cuInit", name_of(driver, result));
+        send_word(LOCKD_GUARD_FAILED, "cuInit", name_of_result(driver, result));
     return result == CUDA_SUCCESS;
 }
 
 /* Locks it; true when its calls wait and what it submitted has finished. */
-static bool lock(const struct driver *driver, int pid)
+static bool lock_program(const struct driver *driver, int pid)
 {
     CUcheckpointLockArgs patience = {.timeoutMs = LOCK_MS};
     const CUresult result = driver->cuCheckpointProcessLock(pid, &patience);
 
     if (result == CUDA_SUCCESS)
         return true;
-    say(LOCKD_GUARD_FAILED,
-        result == CUDA_ERROR_NOT_READY ? "its work does not end" : "it cannot be locked",
-        name_of(driver, result));
+    send_word(LOCKD_GUARD_FAILED,
+              result == CUDA_ERROR_NOT_READY ? "its work does not end" : "it cannot be locked",
+              name_of_result(driver, result));
     return false;
 }
 
-static bool checkpoint(const struct driver *driver, int pid)
+static bool checkpoint_program(const struct driver *driver, int pid)
 {
     const CUresult result = driver->cuCheckpointProcessCheckpoint(pid, NULL);
 
     if (result == CUDA_SUCCESS) {
-        say(LOCKD_GUARD_FROZEN, "", "");
+        send_word(LOCKD_GUARD_CHECKPOINTED, "", "");
         return true;
     }
     driver->cuCheckpointProcessUnlock(pid, NULL);
-    say(LOCKD_GUARD_FAILED, "it cannot be checkpointed", name_of(driver, result));
+    send_word(LOCKD_GUARD_FAILED, "it cannot be checkpointed", name_of_result(driver, result));
     return false;
 }
 
 /* Does what the daemon ordered first; true when the program is frozen. */
-static bool freeze(const struct driver *driver, int pid, char order)
+static bool take_order(const struct driver *driver, int pid, char order)
 {
     CUprocessState state = CU_PROCESS_STATE_FAILED;
     const CUresult result = driver->cuCheckpointProcessGetState(pid, &state);
 
     if (result != CUDA_SUCCESS) {
-        say(LOCKD_GUARD_FAILED, "the driver does not know it", name_of(driver, result));
+        send_word(LOCKD_GUARD_FAILED, "the driver does not know it",
+                  name_of_result(driver, result));
         return false;
     }
     if (order == LOCKD_GUARD_ADOPT && state == CU_PROCESS_STATE_CHECKPOINTED) {
-        say(LOCKD_GUARD_FROZEN, "", "");
+        send_word(LOCKD_GUARD_CHECKPOINTED, "", "");
         return true;
     }
     if (order == LOCKD_GUARD_ADOPT && state == CU_PROCESS_STATE_LOCKED)
-        return checkpoint(driver, pid);
+        return checkpoint_program(driver, pid);
     if (order == LOCKD_GUARD_ADOPT) {
-        say(LOCKD_GUARD_THAW, "", ""); /* the one before us had come so far */
+        send_word(LOCKD_GUARD_RESTORE, "", ""); /* the one before us had come so far */
         return false;
     }
     if (state != CU_PROCESS_STATE_RUNNING) {
-        say(LOCKD_GUARD_FAILED, "somebody else has locked or checkpointed it", "");
+        send_word(LOCKD_GUARD_FAILED, "somebody else has locked or checkpointed it", "");
         return false;
     }
-    return lock(driver, pid) && checkpoint(driver, pid);
+    return lock_program(driver, pid) && checkpoint_program(driver, pid);
 }
 
-static CUresult thaw(const struct driver *driver, int pid)
+static CUresult restore_program(const struct driver *driver, int pid)
 {
     CUprocessState state = CU_PROCESS_STATE_CHECKPOINTED;
     CUresult result = driver->cuCheckpointProcessGetState(pid, &state);
@@ -158,7 +161,7 @@ static CUresult thaw(const struct driver *driver, int pid)
 }
 
 /* False when the program has ended, or somebody else has brought it back. */
-static bool is_frozen(const struct driver *driver, int pid)
+static bool is_checkpointed(const struct driver *driver, int pid)
 {
     CUprocessState state = CU_PROCESS_STATE_RUNNING;
 
@@ -168,14 +171,14 @@ static bool is_frozen(const struct driver *driver, int pid)
 
 static volatile sig_atomic_t ended;
 
-static void on_signal(int number)
+static void note_signal(int number)
 {
     (void)number;
     ended = 1;
 }
 
 /* Until it is told to thaw and can; true. False: nobody is there to tell it. */
-static bool keep(const struct driver *driver, int pid)
+static bool keep_checkpoint(const struct driver *driver, int pid)
 {
     char word;
 
@@ -185,21 +188,21 @@ static bool keep(const struct driver *driver, int pid)
 
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0 || word != LOCKD_GUARD_THAW)
+        if (got <= 0 || word != LOCKD_GUARD_RESTORE)
             return false;
-        result = thaw(driver, pid);
+        result = restore_program(driver, pid);
         if (result == CUDA_SUCCESS) {
-            say(LOCKD_GUARD_THAW, "", "");
+            send_word(LOCKD_GUARD_RESTORE, "", "");
             return true;
         }
-        say(LOCKD_GUARD_NO_ROOM, "the driver says", name_of(driver, result));
+        send_word(LOCKD_GUARD_NO_ROOM, "the driver says", name_of_result(driver, result));
     }
     return false;
 }
 
 int lockd_guard(int32_t pid)
 {
-    const struct sigaction action = {.sa_handler = on_signal};
+    const struct sigaction action = {.sa_handler = note_signal};
     const struct timespec second = {.tv_sec = 1};
     struct driver driver;
     char order;
@@ -207,11 +210,12 @@ int lockd_guard(int32_t pid)
     signal(SIGCHLD, SIG_DFL); /* the driver may start helpers and wait for them */
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
-    if (recv(STDIN_FILENO, &order, 1, 0) != 1 || !load(&driver) || !freeze(&driver, pid, order))
+    if (recv(STDIN_FILENO, &order, 1, 0) != 1 || !load_driver(&driver) ||
+        !take_order(&driver, pid, order))
         return 1;
-    if (keep(&driver, pid))
+    if (keep_checkpoint(&driver, pid))
         return 0;
-    while (thaw(&driver, pid) != CUDA_SUCCESS && is_frozen(&driver, pid))
+    while (restore_program(&driver, pid) != CUDA_SUCCESS && is_checkpointed(&driver, pid))
         nanosleep(&second, NULL);
     return 0;
 }

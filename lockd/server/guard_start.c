@@ -4,7 +4,7 @@
  * has one end of a socket pair and nothing else of the daemon's. No state; nobody waits for
  * guards (SIGCHLD is ignored).
  */
-#include "lockd/server/checkpoint.h"
+#include "lockd/server/guard_start.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-static int spawn(int32_t pid, int its_end)
+static int spawn_guard(int32_t pid, int its_end)
 {
     char number[16], name[] = "gpushare-lockd", option[] = "--guard";
     char *argv[] = {name, option, number, NULL};
@@ -46,7 +46,7 @@ int lockd_guard_start(int32_t pid, char order)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
         return -errno;
     code = fcntl(ends[1], F_SETFL, 0) == 0 && send(ends[0], &order, 1, MSG_NOSIGNAL) == 1
-               ? spawn(pid, ends[1])
+               ? spawn_guard(pid, ends[1])
                : -errno;
     close(ends[1]);
     if (code == 0)

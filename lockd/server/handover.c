@@ -8,8 +8,14 @@
  * thread.
  */
 #include "lockd/server/handover.h"
+
+#include "common/packet.h"
 #include "lockd/base/log.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +24,7 @@
     50000000u /* programs read their targets several times in that, when they move */
 
 /* A process of another pid namespace has more numbers than the one it has here. */
-static bool look(const struct lockd_connection *connection)
+static bool is_in_our_namespace(const struct lockd_connection *connection)
 {
     char path[64], line[256];
     FILE *file;
@@ -40,11 +46,12 @@ static bool look(const struct lockd_connection *connection)
 static bool is_beside(struct lockd_connection *connection)
 {
     if (connection->beside == LOCKD_BESIDE_UNKNOWN)
-        connection->beside = look(connection) ? LOCKD_BESIDE_YES : LOCKD_BESIDE_NO;
+        connection->beside =
+            is_in_our_namespace(connection) ? LOCKD_BESIDE_YES : LOCKD_BESIDE_NO;
     return connection->beside == LOCKD_BESIDE_YES;
 }
 
-static uint64_t less_of(uint64_t a, uint64_t b)
+static uint64_t lesser_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -57,7 +64,7 @@ struct lot {
 };
 
 /* Their memory is released, if nobody else has it. */
-static void let_go(struct lot *lot)
+static void close_lot(struct lot *lot)
 {
     struct lockd_user *user =
         lot->with.count != 0 ? lockd_user_get(&lot->server->users, lot->uid) : NULL;
@@ -66,66 +73,66 @@ static void let_go(struct lot *lot)
         gs_descriptors_close(&lot->with); /* there is no memory */
         return;
     }
-    lockd_close_descriptors(lot->server, user, &lot->with);
+    lockd_closer_take(lot->server, user, &lot->with);
     lockd_user_put(user);
 }
 
 /* The piece goes with the lot. */
-static void drop(struct lot *lot, unsigned i)
+static void drop_piece(struct lot *lot, unsigned i)
 {
-    struct lockd_handovers *gifts = &lot->server->gifts;
+    struct lockd_handovers *kept = &lot->server->handovers;
 
-    if (lot->uid != gifts->piece[i].uid || lot->with.count == GS_PACKET_FDS_MAX)
-        let_go(lot);
-    lot->uid = gifts->piece[i].uid;
-    lot->with.fd[lot->with.count++] = gifts->piece[i].fd;
-    gifts->count--;
-    memmove(&gifts->piece[i], &gifts->piece[i + 1],
-            (gifts->count - i) * sizeof gifts->piece[0]);
+    if (lot->uid != kept->piece[i].uid || lot->with.count == GS_PACKET_FDS_MAX)
+        close_lot(lot);
+    lot->uid = kept->piece[i].uid;
+    lot->with.fd[lot->with.count++] = kept->piece[i].fd;
+    kept->count--;
+    memmove(&kept->piece[i], &kept->piece[i + 1], (kept->count - i) * sizeof kept->piece[0]);
 }
 
-static bool is_on(const struct lockd_handover *piece, const uint8_t *uuid)
+static bool is_on_device(const struct lockd_handover *piece, const uint8_t *uuid)
 {
     return memcmp(piece->uuid, uuid, sizeof piece->uuid) == 0;
 }
 
 /* So much has come in again: what left before is not kept besides. */
-static void take_back(struct lockd_connection *connection, const uint8_t *uuid, uint64_t bytes)
+static void drop_returned(struct lockd_connection *connection, const uint8_t *uuid,
+                          uint64_t bytes)
 {
-    struct lockd_handovers *gifts = &connection->server->gifts;
+    struct lockd_handovers *kept = &connection->server->handovers;
     struct lot lot = {.server = connection->server, .with.count = 0};
 
-    for (unsigned i = 0; i < gifts->count && bytes != 0;) {
-        if (gifts->piece[i].from != connection->id || !is_on(&gifts->piece[i], uuid)) {
+    for (unsigned i = 0; i < kept->count && bytes != 0;) {
+        if (kept->piece[i].from != connection->id || !is_on_device(&kept->piece[i], uuid)) {
             i++;
             continue;
         }
-        bytes -= less_of(bytes, gifts->piece[i].bytes);
-        drop(&lot, i);
+        bytes -= lesser_of(bytes, kept->piece[i].bytes);
+        drop_piece(&lot, i);
     }
-    let_go(&lot);
+    close_lot(&lot);
 }
 
-static unsigned kept_of(const struct lockd_handovers *gifts, uid_t uid)
+static unsigned count_of_user(const struct lockd_handovers *kept, uid_t uid)
 {
     unsigned count = 0;
 
-    for (unsigned i = 0; i < gifts->count; i++)
-        count += gifts->piece[i].uid == uid;
+    for (unsigned i = 0; i < kept->count; i++)
+        count += kept->piece[i].uid == uid;
     return count;
 }
 
 /* left: bytes that are no longer resident since the last report. */
-static void keep(struct lockd_connection *connection, const struct gs_wire_state *state,
-                 struct gs_descriptors *descriptors, uint64_t left)
+static void keep_pieces(struct lockd_connection *connection, const struct gs_wire_state *state,
+                        struct gs_descriptors *descriptors, uint64_t left)
 {
-    struct lockd_handovers *gifts = &connection->server->gifts;
-    unsigned own = kept_of(gifts, connection->uid);
+    struct lockd_handovers *kept = &connection->server->handovers;
+    unsigned own = count_of_user(kept, connection->uid);
 
     for (; descriptors->count != 0 && state->given_bytes <= left &&
-           own < LOCKD_HANDOVERS_OF_USER && gifts->count < LOCKD_HANDOVERS_MOST;
+           own < LOCKD_HANDOVERS_OF_USER && kept->count < LOCKD_HANDOVERS_MOST;
          left -= state->given_bytes, own++) {
-        struct lockd_handover *piece = &gifts->piece[gifts->count++];
+        struct lockd_handover *piece = &kept->piece[kept->count++];
 
         *piece = (struct lockd_handover){.from = connection->id,
                                          .bytes = state->given_bytes,
@@ -143,64 +150,64 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
     const uint64_t before = sched_client_resident(connection->client, state->uuid);
 
     if (state->resident > before)
-        take_back(connection, state->uuid, state->resident - before);
+        drop_returned(connection, state->uuid, state->resident - before);
     else if (server->config.hands_over && state->given_bytes != 0 &&
              descriptors->count == state->given && is_beside(connection))
-        keep(connection, state, descriptors, before - state->resident);
-    for (unsigned i = 0; i < server->gifts.count && state->device_free != UINT64_MAX; i++)
-        if (is_on(&server->gifts.piece[i], state->uuid))
-            state->device_free =
-                less_of(state->device_total, state->device_free + server->gifts.piece[i].bytes);
+        keep_pieces(connection, state, descriptors, before - state->resident);
+    for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
+        if (is_on_device(&server->handovers.piece[i], state->uuid))
+            state->device_free = lesser_of(
+                state->device_total, state->device_free + server->handovers.piece[i].bytes);
 }
 
 /* --- to whom --- */
 
-static bool may_go(const struct lockd_handover *piece, const struct lockd_connection *to,
-                   const struct gs_wire_target *target)
+static bool may_go_to(const struct lockd_handover *piece, const struct lockd_connection *to,
+                      const struct gs_wire_target *target)
 {
     return piece->from != to->id && piece->uid == to->uid &&
-           (target->flags & GS_TARGET_RUN) != 0 && is_on(piece, target->uuid);
+           (target->flags & GS_TARGET_RUN) != 0 && is_on_device(piece, target->uuid);
 }
 
 /* Takes those out that go with the target: of one size, and the rise has room for them. */
-static void choose(struct lockd_connection *to, struct gs_wire_target *target, uint64_t rise,
-                   struct gs_descriptors *with)
+static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *target,
+                          uint64_t rise, struct gs_descriptors *with)
 {
-    struct lockd_handovers *gifts = &to->server->gifts;
+    struct lockd_handovers *kept = &to->server->handovers;
     unsigned left = 0;
 
-    for (unsigned i = 0; i < gifts->count; i++) {
-        const struct lockd_handover *piece = &gifts->piece[i];
+    for (unsigned i = 0; i < kept->count; i++) {
+        const struct lockd_handover *piece = &kept->piece[i];
 
         if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
             (with->count == 0 || piece->bytes == target->gift_bytes) &&
-            may_go(piece, to, target) && is_beside(to)) {
+            may_go_to(piece, to, target) && is_beside(to)) {
             with->fd[with->count++] = piece->fd;
             target->gift_bytes = piece->bytes;
             rise -= piece->bytes;
         } else {
-            gifts->piece[left++] = *piece;
+            kept->piece[left++] = *piece;
         }
     }
-    gifts->count = left;
+    kept->count = left;
     target->gifts = with->count;
 }
 
 /* So many bytes of the device's room are somebody's now. */
-static void give_up(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
+static void release_room(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
 {
-    struct lockd_handovers *gifts = &server->gifts;
+    struct lockd_handovers *kept = &server->handovers;
     struct lot lot = {.server = server, .with.count = 0};
 
-    for (unsigned i = 0; i < gifts->count && bytes != 0;) {
-        if (!is_on(&gifts->piece[i], uuid)) {
+    for (unsigned i = 0; i < kept->count && bytes != 0;) {
+        if (!is_on_device(&kept->piece[i], uuid)) {
             i++;
             continue;
         }
-        bytes -= less_of(bytes, gifts->piece[i].bytes);
-        drop(&lot, i);
+        bytes -= lesser_of(bytes, kept->piece[i].bytes);
+        drop_piece(&lot, i);
     }
-    let_go(&lot);
+    close_lot(&lot);
 }
 
 void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_target *target,
@@ -212,38 +219,37 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
 
     if (server->config.hands_over && connection->user->programs > 1 && is_beside(connection))
         target->flags |= GS_TARGET_GIVE;
-    choose(connection, target, rise, &with);
-    give_up(server, target->uuid, rise - target->gifts * target->gift_bytes);
-    passed =
-        with.count != 0 && lockd_connection_pass(connection, target, sizeof *target, &with);
-    lockd_close_descriptors(server, connection->user, &with);
+    choose_pieces(connection, target, rise, &with);
+    release_room(server, target->uuid, rise - target->gifts * target->gift_bytes);
+    passed = with.count != 0 && lockd_outbox_pass(connection, target, sizeof *target, &with);
+    lockd_closer_take(server, connection->user, &with);
     if (passed)
         return;
     target->gifts = 0;
     target->gift_bytes = 0;
-    lockd_connection_send(connection, target, sizeof *target);
+    lockd_outbox_send(connection, target, sizeof *target);
 }
 
 /* --- time --- */
 
 uint64_t lockd_handover_tend(struct lockd_server *server, uint64_t now)
 {
-    struct lockd_handovers *gifts = &server->gifts;
+    struct lockd_handovers *kept = &server->handovers;
     struct lot lot = {.server = server, .with.count = 0};
 
-    while (gifts->count != 0 && now - gifts->piece[0].at >= KEPT_NS)
-        drop(&lot, 0);
-    let_go(&lot);
-    return gifts->count != 0 ? gifts->piece[0].at + KEPT_NS : LOCKD_NEVER;
+    while (kept->count != 0 && now - kept->piece[0].at >= KEPT_NS)
+        drop_piece(&lot, 0);
+    close_lot(&lot);
+    return kept->count != 0 ? kept->piece[0].at + KEPT_NS : LOCKD_NEVER;
 }
 
 void lockd_handover_deinit(struct lockd_server *server)
 {
     struct lot lot = {.server = server, .with.count = 0};
 
-    while (server->gifts.count != 0)
-        drop(&lot, server->gifts.count - 1);
-    let_go(&lot);
+    while (server->handovers.count != 0)
+        drop_piece(&lot, server->handovers.count - 1);
+    close_lot(&lot);
 }
 
 void lockd_handover_changed(struct lockd_server *server, bool before)

@@ -7,7 +7,12 @@
  * is level-triggered), gpusharectl is given no second answer before it has read the first, and
  * all that waits for one user's connections has a limit.
  */
+#include "lockd/server/outbox.h"
+
+#include "common/packet.h"
+#include "lockd/server/ending.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,24 +24,24 @@
 #define QUEUE_OF_USER (64u << 20)
 
 /* What is waited for: reading stops while a connection is over its rate. */
-void lockd_connection_watch(struct lockd_connection *connection)
+void lockd_outbox_watch(struct lockd_connection *connection)
 {
     struct epoll_event event = {
-        .events =
-            (connection->throttled ? 0 : EPOLLIN) | (connection->out.size != 0 ? EPOLLOUT : 0),
+        .events = (connection->rate.throttled ? 0 : EPOLLIN) |
+                  (connection->out.size != 0 ? EPOLLOUT : 0),
         .data.ptr = connection,
     };
 
-    if (connection->dead || event.events == connection->watched)
+    if (connection->dead || event.events == connection->out.watched)
         return;
     if (epoll_ctl(connection->server->epoll, EPOLL_CTL_MOD, connection->fd, &event) == 0)
-        connection->watched = event.events;
+        connection->out.watched = event.events;
     else
         lockd_connection_kill(connection, "epoll_ctl: %s", strerror(errno));
 }
 
 /* 1: sent, 0: the socket is full, -1: the connection is gone. */
-static int send_now(struct lockd_connection *connection, const void *message, size_t size)
+static int send_message(struct lockd_connection *connection, const void *message, size_t size)
 {
     ssize_t sent;
 
@@ -51,7 +56,7 @@ static int send_now(struct lockd_connection *connection, const void *message, si
     return -1;
 }
 
-static int reserve(struct lockd_connection *connection, size_t size)
+static int reserve_bytes(struct lockd_connection *connection, size_t size)
 {
     struct lockd_outbox *out = &connection->out;
     size_t room = out->room == 0 ? 1024 : out->room;
@@ -75,7 +80,7 @@ static int reserve(struct lockd_connection *connection, size_t size)
     return 0;
 }
 
-static void account(struct lockd_connection *connection, size_t added, size_t taken)
+static void count_queued(struct lockd_connection *connection, size_t added, size_t taken)
 {
     connection->out.size += added - taken;
     connection->user->queued += added - taken;
@@ -95,7 +100,7 @@ static void drop_older_target(struct lockd_connection *connection,
             memcpy(&old, at, sizeof old);
             if (memcmp(old.uuid, target->uuid, sizeof old.uuid) == 0) {
                 memmove(at, at + sizeof old, (size_t)(end - at) - sizeof old);
-                account(connection, 0, sizeof old);
+                count_queued(connection, 0, sizeof old);
                 return;
             }
         }
@@ -103,56 +108,59 @@ static void drop_older_target(struct lockd_connection *connection,
     }
 }
 
-void lockd_connection_send(struct lockd_connection *connection, const void *message,
-                           size_t size)
+void lockd_outbox_send(struct lockd_connection *connection, const void *message, size_t size)
 {
     const struct gs_wire_header *header = message;
     struct lockd_outbox *out = &connection->out;
 
     if (connection->dead)
         return;
-    if (out->size == 0 && send_now(connection, message, size) != 0)
+    if (out->size == 0 && send_message(connection, message, size) != 0)
         return;
     if (header->type == GS_WIRE_TARGET && out->size != 0)
         drop_older_target(connection, message);
-    if (reserve(connection, size) != 0) {
+    if (reserve_bytes(connection, size) != 0) {
         lockd_connection_kill(connection, "it does not read what it is sent");
         return;
     }
     memcpy(out->bytes + out->head + out->size, message, size);
-    account(connection, size, 0);
-    lockd_connection_watch(connection);
+    count_queued(connection, size, 0);
+    lockd_outbox_watch(connection);
 }
 
-bool lockd_connection_pass(struct lockd_connection *connection, const void *message,
-                           size_t size, const struct gs_descriptors *with)
+bool lockd_outbox_pass(struct lockd_connection *connection, const void *message, size_t size,
+                       const struct gs_descriptors *with)
 {
     return !connection->dead && connection->out.size == 0 &&
            gs_packet_send(connection->fd, message, size, with) == (ssize_t)size;
 }
 
-void lockd_connection_writable(struct lockd_connection *connection)
+static void drop_queue(struct lockd_outbox *out)
+{
+    free(out->bytes);
+    *out = (struct lockd_outbox){.watched = out->watched};
+}
+
+void lockd_outbox_drain(struct lockd_connection *connection)
 {
     struct lockd_outbox *out = &connection->out;
     struct gs_wire_header header;
 
     while (!connection->dead && out->size != 0) {
         memcpy(&header, out->bytes + out->head, sizeof header);
-        if (send_now(connection, out->bytes + out->head, header.length) != 1)
+        if (send_message(connection, out->bytes + out->head, header.length) != 1)
             break;
         out->head += header.length;
-        account(connection, 0, header.length);
+        count_queued(connection, 0, header.length);
     }
     if (connection->dead || out->size != 0)
         return;
-    free(out->bytes);
-    *out = (struct lockd_outbox){0};
-    lockd_connection_watch(connection);
+    drop_queue(out);
+    lockd_outbox_watch(connection);
 }
 
 void lockd_outbox_deinit(struct lockd_connection *connection)
 {
     connection->user->queued -= connection->out.size;
-    free(connection->out.bytes);
-    connection->out = (struct lockd_outbox){0};
+    drop_queue(&connection->out);
 }

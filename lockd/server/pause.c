@@ -2,10 +2,27 @@
  *
  * pause.c: programs that a person or a quota holds back. No state.
  */
+#include "lockd/server/pause.h"
+
+#include "lockd/server/clock.h"
 #include "lockd/server/server.h"
 
-void lockd_connection_pause(struct lockd_connection *connection)
+static void apply_pause(struct lockd_connection *connection)
 {
-    sched_pause(connection->server->lock, connection->client,
-                connection->paused || connection->over != 0, lockd_now());
+    const struct lockd_pause *pause = &connection->pause;
+
+    sched_pause(connection->server->scheduler, connection->client,
+                pause->asked || pause->over != 0, lockd_now());
+}
+
+void lockd_pause_ask(struct lockd_connection *connection, bool asked)
+{
+    connection->pause.asked = asked;
+    apply_pause(connection);
+}
+
+void lockd_pause_hold(struct lockd_connection *connection, bool over)
+{
+    connection->pause.over += over ? 1 : UINT32_MAX;
+    apply_pause(connection);
 }

@@ -9,8 +9,14 @@
  * Invariant: the demands on a device of a user's programs that are not held back there are not
  * raised above max-memory by anything allowed here (and a 64th, for rounding in the programs).
  */
+#include "lockd/server/quota.h"
+
 #include "lockd/base/log.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/pause.h"
+#include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,37 +24,29 @@
 #define ROUNDING 64
 #define TELL_NS  1000000000u
 
-static struct lockd_track *find(struct lockd_connection *connection, const uint8_t *uuid)
-{
-    for (size_t i = 0; i < connection->tracks.count; i++) {
-        if (memcmp(connection->tracks.track[i].uuid, uuid, 16) == 0)
-            return &connection->tracks.track[i];
-    }
-    return NULL;
-}
-
 /* What the user's programs have on that device, without those that are held back. */
-static uint64_t demand_of(struct lockd_server *server, const struct lockd_user *user,
-                          const uint8_t *uuid)
+static uint64_t sum_demand(struct lockd_server *server, const struct lockd_user *user,
+                           const uint8_t *uuid)
 {
     uint64_t sum = 0;
 
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-        const struct lockd_track *track = each->user == user ? find(each, uuid) : NULL;
+        const struct lockd_track *track =
+            each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
 
-        sum += track != NULL && !track->over ? track->demand : 0;
+        sum += track != NULL && !track->quota.over ? track->demand : 0;
     }
     return sum;
 }
 
 /* all: what the user's programs have there with this one. */
-static uint64_t others_demand(const struct lockd_track *track, uint64_t all)
+static uint64_t sum_others(const struct lockd_track *track, uint64_t all)
 {
-    return track->over ? all : all - track->demand;
+    return track->quota.over ? all : all - track->demand;
 }
 
-static void note(struct lockd_connection *connection)
+static void remark_held_back(struct lockd_connection *connection)
 {
     struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
 
@@ -57,68 +55,76 @@ static void note(struct lockd_connection *connection)
              "held back: user %u would have more than max-memory on a device; it goes on when "
              "his other programs there have less",
              (unsigned)connection->uid);
-    lockd_remarks_add(&connection->server->notes, connection, &note, lockd_now());
+    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
     lockd_log(LOCKD_LOG_WARNING, "process %d (%s): %s", (int)connection->pid, connection->name,
               note.text);
 }
 
-static void hold_back(struct lockd_connection *connection, struct lockd_track *track, bool over)
+static void hold_program(struct lockd_connection *connection, struct lockd_track *track,
+                         bool over)
 {
-    if (track->over == over)
+    if (track->quota.over == over)
         return;
-    track->over = over;
-    connection->over += over ? 1 : UINT32_MAX;
+    track->quota.over = over;
     connection->user->over += over ? 1 : UINT32_MAX;
-    if (over && connection->over == 1)
-        note(connection);
-    lockd_connection_pause(connection);
+    if (over && connection->pause.over == 0)
+        remark_held_back(connection);
+    lockd_pause_hold(connection, over);
 }
 
-static bool exceeds(uint64_t demand, uint64_t others, uint64_t most)
+static bool exceeds_quota(uint64_t demand, uint64_t others, uint64_t most)
 {
     return most != UINT64_MAX && demand != 0 && others + demand > most + most / ROUNDING;
 }
 
-void lockd_quota_make_room(struct lockd_server *server, struct lockd_user *user,
-                           const uint8_t *uuid)
+static void release_held(struct lockd_server *server, struct lockd_user *user,
+                         const uint8_t *uuid)
 {
     const uint64_t most = server->config.limits.memory;
     uint64_t sum;
 
     if (user->over == 0)
         return;
-    sum = demand_of(server, user, uuid);
-    lockd_list_each (at, &server->connections) { /* who came first is let go first */
+    sum = sum_demand(server, user, uuid);
+    lockd_list_each (at, &server->connections.all) { /* who came first is let go first */
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-        struct lockd_track *track = each->user == user ? find(each, uuid) : NULL;
+        struct lockd_track *track =
+            each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
 
-        if (track == NULL || !track->over || exceeds(track->demand, sum, most))
+        if (track == NULL || !track->quota.over || exceeds_quota(track->demand, sum, most))
             continue;
         sum += track->demand;
-        track->allowed = track->demand;
-        hold_back(each, track, false);
+        track->quota.allowed = track->demand;
+        hold_program(each, track, false);
     }
 }
 
 /* Tells the lock what is left for it. */
-static void tell(struct lockd_connection *connection, struct lockd_track *track,
-                 uint64_t others)
+static void tell_limit(struct lockd_connection *connection, struct lockd_track *track,
+                       uint64_t others)
 {
     const uint64_t most = connection->server->config.limits.memory;
     uint64_t limit = UINT64_MAX;
 
     if (most != UINT64_MAX) {
         limit = most > others ? most - others : 0;
-        limit = limit < track->allowed && !track->over ? track->allowed : limit;
+        limit =
+            limit < track->quota.allowed && !track->quota.over ? track->quota.allowed : limit;
     }
-    track->limited = limit != UINT64_MAX;
-    sched_quota(connection->server->lock, connection->client, track->uuid, limit, lockd_now());
+    track->quota.limited = limit != UINT64_MAX;
+    sched_quota(connection->server->scheduler, connection->client, track->uuid, limit,
+                lockd_now());
 }
 
-static void tell_later(struct lockd_server *server)
+void lockd_quota_init(struct lockd_quotas *quotas)
 {
-    if (server->config.limits.memory != UINT64_MAX && server->quota_at == LOCKD_NEVER)
-        server->quota_at = lockd_now() + TELL_NS;
+    quotas->tell_at = LOCKD_NEVER;
+}
+
+static void plan_telling(struct lockd_server *server)
+{
+    if (server->config.limits.memory != UINT64_MAX && server->quota.tell_at == LOCKD_NEVER)
+        server->quota.tell_at = lockd_now() + TELL_NS;
 }
 
 uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
@@ -127,10 +133,10 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
     const uint8_t *uuid = NULL;
     uint64_t all = 0; /* of the last user and device: mostly it is the next one's too */
 
-    if (now < server->quota_at)
-        return server->quota_at;
-    server->quota_at = LOCKD_NEVER;
-    lockd_list_each (at, &server->connections) {
+    if (now < server->quota.tell_at)
+        return server->quota.tell_at;
+    server->quota.tell_at = LOCKD_NEVER;
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         for (size_t i = 0; i < each->tracks.count; i++) {
@@ -138,11 +144,11 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
 
             if (uuid == NULL || user != each->user ||
                 memcmp(uuid, track->uuid, sizeof track->uuid) != 0)
-                all = demand_of(server, each->user, track->uuid);
+                all = sum_demand(server, each->user, track->uuid);
             user = each->user;
             uuid = track->uuid;
-            if (server->config.limits.memory != UINT64_MAX || track->limited)
-                tell(each, track, others_demand(track, all));
+            if (server->config.limits.memory != UINT64_MAX || track->quota.limited)
+                tell_limit(each, track, sum_others(track, all));
         }
     }
     return LOCKD_NEVER;
@@ -154,43 +160,42 @@ void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire
     struct lockd_track *track = lockd_track_get(&connection->tracks, state->uuid);
     uint64_t others, before;
 
-    if (track == NULL || (most == UINT64_MAX && !track->limited))
+    if (track == NULL || (most == UINT64_MAX && !track->quota.limited))
         return;
-    before = track->over ? 0 : track->allowed;
-    others = others_demand(track, demand_of(connection->server, connection->user, state->uuid));
-    hold_back(connection, track,
-              state->demand > before && exceeds(state->demand, others, most));
-    if (!track->over)
-        track->allowed = state->demand;
-    tell(connection, track, others);
+    before = track->quota.over ? 0 : track->quota.allowed;
+    others = sum_others(track, sum_demand(connection->server, connection->user, state->uuid));
+    hold_program(connection, track,
+                 state->demand > before && exceeds_quota(state->demand, others, most));
+    if (!track->quota.over)
+        track->quota.allowed = state->demand;
+    tell_limit(connection, track, others);
     if (state->demand != track->demand)
-        tell_later(connection->server);
+        plan_telling(connection->server);
     if (state->demand < before) {
         track->demand = state->demand;
-        lockd_quota_make_room(connection->server, connection->user, state->uuid);
+        release_held(connection->server, connection->user, state->uuid);
     }
 }
 
 void lockd_quota_gone(struct lockd_connection *connection)
 {
-    connection->user->over -= connection->over;
-    connection->over = 0;
+    connection->user->over -= connection->pause.over;
+    connection->pause.over = 0;
     if (connection->tracks.count != 0)
-        tell_later(connection->server);
+        plan_telling(connection->server);
     for (size_t i = 0; i < connection->tracks.count; i++)
-        lockd_quota_make_room(connection->server, connection->user,
-                              connection->tracks.track[i].uuid);
+        release_held(connection->server, connection->user, connection->tracks.track[i].uuid);
 }
 
 void lockd_quota_changed(struct lockd_server *server)
 {
-    server->quota_at = lockd_now(); /* at once */
-    lockd_list_each (at, &server->connections) {
+    server->quota.tell_at = lockd_now(); /* at once */
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        for (size_t i = 0; i < each->tracks.count && each->over != 0; i++) {
-            if (each->tracks.track[i].over)
-                lockd_quota_make_room(server, each->user, each->tracks.track[i].uuid);
+        for (size_t i = 0; i < each->tracks.count && each->pause.over != 0; i++) {
+            if (each->tracks.track[i].quota.over)
+                release_held(server, each->user, each->tracks.track[i].uuid);
         }
     }
 }

@@ -2,33 +2,36 @@
  *
  * reload.c: a configuration that was read again takes the place of the present one. No state.
  */
+#include "lockd/server/reload.h"
+
+#include "lockd/base/log.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/handover.h"
+#include "lockd/server/quota.h"
 #include "lockd/server/server.h"
+#include "lockd/start/notify.h"
 
 #include <errno.h>
 
-#include "lockd/base/log.h"
-#include "lockd/server/closer.h"
-#include "lockd/server/handover.h"
-#include "lockd/start/listen.h"
-
-int lockd_server_reload(struct lockd_server *server, struct gs_err *err)
+int lockd_reload_config(struct lockd_server *server, struct gs_err *err)
 {
     struct lockd_config config = server->config;
     int code;
 
-    if (server->reload == NULL)
+    if (server->reload.read == NULL)
         return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration to read");
     lockd_notify("RELOADING=1");
-    code = server->reload(server->reload_context, &config, err);
+    code = server->reload.read(server->reload.context, &config, err);
     if (code == 0) {
         const bool handed_over = server->config.hands_over;
 
         server->config = config;
         lockd_log_open((enum lockd_log_level)config.log_level);
         lockd_handover_changed(server, handed_over);
-        sched_set(server->lock, &config.settings, lockd_now());
+        sched_set(server->scheduler, &config.settings, lockd_now());
         lockd_quota_changed(server);
-        lockd_list_each (at, &server->connections) {
+        lockd_list_each (at, &server->connections.all) {
             struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
             if (each->client != NULL)

@@ -5,7 +5,10 @@
  * of its own user when he has a good part of the places, so that nobody can push out what
  * others said.
  */
+#include "lockd/server/remarks.h"
+
 #include "lockd/base/log.h"
+#include "lockd/server/clock.h"
 #include "lockd/server/server.h"
 
 #include <stdio.h>
@@ -14,13 +17,13 @@
 #define OF_ONE_USER (LOCKD_REMARKS / 2)
 
 /* The oldest note, or the oldest of that user when he has his share. */
-static struct lockd_remark *oldest_of(struct lockd_remarks *notes, uid_t uid)
+static struct lockd_remark *find_oldest(struct lockd_remarks *remarks, uid_t uid)
 {
-    struct lockd_remark *oldest = &notes->slot[0], *own = NULL;
+    struct lockd_remark *oldest = &remarks->slot[0], *own = NULL;
     int count = 0;
 
     for (int i = 0; i < LOCKD_REMARKS; i++) {
-        struct lockd_remark *slot = &notes->slot[i];
+        struct lockd_remark *slot = &remarks->slot[i];
 
         if (slot->at < oldest->at)
             oldest = slot;
@@ -33,29 +36,29 @@ static struct lockd_remark *oldest_of(struct lockd_remarks *notes, uid_t uid)
     return count >= OF_ONE_USER && oldest->at != 0 ? own : oldest;
 }
 
-static struct lockd_remark *slot_for(struct lockd_remarks *notes,
-                                     const struct lockd_connection *from, int32_t pid,
-                                     const struct gs_wire_note *note)
+static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
+                                      const struct lockd_connection *from, int32_t pid,
+                                      const struct gs_wire_note *note)
 {
     struct lockd_remark *slot;
 
     for (int i = 0; i < LOCKD_REMARKS; i++) {
-        slot = &notes->slot[i];
+        slot = &remarks->slot[i];
         if (slot->at != 0 && slot->pid == pid && slot->kind == note->kind &&
             strcmp(slot->text, note->text) == 0 &&
             (slot->owner == from->id || strcmp(slot->name, note->name) == 0))
             return slot;
     }
-    slot = oldest_of(notes, from->uid);
+    slot = find_oldest(remarks, from->uid);
     slot->count = 0;
     return slot;
 }
 
-void lockd_remarks_add(struct lockd_remarks *notes, const struct lockd_connection *from,
+void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connection *from,
                        const struct gs_wire_note *note, uint64_t now)
 {
     const int32_t pid = from->pid > 0 ? (int32_t)from->pid : note->pid;
-    struct lockd_remark *slot = slot_for(notes, from, pid, note);
+    struct lockd_remark *slot = find_slot(remarks, from, pid, note);
 
     if (slot->count == 0)
         lockd_log(LOCKD_LOG_INFO, "%s (process %d): %s", note->name, pid, note->text);
@@ -73,7 +76,7 @@ void lockd_remarks_apart(struct lockd_server *server)
 {
     struct sched_apart apart;
 
-    while (sched_next_apart(server->lock, &apart)) {
+    while (sched_next_apart(server->scheduler, &apart)) {
         const struct lockd_connection *of = apart.owner;
         struct gs_wire_note note = {.pid = (int32_t)of->pid, .kind = GS_NOTE_OTHER};
 
@@ -82,6 +85,6 @@ void lockd_remarks_apart(struct lockd_server *server)
                  "its programs need more memory together than there is for them on %.63s: each "
                  "has its turns by itself",
                  apart.device);
-        lockd_remarks_add(&server->notes, of, &note, lockd_now());
+        lockd_remarks_add(&server->remarks, of, &note, lockd_now());
     }
 }

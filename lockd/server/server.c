@@ -9,8 +9,23 @@
  * can meet a freed one.
  */
 #include "lockd/server/server.h"
-#include "lockd/start/listen.h"
+
 #include "lockd/base/log.h"
+#include "lockd/server/admit.h"
+#include "lockd/server/checkpoint.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/ending.h"
+#include "lockd/server/handover.h"
+#include "lockd/server/hostwatch.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/quota.h"
+#include "lockd/server/reload.h"
+#include "lockd/server/successor.h"
+#include "lockd/server/targets.h"
+#include "lockd/server/trace.h"
+#include "lockd/server/users.h"
+#include "lockd/start/notify.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,10 +38,9 @@
 
 #define EVENTS              64
 #define FIRST_PROGRAM_NS    1000000000u
-#define HOST_EVERY_NS       2000000000u /* while programs are connected */
 #define SUPERSEDED_EVERY_NS 1000000000u
 
-static int watch(struct lockd_server *server, int fd, void *tag)
+static int watch_descriptor(struct lockd_server *server, int fd, void *tag)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = tag};
 
@@ -47,7 +61,7 @@ static int open_signals(void)
 }
 
 /* systemd expects a sign of life in every half of this time. */
-static uint64_t watchdog_interval(void)
+static uint64_t read_watchdog_interval(void)
 {
     const char *text = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
     unsigned long long usec;
@@ -67,43 +81,39 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
 
     memset(server, 0, sizeof *server);
     server->config = *config;
-    server->listener_count = count;
-    memcpy(server->listeners, listeners, count * sizeof *listeners);
-    server->group = group;
-    server->spare = -1;
-    server->started = server->programs_gone = lockd_now();
-    server->watchdog_ns = watchdog_interval();
-    server->watchdog_at = server->started;
-    server->quota_at = LOCKD_NEVER;
-    lockd_host_init(&server->host);
-    lockd_list_init(&server->connections);
-    lockd_list_init(&server->dead);
-    lockd_list_init(&server->silent);
-    lockd_list_init(&server->throttled);
+    lockd_admit_init(&server->admission, listeners, count, group);
+    server->started = server->connections.programs_gone = lockd_now();
+    server->watchdog.every_ns = read_watchdog_interval();
+    server->watchdog.at = server->started;
+    lockd_quota_init(&server->quota);
+    lockd_hostwatch_init(&server->host);
+    lockd_list_init(&server->connections.all);
+    lockd_list_init(&server->connections.dead);
+    lockd_list_init(&server->connections.throttled);
     lockd_list_init(&server->users);
-    lockd_list_init(&server->freezes);
+    lockd_list_init(&server->checkpoints.list);
     lockd_closer_init(server);
     server->signals = open_signals();
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
-    server->lock = sched_new(&config->settings, server->started);
+    server->scheduler = sched_new(&config->settings, server->started);
     if (server->signals < 0 || server->epoll < 0)
         code = -errno;
-    else if (server->lock == NULL)
+    else if (server->scheduler == NULL)
         code = -ENOMEM;
-    code = code != 0 ? code : watch(server, server->signals, &server->signals);
+    code = code != 0 ? code : watch_descriptor(server, server->signals, &server->signals);
     for (unsigned i = 0; i < count && code == 0; i++)
-        code = watch(server, listeners[i], &server->listeners[i]);
+        code = watch_descriptor(server, server->admission.listeners[i],
+                                &server->admission.listeners[i]);
     if (code != 0)
         return gs_err_errno(err, code, "cannot set up the event loop");
-    server->listening = true;
-    return lockd_admit_init(server, err);
+    return lockd_admit_open(&server->admission, err);
 }
 
-void lockd_server_bury(struct lockd_server *server)
+static void bury_dead(struct lockd_server *server)
 {
-    while (!lockd_list_empty(&server->dead)) {
+    while (!lockd_list_empty(&server->connections.dead)) {
         struct lockd_connection *connection =
-            lockd_entry(server->dead.next, struct lockd_connection, link);
+            lockd_entry(server->connections.dead.next, struct lockd_connection, link);
         struct sched_client *client = connection->client;
 
         connection->client = NULL;
@@ -111,16 +121,16 @@ void lockd_server_bury(struct lockd_server *server)
             lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) is gone", connection->name,
                       (int)connection->pid);
             lockd_trace_gone(connection);
-            sched_client_gone(server->lock, client, lockd_now());
+            sched_client_gone(server->scheduler, client, lockd_now());
             lockd_quota_gone(connection);
-            server->host_stale = true;
+            server->host.stale = true;
             connection->user->programs--;
-            if (--server->program_count == 0)
-                server->programs_gone = lockd_now();
+            if (--server->connections.programs == 0)
+                server->connections.programs_gone = lockd_now();
         }
         lockd_connection_free(connection);
-        lockd_admit_again(server);
-        lockd_server_flush(server);
+        server->admission.room_made = true;
+        lockd_targets_send(server);
     }
 }
 
@@ -129,88 +139,41 @@ static uint64_t idle_deadline(const struct lockd_server *server)
 {
     uint64_t wait = server->config.idle_exit_ns;
 
-    if (wait == LOCKD_NEVER || server->program_count != 0)
+    if (wait == LOCKD_NEVER || server->connections.programs != 0)
         return LOCKD_NEVER;
-    if (server->programs_gone == server->started && wait < FIRST_PROGRAM_NS)
+    if (server->connections.programs_gone == server->started && wait < FIRST_PROGRAM_NS)
         wait = FIRST_PROGRAM_NS;
-    return server->programs_gone + wait;
+    return server->connections.programs_gone + wait;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
+static uint64_t sooner_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static pid_t pid_seen(const struct lockd_connection *connection)
-{
-    return connection->foreign ? 0 : connection->pid;
-}
-
-static void find_common_group(struct lockd_server *server)
-{
-    bool first = true;
-
-    lockd_list_each (at, &server->connections) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
-        if (each->client == NULL)
-            continue;
-        lockd_host_came(&server->host, first, pid_seen(each));
-        first = false;
-    }
-    server->host_stale = false;
-}
-
-/* At the start, so that the first program's first target has its part; then nobody needs it
- * while no program is connected. */
-static uint64_t tell_host(struct lockd_server *server, uint64_t now)
-{
-    if (server->program_count == 0 && server->host_at != 0)
-        return LOCKD_NEVER;
-    if (now >= server->host_at) {
-        uint64_t available;
-
-        if (server->host_stale)
-            find_common_group(server);
-        available = lockd_host_available(&server->host);
-        if (available != UINT64_MAX)
-            sched_host(server->lock, available, now);
-        server->host_at = now + HOST_EVERY_NS;
-    }
-    return server->host_at;
-}
-
-void lockd_server_came(struct lockd_server *server, const struct lockd_connection *connection)
-{
-    if (!lockd_host_came(&server->host, server->program_count == 1, pid_seen(connection)))
-        return;
-    server->host_at = 0;
-    tell_host(server, lockd_now());
-}
-
 static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
 {
-    if (server->watchdog_ns == 0)
+    if (server->watchdog.every_ns == 0)
         return LOCKD_NEVER;
-    if (now >= server->watchdog_at) {
+    if (now >= server->watchdog.at) {
         lockd_notify("WATCHDOG=1");
-        server->watchdog_at = now + server->watchdog_ns;
+        server->watchdog.at = now + server->watchdog.every_ns;
     }
-    return server->watchdog_at;
+    return server->watchdog.at;
 }
 
-static uint64_t look_for_another(struct lockd_server *server, uint64_t now)
+static uint64_t look_for_service(struct lockd_server *server, uint64_t now)
 {
-    if (server->superseded == NULL)
+    if (server->superseded.ask == NULL)
         return LOCKD_NEVER;
-    if (now >= server->superseded_at) {
-        if (server->superseded(server->superseded_context)) {
+    if (now >= server->superseded.at) {
+        if (server->superseded.ask(server->superseded.context)) {
             lockd_log(LOCKD_LOG_INFO, "a service has come up: leaving it the programs");
             server->stop = true;
         }
-        server->superseded_at = now + SUPERSEDED_EVERY_NS;
+        server->superseded.at = now + SUPERSEDED_EVERY_NS;
     }
-    return server->superseded_at;
+    return server->superseded.at;
 }
 
 uint64_t lockd_server_tend(struct lockd_server *server)
@@ -218,32 +181,29 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     const uint64_t now = lockd_now();
     uint64_t next;
 
-    next = sooner(tell_host(server, now), lockd_quota_tend(server, now));
-    if (now >= sched_deadline(server->lock))
-        sched_tick(server->lock, now);
-    lockd_server_flush(server);
-    next = sooner(next, lockd_connection_resume(server, now));
-    next = sooner(next, lockd_admit_silent(server, now));
-    next = sooner(next, lockd_checkpoint_tend(server, now));
-    lockd_server_flush(server);
-    next = sooner(next, lockd_handover_tend(server, now));
-    lockd_server_bury(server);
-    next = sooner(next, lockd_trace_flush(server, now));
-    lockd_server_bury(server); /* listeners that ended */
-    next = sooner(next, lockd_closer_tend(server, now));
-    if (server->closed_late) {
-        server->closed_late = false;
-        lockd_admit_again(server);
-    }
-    next = sooner(next, feed_watchdog(server, now));
-    next = sooner(next, lockd_successor_tend(server, now));
-    next = sooner(next, look_for_another(server, now));
+    next = sooner_of(lockd_hostwatch_tend(server, now), lockd_quota_tend(server, now));
+    if (now >= sched_deadline(server->scheduler))
+        sched_tick(server->scheduler, now);
+    lockd_targets_send(server);
+    next = sooner_of(next, lockd_connection_resume(server, now));
+    next = sooner_of(next, lockd_admit_silent(server, now));
+    next = sooner_of(next, lockd_checkpoint_tend(server, now));
+    lockd_targets_send(server);
+    next = sooner_of(next, lockd_handover_tend(server, now));
+    bury_dead(server);
+    next = sooner_of(next, lockd_trace_flush(server, now));
+    bury_dead(server); /* listeners that ended */
+    next = sooner_of(next, lockd_closer_tend(server, now));
+    lockd_admit_again(server);
+    next = sooner_of(next, feed_watchdog(server, now));
+    next = sooner_of(next, lockd_successor_tend(server, now));
+    next = sooner_of(next, look_for_service(server, now));
     if (now >= idle_deadline(server)) {
         lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
         server->stop = true;
     }
-    next = sooner(next, idle_deadline(server));
-    return sooner(next, sched_deadline(server->lock));
+    next = sooner_of(next, idle_deadline(server));
+    return sooner_of(next, sched_deadline(server->scheduler));
 }
 
 static int milliseconds_until(uint64_t deadline)
@@ -266,7 +226,7 @@ static void take_signals(struct lockd_server *server)
 
     while (read(server->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGHUP) {
-            lockd_server_reload(server, &err); /* which says what was wrong */
+            lockd_reload_config(server, &err); /* which says what was wrong */
             continue;
         }
         server->stop = true;
@@ -274,33 +234,22 @@ static void take_signals(struct lockd_server *server)
     }
 }
 
-/* Its number, or listener_count: it is none. */
-static unsigned listener_of(const struct lockd_server *server, const void *pointer)
+static void handle_event(struct lockd_server *server, const struct epoll_event *event)
 {
-    unsigned i = 0;
-
-    while (i < server->listener_count && pointer != &server->listeners[i])
-        i++;
-    return i;
-}
-
-static void handle(struct lockd_server *server, const struct epoll_event *event)
-{
-    const unsigned listener = listener_of(server, event->data.ptr);
     struct lockd_connection *connection = event->data.ptr;
 
     if (event->data.ptr == &server->signals) {
         take_signals(server);
-    } else if (listener < server->listener_count) {
-        server->called |= 1u << listener; /* accepted when those who left have made room */
+    } else if (lockd_admit_event(&server->admission, event->data.ptr)) {
+        return; /* accepted after the connections that ended have made room */
     } else if (lockd_checkpoint_event(server, event->data.ptr)) {
-        lockd_server_flush(server);
+        lockd_targets_send(server);
     } else {
         /* one that is read later but has left already: what it said last is lost with it */
-        if (connection->throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
+        if (connection->rate.throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
             lockd_connection_kill(connection, NULL);
         if (!connection->dead && (event->events & EPOLLOUT) != 0)
-            lockd_connection_writable(connection);
+            lockd_outbox_drain(connection);
         if (!connection->dead && (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
             lockd_connection_readable(connection);
     }
@@ -318,33 +267,27 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
         if (count < 0 && errno != EINTR)
             return gs_err_errno(err, -errno, "epoll_wait");
         for (int i = 0; i < count; i++)
-            handle(server, &events[i]);
+            handle_event(server, &events[i]);
         deadline = lockd_server_tend(server);
-        for (unsigned i = 0; i < server->listener_count; i++)
-            if ((server->called & 1u << i) != 0)
-                lockd_admit_one(server, server->listeners[i]);
-        server->called = 0;
-        deadline = sooner(deadline, lockd_admit_resume(server, lockd_now()));
+        lockd_admit_callers(server);
+        deadline = sooner_of(deadline, lockd_admit_resume(server, lockd_now()));
     }
     return 0;
 }
 
 void lockd_server_deinit(struct lockd_server *server)
 {
-    lockd_list_each (at, &server->connections)
+    lockd_list_each (at, &server->connections.all)
         lockd_connection_free(lockd_entry(at, struct lockd_connection, link));
-    lockd_list_each (dead, &server->dead)
+    lockd_list_each (dead, &server->connections.dead)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
     lockd_handover_deinit(server);
     lockd_closer_deinit(server);
-    sched_free(server->lock);
+    sched_free(server->scheduler);
     lockd_trace_deinit(&server->trace);
-    for (unsigned i = 0; i < server->listener_count; i++)
-        close(server->listeners[i]);
+    lockd_admit_deinit(&server->admission);
     if (server->epoll >= 0)
         close(server->epoll);
     if (server->signals >= 0)
         close(server->signals);
-    if (server->spare >= 0)
-        close(server->spare);
 }

@@ -3,6 +3,13 @@
  * status.c: answers `gpusharectl status`: the daemon, its devices, the programs on them, what
  * programs remarked. Reads only. Whoever may connect may look.
  */
+#include "lockd/server/status.h"
+
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/checkpoint.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 
 #include <string.h>
@@ -16,17 +23,17 @@ struct status {
 static void send_one(struct status *status, void *message, enum gs_wire_type type)
 {
     lockd_wire_header(message, type);
-    lockd_connection_send(status->to, message, lockd_wire_size(type));
+    lockd_outbox_send(status->to, message, lockd_wire_size(type));
     status->count++;
 }
 
 static void send_daemon(struct status *status, const struct lockd_server *server)
 {
-    const struct sched_settings *settings = sched_settings(server->lock);
-    const struct sched_host_info host = sched_host_info(server->lock);
+    const struct sched_settings *settings = sched_settings(server->scheduler);
+    const struct sched_host_info host = sched_host_info(server->scheduler);
     struct gs_wire_daemon daemon = {
         .pid = (int32_t)getpid(),
-        .programs = server->program_count,
+        .programs = server->connections.programs,
         .uptime_ns = lockd_now() - server->started,
         .quantum_ns = settings->quantum_ns,
         .idle_ns = settings->idle_ns,
@@ -135,8 +142,8 @@ static void visit_member(void *context, const struct sched_device_info *device,
 
 static bool note_ended(const struct lockd_server *server, const struct lockd_remark *note)
 {
-    for (const struct lockd_list *at = server->connections.next; at != &server->connections;
-         at = at->next) {
+    for (const struct lockd_list *at = server->connections.all.next;
+         at != &server->connections.all; at = at->next) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client != NULL && (each->id == note->owner || each->pid == note->pid))
@@ -148,7 +155,7 @@ static bool note_ended(const struct lockd_server *server, const struct lockd_rem
 static void send_notes(struct status *status, const struct lockd_server *server)
 {
     for (int i = 0; i < LOCKD_REMARKS; i++) {
-        const struct lockd_remark *note = &server->notes.slot[i];
+        const struct lockd_remark *note = &server->remarks.slot[i];
         struct gs_wire_remark remark = {
             .pid = note->pid, .kind = note->kind, .count = note->count};
 
@@ -169,8 +176,8 @@ void lockd_status_send(struct lockd_connection *connection)
     struct gs_wire_end end = {0};
 
     send_daemon(&status, server);
-    sched_visit(server->lock, visit_device, visit_member, &status, lockd_now());
-    lockd_list_each (at, &server->connections) {
+    sched_visit(server->scheduler, visit_device, visit_member, &status, lockd_now());
+    lockd_list_each (at, &server->connections.all) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct gs_wire_client client = {
             .condition = GS_CONDITION_NO_DEVICE,

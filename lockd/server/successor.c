@@ -4,10 +4,13 @@
  * State: struct lockd_successor in the server.
  */
 #include "lockd/server/successor.h"
-#include "lockd/start/inherited.h"
-#include "lockd/start/listen.h"
+
 #include "lockd/base/log.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/ending.h"
 #include "lockd/server/server.h"
+#include "lockd/start/inherited.h"
+#include "lockd/start/place.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,7 +22,7 @@
 #define WAIT_NS 5000000000u /* a program tries again after 0.2 s, and starts a process */
 #define LOOK_NS 20000000u
 
-static uint64_t own_limit(void)
+static uint64_t read_own_limit(void)
 {
     struct rlimit limit;
 
@@ -27,21 +30,21 @@ static uint64_t own_limit(void)
 }
 
 /* What a daemon that the program starts could have; 0: it is not for us to ask it. */
-static uint64_t limit_through(uid_t uid, pid_t pid)
+static uint64_t read_limit_through(uid_t uid, pid_t pid)
 {
     const uint64_t limit = uid == geteuid() ? lockd_inherited_descriptors((int32_t)pid) : 0;
 
     return limit < LOCKD_DESCRIPTORS_MAX ? limit : LOCKD_DESCRIPTORS_MAX;
 }
 
-static uint64_t limit_of(const struct lockd_connection *connection)
+static uint64_t read_limit_of(const struct lockd_connection *connection)
 {
     return connection->client != NULL && !connection->foreign && !connection->dead
-               ? limit_through(connection->uid, connection->pid)
+               ? read_limit_through(connection->uid, connection->pid)
                : 0;
 }
 
-static bool makes_way(const struct lockd_server *server)
+static bool can_make_way(const struct lockd_server *server)
 {
     return server->successor.place != NULL && server->successor.until == 0 && !server->stop;
 }
@@ -51,21 +54,22 @@ static void make_way(struct lockd_server *server, pid_t pid)
     lockd_log(LOCKD_LOG_INFO,
               "%llu descriptors are not enough: process %d, which may have more, is to start "
               "the next gpushare-lockd",
-              (unsigned long long)own_limit(), (int)pid);
+              (unsigned long long)read_own_limit(), (int)pid);
     lockd_place_leave(server->successor.place);
-    while (server->listener_count > 0)
-        close(server->listeners[--server->listener_count]); /* which takes it out of epoll */
-    server->listening = true;                               /* nothing to be watched again */
+    while (server->admission.listener_count > 0)
+        close(server->admission.listeners
+                  [--server->admission.listener_count]); /* which takes it out of epoll */
+    server->admission.listening = true;                  /* nothing to be watched again */
     server->successor.until = lockd_now() + WAIT_NS;
 }
 
-static struct lockd_connection *find_highest(struct lockd_server *server, uint64_t above)
+static struct lockd_connection *find_highest_limit(struct lockd_server *server, uint64_t above)
 {
     struct lockd_connection *found = NULL;
 
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-        const uint64_t limit = limit_of(each);
+        const uint64_t limit = read_limit_of(each);
 
         if (limit > above) {
             above = limit;
@@ -82,14 +86,14 @@ bool lockd_successor_look(struct lockd_server *server, int fd)
     socklen_t size = sizeof caller;
 
     server->successor.wanted = true;
-    if (!makes_way(server))
+    if (!can_make_way(server))
         return false;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &caller, &size) == 0 &&
-        limit_through(caller.uid, caller.pid) > own_limit()) {
+        read_limit_through(caller.uid, caller.pid) > read_own_limit()) {
         make_way(server, caller.pid);
         return true;
     }
-    found = find_highest(server, own_limit());
+    found = find_highest_limit(server, read_own_limit());
     if (found == NULL)
         return false;
     make_way(server, found->pid);
@@ -99,7 +103,8 @@ bool lockd_successor_look(struct lockd_server *server, int fd)
 
 void lockd_successor_came(struct lockd_server *server, struct lockd_connection *connection)
 {
-    if (!server->successor.wanted || !makes_way(server) || limit_of(connection) <= own_limit())
+    if (!server->successor.wanted || !can_make_way(server) ||
+        read_limit_of(connection) <= read_own_limit())
         return;
     make_way(server, connection->pid);
     lockd_connection_kill(connection, NULL);
@@ -108,11 +113,13 @@ void lockd_successor_came(struct lockd_server *server, struct lockd_connection *
 static int listen_again(struct lockd_server *server, const struct lockd_place *place)
 {
     for (unsigned i = 0; i < place->count; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &server->listeners[i]};
+        struct epoll_event event = {.events = EPOLLIN,
+                                    .data.ptr = &server->admission.listeners[i]};
 
-        server->listeners[i] = place->spot[i].listener;
-        server->listener_count++;
-        if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->listeners[i], &event) != 0)
+        server->admission.listeners[i] = place->spot[i].listener;
+        server->admission.listener_count++;
+        if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->admission.listeners[i], &event) !=
+            0)
             return -errno;
     }
     return 0;

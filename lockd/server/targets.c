@@ -2,17 +2,21 @@
  *
  * targets.c: sends the targets that the scheduler has put out. No state.
  */
-#include "lockd/server/server.h"
+#include "lockd/server/targets.h"
 
+#include "lockd/protocol/wire_check.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/handover.h"
+#include "lockd/server/remarks.h"
+#include "lockd/server/server.h"
+#include "lockd/server/trace.h"
 
-void lockd_server_flush(struct lockd_server *server)
+void lockd_targets_send(struct lockd_server *server)
 {
     struct sched_send send;
 
     do {
-        while (sched_next_send(server->lock, &send)) {
+        while (sched_next_send(server->scheduler, &send)) {
             lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
             lockd_trace_target(send.owner, &send.target);
             if (lockd_checkpoint_holds(send.owner))

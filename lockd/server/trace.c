@@ -8,7 +8,13 @@
  * within a phase; the phase is worked out from the program's report and the newest target.
  */
 #include "lockd/server/trace.h"
+
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/ending.h"
+#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,26 +24,6 @@
 #define LISTENERS_MAX     16
 #define LISTENERS_OF_USER 4           /* so that nobody keeps the others from listening */
 #define UNREAD_NS         5000000000u /* then one whose time is over and that does not read goes */
-
-struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid)
-{
-    struct lockd_track *grown;
-
-    for (size_t i = 0; i < tracks->count; i++) {
-        if (memcmp(tracks->track[i].uuid, uuid, sizeof tracks->track[i].uuid) == 0)
-            return &tracks->track[i];
-    }
-    if (tracks->count >= LOCKD_DEVICES_PER_CLIENT)
-        return NULL;
-    grown = realloc(tracks->track, (tracks->count + 1) * sizeof *grown);
-    if (grown == NULL)
-        return NULL;
-    tracks->track = grown;
-    grown += tracks->count++;
-    memset(grown, 0, sizeof *grown);
-    memcpy(grown->uuid, uuid, sizeof grown->uuid);
-    return grown;
-}
 
 static uint32_t phase_of(const struct lockd_track *track)
 {
@@ -59,8 +45,8 @@ static uint32_t phase_of(const struct lockd_track *track)
     return (track->flags & GS_STATE_WANT) != 0 ? GS_PHASE_WAIT : GS_PHASE_IDLE;
 }
 
-static void event_of(const struct lockd_connection *connection, const struct lockd_track *track,
-                     struct gs_wire_event *event)
+static void fill_event(const struct lockd_connection *connection,
+                       const struct lockd_track *track, struct gs_wire_event *event)
 {
     *event = (struct gs_wire_event){
         .pid = (int32_t)connection->pid,
@@ -77,8 +63,8 @@ static void event_of(const struct lockd_connection *connection, const struct loc
     memcpy(event->name, connection->name, sizeof event->name);
 }
 
-static void record(const struct lockd_connection *connection, const struct lockd_track *track,
-                   bool ended)
+static void record_event(const struct lockd_connection *connection,
+                         const struct lockd_track *track, bool ended)
 {
     struct lockd_trace *trace = &connection->server->trace;
     struct gs_wire_event *event;
@@ -88,18 +74,19 @@ static void record(const struct lockd_connection *connection, const struct lockd
     if (trace->ring == NULL)
         return; /* no trace, then */
     event = &trace->ring[trace->next++ % LOCKD_TRACE_EVENTS];
-    event_of(connection, track, event);
+    fill_event(connection, track, event);
     event->ended = ended;
 }
 
-static void update(struct lockd_connection *connection, struct lockd_track *track, bool moved)
+static void update_phase(struct lockd_connection *connection, struct lockd_track *track,
+                         bool moved)
 {
     const uint32_t phase = phase_of(track);
 
     if (phase == track->phase && !moved)
         return;
     track->phase = phase;
-    record(connection, track, false);
+    record_event(connection, track, false);
 }
 
 void lockd_trace_state(struct lockd_connection *connection, const struct gs_wire_state *state)
@@ -115,7 +102,7 @@ void lockd_trace_state(struct lockd_connection *connection, const struct gs_wire
     track->resident = state->resident;
     track->moved_out = state->moved_out;
     track->moved_in = state->moved_in;
-    update(connection, track, moved);
+    update_phase(connection, track, moved);
 }
 
 void lockd_trace_target(struct lockd_connection *connection,
@@ -128,13 +115,13 @@ void lockd_trace_target(struct lockd_connection *connection,
     track->target_flags = target->flags;
     track->seq = target->seq;
     track->budget = target->budget;
-    update(connection, track, false);
+    update_phase(connection, track, false);
 }
 
 void lockd_trace_gone(struct lockd_connection *connection)
 {
     for (size_t i = 0; i < connection->tracks.count; i++)
-        record(connection, &connection->tracks.track[i], true);
+        record_event(connection, &connection->tracks.track[i], true);
 }
 
 /* --- listeners --- */
@@ -146,14 +133,14 @@ void lockd_trace_unlisten(struct lockd_connection *connection)
     connection->listener = (struct lockd_listener){0};
 }
 
-static void end(struct lockd_connection *connection, int code, const char *text)
+static void end_listening(struct lockd_connection *connection, int code, const char *text)
 {
     struct gs_wire_end end = {.code = code, .count = connection->listener.sent};
 
     lockd_trace_unlisten(connection);
     lockd_wire_header(&end.header, GS_WIRE_END);
     snprintf(end.text, sizeof end.text, "%s", text);
-    lockd_connection_send(connection, &end, sizeof end);
+    lockd_outbox_send(connection, &end, sizeof end);
 }
 
 void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish)
@@ -166,11 +153,11 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
         return;
     }
     if (server->trace.listeners >= LISTENERS_MAX) {
-        end(connection, -EBUSY, "16 others listen already: wait until one ends");
+        end_listening(connection, -EBUSY, "16 others listen already: wait until one ends");
         return;
     }
     if (connection->user->listeners >= LISTENERS_OF_USER && !connection->controls) {
-        end(connection, -EBUSY, "you listen four times already: wait until one ends");
+        end_listening(connection, -EBUSY, "you listen four times already: wait until one ends");
         return;
     }
     *listener = (struct lockd_listener){
@@ -180,7 +167,7 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
     };
     server->trace.listeners++;
     connection->user->listeners++;
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (connection->dead) /* it has left this list, and `at` may be its link in the other */
@@ -188,14 +175,14 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
         for (size_t i = 0; i < each->tracks.count && !connection->dead; i++) {
             struct gs_wire_event event;
 
-            event_of(each, &each->tracks.track[i], &event);
-            lockd_connection_send(connection, &event, sizeof event);
+            fill_event(each, &each->tracks.track[i], &event);
+            lockd_outbox_send(connection, &event, sizeof event);
             listener->sent++;
         }
     }
 }
 
-static void feed(struct lockd_connection *connection)
+static void feed_listener(struct lockd_connection *connection)
 {
     const struct lockd_trace *trace = &connection->server->trace;
     struct lockd_listener *listener = &connection->listener;
@@ -210,7 +197,7 @@ static void feed(struct lockd_connection *connection)
 
         event.lost = lost < UINT32_MAX ? (uint32_t)lost : UINT32_MAX;
         lost = 0;
-        lockd_connection_send(connection, &event, sizeof event);
+        lockd_outbox_send(connection, &event, sizeof event);
         listener->sent++;
     }
 }
@@ -234,20 +221,20 @@ uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
 
     if (server->trace.listeners == 0)
         return deadline;
-    lockd_list_each (at, &server->connections) {
+    lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
         struct lockd_listener *listener = &connection->listener;
         uint64_t next = LOCKD_NEVER;
 
         if (!listener->listens)
             continue;
-        feed(connection);
+        feed_listener(connection);
         if (connection->dead)
             continue;
         if (connection->out.size != 0) { /* it goes on when it has read */
             next = wait_for_reader(connection, now);
         } else if (now >= listener->until_ns) {
-            end(connection, 0, "");
+            end_listening(connection, 0, "");
         } else {
             next = listener->until_ns;
             listener->read_ns = now;

@@ -18,27 +18,6 @@
 struct lockd_connection;
 struct lockd_server;
 
-/* One device of one program, as last seen. */
-struct lockd_track {
-    uint8_t uuid[16];
-    uint32_t flags;        /* GS_STATE_* of the last report */
-    uint32_t target_flags; /* GS_TARGET_* of the newest target */
-    uint32_t phase;        /* enum gs_phase */
-    uint32_t seq;          /* of the newest target */
-    uint64_t budget;       /* of the newest target */
-    uint64_t demand, resident, moved_out, moved_in;
-
-    /* quota.c */
-    uint64_t allowed; /* the demand that was last within max-memory */
-    bool over;        /* it has more: it is held back */
-    bool limited;     /* the lock knows a limit */
-};
-
-struct lockd_tracks {
-    struct lockd_track *track;
-    size_t count;
-};
-
 struct lockd_trace {
     struct gs_wire_event *ring; /* NULL until the first event */
     uint64_t next;              /* number of the next event; it goes to ring[next % size] */
@@ -54,8 +33,6 @@ struct lockd_listener {
     uint32_t sent;
 };
 
-/* The track of a device, made if there is none; NULL without memory. */
-struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid);
 /* The program reported; the daemon sent a target; the program is gone. */
 void lockd_trace_state(struct lockd_connection *connection, const struct gs_wire_state *state);
 void lockd_trace_target(struct lockd_connection *connection,

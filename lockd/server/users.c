@@ -5,6 +5,8 @@
  */
 #include "lockd/server/users.h"
 
+#include "lockd/base/list.h"
+
 #include <stdlib.h>
 
 #define AHEAD_NS 1000000000u /* what may be taken at once: a second's worth */
@@ -28,7 +30,7 @@ struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid)
 
 void lockd_user_put(struct lockd_user *user)
 {
-    if (user->connections != 0 || user->closers != 0)
+    if (user->connections != 0 || user->closing.closers != 0)
         return;
     lockd_list_remove(&user->link);
     free(user);

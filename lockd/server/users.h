@@ -6,6 +6,7 @@
 #define GS_LOCKD_SERVER_USERS_H
 
 #include "lockd/base/list.h"
+#include "lockd/server/closer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,8 +19,7 @@ struct lockd_user {
     uid_t uid;
     uint32_t connections, programs, listeners;
     uint32_t over; /* how often his programs are held back, on all devices (quota.c) */
-    /* of closer.c: all, those that have begun; descriptors from packets that are not closed */
-    uint32_t closers, closers_running, closing;
+    struct lockd_closing closing;
     size_t queued; /* bytes that wait until his connections read them */
     uint64_t bucket;
     uint64_t refusal_said; /* when the log last heard of him being refused */

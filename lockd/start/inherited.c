@@ -63,7 +63,7 @@ static void raise_limits(void)
     raise_limit(RLIMIT_NPROC, RLIM_INFINITY); /* threads (closer.h) and guards */
 }
 
-static void run_as_usual(void)
+static void reset_scheduling(void)
 {
     const struct sched_param none = {0};
     static cpu_set_t all[PROCESSORS / CPU_SETSIZE];
@@ -76,7 +76,7 @@ static void run_as_usual(void)
 }
 
 /* Without privileges it can fall to the least value that somebody with them has set. */
-static void score_as_usual(void)
+static void reset_oom_score(void)
 {
     GS_CLOSE_FD int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
     char text[16] = "";
@@ -97,8 +97,8 @@ void lockd_inherited_drop(void)
 {
     umask(022);
     raise_limits();
-    run_as_usual();
-    score_as_usual();
+    reset_scheduling();
+    reset_oom_score();
 }
 
 uint64_t lockd_inherited_descriptors(int32_t pid)

@@ -9,7 +9,11 @@
  * and read what they are sent or do not. At the end a well-behaved program must be answered.
  */
 #include "lockd/base/log.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/ending.h"
 #include "lockd/server/server.h"
+#include "lockd/server/targets.h"
+#include "lockd/server/users.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -88,7 +92,7 @@ static void join(struct fuzz *fuzz, struct peer *peer, uid_t uid)
 
 static void settle(struct fuzz *fuzz)
 {
-    lockd_server_flush(&fuzz->server);
+    lockd_targets_send(&fuzz->server);
     for (int i = 0; i < CLIENTS; i++) {
         struct peer *peer = &fuzz->peers[i];
 
@@ -102,7 +106,7 @@ static void settle(struct fuzz *fuzz)
         struct peer *peer = &fuzz->peers[i];
         bool there = false;
 
-        lockd_list_each (at, &fuzz->server.connections)
+        lockd_list_each (at, &fuzz->server.connections.all)
             there |= lockd_entry(at, struct lockd_connection, link) == peer->connection;
         if (peer->connection != NULL && !there) {
             close(peer->fd);
@@ -131,7 +135,7 @@ static void hear(struct peer *peer)
         }
     }
     if (!peer->connection->dead)
-        lockd_connection_writable(peer->connection);
+        lockd_outbox_drain(peer->connection);
 }
 
 /* With descriptors, as a program sends them that gives memory away: how many `gifts` says. */

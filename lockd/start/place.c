@@ -8,12 +8,13 @@
  * at one of its places leaves them all. The lock file is never removed. Steps that systemd
  * expects of a service (LISTEN_FDS, NOTIFY_SOCKET) are done by hand: they are small.
  */
-#include "lockd/start/listen.h"
+#include "lockd/start/place.h"
+
+#include "common/err.h"
 #include "common/fd.h"
 #include "common/place.h"
 #include "lockd/base/log.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -33,14 +34,14 @@
 #define LEAVE_TRIES  10  /* ... was killed, and its lock was gone before its socket */
 #define TAKE_WAIT_NS 20000000
 
-static void address_of(const char *path, struct sockaddr_un *address)
+static void set_address(const char *path, struct sockaddr_un *address)
 {
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
     snprintf(address->sun_path, sizeof address->sun_path, "%s", path);
 }
 
-static bool somebody_serves(const char *path)
+static bool is_served(const char *path)
 {
     GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int code = fd >= 0 ? gs_place_connect(fd, path, NULL) : -errno;
@@ -48,7 +49,7 @@ static bool somebody_serves(const char *path)
     return code == 0 || code == -EAGAIN; /* more callers than it has answered */
 }
 
-static int socket_option(int fd, int option)
+static int read_socket_option(int fd, int option)
 {
     int value = -1;
     socklen_t size = sizeof value;
@@ -66,9 +67,9 @@ static int take_activated(int *fd, struct gs_err *err)
         return 0;
     if (strcmp(count, "1") != 0)
         return gs_err_set(err, -EINVAL, "LISTEN_FDS is %s: one socket is expected", count);
-    if (socket_option(LISTEN_FD, SO_DOMAIN) != AF_UNIX ||
-        socket_option(LISTEN_FD, SO_TYPE) != SOCK_SEQPACKET ||
-        socket_option(LISTEN_FD, SO_ACCEPTCONN) != 1)
+    if (read_socket_option(LISTEN_FD, SO_DOMAIN) != AF_UNIX ||
+        read_socket_option(LISTEN_FD, SO_TYPE) != SOCK_SEQPACKET ||
+        read_socket_option(LISTEN_FD, SO_ACCEPTCONN) != 1)
         return gs_err_set(err, -EINVAL,
                           "descriptor 3 is no listening SOCK_SEQPACKET socket: the socket unit "
                           "needs ListenSequentialPacket=");
@@ -93,7 +94,7 @@ static void wait_a_moment(void)
 static int look_for_others(const char *path)
 {
     for (int i = 0; i < LEAVE_TRIES; i++) {
-        if (!somebody_serves(path))
+        if (!is_served(path))
             return 0;
         wait_a_moment();
     }
@@ -115,7 +116,7 @@ static int take_lock(struct lockd_spot *spot, struct gs_err *err)
             return look_for_others(spot->path);
         if (errno != EWOULDBLOCK && errno != EINTR)
             return gs_err_errno(err, -errno, "%s: cannot lock it", path);
-        if (somebody_serves(spot->path))
+        if (is_served(spot->path))
             return LOCKD_ALREADY;
         wait_a_moment();
     }
@@ -127,7 +128,7 @@ static int take_lock(struct lockd_spot *spot, struct gs_err *err)
 }
 
 /* Who may connect besides the owner and root: the group that can reach the socket's folder. */
-static gid_t group_of(const char *socket_path)
+static gid_t find_socket_group(const char *socket_path)
 {
     char folder[GS_PATH_SIZE];
     struct stat st;
@@ -173,7 +174,7 @@ static int bind_socket(struct lockd_spot *spot, gid_t group, struct gs_err *err)
     spot->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (spot->listener < 0)
         return gs_err_errno(err, -errno, "socket");
-    address_of(spot->path, &address);
+    set_address(spot->path, &address);
     mask = umask(0777 & ~mode);
     bound = bind(spot->listener, (struct sockaddr *)&address, sizeof address);
     umask(mask);
@@ -210,7 +211,7 @@ static void drop_spot(struct lockd_spot *spot)
 }
 
 /* What is wrong with one of several places: programs come by the others. 0 or -errno. */
-static int do_without(const struct gs_places *places, int code, const struct gs_err *why,
+static int skip_place(const struct gs_places *places, int code, const struct gs_err *why,
                       struct gs_err *err)
 {
     lockd_log(LOCKD_LOG_DEBUG, "does without this place: %s", why->text);
@@ -238,11 +239,11 @@ static int take_locks(struct lockd_place *place, const struct gs_places *places,
             continue;
         }
         drop_spot(spot);
-        if (code == LOCKD_ALREADY || somebody_serves(places->path[i])) {
+        if (code == LOCKD_ALREADY || is_served(places->path[i])) {
             memcpy(place->served, places->path[i], sizeof place->served);
             return LOCKD_ALREADY;
         }
-        code = do_without(places, code, &why, err);
+        code = skip_place(places, code, &why, err);
         if (code != 0)
             return code;
     }
@@ -256,7 +257,7 @@ static int bind_sockets(struct lockd_place *place, const struct gs_places *place
 
     for (unsigned i = 0; i < place->count; i++) {
         struct lockd_spot *spot = &place->spot[i];
-        const gid_t group = group_of(spot->path);
+        const gid_t group = find_socket_group(spot->path);
         struct gs_err why = {0};
         int code = bind_socket(spot, group, &why);
 
@@ -267,7 +268,7 @@ static int bind_sockets(struct lockd_place *place, const struct gs_places *place
             continue;
         }
         drop_spot(spot);
-        code = do_without(places, code, &why, err);
+        code = skip_place(places, code, &why, err);
         if (code != 0)
             return code;
     }
@@ -307,7 +308,7 @@ int lockd_place_take(struct lockd_place *place, const struct gs_places *places,
 bool lockd_place_is_served(const struct lockd_place *place)
 {
     for (unsigned i = 0; i < place->wanted.count; i++)
-        if (somebody_serves(place->wanted.path[i]))
+        if (is_served(place->wanted.path[i]))
             return true;
     return false;
 }
@@ -324,78 +325,5 @@ bool lockd_place_is_superseded(const struct lockd_place *place)
     for (unsigned i = 0; i < place->count; i++)
         if (strcmp(place->spot[i].path, GS_SYSTEM_SOCKET) == 0)
             return false;
-    return !place->named && access(GS_SYSTEM_SOCKET, W_OK) == 0 &&
-           somebody_serves(GS_SYSTEM_SOCKET);
-}
-
-static bool is_kept(const struct lockd_place *place, int fd)
-{
-    for (unsigned i = 0; i < place->count; i++)
-        if (fd == place->spot[i].listener || fd == place->spot[i].lock_fd)
-            return true;
-    return fd <= STDERR_FILENO;
-}
-
-static void close_inherited(const struct lockd_place *place)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    const struct dirent *entry;
-
-    if (folder == NULL)
-        return;
-    while ((entry = readdir(folder)) != NULL) {
-        const int fd = (int)strtol(entry->d_name, NULL, 10);
-
-        if (entry->d_name[0] != '.' && fd != dirfd(folder) && !is_kept(place, fd))
-            close(fd);
-    }
-    closedir(folder);
-}
-
-int lockd_detach(const struct lockd_place *place, struct gs_err *err)
-{
-    const pid_t pid = fork();
-    int null;
-
-    if (pid < 0)
-        return gs_err_errno(err, -errno, "fork");
-    if (pid > 0)
-        _exit(0);
-    if (setsid() < 0 || chdir("/") != 0)
-        return gs_err_errno(err, -errno, "setsid, chdir");
-    close_inherited(place);
-    unsetenv("NOTIFY_SOCKET"); /* of the service that our starter may be, not ours */
-    unsetenv("WATCHDOG_USEC");
-    null = open("/dev/null", O_RDWR);
-    if (null < 0)
-        return gs_err_errno(err, -errno, "/dev/null");
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-        if (null != fd && dup2(null, fd) < 0)
-            return gs_err_errno(err, -errno, "dup2");
-    }
-    if (null > STDERR_FILENO)
-        close(null);
-    return 0;
-}
-
-void lockd_notify(const char *state)
-{
-    const char *path = getenv("NOTIFY_SOCKET");
-    GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    size_t length;
-
-    if (fd < 0 || path == NULL || (path[0] != '/' && path[0] != '@'))
-        return;
-    length = strlen(path);
-    if (length >= sizeof address.sun_path)
-        return;
-    memcpy(address.sun_path, path, length);
-    if (path[0] == '@')
-        address.sun_path[0] = '\0';
-    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
-               (struct sockaddr *)&address,
-               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
-        lockd_log(LOCKD_LOG_WARNING, "NOTIFY_SOCKET %s: %s is lost: %s", path, state,
-                  errno == EAGAIN ? "it is not read" : strerror(errno));
+    return !place->named && access(GS_SYSTEM_SOCKET, W_OK) == 0 && is_served(GS_SYSTEM_SOCKET);
 }

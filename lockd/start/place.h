@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * listen.h: the daemon's place in the file system: socket, lock file, detaching, and what
+ * place.h: the daemon's place in the file system: socket, lock file, detaching, and what
  * systemd wants to know.
  */
-#ifndef GS_LOCKD_START_LISTEN_H
-#define GS_LOCKD_START_LISTEN_H
+#ifndef GS_LOCKD_START_PLACE_H
+#define GS_LOCKD_START_PLACE_H
 
 #include "common/err.h"
 #include "lockd/base/options.h"
@@ -42,11 +42,5 @@ bool lockd_place_is_served(const struct lockd_place *place);
 void lockd_place_leave(struct lockd_place *place);
 /* A service has come up that this user's programs connect to first. */
 bool lockd_place_is_superseded(const struct lockd_place *place);
-
-/* Goes to the background: the caller's process ends with 0 once the daemon listens; own
- * session, / as folder, no inherited descriptors, no terminal. 0 in the daemon, or -errno. */
-int lockd_detach(const struct lockd_place *place, struct gs_err *err);
-/* sd_notify(3): one datagram to NOTIFY_SOCKET, if there is one. */
-void lockd_notify(const char *state);
 
 #endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * admit.h: accepts connections, or refuses them with the reason.
+ */
+#ifndef GS_LOCKD_SERVER_ADMIT_H
+#define GS_LOCKD_SERVER_ADMIT_H
+
+#include "common/err.h"
+#include "common/paths.h"
+#include "lockd/base/list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct lockd_server;
+
+/* Where connections come from, and how many may. */
+struct lockd_admission {
+    int listeners[GS_PLACES];
+    unsigned listener_count;
+    uint32_t called;           /* listeners at which a caller waits: one bit for each */
+    uint32_t limit;            /* connections of all users */
+    gid_t group;               /* members may connect; (gid_t)-1: nobody but owner and root */
+    bool room_made;            /* a connection has ended: there is room for another */
+    bool listening;            /* the listeners are watched */
+    uint64_t listen_at;        /* when they are tried again if they are not */
+    int spare;                 /* a descriptor to refuse a caller with when there is no other */
+    uint64_t descriptors_said; /* when the log last heard that none was left */
+    struct lockd_list silent;  /* connections that have said nothing yet, the oldest first */
+};
+
+/* A connection's part of it. */
+struct lockd_silence {
+    struct lockd_list link; /* of the silent ones */
+    uint64_t since;         /* when it was accepted */
+};
+
+/* listeners: GS_PLACES at most, from now on the server's. group: whose members may connect;
+ * (gid_t)-1: only root and the daemon's user. Opens nothing. */
+void lockd_admit_init(struct lockd_admission *admission, const int *listeners, unsigned count,
+                      gid_t group);
+/* Raises the limit of descriptors. 0 or -errno. */
+int lockd_admit_open(struct lockd_admission *admission, struct gs_err *err);
+void lockd_admit_deinit(struct lockd_admission *admission);
+/* True if tag is a listener's: a caller waits there, which is noted. */
+bool lockd_admit_event(struct lockd_admission *admission, const void *tag);
+/* Accepts one caller at each listener that one waits at, or refuses it. */
+void lockd_admit_callers(struct lockd_server *server);
+/* Watches the listeners again if connections have ended. */
+void lockd_admit_again(struct lockd_server *server);
+/* The same when there may be descriptors again. Returns when to look again. */
+uint64_t lockd_admit_resume(struct lockd_server *server, uint64_t now);
+/* Ends connections that have said nothing for too long. Returns when to look again. */
+uint64_t lockd_admit_silent(struct lockd_server *server, uint64_t now);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * clock.h: the daemon's clock.
+ */
+#ifndef GS_LOCKD_SERVER_CLOCK_H
+#define GS_LOCKD_SERVER_CLOCK_H
+
+#include <stdint.h>
+
+/* CLOCK_MONOTONIC, ns. */
+uint64_t lockd_now(void);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * connection.h: one connection: who is at its other end, and what comes from there.
+ */
+#ifndef GS_LOCKD_SERVER_CONNECTION_H
+#define GS_LOCKD_SERVER_CONNECTION_H
+
+#include "common/packet.h"
+#include "lockd/base/list.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/admit.h"
+#include "lockd/server/handover.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/pause.h"
+#include "lockd/server/trace.h"
+#include "lockd/server/track.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct lockd_checkpoint;
+struct lockd_server;
+struct lockd_user;
+struct sched_client;
+
+/* All connections of the daemon. */
+struct lockd_connections {
+    struct lockd_list all;       /* the oldest first, without the dead ones */
+    struct lockd_list dead;      /* freed after the events at hand */
+    struct lockd_list throttled; /* not read before their time */
+    uint64_t next_id;
+    uint64_t programs_gone;   /* since when no program is connected */
+    uint32_t count, programs; /* programs: those that said HELLO */
+};
+
+/* How fast a connection is read. */
+struct lockd_rate {
+    struct lockd_list link; /* of the throttled ones */
+    uint64_t bucket;        /* users.h */
+    uint64_t resume_at;     /* when a throttled one is read again */
+    bool throttled;
+};
+
+struct lockd_connection {
+    struct lockd_list link;
+    struct lockd_server *server;
+    struct sched_client *client; /* after HELLO */
+    struct lockd_user *user;
+    uint64_t id;
+    int fd;
+    uid_t uid;
+    pid_t pid;
+    bool foreign;  /* the pid is the program's own word */
+    bool controls; /* may change settings */
+    bool dead;     /* ending.h */
+    char name[32], version[16], group[32];
+    struct lockd_rate rate;
+    struct lockd_silence silence;
+    struct lockd_outbox out;
+    struct lockd_tracks tracks;
+    struct lockd_pause pause;
+    uint64_t limit; /* bytes on a device, by gpusharectl */
+    enum lockd_beside beside;
+    bool descriptors;                    /* some may be on their way to it (closer.h) */
+    struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
+    uint64_t checkpoint_at;              /* no checkpoint is tried before */
+    struct lockd_listener listener;
+};
+
+/* NULL without memory; fd stays the caller's then. */
+struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
+                                              struct lockd_user *user, pid_t pid);
+void lockd_connection_free(struct lockd_connection *connection);
+/* The socket has something to read. */
+void lockd_connection_readable(struct lockd_connection *connection);
+/* Takes one message of `size` bytes as received, and the descriptors that came with it. */
+void lockd_connection_take(struct lockd_connection *connection, union lockd_message *message,
+                           size_t size, struct gs_descriptors *with);
+/* Reads throttled connections again when their time has come. Returns when to look again. */
+uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now);
+
+#endif

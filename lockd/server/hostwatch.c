@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hostwatch.c: tells the scheduler every few seconds how much host memory is available to all
+ * programs together (lockd/base/hostmem.h). State: struct lockd_hostwatch. One thread.
+ */
+#include "lockd/server/hostwatch.h"
+
+#include "lockd/server/clock.h"
+#include "lockd/server/server.h"
+
+#define TELL_EVERY_NS 2000000000u /* while programs are connected */
+
+void lockd_hostwatch_init(struct lockd_hostwatch *watch)
+{
+    *watch = (struct lockd_hostwatch){.stale = false};
+    lockd_host_init(&watch->memory);
+}
+
+static pid_t visible_pid(const struct lockd_connection *connection)
+{
+    return connection->foreign ? 0 : connection->pid;
+}
+
+static void find_common_group(struct lockd_server *server)
+{
+    bool first = true;
+
+    lockd_list_each (at, &server->connections.all) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client == NULL)
+            continue;
+        lockd_host_came(&server->host.memory, first, visible_pid(each));
+        first = false;
+    }
+    server->host.stale = false;
+}
+
+/* The first time is the start of the daemon, so that the first target has its part of host
+ * memory. Afterwards no program needs the figure while none is connected. */
+uint64_t lockd_hostwatch_tend(struct lockd_server *server, uint64_t now)
+{
+    struct lockd_hostwatch *watch = &server->host;
+
+    if (server->connections.programs == 0 && watch->at != 0)
+        return LOCKD_NEVER;
+    if (now >= watch->at) {
+        uint64_t available;
+
+        if (watch->stale)
+            find_common_group(server);
+        available = lockd_host_available(&watch->memory);
+        if (available != UINT64_MAX)
+            sched_host(server->scheduler, available, now);
+        watch->at = now + TELL_EVERY_NS;
+    }
+    return watch->at;
+}
+
+void lockd_hostwatch_came(struct lockd_server *server,
+                          const struct lockd_connection *connection)
+{
+    struct lockd_hostwatch *watch = &server->host;
+
+    if (!lockd_host_came(&watch->memory, server->connections.programs == 1,
+                         visible_pid(connection)))
+        return;
+    watch->at = 0;
+    lockd_hostwatch_tend(server, lockd_now());
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * quota.h: max-memory: what the programs of one user may have on one device together.
+ */
+#ifndef GS_LOCKD_SERVER_QUOTA_H
+#define GS_LOCKD_SERVER_QUOTA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gs_wire_state;
+struct lockd_connection;
+struct lockd_server;
+
+struct lockd_quotas {
+    uint64_t tell_at; /* when programs are told anew what is left for them */
+};
+
+/* A track's part of it: one program on one device. */
+struct lockd_quota {
+    uint64_t allowed; /* the demand that was last within max-memory */
+    bool over;        /* it has more: it is held back */
+    bool limited;     /* the scheduler knows a limit */
+};
+
+void lockd_quota_init(struct lockd_quotas *quotas);
+
+/* To be called before the scheduler is told of a state. */
+void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state);
+/* The connection has left the list of connections. */
+void lockd_quota_gone(struct lockd_connection *connection);
+/* max-memory has a new value. */
+void lockd_quota_changed(struct lockd_server *server);
+/* Tells programs what is left for them, after others have come, gone, or changed. Returns when
+ * to look again. */
+uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now);
+
+#endif

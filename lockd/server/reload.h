@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reload.h: a configuration that is read again while the daemon serves.
+ */
+#ifndef GS_LOCKD_SERVER_RELOAD_H
+#define GS_LOCKD_SERVER_RELOAD_H
+
+#include "common/err.h"
+
+struct lockd_config;
+struct lockd_server;
+
+/* Reads the configuration again, for SIGHUP and `gpusharectl reload`. config: in: the present
+ * one, out: the new one. 0, or -errno with config untouched. */
+typedef int lockd_reload(void *context, struct lockd_config *config, struct gs_err *err);
+
+/* How this daemon reads its configuration. */
+struct lockd_reloading {
+    lockd_reload *read; /* NULL: it has none */
+    void *context;
+};
+
+/* Takes over a configuration that was read again. 0, or -errno and nothing has changed. */
+int lockd_reload_config(struct lockd_server *server, struct gs_err *err);
+
+#endif

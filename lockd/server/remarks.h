@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * remarks.h: the last remarks of programs, for `gpusharectl status`.
+ */
+#ifndef GS_LOCKD_SERVER_REMARKS_H
+#define GS_LOCKD_SERVER_REMARKS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct gs_wire_note;
+struct lockd_connection;
+struct lockd_server;
+
+#define LOCKD_REMARKS 16
+
+/* A remark, the newest of its kind and process. */
+struct lockd_remark {
+    uint64_t owner; /* id of the connection that it came by */
+    uint64_t at;    /* when; 0: the slot is free */
+    uid_t uid;
+    int32_t pid;
+    uint32_t kind, count;
+    char name[32], text[192];
+};
+
+struct lockd_remarks {
+    struct lockd_remark slot[LOCKD_REMARKS];
+};
+
+void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connection *from,
+                       const struct gs_wire_note *note, uint64_t now);
+/* Adds a remark for each group that has become too large to have its turns together. */
+void lockd_remarks_apart(struct lockd_server *server);
+
+#endif

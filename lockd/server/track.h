@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * track.h: each device of one program, as its last report and target describe it.
+ */
+#ifndef GS_LOCKD_SERVER_TRACK_H
+#define GS_LOCKD_SERVER_TRACK_H
+
+#include "lockd/server/quota.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One device of one program. */
+struct lockd_track {
+    uint8_t uuid[16];
+    uint32_t flags;        /* GS_STATE_* of the last report */
+    uint32_t target_flags; /* GS_TARGET_* of the newest target */
+    uint32_t phase;        /* enum gs_phase */
+    uint32_t seq;          /* of the newest target */
+    uint64_t budget;       /* of the newest target */
+    uint64_t demand, resident, moved_out, moved_in;
+    struct lockd_quota quota;
+};
+
+struct lockd_tracks {
+    struct lockd_track *track;
+    size_t count;
+};
+
+/* The track of a device; NULL if there is none. */
+struct lockd_track *lockd_track_find(const struct lockd_tracks *tracks, const uint8_t *uuid);
+/* The same, made if there is none; NULL without memory, or if there are too many. */
+struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid);
+void lockd_track_deinit(struct lockd_tracks *tracks);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * notify.h: tells systemd how the daemon is.
+ */
+#ifndef GS_LOCKD_START_NOTIFY_H
+#define GS_LOCKD_START_NOTIFY_H
+
+/* Sends one datagram to NOTIFY_SOCKET, if there is one: sd_notify(3). */
+void lockd_notify(const char *state);
+
+#endif
