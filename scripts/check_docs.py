@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what the documentation points at: scripts/check_docs.py [--blocks PAGE].
+
+In every committed Markdown page: relative links lead to files, and their #anchors to headings. In the tables of tours
+(rows "`FILE` | `FUNCTION`" of docs/architecture.md) the file has that name in it. In docs/glossary.md every `FILE` is
+there. The pictures of README are those of the kept run. Exit status 1 and one line for each fault.
+
+--blocks PAGE prints the shell blocks of a page instead, for check_docs.sh: for each its folder ("repository" or "program",
+or "no: REASON"), the line it begins in, and its commands, separated by NUL.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+TOUR = re.compile(r"^\|[^|]*\| `([\w/.]+)` \| (`.*`) \|")
+NAME = re.compile(r"`([A-Za-z_][\w*]*)(?:\(\))?`")
+CHECK = re.compile(r"^<!-- check: (.*) -->$")
+
+
+def split_blocks(text):
+    """(first line, language, mark, body) of each fenced block, and the text without them."""
+    blocks, rest, body, mark, start, language = [], [], None, "", 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            if body is None:
+                body, start, language = [], number + 1, line[3:].strip()
+            else:
+                blocks.append((start, language, mark, "\n".join(body) + "\n"))
+                body, mark = None, ""
+        elif body is not None:
+            body.append(line)
+        else:
+            match = CHECK.match(line)
+            mark = match[1] if match else ""
+            rest.append(line)
+    return blocks, "\n".join(rest)
+
+
+def anchor_of(heading):
+    text = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def find_anchors(path):
+    _, text = split_blocks(path.read_text())
+    return {anchor_of(line.lstrip("#")) for line in text.splitlines() if line.startswith("#")}
+
+
+def check_links(page):
+    _, text = split_blocks(page.read_text())
+    for link in LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        file = (page.parent / target).resolve() if target else page
+        if not file.exists():
+            yield f"{page.relative_to(ROOT)}: no such file: {link}"
+        elif anchor and file.suffix == ".md" and anchor not in find_anchors(file):
+            yield f"{page.relative_to(ROOT)}: no such heading: {link}"
+
+
+def check_tours(page):
+    rows = 0
+    for line in page.read_text().splitlines():
+        match = TOUR.match(line)
+        if not match:
+            continue
+        rows += 1
+        file = ROOT / match[1]
+        if not file.exists():
+            yield f"{page.relative_to(ROOT)}: no such file: {match[1]}"
+            continue
+        text = file.read_text()
+        for name in NAME.findall(match[2]):
+            if not re.search(rf"\b{re.escape(name)}\b", text):
+                yield f"{page.relative_to(ROOT)}: {match[1]} has no {name}"
+    if rows == 0:
+        yield f"{page.relative_to(ROOT)}: no row of a tour was found"
+
+
+def check_glossary(page):
+    for name in re.findall(r"`([\w.]+/[\w/.]+)`", page.read_text()):
+        if not (ROOT / name).exists():
+            yield f"{page.relative_to(ROOT)}: no such file: {name}"
+
+
+def check_pictures():
+    done = subprocess.run([ROOT / "scripts/terminal_svg.py", "--check"], text=True, stderr=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        yield done.stderr.strip()
+
+
+def print_blocks(page):
+    for start, language, mark, body in split_blocks(page.read_text())[0]:
+        if language != "sh":
+            continue
+        if mark.startswith("no, "):
+            where = "no: " + mark[4:]
+        elif mark in ("", "program"):
+            where = mark or "repository"
+        else:
+            sys.exit(f"check_docs.py: {page}:{start}: what is 'check: {mark}'?")
+        sys.stdout.write(f"{where}\0{start}\0{body}\0")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--blocks", type=pathlib.Path, metavar="PAGE", help="print the shell blocks of a page")
+    options = parser.parse_args()
+    if options.blocks:
+        print_blocks(options.blocks)
+        return
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True).stdout
+    pages = [ROOT / name for name in listed.splitlines()]
+    faults = [fault for page in pages for fault in check_links(page)]
+    faults += check_tours(ROOT / "docs/architecture.md")
+    faults += check_glossary(ROOT / "docs/glossary.md")
+    faults += check_pictures()
+    for fault in faults:
+        print(fault)
+    print(f"{len(pages)} pages, {len(faults)} faults")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
