@@ -50,7 +50,7 @@ void gs_daemon_await_target(struct gs_device *device)
     /* the session gives up before: this is for a driver that hangs in the client thread */
     const uint64_t until = gs_now() + 3 * GS_ALONE_AFTER_NS;
 
-    while (atomic_load_explicit(&device->target_seq, memory_order_acquire) == 0 &&
+    while (atomic_load_explicit(&device->target.seq, memory_order_acquire) == 0 &&
            !gs_daemon_is_absent() && gs_now() < until)
         gs_pause(200000);
 }

@@ -81,7 +81,7 @@ static bool describe(CUdevice ordinal, struct gs_device *device)
     device->total = total;
     if (gs_runtime.config.device_limit != 0 && gs_runtime.config.device_limit < total)
         device->total = gs_runtime.config.device_limit;
-    atomic_init(&device->capacity, device->total);
+    atomic_init(&device->target.capacity, device->total);
     return true;
 }
 
@@ -119,8 +119,8 @@ struct gs_device *gs_device_at_location(const CUmemLocation *location)
 
 uint64_t gs_device_room(const struct gs_device *device)
 {
-    return atomic_load_explicit(&device->capacity, memory_order_relaxed) +
-           atomic_load_explicit(&device->kept, memory_order_relaxed);
+    return atomic_load_explicit(&device->target.capacity, memory_order_relaxed) +
+           atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
 }
 
 struct gs_device *gs_device_current(void)

@@ -18,6 +18,88 @@
 struct gs_range;
 struct gs_mover;
 
+/* The newest target. client/session.c writes it, on the client thread; any thread reads
+ * (relaxed: a stale value costs a round, nothing else). */
+struct gs_device_target {
+    _Atomic(uint32_t) seq, flags;
+    _Atomic(uint64_t) budget, capacity, idle_ns, shortfall;
+    uint64_t told_capacity; /* as the daemon said it; client thread only */
+};
+
+/* Bytes. range/range.c: its header says what each is the sum of. Under gs_memory_lock. */
+struct gs_accounts {
+    uint64_t demand;   /* live ranges */
+    uint64_t missing;  /* of these, not on the device */
+    uint64_t resident; /* on the device, ranges that wait for their disposal included */
+    uint64_t idle;     /* of resident: kept for the next allocations, as good as free */
+    uint64_t pinned;   /* on the device, in none of these: never moves again */
+};
+
+/* memory/retire.c: ranges for the client thread to dispose of, in the order of their deaths.
+ * Under gs_memory_lock. */
+struct gs_device_dead {
+    struct gs_range *first, *last;
+};
+
+/* memory/idle_ranges.c. The lists are under gs_memory_lock. */
+struct gs_device_idle {
+    struct gs_range *lists[GS_IDLE_SIZES]; /* by size */
+    uint64_t looked_at;                    /* ns; client thread only */
+};
+
+/* swap/swap_mover.c: where the search for the next chunk goes on, and in which pass over the
+ * ranges. Under gs_memory_lock. */
+struct gs_device_sweep {
+    struct gs_range *cursor;
+    uint8_t pass;
+};
+
+/* calls/hook_context.c: the devices whose contexts were given access to this one. */
+struct gs_device_peers {
+    CUdevice ordinals[GS_MAX_PEERS];
+    unsigned count;
+};
+
+/* range/edge.c: the memory that all edges of the device share. Under gs_memory_lock, but for
+ * the last. */
+struct gs_device_edge {
+    CUmemGenericAllocationHandle handle;
+    bool present;
+    _Atomic(bool) sought; /* room for it was asked for, which is done once; relaxed */
+};
+
+/* swap/moving.c. Client thread only, but for the first. */
+struct gs_device_moving {
+    /* Bytes of resident that should leave and cannot, for want of host memory, or because the
+     * program keeps them without an address (cuMemUnmap). The daemon takes them for pinned:
+     * demand, resident and capacity are without them in what it says and hears. Relaxed. */
+    _Atomic(uint64_t) kept;
+    uint64_t kept_looked_at; /* ns */
+    uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
+    uint64_t short_since;    /* ns; 0: the driver has had memory */
+    uint64_t never_since;    /* ns: more is needed than this program may ever have; 0: not so */
+    uint64_t spent_ns;       /* on moving since it last ran */
+    uint64_t switch_ns;      /* the last way out and back took so long */
+    bool was_out;
+};
+
+/* client/report.c: what the next report is to say. Client thread only, but for the last. */
+struct gs_device_report {
+    uint64_t short_bytes;
+    bool anew; /* the next state is sent whatever was sent before */
+    /* bytes; what gs_room_make() wants said. Relaxed: the client thread is woken after it */
+    _Atomic(uint64_t) short_asked;
+};
+
+/* memory/graph_memory.c. Client thread only. */
+struct gs_device_graphs {
+    uint64_t bytes;
+    uint64_t looked_at; /* ns */
+    bool trimmed;       /* since it last stopped */
+};
+
+/* The first eight say which device it is and what it can do (device.c); each of the others
+ * belongs to the file named at its type. */
 struct gs_device {
     CUdevice ordinal;
     uint8_t uuid[16];
@@ -25,58 +107,25 @@ struct gs_device {
     uint64_t physical;     /* bytes, as the driver says */
     uint64_t total;        /* bytes, as the program sees it: the limit, if that is lower */
     uint64_t granule;      /* bytes: VMM granularity, also of everything accounted here */
-    _Atomic(bool) movable; /* cuMemAlloc is backed by memory that we can move ...; off later
-                              only where no client thread could be started */
-    bool managed;          /* ... which is managed memory (backend.h) */
+    _Atomic(bool) movable; /* cuMemAlloc is backed by memory that can be moved; off later only
+                              where no client thread could be started */
+    bool managed;          /* that memory is managed memory (backend.h) */
 
-    /* The newest target, written by the client thread, read by any (relaxed: a stale value
-     * costs a round, nothing else) */
-    _Atomic(uint32_t) target_seq, target_flags;
-    _Atomic(uint64_t) budget, capacity, idle_ns, shortfall;
-
-    /* Bytes of resident that should leave and cannot, for want of host memory, or because the
-     * program keeps them without an address (cuMemUnmap). The daemon takes them for pinned:
-     * `demand`, `resident` and `capacity` are without them in what it says and hears. Client
-     * thread writes, relaxed. */
-    _Atomic(uint64_t) kept;
-    _Atomic(uint64_t) arriving; /* bytes; managed.c */
-
-    /* bytes; what gs_room_make() wants said. Relaxed: the client thread is woken after it */
-    _Atomic(uint64_t) short_asked;
-
-    /* Accounts, bytes; under the memory lock (memory.c) */
-    uint64_t demand;   /* live ranges */
-    uint64_t missing;  /* of these, not on the device */
-    uint64_t resident; /* on the device, ranges that wait for their disposal included */
-    uint64_t pinned;   /* on the device, in none of these: never moves again */
-    struct gs_range *ranges;
-    struct gs_range *cursor;              /* where swap.c looks on */
-    uint8_t sweep;                        /* ... and in which pass over them */
-    struct gs_range *dead, *dead_last;    /* free.c: in the order of their deaths */
-    struct gs_range *idle[GS_IDLE_SIZES]; /* idle_ranges.c: by size */
-    uint64_t idle_bytes;                  /* of resident */
-    bool broken; /* every context failed for good: nothing comes back, the program must be told
-                  */
-    CUdevice peers[GS_MAX_PEERS]; /* devices whose contexts were given access to this one */
-    unsigned peer_count;
-    CUmemGenericAllocationHandle edge; /* edge.c */
-    bool has_edge;
-    _Atomic(bool) edge_sought; /* room for it was asked for, which is done once; relaxed */
-
-    /* Client thread only */
-    uint64_t told_capacity;  /* by the newest target */
-    uint64_t short_bytes;    /* to be reported */
-    bool report_anew;        /* the next state is sent whatever was sent before */
-    uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
-    uint64_t short_since;    /* ns; 0: the driver has had memory */
-    uint64_t never_since;    /* ns: more is needed than this program may ever have; 0: not so */
-    uint64_t kept_looked_at; /* ns */
-    uint64_t graph_bytes, graphs_looked_at; /* graph_memory.c */
-    uint64_t moving_ns;                     /* spent on moving since it last ran */
-    uint64_t switch_ns;
-    bool was_out;
-    bool graphs_trimmed;     /* since it last stopped */
-    uint64_t idle_looked_at; /* ns; idle_ranges.c */
+    struct gs_device_target target;
+    struct gs_accounts accounts;
+    struct gs_range *ranges;    /* all of them; range/range.c, under gs_memory_lock */
+    _Atomic(uint64_t) arriving; /* bytes; range/managed.c */
+    struct gs_device_edge edge;
+    struct gs_device_dead dead;
+    struct gs_device_idle idle;
+    struct gs_device_graphs graphs;
+    struct gs_device_sweep sweep;
+    struct gs_device_moving moving;
+    struct gs_device_report report;
+    struct gs_device_peers peers;
+    /* swap/swap.c, under gs_memory_lock: every context failed for good, nothing comes back, and
+     * the program must be told */
+    bool broken;
 };
 
 struct gs_context {
@@ -101,7 +150,7 @@ struct gs_device *gs_device_at_location(const CUmemLocation *location);
 
 static inline uint32_t gs_device_flags(const struct gs_device *device)
 {
-    return atomic_load_explicit(&device->target_flags, memory_order_relaxed);
+    return atomic_load_explicit(&device->target.flags, memory_order_relaxed);
 }
 
 static inline bool gs_device_is_movable(const struct gs_device *device)

@@ -251,12 +251,12 @@ END_PRIMARY(cuDevicePrimaryCtxReset_v2)
 /* under the lock: false if it was there already, or the list is full */
 static bool note_peer(struct gs_device *device, CUdevice peer)
 {
-    for (unsigned i = 0; i < device->peer_count; i++)
-        if (device->peers[i] == peer)
+    for (unsigned i = 0; i < device->peers.count; i++)
+        if (device->peers.ordinals[i] == peer)
             return false;
-    if (device->peer_count == GS_MAX_PEERS)
+    if (device->peers.count == GS_MAX_PEERS)
         return false;
-    device->peers[device->peer_count++] = peer;
+    device->peers.ordinals[device->peers.count++] = peer;
     return true;
 }
 

@@ -95,7 +95,7 @@ static uint64_t idle_limit(void)
     uint64_t least = 0;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        const uint64_t ns = atomic_load_explicit(&device->idle_ns, memory_order_relaxed);
+        const uint64_t ns = atomic_load_explicit(&device->target.idle_ns, memory_order_relaxed);
 
         if (ns != 0)
             least = least == 0 ? ns : smaller(least, ns);
@@ -241,12 +241,12 @@ static uint64_t report_all(uint64_t now)
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL && gs_session_fd() >= 0; i++) {
         const uint64_t asked =
-            atomic_exchange_explicit(&device->short_asked, 0, memory_order_relaxed);
+            atomic_exchange_explicit(&device->report.short_asked, 0, memory_order_relaxed);
         uint64_t after;
         int error;
 
-        if (asked != 0 && device->short_bytes == 0)
-            device->short_bytes = asked;
+        if (asked != 0 && device->report.short_bytes == 0)
+            device->report.short_bytes = asked;
         error = gs_report_send(device, &report, now, &after);
         if (error < 0 && error != -EAGAIN)
             gs_session_failed(now);
@@ -286,7 +286,8 @@ uint64_t gs_reconcile(void)
         struct gs_device *device;
 
         for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-            due = smaller(due, device->retry_at > now ? device->retry_at - now : UINT64_MAX);
+            due = smaller(due, device->moving.retry_at > now ? device->moving.retry_at - now
+                                                             : UINT64_MAX);
     }
     if (!more)
         due = smaller(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));

@@ -67,8 +67,8 @@ static void fill(struct gs_wire_state *state, struct gs_device *device,
                  const struct gs_report *report)
 {
     const bool wants_run = (gs_device_flags(device) & GS_TARGET_RUN) != 0;
-    const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
-    const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
+    const uint64_t budget = atomic_load_explicit(&device->target.budget, memory_order_relaxed);
+    const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
     const struct gs_accounts accounts = gs_memory_accounts(device);
 
     memset(state, 0, sizeof *state);
@@ -77,21 +77,21 @@ static void fill(struct gs_wire_state *state, struct gs_device *device,
                                             .type = GS_WIRE_STATE,
                                             .length = sizeof *state};
     memcpy(state->uuid, device->uuid, sizeof state->uuid);
-    state->target_seq = atomic_load_explicit(&device->target_seq, memory_order_acquire);
+    state->target_seq = atomic_load_explicit(&device->target.seq, memory_order_acquire);
     state->device_total = device->total;
     state->demand = accounts.demand - (kept < accounts.demand ? kept : accounts.demand);
     state->resident = accounts.resident - (kept < accounts.resident ? kept : accounts.resident);
-    state->pinned = accounts.pinned + device->graph_bytes + kept;
+    state->pinned = accounts.pinned + device->graphs.bytes + kept;
     if ((wants_run && accounts.missing != 0) || (!report->running && state->resident > budget))
         state->flags |= GS_STATE_MOVING;
     state->flags |= (report->running ? GS_STATE_RUNNING : 0) |
                     (report->want ? GS_STATE_WANT : 0) | (report->stuck ? GS_STATE_STUCK : 0) |
                     (report->partial ? GS_STATE_PARTIAL : 0) |
-                    (device->short_bytes != 0 ? GS_STATE_SHORT : 0);
-    state->short_bytes = device->short_bytes;
+                    (device->report.short_bytes != 0 ? GS_STATE_SHORT : 0);
+    state->short_bytes = device->report.short_bytes;
     state->moved_out = atomic_load_explicit(&gs_runtime.moved_out, memory_order_relaxed);
     state->moved_in = atomic_load_explicit(&gs_runtime.moved_in, memory_order_relaxed);
-    state->switch_ns = device->switch_ns;
+    state->switch_ns = device->moving.switch_ns;
     state->host_used = gs_host_used();
     state->host_wanted = gs_host_wanted();
     snprintf(state->device_name, sizeof state->device_name, "%s", device->name);
@@ -152,9 +152,10 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     *after = UINT64_MAX;
     fill(&state, device, report);
     gs_handover_report(device, &state, &with);
-    if (last[slot].valid && !device->report_anew)
-        worth = worth_sending(&state, &last[slot].sent,
-                              atomic_load_explicit(&device->budget, memory_order_relaxed));
+    if (last[slot].valid && !device->report.anew)
+        worth =
+            worth_sending(&state, &last[slot].sent,
+                          atomic_load_explicit(&device->target.budget, memory_order_relaxed));
     if (worth == NOTHING_NEW)
         return 0;
     if (worth == LATER && now - last[slot].sent_at < ACCOUNT_NS) {
@@ -173,8 +174,8 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     last[slot].sent = state;
     last[slot].sent_at = now;
     last[slot].valid = true;
-    device->report_anew = false;
-    device->short_bytes = 0; /* said; asked again if it happens again */
+    device->report.anew = false;
+    device->report.short_bytes = 0; /* said; asked again if it happens again */
     return 0;
 }
 

@@ -58,11 +58,11 @@ void gs_session_give_up(const char *why)
  * foreign: its word on less room counts a little later. */
 static void take_capacity(struct gs_device *device, uint64_t now)
 {
-    const uint64_t told = device->told_capacity;
+    const uint64_t told = device->target.told_capacity;
 
     if (!gs_daemon_is_new(now) ||
-        told > atomic_load_explicit(&device->capacity, memory_order_relaxed))
-        atomic_store_explicit(&device->capacity, told, memory_order_relaxed);
+        told > atomic_load_explicit(&device->target.capacity, memory_order_relaxed))
+        atomic_store_explicit(&device->target.capacity, told, memory_order_relaxed);
 }
 
 static void apply(const struct gs_wire_target *target, struct gs_descriptors *with,
@@ -74,14 +74,15 @@ static void apply(const struct gs_wire_target *target, struct gs_descriptors *wi
         if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
             continue;
         gs_handover_heard(device, target, with);
-        atomic_store_explicit(&device->target_flags, target->flags, memory_order_relaxed);
-        device->told_capacity = target->capacity;
+        atomic_store_explicit(&device->target.flags, target->flags, memory_order_relaxed);
+        device->target.told_capacity = target->capacity;
         take_capacity(device, now);
-        atomic_store_explicit(&device->idle_ns, target->idle_ns, memory_order_relaxed);
-        atomic_store_explicit(&device->shortfall, target->shortfall, memory_order_relaxed);
-        atomic_store_explicit(&device->budget, target->budget, memory_order_relaxed);
+        atomic_store_explicit(&device->target.idle_ns, target->idle_ns, memory_order_relaxed);
+        atomic_store_explicit(&device->target.shortfall, target->shortfall,
+                              memory_order_relaxed);
+        atomic_store_explicit(&device->target.budget, target->budget, memory_order_relaxed);
         gs_host_set_budget(target->host_budget);
-        atomic_store_explicit(&device->target_seq, target->seq, memory_order_release);
+        atomic_store_explicit(&device->target.seq, target->seq, memory_order_release);
         gs_log("target %u: %s%s budget %llu of %llu MiB", target->seq,
                (target->flags & GS_TARGET_RUN) != 0 ? "run" : "wait",
                (target->flags & GS_TARGET_WAITERS) != 0 ? " (others wait)" : "",
@@ -111,7 +112,7 @@ static void lost(uint64_t now, bool refused)
     gs_daemon_set_new_until(UINT64_MAX);
     gs_handover_lost();
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        device->report_anew = true; /* the next daemon gets everything anew */
+        device->report.anew = true; /* the next daemon gets everything anew */
 }
 
 static void receive(uint64_t now)
@@ -157,13 +158,13 @@ static void claim_no_more(void)
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
-        const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
+        const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
         uint64_t most = accounts.resident > kept ? accounts.resident - kept : 0;
 
         if (accounts.missing == 0 && accounts.demand > most)
             most = accounts.demand;
-        if (atomic_load_explicit(&device->budget, memory_order_relaxed) > most)
-            atomic_store_explicit(&device->budget, most, memory_order_relaxed);
+        if (atomic_load_explicit(&device->target.budget, memory_order_relaxed) > most)
+            atomic_store_explicit(&device->target.budget, most, memory_order_relaxed);
     }
 }
 
@@ -198,10 +199,10 @@ void gs_session_allow_everything(void)
     struct gs_device *device;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        atomic_store_explicit(&device->target_flags, GS_TARGET_RUN, memory_order_relaxed);
-        atomic_store_explicit(&device->budget, UINT64_MAX / 2, memory_order_relaxed);
+        atomic_store_explicit(&device->target.flags, GS_TARGET_RUN, memory_order_relaxed);
+        atomic_store_explicit(&device->target.budget, UINT64_MAX / 2, memory_order_relaxed);
         gs_host_set_budget(UINT64_MAX);
-        atomic_store_explicit(&device->capacity, device->total, memory_order_relaxed);
+        atomic_store_explicit(&device->target.capacity, device->total, memory_order_relaxed);
     }
 }
 
@@ -216,7 +217,7 @@ void gs_session_turn(uint64_t now)
         gs_session_allow_everything();
     else
         for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-            if (atomic_load_explicit(&device->target_seq, memory_order_relaxed) != 0)
+            if (atomic_load_explicit(&device->target.seq, memory_order_relaxed) != 0)
                 take_capacity(device, now);
 }
 

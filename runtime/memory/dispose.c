@@ -30,7 +30,7 @@
 static unsigned take_dead(struct gs_device *device, CUcontext context, struct gs_range **batch,
                           unsigned count)
 {
-    struct gs_range **at = &device->dead, *range, *last = NULL;
+    struct gs_range **at = &device->dead.first, *range, *last = NULL;
 
     while ((range = *at) != NULL && count < BATCH)
         if (context == NULL || range->context == context) {
@@ -42,7 +42,7 @@ static unsigned take_dead(struct gs_device *device, CUcontext context, struct gs
             at = &range->idle_next;
         }
     if (range == NULL)
-        device->dead_last = last;
+        device->dead.last = last;
     return count;
 }
 

@@ -32,22 +32,22 @@ bool gs_graph_memory_trim(const struct gs_device *device)
 
 void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_ns)
 {
-    const bool stops = at_rest && !device->graphs_trimmed;
+    const bool stops = at_rest && !device->graphs.trimmed;
     uint64_t bytes;
 
-    device->graphs_trimmed = at_rest;
-    if (!stops && now_ns - device->graphs_looked_at < LOOK_NS)
+    device->graphs.trimmed = at_rest;
+    if (!stops && now_ns - device->graphs.looked_at < LOOK_NS)
         return;
-    device->graphs_looked_at = now_ns;
+    device->graphs.looked_at = now_ns;
     if (gs_context_for(device) == NULL)
         return;
     if (stops)
         gs_graph_memory_trim(device);
     bytes = reserved(device);
-    if (bytes == device->graph_bytes)
+    if (bytes == device->graphs.bytes)
         return;
     gs_log("device %d: graphs hold %llu MiB", device->ordinal,
            (unsigned long long)(bytes >> 20));
-    device->graph_bytes = bytes;
-    device->report_anew = true;
+    device->graphs.bytes = bytes;
+    device->report.anew = true;
 }

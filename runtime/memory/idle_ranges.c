@@ -5,7 +5,7 @@
  *
  * Invariants, under gs_memory_lock: a range is in a list exactly while its life is IDLE; then
  * it is in place as a whole, in no account but `resident`, and nothing on the GPU uses it.
- * device->idle_bytes is their sum. Whoever takes one out of its list owns it. Any thread.
+ * device->accounts.idle is their sum. Whoever takes one out of its list owns it. Any thread.
  */
 #include "runtime/memory/idle_ranges.h"
 
@@ -34,14 +34,14 @@ static unsigned list_of(const struct gs_range *range)
 
 static void enlist(struct gs_range *range)
 {
-    struct gs_range **head = &range->device->idle[list_of(range)];
+    struct gs_range **head = &range->device->idle.lists[list_of(range)];
 
     range->idle_next = *head;
     if (range->idle_next != NULL)
         range->idle_next->idle_link = &range->idle_next;
     range->idle_link = head;
     *head = range;
-    range->device->idle_bytes += range->reserved;
+    range->device->accounts.idle += range->reserved;
     range->life = GS_RANGE_IDLE;
 }
 
@@ -50,7 +50,7 @@ static void delist(struct gs_range *range)
     *range->idle_link = range->idle_next;
     if (range->idle_next != NULL)
         range->idle_next->idle_link = range->idle_link;
-    range->device->idle_bytes -= range->reserved;
+    range->device->accounts.idle -= range->reserved;
     range->life = GS_RANGE_DISPOSING;
 }
 
@@ -75,7 +75,7 @@ bool gs_idle_put(struct gs_range *range)
         return false;
     if (range->own != NULL || range->pinned || device->broken ||
         (range->pool != NULL && range->pool->peer_count != 0) || !gs_range_is_whole(range) ||
-        device->idle_bytes + range->reserved > gs_idle_limit(device))
+        device->accounts.idle + range->reserved > gs_idle_limit(device))
         return false;
     gs_pool_settle(range);
     range->idle_since = gs_now();
@@ -88,7 +88,8 @@ struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *po
 {
     const uint64_t pieces = reserved / device->granule;
     const unsigned list = 63u - (unsigned)__builtin_clzll(pieces | 1);
-    struct gs_range *range = device->idle[list < GS_IDLE_SIZES ? list : GS_IDLE_SIZES - 1];
+    struct gs_range *range =
+        device->idle.lists[list < GS_IDLE_SIZES ? list : GS_IDLE_SIZES - 1];
 
     if (pool != NULL && pool->peer_count != 0)
         return NULL; /* it must be mapped with their access */
@@ -113,8 +114,8 @@ static unsigned collect(struct gs_device *device, const struct wanted *wanted, u
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = GS_IDLE_SIZES; i-- > 0;)
-        for (struct gs_range *range = device->idle[i], *next; range != NULL && count < BATCH;
-             range = next) {
+        for (struct gs_range *range = device->idle.lists[i], *next;
+             range != NULL && count < BATCH; range = next) {
             next = range->idle_next;
             if (wanted->pool != NULL && range->pool != wanted->pool)
                 continue;
@@ -152,7 +153,7 @@ uint64_t gs_idle_give_back(struct gs_device *device, const struct gs_pool *pool,
 void gs_idle_trim(struct gs_device *device, uint64_t now)
 {
     const struct gs_accounts accounts = gs_memory_accounts(device);
-    const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed),
+    const uint64_t budget = atomic_load_explicit(&device->target.budget, memory_order_relaxed),
                    limit = gs_idle_limit(device);
     struct wanted wanted = {0};
 
@@ -162,8 +163,8 @@ void gs_idle_trim(struct gs_device *device, uint64_t now)
         wanted.bytes = accounts.resident + accounts.missing - budget;
     if (accounts.idle > limit && accounts.idle - limit > wanted.bytes)
         wanted.bytes = accounts.idle - limit;
-    if (now - device->idle_looked_at > LOOK_NS) {
-        device->idle_looked_at = now;
+    if (now - device->idle.looked_at > LOOK_NS) {
+        device->idle.looked_at = now;
         wanted.before = now > KEPT_NS ? now - KEPT_NS : 0;
     }
     if ((wanted.bytes != 0 || wanted.before != 0) && give_back(device, &wanted) != 0)

@@ -33,8 +33,8 @@ void gs_retire_bury(struct gs_range *range)
 
     range->life = GS_RANGE_DEAD;
     range->idle_next = NULL;
-    *(device->dead != NULL ? &device->dead_last->idle_next : &device->dead) = range;
-    device->dead_last = range;
+    *(device->dead.first != NULL ? &device->dead.last->idle_next : &device->dead.first) = range;
+    device->dead.last = range;
 }
 
 void gs_retire_keep_or_drop(struct gs_range *range)

@@ -36,7 +36,7 @@ static bool ask_for_room(struct gs_device *device, unsigned seconds)
     step = device->total / 64; /* at a time: the driver does not say how much it lacks */
     step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;
     step = (step > SHORT_STEP_MAX ? SHORT_STEP_MAX : step) << seconds;
-    atomic_store_explicit(&device->short_asked,
+    atomic_store_explicit(&device->report.short_asked,
                           step < device->total / 2 ? step : device->total / 2,
                           memory_order_relaxed);
     gs_worker_wake();

@@ -122,7 +122,7 @@ static CUresult give_memory(struct gs_range *range)
             break;
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         chunk->state = GS_CHUNK_RESIDENT;
-        range->device->resident += bytes;
+        range->device->accounts.resident += bytes;
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
     return result;

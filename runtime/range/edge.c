@@ -4,8 +4,8 @@
  * either side, and the memory that all edges of a device share.
  *
  * Invariants, under gs_memory_lock: the tree holds the addresses of every range from
- * gs_edge_reserve() to gs_edge_give_back(); device->edge is memory of ours while has_edge, from
- * its first context to its last, and is counted in `pinned` as long.
+ * gs_edge_reserve() to gs_edge_give_back(); device->edge.handle is memory of ours while
+ * edge.present, from its first context to its last, and is counted in `pinned` as long.
  */
 #include "runtime/range/edge.h"
 
@@ -52,7 +52,7 @@ static bool has_edge(const struct gs_device *device)
     bool has;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    has = device->has_edge;
+    has = device->edge.present;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return has;
 }
@@ -72,11 +72,11 @@ static void keep_edge(struct gs_device *device, CUmemGenericAllocationHandle edg
     bool kept;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    kept = !device->has_edge;
+    kept = !device->edge.present;
     if (kept) {
-        device->has_edge = true;
-        device->edge = edge;
-        device->pinned += device->granule;
+        device->edge.present = true;
+        device->edge.handle = edge;
+        device->accounts.pinned += device->granule;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!kept)
@@ -110,7 +110,7 @@ void gs_edge_begin(CUdevice ordinal, bool (*make_room)(struct gs_device *, unsig
     if (device == NULL || !device->movable || device->managed)
         return;
     if (make_room != NULL &&
-        atomic_exchange_explicit(&device->edge_sought, true, memory_order_relaxed))
+        atomic_exchange_explicit(&device->edge.sought, true, memory_order_relaxed))
         make_room = NULL;
     make_edge(device, make_room);
 }
@@ -121,11 +121,11 @@ static void drop_edge(struct gs_device *device)
     bool had;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    edge = device->edge;
-    had = device->has_edge;
+    edge = device->edge.handle;
+    had = device->edge.present;
     if (had)
-        device->pinned -= device->granule;
-    device->has_edge = false;
+        device->accounts.pinned -= device->granule;
+    device->edge.present = false;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (had)
         gs_vmm_release(edge);
@@ -147,7 +147,7 @@ static CUresult map_edge(const struct gs_device *device, CUdeviceptr address)
     CUmemAccessDesc access = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
-    CUresult result = gs_driver.cuMemMap(address, device->granule, 0, device->edge, 0);
+    CUresult result = gs_driver.cuMemMap(address, device->granule, 0, device->edge.handle, 0);
 
     if (result != CUDA_SUCCESS)
         return result;

@@ -199,7 +199,7 @@ void gs_handover_received(void)
 static void count_out(struct gs_device *device, uint64_t bytes)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    device->resident -= bytes;
+    device->accounts.resident -= bytes;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
@@ -209,9 +209,9 @@ static bool count_in(struct gs_device *device, uint64_t bytes, uint64_t budget)
     bool fits;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    fits = device->resident <= budget && bytes <= budget - device->resident;
+    fits = device->accounts.resident <= budget && bytes <= budget - device->accounts.resident;
     if (fits)
-        device->resident += bytes;
+        device->accounts.resident += bytes;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return fits;
 }

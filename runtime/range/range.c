@@ -36,9 +36,9 @@ void gs_range_pin(struct gs_range *range)
     if (range->pinned)
         return;
     range->pinned = true;
-    range->device->demand -= range->reserved;
-    range->device->resident -= range->reserved;
-    range->device->pinned += range->reserved;
+    range->device->accounts.demand -= range->reserved;
+    range->device->accounts.resident -= range->reserved;
+    range->device->accounts.pinned += range->reserved;
 }
 
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes)
@@ -68,9 +68,9 @@ static bool demand_more(struct gs_device *device, uint64_t bytes)
 {
     const uint64_t capacity = gs_device_room(device);
 
-    if (bytes > capacity || device->demand > capacity - bytes)
+    if (bytes > capacity || device->accounts.demand > capacity - bytes)
         return false;
-    device->demand += bytes;
+    device->accounts.demand += bytes;
     return true;
 }
 
@@ -87,7 +87,7 @@ bool gs_range_account(struct gs_device *device, uint64_t bytes)
 void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    device->demand -= bytes;
+    device->accounts.demand -= bytes;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
@@ -106,8 +106,8 @@ void gs_range_take_back(struct gs_range *range)
         if (!resident)
             continue;
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        *(range->pinned ? &range->device->pinned : &range->device->resident) -=
-            gs_range_chunk_bytes(range, i);
+        *(range->pinned ? &range->device->accounts.pinned
+                        : &range->device->accounts.resident) -= gs_range_chunk_bytes(range, i);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
 }
@@ -133,11 +133,11 @@ bool gs_range_place(struct gs_range *range)
         if (range->chunks[i].state == GS_CHUNK_HOST)
             return false; /* copying is the client thread's */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    claimed = device->resident + wanted <=
-              atomic_load_explicit(&device->budget, memory_order_relaxed) +
-                  atomic_load_explicit(&device->kept, memory_order_relaxed);
+    claimed = device->accounts.resident + wanted <=
+              atomic_load_explicit(&device->target.budget, memory_order_relaxed) +
+                  atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
     if (claimed)
-        device->resident += wanted;
+        device->accounts.resident += wanted;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!claimed)
         return false;
@@ -161,7 +161,7 @@ bool gs_range_place(struct gs_range *range)
     if (placed == wanted)
         return true;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    device->resident -= wanted - placed;
+    device->accounts.resident -= wanted - placed;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return false;
 }
@@ -172,13 +172,13 @@ void gs_range_miss(struct gs_range *range)
 
     if (absent == 0)
         return;
-    range->device->missing += absent;
+    range->device->accounts.missing += absent;
     gs_gate_shut();
 }
 
 void gs_range_unneed(struct gs_range *range)
 {
-    range->device->missing -= absent_bytes(range);
+    range->device->accounts.missing -= absent_bytes(range);
 }
 
 void gs_range_set_address(struct gs_range *range, uint64_t address, uint64_t bytes)
@@ -235,9 +235,9 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
         gs_range_tree_insert(&gone, &range->node);
     }
     if (gs_range_is_needed(range))
-        range->device->missing -= absent_bytes(range);
+        range->device->accounts.missing -= absent_bytes(range);
     if (!range->pinned)
-        range->device->demand -= range->reserved;
+        range->device->accounts.demand -= range->reserved;
     range->life = (uint8_t)life;
 }
 
@@ -289,8 +289,8 @@ void gs_range_dispose(struct gs_range *range)
     *range->link = range->next;
     if (range->next != NULL)
         range->next->link = range->link;
-    if (range->device->cursor == range)
-        range->device->cursor = range->next;
+    if (range->device->sweep.cursor == range)
+        range->device->sweep.cursor = range->next;
     gs_slab_free(range->slab);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     free(range->own);
@@ -302,8 +302,7 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
     struct gs_accounts accounts;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    accounts = (struct gs_accounts){device->demand, device->missing, device->resident,
-                                    device->idle_bytes, device->pinned};
+    accounts = device->accounts;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return accounts;
 }
@@ -337,7 +336,7 @@ bool gs_memory_if_complete(void (*then)(void))
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        complete &= device->missing == 0 || device->broken;
+        complete &= device->accounts.missing == 0 || device->broken;
     if (complete)
         then();
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);

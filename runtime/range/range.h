@@ -153,12 +153,6 @@ void gs_range_pin(struct gs_range *range);
 /* True if a range has an address between these, or one that has ended had and still has it. */
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);
 
-struct gs_accounts {
-    uint64_t demand, missing, resident; /* bytes, as in struct gs_device */
-    uint64_t idle; /* of resident: kept for the next allocations, as good as free */
-    uint64_t pinned;
-};
-
 /* Any thread. */
 struct gs_accounts gs_memory_accounts(const struct gs_device *device);
 

@@ -40,8 +40,8 @@ static size_t plain_access(const struct gs_range *range, CUmemAccessDesc *access
 
     access[0] = access_from(device->ordinal);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    for (unsigned i = 0; i < device->peer_count; i++)
-        access[count++] = access_from(device->peers[i]);
+    for (unsigned i = 0; i < device->peers.count; i++)
+        access[count++] = access_from(device->peers.ordinals[i]);
     for (unsigned i = 0; range->pool != NULL && i < range->pool->peer_count; i++)
         add_access(access, &count, &range->pool->peers[i]);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);

@@ -4,7 +4,7 @@
  * between the targets (reconcile.c) and the pipeline (swap.c).
  *
  * State: in struct gs_device, client thread only. Resident never grows beyond the budget; what
- * has no place on the host, or that no copy can reach, counts as pinned as long (device->kept).
+ * has no place on the host, or that no copy can reach, counts as pinned as long (moving.kept).
  */
 #include "runtime/swap/moving.h"
 
@@ -34,16 +34,16 @@ static uint64_t smaller(uint64_t a, uint64_t b)
  * away: tried again before anybody hears of it. */
 static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
 {
-    if (device->short_since == 0)
-        device->short_since = now;
+    if (device->moving.short_since == 0)
+        device->moving.short_since = now;
     if ((gs_device_flags(device) & GS_TARGET_GIVE) != 0 &&
-        now - device->short_since < HANDED_NS) {
-        device->retry_at = now + 2 * MS;
+        now - device->moving.short_since < HANDED_NS) {
+        device->moving.retry_at = now + 2 * MS;
         return;
     }
-    device->short_bytes = lacking;
-    device->retry_at = now + 20 * MS;
-    if (now - device->short_since > GS_SHORT_LIMIT_NS)
+    device->report.short_bytes = lacking;
+    device->moving.retry_at = now + 20 * MS;
+    if (now - device->moving.short_since > GS_SHORT_LIMIT_NS)
         gs_gate_refuse(true);
 }
 
@@ -58,36 +58,36 @@ static void stop_refusing(uint64_t *since, uint64_t now)
 
 static void keep(struct gs_device *device, uint64_t bytes)
 {
-    atomic_store_explicit(&device->kept, bytes, memory_order_relaxed);
+    atomic_store_explicit(&device->moving.kept, bytes, memory_order_relaxed);
 }
 
 /* What is kept is tried again now and then: there may be host memory, or an address. */
 static bool should_leave(const struct gs_device *device, const struct gs_accounts *accounts,
                          uint64_t budget, uint64_t now)
 {
-    const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
+    const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
 
-    return accounts->resident > budget &&
-           (accounts->resident > budget + kept || now - device->kept_looked_at > KEPT_LOOK_NS);
+    return accounts->resident > budget && (accounts->resident > budget + kept ||
+                                           now - device->moving.kept_looked_at > KEPT_LOOK_NS);
 }
 
 static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
 {
     switch (gs_swap_out(device, excess)) {
     case GS_SWAP_SHORT:
-        device->retry_at = now + 20 * MS;
+        device->moving.retry_at = now + 20 * MS;
         return false;
     case GS_SWAP_KEPT:
-        device->kept_looked_at = now;
+        device->moving.kept_looked_at = now;
         keep(device, excess);
         return false;
     case GS_SWAP_NOTHING: /* what has been freed leaves by itself */
-        device->retry_at = now + 20 * MS;
-        device->kept_looked_at = now;
+        device->moving.retry_at = now + 20 * MS;
+        device->moving.kept_looked_at = now;
         keep(device, smaller(excess, gs_memory_out_of_reach(device)));
         return false;
     default:
-        device->was_out = true;
+        device->moving.was_out = true;
         return true;
     }
 }
@@ -96,7 +96,7 @@ static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
  */
 static void update_kept(struct gs_device *device, uint64_t resident, uint64_t budget)
 {
-    const uint64_t kept = atomic_load_explicit(&device->kept, memory_order_relaxed);
+    const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
 
     if (kept == 0)
         return;
@@ -112,10 +112,10 @@ static void watch_never(struct gs_device *device, const struct gs_accounts *acco
                         uint64_t now)
 {
     if (accounts->missing == 0 || accounts->demand <= gs_device_room(device))
-        stop_refusing(&device->never_since, now);
-    else if (device->never_since == 0)
-        device->never_since = now;
-    else if (now - device->never_since > GS_SHORT_LIMIT_NS)
+        stop_refusing(&device->moving.never_since, now);
+    else if (device->moving.never_since == 0)
+        device->moving.never_since = now;
+    else if (now - device->moving.never_since > GS_SHORT_LIMIT_NS)
         gs_gate_refuse(true);
 }
 
@@ -125,13 +125,13 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int n
 
     switch (gs_swap_in(device, room, news, &lacking)) {
     case GS_SWAP_MOVED:
-        device->short_since = 0;
+        device->moving.short_since = 0;
         return true;
     case GS_SWAP_SHORT:
         if (gs_context_for(device) != NULL)
             note_short(device, lacking, now);
         else /* nowhere to copy, and nobody to call: it is not the card that lacks anything */
-            device->retry_at = now + 20 * MS;
+            device->moving.retry_at = now + 20 * MS;
         return false;
     default:
         return false;
@@ -162,7 +162,8 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
     bool more = false;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        const uint64_t budget = atomic_load_explicit(&device->budget, memory_order_relaxed);
+        const uint64_t budget =
+            atomic_load_explicit(&device->target.budget, memory_order_relaxed);
         struct gs_accounts accounts = look_at(device, budget);
         uint64_t here;
 
@@ -176,10 +177,10 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         update_kept(device, accounts.resident, budget);
         watch_never(device, &accounts, now);
         if ((gs_device_flags(device) & GS_TARGET_RUN) == 0)
-            stop_refusing(&device->short_since, now); /* the next turn may find memory */
+            stop_refusing(&device->moving.short_since, now); /* the next turn may find memory */
         here = accounts.resident - gs_handover_in_hand(device) -
-               atomic_load_explicit(&device->kept, memory_order_relaxed);
-        if (now < device->retry_at)
+               atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
+        if (now < device->moving.retry_at)
             continue;
         if (stopped && may_leave && should_leave(device, &accounts, budget, now))
             more |= move_out(device, accounts.resident - budget, now);
@@ -188,7 +189,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
             more |= move_in(device, budget - here, now, news);
         else
             continue;
-        device->moving_ns += gs_now() - now;
+        device->moving.spent_ns += gs_now() - now;
         now = gs_now();
     }
     return more;
@@ -199,7 +200,8 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
 /* What may have to go out when somebody else has his turn. */
 static uint64_t leaving_of(const struct gs_device *device)
 {
-    const uint64_t shortfall = atomic_load_explicit(&device->shortfall, memory_order_relaxed);
+    const uint64_t shortfall =
+        atomic_load_explicit(&device->target.shortfall, memory_order_relaxed);
     const uint64_t demand = gs_memory_accounts(device).demand;
 
     return gs_device_is_movable(device) && !device->managed ? smaller(demand, shortfall) : 0;
@@ -266,13 +268,14 @@ void gs_moving_arrived(void)
     bool switched = false;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        if (device->was_out) {
-            device->switch_ns = device->moving_ns; /* its way out and its way back */
+        if (device->moving.was_out) {
+            /* its way out and its way back */
+            device->moving.switch_ns = device->moving.spent_ns;
             switched = true;
         }
-        device->moving_ns = 0;
-        device->was_out = false;
-        device->short_bytes = 0;
+        device->moving.spent_ns = 0;
+        device->moving.was_out = false;
+        device->report.short_bytes = 0;
     }
     if (switched)
         atomic_fetch_add_explicit(&gs_runtime.switches, 1, memory_order_relaxed);

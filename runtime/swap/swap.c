@@ -245,7 +245,7 @@ static bool is_hungry(const struct gs_mover *mover)
     bool more;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    more = mover->device->missing > mover->bytes;
+    more = mover->device->accounts.missing > mover->bytes;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return more && mover->bytes < QUEUE_BYTES && mover->count < GS_MOVER_RING;
 }

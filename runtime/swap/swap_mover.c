@@ -83,14 +83,16 @@ static bool suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
 static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t limit,
                                    uint32_t *index)
 {
-    for (; device->sweep < SWEEPS; device->sweep++, device->cursor = device->ranges)
-        for (; device->cursor != NULL; device->cursor = device->cursor->next) {
-            struct gs_range *range = device->cursor;
+    for (; device->sweep.pass < SWEEPS;
+         device->sweep.pass++, device->sweep.cursor = device->ranges)
+        for (; device->sweep.cursor != NULL;
+             device->sweep.cursor = device->sweep.cursor->next) {
+            struct gs_range *range = device->sweep.cursor;
 
             if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
                 continue;
             for (uint32_t i = 0; i < range->chunk_count; i++)
-                if (suits(&range->chunks[i], out, device->sweep) &&
+                if (suits(&range->chunks[i], out, device->sweep.pass) &&
                     (out || gs_range_chunk_bytes(range, i) <= limit)) {
                     *index = i;
                     return range;
@@ -101,8 +103,8 @@ static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t 
 
 void gs_mover_look_anew(const struct gs_mover *mover)
 {
-    mover->device->cursor = mover->device->ranges;
-    mover->device->sweep = mover->out ? OUT_AGAIN : OUT_ANY;
+    mover->device->sweep.cursor = mover->device->ranges;
+    mover->device->sweep.pass = mover->out ? OUT_AGAIN : OUT_ANY;
 }
 
 bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
@@ -151,11 +153,11 @@ void gs_mover_settle(struct gs_job *job, uint8_t state)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     needed = job->range->life == GS_RANGE_LIVE && gs_range_is_needed(job->range);
     if (state != job->chunk->state && state == GS_CHUNK_RESIDENT) {
-        device->resident += job->bytes;
-        device->missing -= needed ? job->bytes : 0;
+        device->accounts.resident += job->bytes;
+        device->accounts.missing -= needed ? job->bytes : 0;
     } else if (job->chunk->state == GS_CHUNK_RESIDENT && state != GS_CHUNK_RESIDENT) {
-        device->resident -= job->bytes;
-        device->missing += needed ? job->bytes : 0;
+        device->accounts.resident -= job->bytes;
+        device->accounts.missing += needed ? job->bytes : 0;
     }
     job->chunk->state = state;
     job->chunk->moving = false;

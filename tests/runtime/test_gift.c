@@ -154,8 +154,8 @@ static int begin(void **state)
     limit(NUMBER); /* an eighth: 32 */
     card = other_card =
         (struct gs_device){.movable = true, .physical = 8ull << 30, .total = 8ull << 30};
-    atomic_store(&card.target_flags, GS_TARGET_GIVE);
-    atomic_store(&other_card.target_flags, GS_TARGET_GIVE);
+    atomic_store(&card.target.flags, GS_TARGET_GIVE);
+    atomic_store(&other_card.target.flags, GS_TARGET_GIVE);
     range = calloc(1, sizeof *range + CHUNKS * sizeof range->chunks[0]);
     range->device = &card;
     range->chunk_bytes = CHUNK;
@@ -179,7 +179,7 @@ static int end(void **state)
         gs_handover_forget(&range->chunks[i]);
     free(range);
     setrlimit(RLIMIT_NOFILE, &limit_before);
-    return descriptors() == open_before && card.resident == 0 ? 0 : -1;
+    return descriptors() == open_before && card.accounts.resident == 0 ? 0 : -1;
 }
 
 /* A chunk that was made here and is on the device. */
@@ -199,7 +199,7 @@ static void make_and_give(uint32_t chunk)
 
 static struct gs_wire_target target(uint32_t flags, uint64_t budget)
 {
-    atomic_store(&card.target_flags, flags);
+    atomic_store(&card.target.flags, flags);
     return (struct gs_wire_target){.flags = flags, .budget = budget, .gift_bytes = CHUNK};
 }
 
@@ -277,9 +277,9 @@ static void only_what_can_be_sent_together_is_given(void **state)
     range->chunks[0].sendable = false;
     assert_false(gs_handover_give(range, 0));
     range->chunks[0].sendable = true;
-    atomic_store(&card.target_flags, 0); /* nobody is to be given anything */
+    atomic_store(&card.target.flags, 0); /* nobody is to be given anything */
     assert_false(gs_handover_give(range, 0));
-    atomic_store(&card.target_flags, GS_TARGET_GIVE);
+    atomic_store(&card.target.flags, GS_TARGET_GIVE);
     card.physical = 4097 * CHUNK;
     assert_false(gs_handover_give(range, 0)); /* too little */
     card.physical = 4096 * CHUNK;
@@ -307,10 +307,10 @@ static void what_comes_is_used_once_and_kept_while_it_is_used(void **state)
 {
     (void)state;
     assert_int_equal(come(2, 10 * CHUNK), 2);
-    assert_int_equal(card.resident, 2 * CHUNK);
+    assert_int_equal(card.accounts.resident, 2 * CHUNK);
     assert_true(gs_handover_place(range, 0));
     assert_int_equal(mapped, 1);
-    assert_int_equal(card.resident, CHUNK);
+    assert_int_equal(card.accounts.resident, CHUNK);
     assert_int_equal(descriptors(), open_before + 3); /* two of the hand's, and a handle */
     range->chunk_bytes = CHUNK / 2;
     assert_false(gs_handover_place(range, 1)); /* another size */
@@ -318,7 +318,7 @@ static void what_comes_is_used_once_and_kept_while_it_is_used(void **state)
     range->device = &other_card;
     assert_false(gs_handover_place(range, 1));
     range->device = &card;
-    atomic_store(&card.target_flags, GS_TARGET_GIVE);
+    atomic_store(&card.target.flags, GS_TARGET_GIVE);
     assert_true(
         gs_handover_give(range, 0)); /* on it goes, with the descriptor that it came with */
     assert_int_equal(range->chunks[0].gift, 0);
@@ -341,9 +341,9 @@ static void no_more_comes_than_the_budget_has_room_for(void **state)
     assert_int_equal(come(1, 4 * CHUNK), 1);
     gs_handover_shrink(&card, 2 * CHUNK + 1);
     assert_int_equal(gs_handover_in_hand(&card), 2 * CHUNK);
-    assert_int_equal(card.resident, 2 * CHUNK);
+    assert_int_equal(card.accounts.resident, 2 * CHUNK);
     gs_handover_heard(&card, &wait, &with); /* its turn is over */
-    assert_int_equal(card.resident, 0);
+    assert_int_equal(card.accounts.resident, 0);
     card.managed = true;
     assert_int_equal(come(1, 4 * CHUNK), 0);
     card.managed = false;
@@ -365,7 +365,7 @@ static void what_the_driver_refuses_is_released(void **state)
     assert_false(gs_handover_place(range, 0));
     assert_int_equal(range->chunks[0].gift, 0);
     assert_int_equal(descriptors(), open_before);
-    assert_int_equal(card.resident, 0);
+    assert_int_equal(card.accounts.resident, 0);
 }
 
 static void what_stays_mapped_here_goes_nowhere(void **state)
@@ -406,7 +406,7 @@ static void what_the_program_closed_is_not_touched_again(void **state)
     assert_int_equal(come(3, 10 * CHUNK), 3);
     assert_true(gs_handover_place(range, 0));
     assert_true(gs_handover_place(range, 1));
-    atomic_store(&card.target_flags, GS_TARGET_GIVE);
+    atomic_store(&card.target.flags, GS_TARGET_GIVE);
     make_and_give(2);
     assert_int_equal(imports, 2);
     count = closed_and_reused(own, sizeof own / sizeof own[0]);
@@ -444,7 +444,7 @@ static void a_number_that_comes_again_is_one_piece_s_only(void **state)
                 close(fd);
     }
     close(card_file);
-    atomic_store(&card.target_flags, GS_TARGET_GIVE);
+    atomic_store(&card.target.flags, GS_TARGET_GIVE);
     assert_false(gs_handover_give(range, 0)); /* what it has now is the second's */
     gs_vmm_release(range->chunks[0].handle);
     gs_handover_forget(&range->chunks[0]);
@@ -465,8 +465,8 @@ static void few_descriptors_are_left_to_the_program(void **state)
     assert_int_equal(come(16, 100 * CHUNK), 10);
     assert_int_equal(gs_handover_expect(), 0);
     gs_handover_received();
-    assert_int_equal(card.resident, 10 * CHUNK);
-    atomic_store(&card.target_flags, GS_TARGET_GIVE);
+    assert_int_equal(card.accounts.resident, 10 * CHUNK);
+    atomic_store(&card.target.flags, GS_TARGET_GIVE);
     make(0);
     assert_false(gs_handover_give(range, 0));
     assert_int_equal(reported(&with), 0);
@@ -509,7 +509,7 @@ static void a_child_holds_none_and_no_fork_comes_between(void **state)
     assert_int_equal(status, 0);
     gs_handover_lost();
     gs_handover_before_fork();
-    atomic_store(&card.target_flags, GS_TARGET_GIVE);
+    atomic_store(&card.target.flags, GS_TARGET_GIVE);
     make(0);
     assert_false(gs_handover_give(range, 0));
     assert_int_equal(gs_handover_expect(), 0);

@@ -46,7 +46,7 @@ struct gs_device *gs_device_at(unsigned i)
 
 uint64_t gs_device_room(const struct gs_device *device)
 {
-    return atomic_load(&device->capacity) + atomic_load(&device->kept);
+    return atomic_load(&device->target.capacity) + atomic_load(&device->moving.kept);
 }
 
 struct gs_context *gs_context_for(const struct gs_device *device)
@@ -163,7 +163,7 @@ static int begin(void **state)
 {
     (void)state;
     card = (struct gs_device){.movable = true};
-    atomic_store(&card.capacity, 100 * MIB);
+    atomic_store(&card.target.capacity, 100 * MIB);
     accounts = (struct gs_accounts){0};
     out_gives = in_gives = GS_SWAP_NOTHING;
     asked_out = asked_in = in_hand = 0;
@@ -175,8 +175,8 @@ static int begin(void **state)
 
 static void target(uint32_t flags, uint64_t budget)
 {
-    atomic_store(&card.target_flags, flags);
-    atomic_store(&card.budget, budget);
+    atomic_store(&card.target.flags, flags);
+    atomic_store(&card.target.budget, budget);
 }
 
 /* steps of 100 ms */
@@ -235,7 +235,7 @@ static void what_has_no_place_is_kept_and_tried_again(void **state)
     target(0, 0);
     out_gives = GS_SWAP_KEPT;
     wait(S / 2);
-    assert_int_equal(atomic_load(&card.kept), 80 * MIB);
+    assert_int_equal(atomic_load(&card.moving.kept), 80 * MIB);
     asked_out = 0;
     wait(S / 2); /* not all the time */
     assert_int_equal(asked_out, 0);
@@ -243,7 +243,7 @@ static void what_has_no_place_is_kept_and_tried_again(void **state)
     assert_int_equal(asked_out, 80 * MIB);
     target(0, 80 * MIB); /* it may stay */
     wait(S / 10);
-    assert_int_equal(atomic_load(&card.kept), 0);
+    assert_int_equal(atomic_load(&card.moving.kept), 0);
 }
 
 /* Not for what has been freed and is still there: others would be refused what is free in a
@@ -256,10 +256,10 @@ static void what_no_copy_can_reach_is_kept_and_tried_again(void **state)
     assert_false(
         gs_moving_step(clock_ns, true, true, -1)); /* or it would be asked all the time */
     assert_int_equal(asked_out, 70 * MIB);
-    assert_int_equal(atomic_load(&card.kept), 0);
+    assert_int_equal(atomic_load(&card.moving.kept), 0);
     out_of_reach = 40 * MIB;
     wait(S / 2);
-    assert_int_equal(atomic_load(&card.kept), 40 * MIB);
+    assert_int_equal(atomic_load(&card.moving.kept), 40 * MIB);
     accounts.resident = 50 * MIB; /* it has been disposed of */
     asked_out = 0;
     wait(S / 2);
@@ -271,7 +271,7 @@ static void what_no_copy_can_reach_is_kept_and_tried_again(void **state)
     wait(2 * S);
     accounts.resident = 10 * MIB;
     wait(S / 10);
-    assert_int_equal(atomic_load(&card.kept), 0);
+    assert_int_equal(atomic_load(&card.moving.kept), 0);
 }
 
 static void calls_are_refused_while_memory_can_never_come_and_no_longer(void **state)
@@ -281,12 +281,12 @@ static void calls_are_refused_while_memory_can_never_come_and_no_longer(void **s
     target(0, 0);
     wait(2 * GS_SHORT_LIMIT_NS);
     assert_false(refusing); /* it just has to wait for its turn */
-    atomic_store(&card.capacity, 50 * MIB);
+    atomic_store(&card.target.capacity, 50 * MIB);
     wait(GS_SHORT_LIMIT_NS - S);
     assert_false(refusing);
     wait(2 * S);
     assert_true(refusing);
-    atomic_store(&card.capacity, 100 * MIB); /* whoever had it has gone */
+    atomic_store(&card.target.capacity, 100 * MIB); /* whoever had it has gone */
     wait(S);
     assert_false(refusing);
 }
@@ -321,11 +321,11 @@ static void without_a_context_nothing_is_short(void **state)
     target(GS_TARGET_RUN, 90 * MIB);
     wait(GS_SHORT_LIMIT_NS + S);
     assert_false(refusing);
-    assert_int_equal(card.short_bytes, 0);
+    assert_int_equal(card.report.short_bytes, 0);
     without_context = false;
     wait(S);
     assert_false(refusing);
-    assert_int_equal(card.short_bytes, 2 * MIB);
+    assert_int_equal(card.report.short_bytes, 2 * MIB);
 }
 
 static void what_is_just_being_handed_over_is_not_lacking_yet(void **state)
@@ -335,16 +335,16 @@ static void what_is_just_being_handed_over_is_not_lacking_yet(void **state)
     in_gives = GS_SWAP_SHORT;
     target(GS_TARGET_RUN, 90 * MIB);
     gs_moving_step(clock_ns, true, true, -1);
-    assert_int_equal(card.short_bytes, 2 * MIB); /* nothing is handed over */
+    assert_int_equal(card.report.short_bytes, 2 * MIB); /* nothing is handed over */
     begin(NULL);
     accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
     in_gives = GS_SWAP_SHORT;
     target(GS_TARGET_RUN | GS_TARGET_GIVE, 90 * MIB);
     gs_moving_step(clock_ns, true, true, -1);
-    assert_int_equal(card.short_bytes, 0);
-    assert_true(card.retry_at - clock_ns < S / 100); /* and soon */
+    assert_int_equal(card.report.short_bytes, 0);
+    assert_true(card.moving.retry_at - clock_ns < S / 100); /* and soon */
     wait(S / 2);
-    assert_int_equal(card.short_bytes, 2 * MIB);
+    assert_int_equal(card.report.short_bytes, 2 * MIB);
 }
 
 int main(void)

@@ -106,7 +106,7 @@ void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *ta
     assert_true(expecting);
     assert_ptr_equal(device, &card);
     assert_int_equal(target->gift_bytes, with->count != 0 ? 2 * MIB : 0);
-    budget_before = atomic_load(&card.budget);
+    budget_before = atomic_load(&card.target.budget);
     received += with->count;
     with->count = 0;
 }
@@ -184,14 +184,14 @@ static void hears(uint64_t capacity)
 static void begins(uint64_t capacity)
 {
     gs_session_after_fork();
-    card = (struct gs_device){.total = 200 * MIB, .capacity = 200 * MIB};
+    card = (struct gs_device){.total = 200 * MIB, .target.capacity = 200 * MIB};
     clock_ns += 100 * S;
     hears(capacity);
 }
 
 static uint64_t capacity(void)
 {
-    return atomic_load(&card.capacity);
+    return atomic_load(&card.target.capacity);
 }
 
 static void comes_back(void)
@@ -296,7 +296,7 @@ static void gs_session_turn_gifts_come_before_their_budget(void **state)
     later(1);
     assert_int_equal(received, 3);
     assert_int_equal(budget_before, MIB);
-    assert_int_equal(atomic_load(&card.budget), 7 * MIB);
+    assert_int_equal(atomic_load(&card.target.budget), 7 * MIB);
     words.uuid[0] = 1; /* of another device */
     word_count = 1;
     later(1);
