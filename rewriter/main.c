@@ -17,6 +17,7 @@
 #ifdef GS_PATCH_FAULT
 int elf_fault_step;
 int elf_fault_calls;
+long elf_fault_byte = -1;
 #endif
 
 /* Who starts us with standard streams closed must not find messages in the new file, which
@@ -62,6 +63,8 @@ int main(int argc, char **argv)
 #ifdef GS_PATCH_FAULT
     if (options.fault_text != NULL)
         elf_fault_step = (int)strtol(options.fault_text, NULL, 10);
+    if (options.fault_byte_text != NULL)
+        elf_fault_byte = strtol(options.fault_byte_text, NULL, 10);
 #endif
     if (options.help) {
         elf_options_help(stdout);

@@ -54,6 +54,7 @@ static const struct option_row rows[] = {
     {"help", 'h', NULL, FIELD(help), "print this"},
 #ifdef GS_PATCH_FAULT
     {"fault-step", 0, "N", FIELD(fault_text), "test build: die at step N"},
+    {"fault-byte", 0, "N", FIELD(fault_byte_text), "test build: damage byte N of the new file"},
 #endif
 };
 

@@ -18,8 +18,8 @@ struct elf_options {
     const char *output;  /* -o, or NULL */
     const char *runtime; /* --runtime, or NULL */
     const char *scope_text;
-    const char *fault_text;  /* test build only */
-    const char *tree, *venv; /* folder, or NULL */
+    const char *fault_text, *fault_byte_text; /* test build only */
+    const char *tree, *venv;                  /* folder, or NULL */
     const char *excludes[ELF_EXCLUDES_MAX];
     size_t exclude_count;
     const char *jobs_text;

@@ -35,6 +35,24 @@ static struct elf_source original_source(const struct elf_job *job)
     return source;
 }
 
+/* Reads the new file with our reader and with libelf, and asks the loader. */
+static int verify_patched(const struct elf_job *job, const struct elf_output *output,
+                          struct gs_err *err)
+{
+    const struct elf_plan *plan = &job->plan;
+    struct elf_source source = {.name = job->name, .fd = output->fd, .size = plan->end};
+    struct elf_image new;
+    int ret = elf_image_read(&new, &source, err);
+
+    if (ret != 0)
+        return ret;
+    ret = elf_verify_meaning(plan, &new, err);
+    elf_fault_damage(output->fd);
+    ret = ret ?: elf_verify_second(plan, &new, output->fd, err);
+    elf_image_deinit(&new);
+    return ret ?: elf_verify_loader(&job->image, job->fd, output->fd, err);
+}
+
 static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     struct elf_plan *plan = &job->plan;
@@ -45,8 +63,7 @@ static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *e
 
     ret =
         ret ?: elf_output_write(output, plan->undo_at + SUMS_AT, &digests, sizeof digests, err);
-    ret = ret ?: elf_verify_meaning(plan, output->fd, err);
-    return ret ?: elf_verify_loader(&job->image, job->fd, output->fd, err);
+    return ret ?: verify_patched(job, output, err);
 }
 
 /* 0; 1 when what the undo note gives back is not the original. */

@@ -250,22 +250,16 @@ static int check_undo(const struct elf_plan *plan, const struct elf_source *sour
     return ret;
 }
 
-int elf_verify_meaning(const struct elf_plan *plan, int fd, struct gs_err *err)
+int elf_verify_meaning(const struct elf_plan *plan, const struct elf_image *new,
+                       struct gs_err *err)
 {
-    struct elf_source source = {.name = plan->image->source.name, .fd = fd, .size = plan->end};
-    struct elf_image new;
-    int ret = elf_image_read(&new, &source, err);
+    int ret = check_loads(plan, new, err);
 
-    if (ret != 0)
-        return ret;
-    ret = check_loads(plan, &new, err);
-    ret = ret ?: check_dynamic(plan, &new, err);
-    ret = ret ?: check_tables(plan, &new, err);
-    ret = ret ?: check_imports(plan, &new, err);
-    ret = ret ?: check_sections(plan, &new, err);
-    ret = ret ?: check_undo(plan, &source, err);
-    elf_image_deinit(&new);
-    return ret;
+    ret = ret ?: check_dynamic(plan, new, err);
+    ret = ret ?: check_tables(plan, new, err);
+    ret = ret ?: check_imports(plan, new, err);
+    ret = ret ?: check_sections(plan, new, err);
+    return ret ?: check_undo(plan, &new->source, err);
 }
 
 int elf_verify_untouched(const struct elf_image *original, const struct elf_source *raw,

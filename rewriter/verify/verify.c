@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * verify.c: the loader's own check of a new file (the bytes are checked in readback.c, the
- * meaning in meaning.c).
+ * meaning in meaning.c and, by libelf, in second.c).
  *
  * No state; elf_verify_loader() starts and awaits a child process.
  */

@@ -7,9 +7,17 @@
 
 #include "rewriter/plan/plan.h"
 
-/* Reads the new file as if it were any other and checks that it means the same as the original:
- * segments, dynamic entries, names of symbols, undo note. 0 or -EIO. */
-int elf_verify_meaning(const struct elf_plan *plan, int fd, struct gs_err *err);
+/* Checks that the new file, which our own reader has read as any other, means the same as the
+ * original: segments, dynamic entries, names of symbols, undo note. 0 or -EIO. */
+int elf_verify_meaning(const struct elf_plan *plan, const struct elf_image *new,
+                       struct gs_err *err);
+
+/* Reads the new file (fd) with libelf, and checks that libelf says of it what our own reader
+ * (new) says and what was planned: headers, sections, dynamic entries, strings, hash tables,
+ * symbols, versions, relocations. 0; -EIO when they disagree or libelf cannot read it. Any
+ * number of threads, each with a descriptor of its own. */
+int elf_verify_second(const struct elf_plan *plan, const struct elf_image *new, int fd,
+                      struct gs_err *err);
 
 /* Whether a patched file (raw) still says in its dynamic section what its original says, but
  * for the runtime library and origin (NULL: none, see plan.h): 0; -ENOEXEC when somebody edited

@@ -63,6 +63,20 @@ def outcomes(tool, arguments, path, before, after, mode=0o755):
     sys.exit("never got through")
 
 
+def damage_is_noticed(tool, arguments, path, original):
+    """Damages bytes of the ELF header after our own reader has read the new file: libelf's reading must refuse it."""
+    for offset, field in ((24, "e_entry"), (48, "e_flags"), (56, "e_phnum"), (60, "e_shnum")):
+        put(path, original)
+        done = subprocess.run([tool, "--fault-byte", str(offset), *arguments, path], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, timeout=600, text=True)
+        if (done.returncode != 1 or field not in done.stderr or "by libelf" not in done.stderr
+                or "by gpushare-patch" not in done.stderr):
+            sys.exit(f"damaged {field}: exit {done.returncode}, {done.stderr}")
+        if open(path, "rb").read() != original or leftovers(path):
+            sys.exit(f"damaged {field}: the file was touched, or something was left beside it")
+    print("what libelf reads differently is refused, and the file is left alone")
+
+
 def make_tree(folder, program):
     """An environment with two names of one program, a wheel's record, and a link to an interpreter."""
     data = open(program, "rb").read()
@@ -136,6 +150,7 @@ def main():
             cases.append(("restore after strip", ["--restore"], stripped[1], stripped[0]))
         open(path, "wb").write(original)
         die_in_a_tree(o.patch, arguments, path, folder)
+        damage_is_noticed(o.patch, arguments, path, original)
         os.chmod(folder, 0o755)
         cases = [(*case, 0o755) for case in cases] + [("setuid program", ["--force", *arguments], original, patched, 0o4755),
                                                       ("restore a setuid program", ["--restore"], patched, original, 0o6711)]

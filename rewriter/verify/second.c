@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * second.c: the second reader: libelf reads the new file, and must say of it what our own
+ * reader says and what the plan intended. Here the ELF header, the program headers and the
+ * sections.
+ *
+ * Shares no line with the first reader. libelf reads only what it is asked for (ELF_C_READ, no
+ * mapping), and each table in its own short session of a few hundred KiB, so the size of the
+ * file does not matter. An Elf handle is used by one thread; no state but libelf's own, which
+ * is set once.
+ */
+#include "rewriter/verify/second.h"
+#include "rewriter/verify/verify.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char own[] = "gpushare-patch", planned[] = "the plan";
+
+static void set_version(void)
+{
+    (void)elf_version(EV_CURRENT);
+}
+
+Elf *elf_second_begin(const struct elf_second *second, struct gs_err *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    Elf *elf;
+
+    pthread_once(&once, set_version);
+    elf = elf_begin(second->fd, ELF_C_READ, NULL);
+    if (elf == NULL) {
+        elf_second_fail(second, "the ELF header", err);
+        return NULL;
+    }
+    if (elf_kind(elf) != ELF_K_ELF || gelf_getclass(elf) != ELFCLASS64) {
+        gs_err_set(err, -EIO,
+                   "%s: the new file is no 64-bit ELF file by libelf, but is one by "
+                   "gpushare-patch; the old file is left alone. Please report this",
+                   second->plan->image->source.name);
+        elf_end(elf);
+        return NULL;
+    }
+    return elf;
+}
+
+static int compare_both(const struct elf_second *second, const struct elf_kind *kind,
+                        size_t index, const void *theirs, const void *ours, const void *plan,
+                        struct gs_err *err)
+{
+    return elf_second_compare(second, kind, index, theirs, ours, own, err)
+               ?: elf_second_compare(second, kind, index, theirs, plan, planned, err);
+}
+
+static int check_header(const struct elf_second *second, Elf *elf, struct gs_err *err)
+{
+    const struct elf_plan *plan = second->plan;
+    Elf64_Ehdr wanted = plan->image->header;
+    GElf_Ehdr header;
+    size_t segments, sections, names;
+
+    if (gelf_getehdr(elf, &header) == NULL || elf_getphdrnum(elf, &segments) != 0 ||
+        elf_getshdrnum(elf, &sections) != 0 || elf_getshdrstrndx(elf, &names) != 0)
+        return elf_second_fail(second, "the ELF header", err);
+    wanted.e_phnum = (Elf64_Half)plan->segment_count;
+    if (plan->slot_way == ELF_SLOT_END)
+        wanted.e_phoff = plan->table.offset;
+    if (plan->sections != NULL) {
+        wanted.e_shoff = plan->sections_at;
+        wanted.e_shnum = (Elf64_Half)plan->section_count;
+    }
+    if (compare_both(second, &elf_kind_header, 0, &header, &second->new->header, &wanted, err))
+        return -EIO;
+    header.e_phnum = (Elf64_Half)segments; /* as libelf counts them, not as they are written */
+    header.e_shnum = (Elf64_Half)sections;
+    header.e_shstrndx = (Elf64_Half)names;
+    return compare_both(second, &elf_kind_header, 0, &header, &second->new->header, &wanted,
+                        err);
+}
+
+/* What the plan wants a program header to be. */
+static Elf64_Phdr planned_segment(const struct elf_plan *plan, size_t index)
+{
+    Elf64_Phdr p;
+
+    if (plan->segments != NULL)
+        return plan->segments[index];
+    p = plan->image->segments[index];
+    if (index == plan->new_segment) /* ELF_SLOT_PADDING */
+        p.p_filesz = p.p_memsz = plan->marker_at.offset + plan->marker_at.size - p.p_offset;
+    return p;
+}
+
+static int check_segments(struct elf_second *second, Elf *elf, struct gs_err *err)
+{
+    size_t count = second->plan->segment_count;
+
+    second->segments = calloc(count > 0 ? count : 1, sizeof *second->segments);
+    if (second->segments == NULL)
+        return gs_err_set(err, -ENOMEM, "%s: no memory", second->plan->image->source.name);
+    second->segment_count = count;
+    for (size_t i = 0; i < count; i++) {
+        GElf_Phdr *p = &second->segments[i];
+        Elf64_Phdr wanted = planned_segment(second->plan, i);
+
+        if (gelf_getphdr(elf, (int)i, p) == NULL)
+            return elf_second_fail(second, "a program header", err);
+        if (p->p_type == PT_LOAD && p->p_filesz == 0 && p->p_memsz == 0)
+            p->p_type = PT_NULL; /* so does our reader */
+        if (compare_both(second, &elf_kind_segment, i, p, &second->new->segments[i], &wanted,
+                         err))
+            return -EIO;
+    }
+    return 0;
+}
+
+static int check_sections(const struct elf_second *second, Elf *elf, struct gs_err *err)
+{
+    const struct elf_image *old = second->plan->image, *new = second->new;
+    const struct elf_plan *plan = second->plan;
+    const Elf64_Shdr *wanted = plan->sections != NULL ? plan->sections : old->sections;
+
+    for (size_t i = 0; i < new->section_count; i++) {
+        Elf_Scn *section = elf_getscn(elf, i);
+        const char *theirs, *ours = elf_image_section_name(new, i);
+        GElf_Shdr header;
+
+        if (section == NULL || gelf_getshdr(section, &header) == NULL)
+            return elf_second_fail(second, "a section header", err);
+        if (compare_both(second, &elf_kind_section, i, &header, &new->sections[i], &wanted[i],
+                         err))
+            return -EIO;
+        theirs = elf_strptr(elf, new->header.e_shstrndx, header.sh_name);
+        if (theirs == NULL)
+            return elf_second_fail(second, "the name of a section", err);
+        if (strcmp(theirs, ours) != 0)
+            return gs_err_set(err, -EIO,
+                              "%s: section %zu of the new file is %s by libelf, but %s by %s; "
+                              "the old file is left alone. Please report this",
+                              old->source.name, i, theirs, ours, own);
+    }
+    return 0;
+}
+
+int elf_second_offset(const struct elf_second *second, uint64_t address, uint64_t *offset,
+                      uint64_t *rest, struct gs_err *err)
+{
+    for (size_t i = 0; i < second->segment_count; i++) {
+        const Elf64_Phdr *p = &second->segments[i];
+
+        if (p->p_type == PT_LOAD && address >= p->p_vaddr &&
+            address - p->p_vaddr < p->p_filesz) {
+            *offset = p->p_offset + (address - p->p_vaddr);
+            *rest = p->p_filesz - (address - p->p_vaddr);
+            return 0;
+        }
+    }
+    return gs_err_set(err, -EIO,
+                      "%s: by libelf address 0x%llx is in no segment of the new file, but it "
+                      "is by gpushare-patch; the old file is left alone. Please report this",
+                      second->plan->image->source.name, (unsigned long long)address);
+}
+
+int elf_verify_second(const struct elf_plan *plan, const struct elf_image *new, int fd,
+                      struct gs_err *err)
+{
+    struct elf_second second = {.plan = plan, .new = new, .fd = fd};
+    Elf *elf = elf_second_begin(&second, err);
+    int ret;
+
+    if (elf == NULL)
+        return -EIO;
+    ret = check_header(&second, elf, err);
+    ret = ret ?: check_segments(&second, elf, err);
+    ret = ret ?: check_sections(&second, elf, err);
+    elf_end(elf);
+    ret = ret ?: elf_second_tables(&second, err);
+    free(second.segments);
+    return ret;
+}
