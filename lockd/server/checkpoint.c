@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint.c: the daemon's side of frozen programs (checkpoint.h). One thread, nothing blocks.
+ * checkpoint.c: the daemon's side of checkpointed programs (checkpoint.h). State: struct
+ * lockd_checkpoints. One thread, nothing blocks.
  *
- * Invariants: a connection has at most one guard. While it is frozen or thawing the lock hears
- * of it from here only: nothing resident while it is frozen, then less than all of it, then all
- * of it, as running, until the program speaks for itself. What cannot be moved is part of its
- * demand for that time, since the checkpoint moves it as well.
+ * Invariants: a connection has at most one guard. While its program is checkpointed or on its
+ * way back, the scheduler hears of it from this file only. It reports that nothing is resident,
+ * then a growing part, and at the end all of it, as running, until the program reports again.
+ * Memory that cannot be moved is part of the demand during that time, because the checkpoint
+ * moves it as well.
  */
 #include "lockd/server/checkpoint.h"
 
@@ -29,19 +31,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOOK_NS     1000000000u /* for who is stuck; and how long a thaw waits after it failed */
-#define FAILED_NS   60000000000u /* ... and the next try after a program could not be frozen */
+#define LOOK_NS     1000000000u  /* for stuck programs; the pause after a failed restore */
+#define FAILED_NS   60000000000u /* the pause after a failed checkpoint */
 #define GUARDS_MOST 4            /* for one program */
-#define SHORT_PART  16 /* what is asked for beside its own memory when a thaw had no room */
+#define SHORT_PART  16 /* of its memory, asked for besides when a restore had no room */
 
 enum stage { CHECKPOINTING, CHECKPOINTED, RESTORING };
 
-/* What it had on one device when it was frozen, and the newest target since. */
+/* One device of a checkpointed program: the memory at the checkpoint, and the newest target
+ * since. */
 struct checkpoint_device {
     struct gs_wire_state state;
     struct gs_wire_target target; /* seq 0: none since */
     bool may_run;                 /* by the newest one */
-    uint64_t budget;              /* ... */
+    uint64_t budget;              /* by the newest one */
     uint64_t movable, resident, pinned;
     bool unanswered;
 };
@@ -52,7 +55,7 @@ struct lockd_checkpoint {
     enum stage stage;
     int guard;
     unsigned guards_lost;
-    unsigned failures; /* of thaws */
+    unsigned failures; /* of restores */
     uint64_t retry_at;
     size_t count;
     struct checkpoint_device device[LOCKD_DEVICES_PER_CLIENT];
@@ -72,7 +75,7 @@ static void free_checkpoint(struct lockd_checkpoint *checkpoint)
 {
     checkpoint->connection->checkpoint = NULL;
     lockd_list_remove(&checkpoint->link);
-    close(checkpoint->guard); /* which ends the guard, or lets it bring the program back */
+    close(checkpoint->guard); /* the guard ends, or brings the program back first */
     free(checkpoint);
 }
 
@@ -102,7 +105,7 @@ static int start_guard(struct lockd_server *server, struct lockd_checkpoint *che
     return 0;
 }
 
-/* Whoever connected may have ended, and another user's program have its number now. */
+/* The process may have ended, and its number may be that of another user's program now. */
 static bool is_still_its_user(const struct lockd_connection *connection)
 {
     char path[32];
@@ -127,7 +130,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     }
     if (code != 0) {
         lockd_log(LOCKD_LOG_ERROR,
-                  "process %d (%s) does not stop, and no guard can be started for it: %s",
+                  "process %d (%s) does not stop, and its guard cannot be started: %s",
                   (int)connection->pid, connection->name, strerror(-code));
         connection->checkpoint_at = lockd_now() + FAILED_NS;
         free(checkpoint);
@@ -135,12 +138,11 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     }
     lockd_list_append(&server->checkpoints.list, &checkpoint->link);
     connection->checkpoint = checkpoint;
-    lockd_log(LOCKD_LOG_WARNING,
-              "process %d (%s) does not stop: the driver is to checkpoint it",
+    lockd_log(LOCKD_LOG_WARNING, "process %d (%s) does not stop: the driver will checkpoint it",
               (int)connection->pid, connection->name);
 }
 
-/* --- what the lock is told --- */
+/* --- reports to the scheduler --- */
 
 static void report_device(struct checkpoint_device *device, struct lockd_checkpoint *checkpoint,
                           uint64_t now)
@@ -174,7 +176,8 @@ static void mark_checkpointed(struct lockd_checkpoint *checkpoint)
     }
 }
 
-/* Nobody tells how far a thaw has come: an eighth of the rest each time, never all. */
+/* The driver does not say how far a restore has come. It counts as an eighth of the rest each
+ * time, and never as complete. */
 static void advance_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     for (size_t i = 0; i < checkpoint->count; i++) {
@@ -218,7 +221,7 @@ static void record_member(void *context, const struct sched_device_info *info,
                   .moved_in = member->moved_in,
                   .calls = member->calls,
                   .switch_ns = member->switch_ns,
-                  /* the driver keeps what it took off the card in host memory */
+                  /* the driver keeps the memory of the device in host memory */
                   .host_used = member->host_used + member->resident + member->pinned,
                   .host_wanted = member->host_used + member->resident + member->pinned},
     };
@@ -236,7 +239,7 @@ static void add_remark(const struct lockd_connection *connection, const char *te
     lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
 }
 
-/* --- what the guard says --- */
+/* --- messages of the guard --- */
 
 static void take_checkpointed(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
@@ -263,7 +266,7 @@ static void take_restored(struct lockd_checkpoint *checkpoint, uint64_t now)
         if (device->target.seq != 0)
             lockd_outbox_send(connection, &device->target, sizeof device->target);
     }
-    lockd_log(LOCKD_LOG_INFO, "process %d (%s) goes on", (int)connection->pid,
+    lockd_log(LOCKD_LOG_INFO, "process %d (%s) continues", (int)connection->pid,
               connection->name);
     free_checkpoint(checkpoint);
 }
@@ -278,8 +281,8 @@ static void take_failure(struct lockd_checkpoint *checkpoint, uint64_t now, cons
     free_checkpoint(checkpoint);
 }
 
-/* The guard was killed, and the program is frozen: another one takes it over. When that fails,
- * too, all that it had counts as on the card again. */
+/* The guard was killed and the program is checkpointed: another guard takes over. If that fails
+ * as well, all memory of the program counts as resident again. */
 static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     struct lockd_connection *connection = checkpoint->connection;
@@ -331,7 +334,7 @@ static void take_guard_word(struct lockd_checkpoint *checkpoint, const char *wor
         take_failure(checkpoint, now, word + 1);
     } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_RESTORE) {
         take_failure(checkpoint, now, "its guard was killed");
-    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* which an adopted one says */
+    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* a guard that has taken over says so */
         replace_guard(checkpoint, now);
     }
 }
@@ -421,7 +424,8 @@ static void begin_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
     const char word = LOCKD_GUARD_RESTORE;
 
     if (send(checkpoint->guard, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
-        checkpoint->retry_at = now + LOOK_NS; /* it has ended: its last word is on the way */
+        /* the guard has ended, and its last message is on the way */
+        checkpoint->retry_at = now + LOOK_NS;
         return;
     }
     checkpoint->stage = RESTORING;
