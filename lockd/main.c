@@ -41,7 +41,7 @@ static const char usage[] =
     "Decides which programs may use a GPU, and how much of its memory, when they do not fit\n"
     "together. Programs start it when they need it; it also runs as a service.\n\n";
 
-/* Options of the command line alone; what can be set in the file follows in --help. */
+/* Options of the command line alone; keys of the configuration file follow in --help. */
 static void fill_own_table(struct arguments *arguments, struct lockd_option table[])
 {
     const struct lockd_option own[] = {
@@ -139,7 +139,7 @@ static int serve_place(struct arguments *arguments, const struct lockd_config *c
         code = lockd_server_run(&server, err);
         lockd_notify("STOPPING=1");
     }
-    lockd_place_leave(place); /* before the connections end: who comes back must not find us */
+    lockd_place_leave(place); /* before the connections end: their programs come back at once */
     lockd_server_deinit(&server);
     return code;
 }
@@ -164,7 +164,7 @@ static int run(struct arguments *arguments, const struct lockd_config *config,
     return code != 0 ? code : serve_place(arguments, config, &place, err);
 }
 
-/* What is wrong with what the user wrote ends with 2, what fails later with 1. */
+/* Errors in the arguments and files end with 2, later ones with 1. */
 static int prepare_config(struct arguments *arguments, struct lockd_config *config,
                           struct gs_err *err)
 {
@@ -196,8 +196,8 @@ int main(int argc, char **argv)
     struct gs_err err = {0};
 
     lockd_inherited_signals();
-    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may leave */
-    signal(SIGCHLD, SIG_IGN); /* nobody waits for guards */
+    signal(SIGPIPE, SIG_IGN); /* the reader of the log may end */
+    signal(SIGCHLD, SIG_IGN); /* the daemon does not wait for guards */
     signal(SIGTTOU, SIG_IGN); /* a line of the log must not stop a daemon in the background */
     signal(SIGXFSZ, SIG_IGN); /* a log that may not grow (ulimit -f) loses lines */
     if (gs_fd_open_standard(O_RDWR) != 0)

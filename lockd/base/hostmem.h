@@ -17,8 +17,8 @@ void lockd_host_init(struct lockd_host *host);
 /* A program has come. first: no other one is there; pid: 0 when its process cannot be seen
  * from here. True if this may change what is available. */
 bool lockd_host_came(struct lockd_host *host, bool first, pid_t pid);
-/* Bytes that all of them together can have without swapping: what the machine has, or what the
- * cgroups leave that hold all of them. A limit that holds for some only is their own business.
+/* Bytes that all of them together can have without swapping: the rest of the machine's, or of
+ * the cgroups that hold all of them. A limit that holds for some of them only does not count.
  * UINT64_MAX when it cannot be read. */
 uint64_t lockd_host_available(const struct lockd_host *host);
 

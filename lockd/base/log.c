@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * log.c: writes log lines to stderr, each with one write(2). Nothing waits for whoever reads
- * the log: what has no room at once is lost, and counted. A terminal takes part of a line and
- * waits for room for the rest, and others may write into a pipe that has just had room; so both
- * are opened anew, not to wait: what others have of them stays as it is. One thread.
+ * log.c: writes log lines to stderr, each with one write(2). The daemon never waits for the
+ * reader of the log: a line for which there is no room at once is lost, and counted. A terminal
+ * takes part of a line and waits for room for the rest, and another process may write into a
+ * pipe that has just had room; so both are opened again as non-blocking, and the descriptors of
+ * other processes stay as they are. One thread.
  */
 #include "lockd/base/log.h"
 
@@ -26,7 +27,7 @@ static struct {
     unsigned lost;
 } log_state = {LOCKD_LOG_INFO, STDERR_FILENO, false, 0};
 
-/* The variable is inherited by what is not the journal's as well: systemd.exec(5). */
+/* Processes inherit the variable also if their stderr is not the journal: systemd.exec(5). */
 static bool is_journal(const char *stream)
 {
     char ours[64];
@@ -56,7 +57,7 @@ void lockd_log_serve(void)
         log_state.fd = fd;
 }
 
-/* A pipe that is ready takes a line of ours whole. False: nobody reads. */
+/* A pipe that is ready takes a whole line. False: nothing reads it. */
 static bool write_line(const char *line, size_t length)
 {
     struct pollfd ready = {.fd = log_state.fd, .events = POLLOUT};
@@ -65,7 +66,7 @@ static bool write_line(const char *line, size_t length)
            write(log_state.fd, line, length) == (ssize_t)length;
 }
 
-/* What begins every line. Returns its length. */
+/* Writes the beginning of a line. Returns its length. */
 static size_t format_head(enum lockd_log_level level, char *line, size_t size)
 {
     const int length = log_state.journal ? snprintf(line, size, "<%d>", (int)level)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * admit.c: who may connect, and how many at once. Whoever is refused is told why by one END
- * message before the connection is closed, so that neither a program nor gpusharectl has to
- * guess. One thread, nothing blocks.
+ * admit.c: accepts callers as connections, up to the limits for each user and for all. A caller
+ * that is refused gets one END message with the reason before its connection is closed, so that
+ * neither a program nor gpusharectl has to guess. State: struct lockd_admission. One thread,
+ * nothing blocks.
  *
- * Descriptors: the last quarter of them is kept for root and the daemon's user, and one is held
- * in reserve so that a caller can be refused even when there are none left.
+ * Descriptors: the last quarter of them is kept for root and the daemon's user. One is held in
+ * reserve, so that a caller can be refused even when no other is left.
  */
 #include "lockd/server/admit.h"
 
@@ -30,22 +31,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FDS_OF_OUR_OWN 16u
-#define GROUPS_MAX     1024
-#define SILENT_NS      10000000000u /* a connection that says nothing */
-#define LISTEN_AGAIN_NS                                                                        \
-    1000000000u                   /* descriptors may be there again without an end of ours     \
-                                   */
-#define SAY_AGAIN_NS 10000000000u /* the same refusal in the log */
+#define FDS_OF_OUR_OWN  16u
+#define GROUPS_MAX      1024
+#define SILENT_NS       10000000000u /* a connection that says nothing */
+#define LISTEN_AGAIN_NS 1000000000u  /* descriptors may have been closed elsewhere */
+#define SAY_AGAIN_NS    10000000000u /* the same refusal in the log */
 
-/* What is known of a caller when he has connected. */
+/* A process that has connected, as the kernel describes it. */
 struct caller {
     struct ucred who;
     gid_t groups[GROUPS_MAX];
     size_t group_count;
 };
 
-/* As many descriptors as the system allows; the rest of them is what clients may use. */
+/* Takes as many descriptors as the system allows. Returns how many of them are for
+ * connections. */
 static uint32_t raise_fd_limit(void)
 {
     struct rlimit limit;
@@ -153,7 +153,7 @@ static bool is_in_group(const struct caller *caller, gid_t group)
     return false;
 }
 
-/* user: whose it is; NULL: not known. */
+/* user: the owner of the connection; NULL: not known. */
 static void close_caller(struct lockd_server *server, struct lockd_user *user, int fd)
 {
     struct gs_descriptors one = {.fd = {fd}, .count = 1};
@@ -167,7 +167,7 @@ static void close_caller(struct lockd_server *server, struct lockd_user *user, i
 static void send_refusal(int fd, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Says why; whoever calls hangs up. */
+/* Sends the reason; the function that calls this one closes the connection. */
 static void send_refusal(int fd, int code, const char *format, ...)
 {
     struct gs_wire_end end = {.code = code};
@@ -210,11 +210,10 @@ static int check_caller(struct lockd_server *server, int fd, const struct caller
                      "user %u may not use this gpushare-lockd; it serves user %u and root",
                      (unsigned)caller->who.uid, (unsigned)geteuid());
     else if (!may)
-        send_refusal(
-            fd, -EACCES,
-            "user %u may not use this gpushare-lockd: he must be in group %u, and log in "
-            "again after he was added",
-            (unsigned)caller->who.uid, (unsigned)server->admission.group);
+        send_refusal(fd, -EACCES,
+                     "user %u may not use this gpushare-lockd: the user must be in group %u, "
+                     "and log in again after being added",
+                     (unsigned)caller->who.uid, (unsigned)server->admission.group);
     else
         send_refusal(
             fd, -EDQUOT,
@@ -249,7 +248,7 @@ static void refuse_without_descriptor(struct lockd_server *server, int listener,
     }
     server->admission.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (server->admission.listener_count != 0 && (fd < 0 || server->admission.spare < 0))
-        watch_listeners(server, false); /* until a connection ends, or for a second */
+        watch_listeners(server, false); /* until a connection ends, or a second has passed */
     server->admission.listen_at = now + LISTEN_AGAIN_NS;
 }
 

@@ -19,11 +19,11 @@ struct lockd_server;
 struct lockd_admission {
     int listeners[GS_PLACES];
     unsigned listener_count;
-    uint32_t called;           /* listeners at which a caller waits: one bit for each */
-    uint32_t limit;            /* connections of all users */
-    gid_t group;               /* members may connect; (gid_t)-1: nobody but owner and root */
-    bool room_made;            /* a connection has ended: there is room for another */
-    bool listening;            /* the listeners are watched */
+    uint32_t called; /* listeners at which a caller waits: one bit for each */
+    uint32_t limit;  /* connections of all users */
+    gid_t group;     /* its members may connect; (gid_t)-1: only root and the daemon's user */
+    bool room_made;  /* a connection has ended, so there is room for another */
+    bool listening;  /* the listeners are watched */
     uint64_t listen_at;        /* when they are tried again if they are not */
     int spare;                 /* a descriptor to refuse a caller with when there is no other */
     uint64_t descriptors_said; /* when the log last heard that none was left */
@@ -36,8 +36,8 @@ struct lockd_silence {
     uint64_t since;         /* when it was accepted */
 };
 
-/* listeners: GS_PLACES at most, from now on the server's. group: whose members may connect;
- * (gid_t)-1: only root and the daemon's user. Opens nothing. */
+/* listeners: GS_PLACES at most, from now on the server's. group: as in the struct. Opens
+ * nothing. */
 void lockd_admit_init(struct lockd_admission *admission, const int *listeners, unsigned count,
                       gid_t group);
 /* Raises the limit of descriptors. 0 or -errno. */
@@ -49,7 +49,7 @@ bool lockd_admit_event(struct lockd_admission *admission, const void *tag);
 void lockd_admit_callers(struct lockd_server *server);
 /* Watches the listeners again if connections have ended. */
 void lockd_admit_again(struct lockd_server *server);
-/* The same when there may be descriptors again. Returns when to look again. */
+/* Tries once a second while the listeners are not watched. Returns when to look again. */
 uint64_t lockd_admit_resume(struct lockd_server *server, uint64_t now);
 /* Ends connections that have said nothing for too long. Returns when to look again. */
 uint64_t lockd_admit_silent(struct lockd_server *server, uint64_t now);

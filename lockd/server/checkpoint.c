@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint.c: the daemon's side of frozen programs (checkpoint.h). One thread, nothing blocks.
+ * checkpoint.c: the daemon's side of checkpointed programs (checkpoint.h). State: struct
+ * lockd_checkpoints. One thread, nothing blocks.
  *
- * Invariants: a connection has at most one guard. While it is frozen or thawing the lock hears
- * of it from here only: nothing resident while it is frozen, then less than all of it, then all
- * of it, as running, until the program speaks for itself. What cannot be moved is part of its
- * demand for that time, since the checkpoint moves it as well.
+ * Invariant: a connection has at most one guard. While its program is checkpointed or on its way
+ * back, the scheduler hears of it from its stand-in only (standin.h).
  */
 #include "lockd/server/checkpoint.h"
 
 #include "lockd/base/log.h"
 #include "lockd/base/text.h"
-#include "lockd/protocol/wire_check.h"
 #include "lockd/server/clock.h"
 #include "lockd/server/guard.h"
 #include "lockd/server/guard_start.h"
-#include "lockd/server/outbox.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
-#include "lockd/server/trace.h"
+#include "lockd/server/standin.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,22 +26,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOOK_NS     1000000000u /* for who is stuck; and how long a thaw waits after it failed */
-#define FAILED_NS   60000000000u /* ... and the next try after a program could not be frozen */
+#define LOOK_NS     1000000000u  /* for stuck programs; the pause after a failed restore */
+#define FAILED_NS   60000000000u /* the pause after a failed checkpoint */
 #define GUARDS_MOST 4            /* for one program */
-#define SHORT_PART  16 /* what is asked for beside its own memory when a thaw had no room */
 
 enum stage { CHECKPOINTING, CHECKPOINTED, RESTORING };
-
-/* What it had on one device when it was frozen, and the newest target since. */
-struct checkpoint_device {
-    struct gs_wire_state state;
-    struct gs_wire_target target; /* seq 0: none since */
-    bool may_run;                 /* by the newest one */
-    uint64_t budget;              /* ... */
-    uint64_t movable, resident, pinned;
-    bool unanswered;
-};
 
 struct lockd_checkpoint {
     struct lockd_list link; /* of the server's */
@@ -52,10 +38,9 @@ struct lockd_checkpoint {
     enum stage stage;
     int guard;
     unsigned guards_lost;
-    unsigned failures; /* of thaws */
+    unsigned failures; /* of restores */
     uint64_t retry_at;
-    size_t count;
-    struct checkpoint_device device[LOCKD_DEVICES_PER_CLIENT];
+    struct lockd_standin standin;
 };
 
 static struct lockd_checkpoint *checkpoint_of(struct lockd_list *at)
@@ -72,7 +57,7 @@ static void free_checkpoint(struct lockd_checkpoint *checkpoint)
 {
     checkpoint->connection->checkpoint = NULL;
     lockd_list_remove(&checkpoint->link);
-    close(checkpoint->guard); /* which ends the guard, or lets it bring the program back */
+    close(checkpoint->guard); /* the guard ends, or brings the program back first */
     free(checkpoint);
 }
 
@@ -102,7 +87,7 @@ static int start_guard(struct lockd_server *server, struct lockd_checkpoint *che
     return 0;
 }
 
-/* Whoever connected may have ended, and another user's program have its number now. */
+/* The process may have ended, and its number may be that of another user's program now. */
 static bool is_still_its_user(const struct lockd_connection *connection)
 {
     char path[32];
@@ -122,12 +107,13 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
 
     if (code == 0) {
         checkpoint->connection = connection;
+        checkpoint->standin.connection = connection;
         checkpoint->stage = CHECKPOINTING;
         code = start_guard(server, checkpoint, LOCKD_GUARD_CHECKPOINT);
     }
     if (code != 0) {
         lockd_log(LOCKD_LOG_ERROR,
-                  "process %d (%s) does not stop, and no guard can be started for it: %s",
+                  "process %d (%s) does not stop, and its guard cannot be started: %s",
                   (int)connection->pid, connection->name, strerror(-code));
         connection->checkpoint_at = lockd_now() + FAILED_NS;
         free(checkpoint);
@@ -135,96 +121,14 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     }
     lockd_list_append(&server->checkpoints.list, &checkpoint->link);
     connection->checkpoint = checkpoint;
-    lockd_log(LOCKD_LOG_WARNING,
-              "process %d (%s) does not stop: the driver is to checkpoint it",
+    lockd_log(LOCKD_LOG_WARNING, "process %d (%s) does not stop: the driver will checkpoint it",
               (int)connection->pid, connection->name);
 }
 
-/* --- what the lock is told --- */
-
-static void report_device(struct checkpoint_device *device, struct lockd_checkpoint *checkpoint,
-                          uint64_t now)
-{
-    struct lockd_connection *connection = checkpoint->connection;
-
-    device->unanswered = false;
-    if (device->target.seq != 0)
-        device->state.target_seq = device->target.seq;
-    lockd_trace_state(connection, &device->state);
-    sched_state(connection->server->scheduler, connection->client, &device->state, now);
-}
-
-static void report_devices(struct lockd_checkpoint *checkpoint, uint64_t now)
-{
-    for (size_t i = 0; i < checkpoint->count; i++)
-        report_device(&checkpoint->device[i], checkpoint, now);
-}
-
-static void mark_checkpointed(struct lockd_checkpoint *checkpoint)
-{
-    checkpoint->stage = CHECKPOINTED;
-    for (size_t i = 0; i < checkpoint->count; i++) {
-        struct checkpoint_device *device = &checkpoint->device[i];
-
-        device->state.flags = GS_STATE_WANT;
-        device->state.demand = device->movable + device->pinned;
-        device->state.short_bytes = 0;
-        device->state.resident = 0;
-        device->state.pinned = 0;
-    }
-}
-
-/* Nobody tells how far a thaw has come: an eighth of the rest each time, never all. */
 static void advance_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    for (size_t i = 0; i < checkpoint->count; i++) {
-        struct checkpoint_device *device = &checkpoint->device[i];
-
-        device->state.flags = GS_STATE_WANT | GS_STATE_MOVING;
-        device->state.resident += (device->state.demand - device->state.resident) / 8;
-    }
-    report_devices(checkpoint, now);
+    lockd_standin_report_more(&checkpoint->standin, now);
     checkpoint->retry_at = now + LOOK_NS;
-}
-
-static void ignore_device(void *context, const struct sched_device_info *info)
-{
-    (void)context;
-    (void)info;
-}
-
-static void record_member(void *context, const struct sched_device_info *info,
-                          const struct sched_member_info *member)
-{
-    struct lockd_checkpoint *checkpoint = context;
-    const struct lockd_track *track;
-    struct checkpoint_device *device;
-
-    if (member->owner != checkpoint->connection ||
-        checkpoint->count == LOCKD_DEVICES_PER_CLIENT)
-        return;
-    track = lockd_track_get(&checkpoint->connection->tracks, info->uuid);
-    device = &checkpoint->device[checkpoint->count++];
-    *device = (struct checkpoint_device){
-        .may_run = member->run,
-        .budget = member->budget,
-        .movable = member->demand,
-        .resident = member->resident,
-        .pinned = member->pinned,
-        .state = {.target_seq = track != NULL ? track->seq : 0,
-                  .device_total = info->total,
-                  .device_free = UINT64_MAX,
-                  .moved_out = member->moved_out,
-                  .moved_in = member->moved_in,
-                  .calls = member->calls,
-                  .switch_ns = member->switch_ns,
-                  /* the driver keeps what it took off the card in host memory */
-                  .host_used = member->host_used + member->resident + member->pinned,
-                  .host_wanted = member->host_used + member->resident + member->pinned},
-    };
-    lockd_wire_header(&device->state.header, GS_WIRE_STATE);
-    memcpy(device->state.uuid, info->uuid, sizeof device->state.uuid);
-    memcpy(device->state.device_name, info->name, sizeof device->state.device_name);
 }
 
 static void add_remark(const struct lockd_connection *connection, const char *text)
@@ -236,34 +140,23 @@ static void add_remark(const struct lockd_connection *connection, const char *te
     lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
 }
 
-/* --- what the guard says --- */
+/* --- messages of the guard --- */
 
 static void take_checkpointed(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
-    sched_visit(checkpoint->connection->server->scheduler, ignore_device, record_member,
-                checkpoint, now);
-    mark_checkpointed(checkpoint);
+    lockd_standin_record(&checkpoint->standin, now);
+    checkpoint->stage = CHECKPOINTED;
     add_remark(checkpoint->connection,
                "it did not stop: the driver has checkpointed it until its turn");
-    report_devices(checkpoint, now);
+    lockd_standin_report_out(&checkpoint->standin, now);
 }
 
 static void take_restored(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     struct lockd_connection *connection = checkpoint->connection;
 
-    for (size_t i = 0; i < checkpoint->count; i++) {
-        struct checkpoint_device *device = &checkpoint->device[i];
-
-        device->state.flags = GS_STATE_WANT | GS_STATE_RUNNING;
-        device->state.demand = device->movable;
-        device->state.resident = device->resident;
-        device->state.pinned = device->pinned;
-        report_device(device, checkpoint, now);
-        if (device->target.seq != 0)
-            lockd_outbox_send(connection, &device->target, sizeof device->target);
-    }
-    lockd_log(LOCKD_LOG_INFO, "process %d (%s) goes on", (int)connection->pid,
+    lockd_standin_report_back(&checkpoint->standin, now);
+    lockd_log(LOCKD_LOG_INFO, "process %d (%s) continues", (int)connection->pid,
               connection->name);
     free_checkpoint(checkpoint);
 }
@@ -278,8 +171,8 @@ static void take_failure(struct lockd_checkpoint *checkpoint, uint64_t now, cons
     free_checkpoint(checkpoint);
 }
 
-/* The guard was killed, and the program is frozen: another one takes it over. When that fails,
- * too, all that it had counts as on the card again. */
+/* The guard was killed and the program is checkpointed: another guard takes over. If that fails
+ * as well, all memory of the program counts as resident again. */
 static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     struct lockd_connection *connection = checkpoint->connection;
@@ -297,9 +190,12 @@ static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
         return;
     }
     close(lost);
-    if (checkpoint->stage == RESTORING)
-        mark_checkpointed(checkpoint);
-    report_devices(checkpoint, now);
+    if (checkpoint->stage == RESTORING) {
+        checkpoint->stage = CHECKPOINTED;
+        lockd_standin_report_out(&checkpoint->standin, now);
+    } else {
+        lockd_standin_report(&checkpoint->standin, now);
+    }
 }
 
 static void postpone_restore(struct lockd_checkpoint *checkpoint, uint64_t now, const char *why)
@@ -308,15 +204,8 @@ static void postpone_restore(struct lockd_checkpoint *checkpoint, uint64_t now, 
         lockd_log(LOCKD_LOG_WARNING, "process %d (%s) cannot be brought back yet: %s",
                   (int)checkpoint->connection->pid, checkpoint->connection->name, why);
     checkpoint->retry_at = now + LOOK_NS;
-    mark_checkpointed(checkpoint);
-    for (size_t i = 0; i < checkpoint->count; i++) {
-        struct checkpoint_device *device = &checkpoint->device[i];
-
-        device->state.flags |= GS_STATE_SHORT; /* once for each time */
-        device->state.short_bytes = device->state.demand / SHORT_PART;
-        report_device(device, checkpoint, now);
-        device->state.flags &= ~GS_STATE_SHORT;
-    }
+    checkpoint->stage = CHECKPOINTED;
+    lockd_standin_report_short(&checkpoint->standin, now);
 }
 
 static void take_guard_word(struct lockd_checkpoint *checkpoint, const char *word, uint64_t now)
@@ -331,7 +220,7 @@ static void take_guard_word(struct lockd_checkpoint *checkpoint, const char *wor
         take_failure(checkpoint, now, word + 1);
     } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_RESTORE) {
         take_failure(checkpoint, now, "its guard was killed");
-    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* which an adopted one says */
+    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* a guard that has taken over says so */
         replace_guard(checkpoint, now);
     }
 }
@@ -361,28 +250,10 @@ bool lockd_checkpoint_event(struct lockd_server *server, const void *tag)
 
 /* --- targets --- */
 
-static struct checkpoint_device *find_device(struct lockd_checkpoint *checkpoint,
-                                             const uint8_t *uuid)
-{
-    for (size_t i = 0; i < checkpoint->count; i++) {
-        if (memcmp(checkpoint->device[i].state.uuid, uuid,
-                   sizeof checkpoint->device[i].state.uuid) == 0)
-            return &checkpoint->device[i];
-    }
-    return NULL;
-}
-
 void lockd_checkpoint_target(struct lockd_connection *connection,
                              const struct gs_wire_target *target)
 {
-    struct checkpoint_device *device = find_device(connection->checkpoint, target->uuid);
-
-    if (device == NULL)
-        return;
-    device->target = *target;
-    device->may_run = (target->flags & GS_TARGET_RUN) != 0;
-    device->budget = target->budget;
-    device->unanswered = true;
+    lockd_standin_target(&connection->checkpoint->standin, target);
 }
 
 bool lockd_checkpoint_answer(struct lockd_server *server)
@@ -392,40 +263,31 @@ bool lockd_checkpoint_answer(struct lockd_server *server)
     lockd_list_each (at, &server->checkpoints.list) {
         struct lockd_checkpoint *checkpoint = checkpoint_of(at);
 
-        for (size_t i = 0; i < checkpoint->count && !checkpoint->connection->dead; i++) {
-            if (!checkpoint->device[i].unanswered)
-                continue;
-            report_device(&checkpoint->device[i], checkpoint, lockd_now());
-            any = true;
-        }
+        if (!checkpoint->connection->dead)
+            any |= lockd_standin_answer(&checkpoint->standin);
     }
     return any;
 }
 
 /* --- time --- */
 
-/* It may run, and all that it had on the cards has room. */
-static bool is_its_turn(const struct lockd_checkpoint *checkpoint)
-{
-    for (size_t i = 0; i < checkpoint->count; i++) {
-        const struct checkpoint_device *device = &checkpoint->device[i];
-
-        if (!device->may_run || device->budget < device->resident + device->pinned)
-            return false;
-    }
-    return checkpoint->count != 0;
-}
-
 static void begin_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     const char word = LOCKD_GUARD_RESTORE;
 
     if (send(checkpoint->guard, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
-        checkpoint->retry_at = now + LOOK_NS; /* it has ended: its last word is on the way */
+        /* the guard has ended, and its last message is on the way */
+        checkpoint->retry_at = now + LOOK_NS;
         return;
     }
     checkpoint->stage = RESTORING;
     advance_restore(checkpoint, now);
+}
+
+static void ignore_device(void *context, const struct sched_device_info *info)
+{
+    (void)context;
+    (void)info;
 }
 
 struct look {
@@ -470,7 +332,7 @@ uint64_t lockd_checkpoint_tend(struct lockd_server *server, uint64_t now)
         if (checkpoint->connection->dead || checkpoint->stage == CHECKPOINTING)
             continue;
         if (checkpoint->stage == CHECKPOINTED && now >= checkpoint->retry_at &&
-            is_its_turn(checkpoint))
+            lockd_standin_may_return(&checkpoint->standin))
             begin_restore(checkpoint, now);
         else if (checkpoint->stage == RESTORING && now >= checkpoint->retry_at)
             advance_restore(checkpoint, now);

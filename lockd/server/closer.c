@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * closer.c: threads that close (closer.h). Each closes what it was handed and ends; it touches
- * nothing else, and the daemon's own thread takes it off the list when it has. Of one user's at
- * most RUNNING_MOST are at it at once, the others wait. What came in packets and is not closed
- * takes descriptors from everybody: with a part of all that there may be a user is not read (of
- * connections he has no more than max-connections), nor is anybody who has some while all
- * together have twice as much.
+ * closer.c: threads that close descriptors (closer.h). Each closes the descriptors that it was
+ * handed and ends. It touches nothing else; the daemon's own thread removes it from the list
+ * afterwards. At most RUNNING_MOST of one user run at once, the others wait.
  *
- * Invariant: a user, and a connection in the counts, stay for as long as something of theirs is
- * being closed.
+ * Descriptors that came in packets and are not closed yet are missing for everybody else. The
+ * daemon stops reading from a user who has more than a part of all descriptors in this state,
+ * and from every user who has any while all users together have twice as much. (Connections of
+ * one user are bounded by max-connections.)
+ *
+ * Invariant: a user, and a connection in the counts, stay for as long as one of their
+ * descriptors is being closed.
  */
 #include "lockd/server/closer.h"
 
@@ -51,7 +53,7 @@ static struct closer *closer_of(struct lockd_list *at)
     return lockd_entry(at, struct closer, link);
 }
 
-/* --- who may send descriptors --- */
+/* --- connections that may send descriptors --- */
 
 void lockd_closer_init(struct lockd_server *server)
 {
@@ -98,7 +100,7 @@ static void start_closer(struct closer *closer)
     pthread_attr_destroy(&attributes);
 }
 
-/* Takes over what is open. False: no memory. */
+/* Takes over the open descriptors. False: no memory. */
 static bool add_closer(struct lockd_server *server, struct lockd_user *user, const int *fd,
                        unsigned count, bool connection)
 {
@@ -142,8 +144,8 @@ static void count_closed_connection(struct lockd_server *server, struct lockd_us
     lockd_user_put(user);
 }
 
-/* Nothing came that was not read, and nothing can come (it was shut down). Every packet, an
- * empty one as well, would have its sender's credentials with it; the end has none. */
+/* No packet is unread, and none can come (the socket was shut down). Every packet, an empty one
+ * as well, would have its sender's credentials with it; the end has none. */
 static bool is_empty_socket(int fd)
 {
     union {
@@ -165,7 +167,7 @@ static bool is_empty_socket(int fd)
 void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
                                   bool descriptors)
 {
-    epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* nothing of it may come up again */
+    epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* no event of it may come up again */
     shutdown(fd, SHUT_RDWR);
     if ((descriptors || !server->closers.guarded) && !is_empty_socket(fd) &&
         add_closer(server, user, &fd, 1, true))

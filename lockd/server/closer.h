@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * closer.h: closes what a caller may have made slow to close. The last close of a file of FUSE
- * or NFS waits for its server, that of a socket with SO_LINGER for its peer: for as long as
- * whoever sent the descriptor likes. A connection whose packets were not all read holds those
- * that came with them.
+ * closer.h: closes descriptors that a caller may have made slow to close. The last close of a
+ * file of FUSE or NFS waits for its server, and that of a socket with SO_LINGER for its peer,
+ * for as long as the sender of the descriptor likes. A connection with unread packets holds the
+ * descriptors that came with them.
  */
 #ifndef GS_LOCKD_SERVER_CLOSER_H
 #define GS_LOCKD_SERVER_CLOSER_H
@@ -30,25 +30,27 @@ struct lockd_closing {
     uint32_t descriptors;      /* from packets, that are not closed yet */
 };
 
-/* From now on no descriptors can be sent to whoever connects there, where the kernel can see to
- * that (Linux 6.16). */
+/* From now on connections to the listeners accept no descriptors, if the kernel can refuse them
+ * (Linux 6.16). */
 void lockd_closer_init(struct lockd_server *server);
-/* Descriptors can be sent on this connection, or no longer. */
+/* This connection accepts descriptors, or no longer. */
 void lockd_closer_allow(struct lockd_connection *connection, bool allow);
 
-/* Closes what came from that user in a thread of its own; count is 0 then. */
+/* Closes the user's descriptors in a thread of their own; count is 0 afterwards. */
 void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
                        struct gs_descriptors *with);
-/* Closes a connection: at once where no descriptors can be in it or all was read, else as
- * above. It counts until then. */
+/* Closes a connection: at once if no descriptors can be in it, otherwise in a thread. It is
+ * counted until it is closed. */
 void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
                                   bool descriptors);
-/* So much of this user's is being closed that no more is read from him. */
+/* So many descriptors of this user are being closed that the daemon reads no more of the user's
+ * messages. */
 bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_user *user);
 
-/* Forgets what has been closed, and begins what had to wait. Returns when to call it again. */
+/* Frees closers that are done, and starts those that had to wait. Returns when to call it
+ * again. */
 uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now);
-/* Waits a moment for what is being closed. The rest ends with the process. */
+/* Waits a moment for the closers. The rest ends with the process. */
 void lockd_closer_deinit(struct lockd_server *server);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connection.c: what a connection says: takes messages in, checks them, hands them to the lock
- * or to those who answer gpusharectl.
+ * connection.c: messages of a connection: reads them, checks them, and hands them to the
+ * scheduler or to the files that answer gpusharectl.
  *
- * Whoever sends something wrong loses his connection and nobody else notices. Whoever sends too
- * much is read more slowly: a connection that is over its rate (or whose user is) is not looked
- * at until its time has come, and the kernel makes the sender wait.
+ * A wrong message ends its connection and affects no other. A connection that sends too much,
+ * or whose user does, is read more slowly: it is not read until its time has come, and the
+ * kernel makes the sender wait.
  */
 #include "lockd/server/connection.h"
 
@@ -38,10 +38,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MESSAGES_PER_TURN   16        /* then the others have theirs */
-#define USER_RATE           25        /* a user's rate is that of so many connections */
-#define FULL_NS             50000000u /* looked at again when much of his is being closed */
-#define PROGRAMS_PER_TICKET 8 /* what an answer of that many programs costs: one message */
+#define MESSAGES_PER_TURN   16 /* then the other connections have their turn */
+#define USER_RATE           25 /* the rate of a user, as a multiple of that of a connection */
+#define FULL_NS             50000000u /* the pause while the closers of its user are full */
+#define PROGRAMS_PER_TICKET 8         /* in an answer, for what one message costs */
 
 struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
                                               struct lockd_user *user, pid_t pid)
@@ -88,7 +88,7 @@ void lockd_connection_free(struct lockd_connection *connection)
     free(connection);
 }
 
-/* Ends a connection whose user can do something about it: he is told. */
+/* Ends a connection with a message of the reason, for causes that its user can remove. */
 static void reject_connection(struct lockd_connection *connection, int code, const char *format,
                               ...) __attribute__((format(printf, 3, 4)));
 
@@ -106,8 +106,8 @@ static void reject_connection(struct lockd_connection *connection, int code, con
     lockd_connection_kill(connection, "%s", end.text);
 }
 
-/* What others would pay for is asked for by whoever may change settings; with less than the
- * ordinary a program makes way for others, as anybody may. */
+/* Every program may ask for less than the ordinary weight and priority. More is at the cost of
+ * others, so only those that may change settings get it. */
 static struct gs_wire_hello limit_hello(const struct lockd_connection *connection,
                                         const struct gs_wire_hello *hello)
 {
@@ -259,11 +259,11 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
                               message->header.type);
     else
         take_message(connection, message, with);
-    lockd_targets_send(connection->server); /* what was given goes on with a target now */
+    lockd_targets_send(connection->server); /* handed-over memory leaves with a target now */
     lockd_closer_take(connection->server, connection->user, with);
 }
 
-/* Over its rate, or its user's: it is read again when its time has come. */
+/* The connection or its user is over the rate: it is read again when its time has come. */
 static bool is_over_rate(struct lockd_connection *connection, uint64_t now)
 {
     const bool own = lockd_bucket_over(connection->rate.bucket, now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connection.h: one connection: who is at its other end, and what comes from there.
+ * connection.h: one connection: its peer, and the messages that come from there.
  */
 #ifndef GS_LOCKD_SERVER_CONNECTION_H
 #define GS_LOCKD_SERVER_CONNECTION_H
@@ -66,7 +66,7 @@ struct lockd_connection {
     bool descriptors;                    /* some may be on their way to it (closer.h) */
     struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
     uint64_t checkpoint_at;              /* no checkpoint is tried before */
-    struct lockd_listener listener;
+    struct lockd_trace_listener listening;
 };
 
 /* NULL without memory; fd stays the caller's then. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control.c: what gpusharectl changes: settings, and what is done with one program. Settings
- * belong to root, the daemon's user and the control group; one program's pause, resume, evict
- * and suspend also to the program's user. What is done is in the log with who did it.
+ * control.c: the changes that gpusharectl asks for: settings, and operations on one program.
+ * Settings belong to root, the daemon's user and the control group; pause, resume, evict and
+ * suspend of one program belong to the program's user as well. The log has each operation with
+ * the user who asked for it.
  */
 #include "lockd/server/control.h"
 
@@ -68,7 +69,7 @@ static void answer(struct lockd_connection *connection, int code, uint32_t count
 
 /* --- one program --- */
 
-/* What its own user may do with it; the rest would let him take from others. */
+/* Operations that the program's own user may do; the rest would take from other users. */
 static bool for_owner(uint32_t op)
 {
     return op == GS_CONTROL_PAUSE || op == GS_CONTROL_RESUME || op == GS_CONTROL_EVICT ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control.h: what gpusharectl changes.
+ * control.h: changes that gpusharectl asks for.
  */
 #ifndef GS_LOCKD_SERVER_CONTROL_H
 #define GS_LOCKD_SERVER_CONTROL_H
@@ -8,7 +8,7 @@
 struct gs_wire_control;
 struct lockd_connection;
 
-/* Does what gpusharectl asks for, if it may, and answers it. */
+/* Carries out one operation, if the caller may ask for it, and answers. */
 void lockd_control_operate(struct lockd_connection *connection,
                            const struct gs_wire_control *control);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard.c: the guard of one frozen program (checkpoint.h): `gpushare-lockd --guard PID`, which
- * makes the driver's checkpoint calls and may take as long as they do. It lives while the
- * program is frozen; a guard whose daemon has gone, or that is told to end, brings the program
- * back before it does. One thread.
+ * guard.c: the guard of one checkpointed program (checkpoint.h). It makes the driver's
+ * checkpoint calls and may take as long as they do. It lives while the program is checkpointed;
+ * a guard that loses its daemon, or is told to end, brings the program back before it ends. One
+ * thread.
  */
 #include "lockd/server/guard.h"
 
@@ -21,7 +21,7 @@
 
 #define LOCK_MS 10000 /* for work that was submitted to finish */
 
-/* Of the table, what begins and what checkpoints: WANTED is 1 for these families, else 0. */
+/* The families of the table that the guard needs: WANTED is 1 for them, else 0. */
 #define IS_INIT              ~, 1
 #define IS_CKPT              ~, 1
 #define SECOND(a, b, ...)    b
@@ -47,7 +47,7 @@ static void send_word(enum lockd_guard_word word, const char *what, const char *
 
     if (send(STDIN_FILENO, text,
              (size_t)length < sizeof text ? (size_t)length : sizeof text - 1, MSG_NOSIGNAL) < 0)
-        return; /* the daemon has gone: so the next recv() says */
+        return; /* the daemon has gone; the next recv() says so */
 }
 
 static const char *name_of_result(const struct driver *driver, CUresult result)
@@ -74,7 +74,7 @@ static bool load_driver(struct driver *driver)
     void *library;
     CUresult result;
 
-    unsetenv("CUDA_VISIBLE_DEVICES"); /* whoever started the daemon may see fewer cards */
+    unsetenv("CUDA_VISIBLE_DEVICES"); /* of the program that started the daemon */
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         send_word(LOCKD_GUARD_FAILED, "libcuda.so.1 cannot be loaded", "");
@@ -94,7 +94,7 @@ static bool load_driver(struct driver *driver)
     return result == CUDA_SUCCESS;
 }
 
-/* Locks it; true when its calls wait and what it submitted has finished. */
+/* Locks the program: true when its calls wait and its submitted work has finished. */
 static bool lock_program(const struct driver *driver, int pid)
 {
     CUcheckpointLockArgs patience = {.timeoutMs = LOCK_MS};
@@ -121,7 +121,7 @@ static bool checkpoint_program(const struct driver *driver, int pid)
     return false;
 }
 
-/* Does what the daemon ordered first; true when the program is frozen. */
+/* Carries out the daemon's first order. True when the program is checkpointed. */
 static bool take_order(const struct driver *driver, int pid, char order)
 {
     CUprocessState state = CU_PROCESS_STATE_FAILED;
@@ -139,7 +139,8 @@ static bool take_order(const struct driver *driver, int pid, char order)
     if (order == LOCKD_GUARD_ADOPT && state == CU_PROCESS_STATE_LOCKED)
         return checkpoint_program(driver, pid);
     if (order == LOCKD_GUARD_ADOPT) {
-        send_word(LOCKD_GUARD_RESTORE, "", ""); /* the one before us had come so far */
+        /* the guard before this one had brought it back */
+        send_word(LOCKD_GUARD_RESTORE, "", "");
         return false;
     }
     if (state != CU_PROCESS_STATE_RUNNING) {
@@ -154,13 +155,13 @@ static CUresult restore_program(const struct driver *driver, int pid)
     CUprocessState state = CU_PROCESS_STATE_CHECKPOINTED;
     CUresult result = driver->cuCheckpointProcessGetState(pid, &state);
 
-    /* locked: the guard before us came so far */
+    /* locked: the guard before this one had restored it */
     if (result == CUDA_SUCCESS && state != CU_PROCESS_STATE_LOCKED)
         result = driver->cuCheckpointProcessRestore(pid, NULL);
     return result == CUDA_SUCCESS ? driver->cuCheckpointProcessUnlock(pid, NULL) : result;
 }
 
-/* False when the program has ended, or somebody else has brought it back. */
+/* False when the program has ended, or another process has brought it back. */
 static bool is_checkpointed(const struct driver *driver, int pid)
 {
     CUprocessState state = CU_PROCESS_STATE_RUNNING;
@@ -177,7 +178,8 @@ static void note_signal(int number)
     ended = 1;
 }
 
-/* Until it is told to thaw and can; true. False: nobody is there to tell it. */
+/* Waits for the order to restore the program, and restores it: true. False: the daemon has
+ * gone. */
 static bool keep_checkpoint(const struct driver *driver, int pid)
 {
     char word;

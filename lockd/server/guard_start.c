@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard_start.c: starts a guard (checkpoint.h): this program again, as a process of its own that
- * has one end of a socket pair and nothing else of the daemon's. No state; nobody waits for
- * guards (SIGCHLD is ignored).
+ * guard_start.c: starts a guard (checkpoint.h): this program again, in a process of its own
+ * that has one end of a socket pair and no other descriptor of the daemon. No state. The daemon
+ * does not wait for guards (SIGCHLD is ignored).
  */
 #include "lockd/server/guard_start.h"
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handover.c: passes descriptors of device memory on. State: those that are kept (of lockd_server),
- * each for KEPT_NS at most. The lock knows nothing of it: for it memory has left one program,
- * and another one may have more. Invariant: on each device no more is kept than has left
- * programs, as the lock counts it, and was not given to others since: it is taken for free
- * memory, and who says that he gave what he never had must not make the device larger. One
- * thread.
+ * handover.c: passes descriptors of device memory on. State: those that are kept (struct
+ * lockd_handovers), each for KEPT_NS at most. The scheduler knows nothing of it: it sees memory
+ * leave one program, and gives the room to another. One thread.
+ *
+ * Invariant: on each device no more is kept than has left programs, as the scheduler counts it,
+ * and was not given to others since. Kept memory counts as free, so a program that claims to
+ * hand over memory that it never had must not make the device larger.
  */
 #include "lockd/server/handover.h"
 
@@ -20,8 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEPT_NS                                                                                \
-    50000000u /* programs read their targets several times in that, when they move */
+#define KEPT_NS 50000000u /* a program that moves memory reads several targets in this time */
 
 /* A process of another pid namespace has more numbers than the one it has here. */
 static bool is_in_our_namespace(const struct lockd_connection *connection)
@@ -63,14 +63,14 @@ struct lot {
     struct gs_descriptors with;
 };
 
-/* Their memory is released, if nobody else has it. */
+/* Their memory is released, unless another process has it. */
 static void close_lot(struct lot *lot)
 {
     struct lockd_user *user =
         lot->with.count != 0 ? lockd_user_get(&lot->server->users, lot->uid) : NULL;
 
     if (user == NULL) {
-        gs_descriptors_close(&lot->with); /* there is no memory */
+        gs_descriptors_close(&lot->with); /* there is no memory for an account */
         return;
     }
     lockd_closer_take(lot->server, user, &lot->with);
@@ -95,7 +95,7 @@ static bool is_on_device(const struct lockd_handover *piece, const uint8_t *uuid
     return memcmp(piece->uuid, uuid, sizeof piece->uuid) == 0;
 }
 
-/* So much has come in again: what left before is not kept besides. */
+/* Bytes have come in again: as many that had left are no longer kept. */
 static void drop_returned(struct lockd_connection *connection, const uint8_t *uuid,
                           uint64_t bytes)
 {
@@ -160,7 +160,7 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
                 state->device_total, state->device_free + server->handovers.piece[i].bytes);
 }
 
-/* --- to whom --- */
+/* --- the next program --- */
 
 static bool may_go_to(const struct lockd_handover *piece, const struct lockd_connection *to,
                       const struct gs_wire_target *target)
@@ -169,7 +169,8 @@ static bool may_go_to(const struct lockd_handover *piece, const struct lockd_con
            (target->flags & GS_TARGET_RUN) != 0 && is_on_device(piece, target->uuid);
 }
 
-/* Takes those out that go with the target: of one size, and the rise has room for them. */
+/* Takes out the pieces that go with the target: all of one size, as many as the rise has room
+ * for. */
 static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *target,
                           uint64_t rise, struct gs_descriptors *with)
 {
@@ -193,7 +194,7 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
     target->gifts = with->count;
 }
 
-/* So many bytes of the device's room are somebody's now. */
+/* Another program has that many bytes of the device now: as many are no longer kept. */
 static void release_room(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
 {
     struct lockd_handovers *kept = &server->handovers;

@@ -23,7 +23,7 @@
 #define QUEUE_OF_ONE  (8u << 20)
 #define QUEUE_OF_USER (64u << 20)
 
-/* What is waited for: reading stops while a connection is over its rate. */
+/* Events that epoll waits for: reading stops while a connection is over its rate. */
 void lockd_outbox_watch(struct lockd_connection *connection)
 {
     struct epoll_event event = {
@@ -52,7 +52,7 @@ static int send_message(struct lockd_connection *connection, const void *message
         return 1;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS))
         return 0;
-    lockd_connection_kill(connection, NULL); /* its end was closed; the EOF says the same */
+    lockd_connection_kill(connection, NULL); /* the peer has closed its end */
     return -1;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * outbox.h: what a connection is sent.
+ * outbox.h: messages to a connection.
  */
 #ifndef GS_LOCKD_SERVER_OUTBOX_H
 #define GS_LOCKD_SERVER_OUTBOX_H
@@ -20,12 +20,12 @@ struct lockd_outbox {
     uint32_t watched; /* the events that epoll looks for */
 };
 
-/* Sends or queues a whole message. A connection that does not read what it is sent is ended. */
+/* Sends or queues a whole message. A connection that does not read its messages is ended. */
 void lockd_outbox_send(struct lockd_connection *connection, const void *message, size_t size);
 /* Sends it now, with the descriptors, which stay the caller's. False: it has not been sent. */
 bool lockd_outbox_pass(struct lockd_connection *connection, const void *message, size_t size,
                        const struct gs_descriptors *with);
-/* The socket has room again: sends what is queued. */
+/* The socket has room again: sends the queued messages. */
 void lockd_outbox_drain(struct lockd_connection *connection);
 /* Tells epoll which events of the connection are waited for. */
 void lockd_outbox_watch(struct lockd_connection *connection);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quota.c: max-memory, what one user's programs may have on one device together. A program is
- * told what is left of it as its limit there: with each report of its own, and within TELL_NS
- * when others have less or more. One that has more all the same (it came with it,
- * or several grew at once) is held back, as if it was paused, until others of its user make
- * room; what was allowed once is not taken away. One thread.
+ * quota.c: max-memory, the bytes that the programs of one user may have on one device together.
+ * A program is told the rest as its limit there: with each report of its own, and within
+ * TELL_NS when others have less or more. A program that has more all the same (it came with it,
+ * or several grew at once) is held back like a paused one, until other programs of its user
+ * make room. A demand that was allowed once is not taken away. State: struct lockd_quotas, and
+ * one struct lockd_quota for each track. One thread.
  *
- * Invariant: the demands on a device of a user's programs that are not held back there are not
- * raised above max-memory by anything allowed here (and a 64th, for rounding in the programs).
+ * Invariant: nothing allowed here raises the demands on a device of a user's programs that are
+ * not held back there above max-memory (and a 64th, for rounding in the programs).
  */
 #include "lockd/server/quota.h"
 
@@ -24,7 +25,7 @@
 #define ROUNDING 64
 #define TELL_NS  1000000000u
 
-/* What the user's programs have on that device, without those that are held back. */
+/* The demand of the user's programs on that device, without those that are held back. */
 static uint64_t sum_demand(struct lockd_server *server, const struct lockd_user *user,
                            const uint8_t *uuid)
 {
@@ -40,7 +41,7 @@ static uint64_t sum_demand(struct lockd_server *server, const struct lockd_user 
     return sum;
 }
 
-/* all: what the user's programs have there with this one. */
+/* all: the demand of the user's programs there with this one. */
 static uint64_t sum_others(const struct lockd_track *track, uint64_t all)
 {
     return track->quota.over ? all : all - track->demand;
@@ -51,10 +52,11 @@ static void remark_held_back(struct lockd_connection *connection)
     struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
 
     memcpy(note.name, connection->name, sizeof note.name);
-    snprintf(note.text, sizeof note.text,
-             "held back: user %u would have more than max-memory on a device; it goes on when "
-             "his other programs there have less",
-             (unsigned)connection->uid);
+    snprintf(
+        note.text, sizeof note.text,
+        "held back: user %u would have more than max-memory on a device; it continues when "
+        "the user's other programs there have less",
+        (unsigned)connection->uid);
     lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
     lockd_log(LOCKD_LOG_WARNING, "process %d (%s): %s", (int)connection->pid, connection->name,
               note.text);
@@ -86,7 +88,7 @@ static void release_held(struct lockd_server *server, struct lockd_user *user,
     if (user->over == 0)
         return;
     sum = sum_demand(server, user, uuid);
-    lockd_list_each (at, &server->connections.all) { /* who came first is let go first */
+    lockd_list_each (at, &server->connections.all) { /* the oldest first */
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
         struct lockd_track *track =
             each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
@@ -99,7 +101,7 @@ static void release_held(struct lockd_server *server, struct lockd_user *user,
     }
 }
 
-/* Tells the lock what is left for it. */
+/* Tells the scheduler how much is left for the program. */
 static void tell_limit(struct lockd_connection *connection, struct lockd_track *track,
                        uint64_t others)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * remarks.c: the last remarks of programs, also of those that have ended. Fixed memory: the same
- * remark of the same process is counted, a new one takes the place of the oldest; of the oldest
- * of its own user when he has a good part of the places, so that nobody can push out what
- * others said.
+ * remarks.c: the last remarks of programs, including programs that have ended. The memory is
+ * fixed: a repeated remark of a process is counted, and a new one takes the place of the
+ * oldest. A user with half of the slots replaces the oldest of its own, so that no user can
+ * push out the remarks of others.
  */
 #include "lockd/server/remarks.h"
 
@@ -16,7 +16,7 @@
 
 #define OF_ONE_USER (LOCKD_REMARKS / 2)
 
-/* The oldest note, or the oldest of that user when he has his share. */
+/* The oldest remark, or the oldest of that user when the user has its share of the slots. */
 static struct lockd_remark *find_oldest(struct lockd_remarks *remarks, uid_t uid)
 {
     struct lockd_remark *oldest = &remarks->slot[0], *own = NULL;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server.c: the daemon's event loop: hands events to who handles them, wakes the lock and
- * everything else that asked for a time, frees connections that ended, takes over a new
- * configuration, and leaves when told to or when nobody has needed it for a while. One thread,
- * nothing blocks.
+ * server.c: the daemon's event loop: hands events to the files that handle them, wakes the
+ * scheduler and every other part that asked for a time, frees connections that ended, and ends
+ * the daemon when it is told to or has had no program for a while. One thread, nothing blocks.
  *
  * A connection is only marked dead while events are handled and freed after them, so no event
  * can meet a freed one.
@@ -134,7 +133,7 @@ static void bury_dead(struct lockd_server *server)
     }
 }
 
-/* Whoever started us has yet to connect. */
+/* The program that started the daemon may not have connected yet. */
 static uint64_t idle_deadline(const struct lockd_server *server)
 {
     uint64_t wait = server->config.idle_exit_ns;
@@ -168,7 +167,8 @@ static uint64_t look_for_service(struct lockd_server *server, uint64_t now)
         return LOCKD_NEVER;
     if (now >= server->superseded.at) {
         if (server->superseded.ask(server->superseded.context)) {
-            lockd_log(LOCKD_LOG_INFO, "a service has come up: leaving it the programs");
+            lockd_log(LOCKD_LOG_INFO,
+                      "a service has come up and takes over the programs: ending");
             server->stop = true;
         }
         server->superseded.at = now + SUPERSEDED_EVERY_NS;
@@ -192,14 +192,14 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     next = sooner_of(next, lockd_handover_tend(server, now));
     bury_dead(server);
     next = sooner_of(next, lockd_trace_flush(server, now));
-    bury_dead(server); /* listeners that ended */
+    bury_dead(server); /* trace listeners that ended */
     next = sooner_of(next, lockd_closer_tend(server, now));
     lockd_admit_again(server);
     next = sooner_of(next, feed_watchdog(server, now));
     next = sooner_of(next, lockd_successor_tend(server, now));
     next = sooner_of(next, look_for_service(server, now));
     if (now >= idle_deadline(server)) {
-        lockd_log(LOCKD_LOG_INFO, "no program is connected any more: leaving");
+        lockd_log(LOCKD_LOG_INFO, "no program is connected any more: ending");
         server->stop = true;
     }
     next = sooner_of(next, idle_deadline(server));
@@ -226,11 +226,11 @@ static void take_signals(struct lockd_server *server)
 
     while (read(server->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGHUP) {
-            lockd_reload_config(server, &err); /* which says what was wrong */
+            lockd_reload_config(server, &err); /* it logs its errors */
             continue;
         }
         server->stop = true;
-        lockd_log(LOCKD_LOG_INFO, "asked to end; programs keep what they hold");
+        lockd_log(LOCKD_LOG_INFO, "ending as asked; programs keep the memory that they hold");
     }
 }
 
@@ -241,11 +241,11 @@ static void handle_event(struct lockd_server *server, const struct epoll_event *
     if (event->data.ptr == &server->signals) {
         take_signals(server);
     } else if (lockd_admit_event(&server->admission, event->data.ptr)) {
-        return; /* accepted after the connections that ended have made room */
+        return; /* accepted when ended connections have made room */
     } else if (lockd_checkpoint_event(server, event->data.ptr)) {
         lockd_targets_send(server);
     } else {
-        /* one that is read later but has left already: what it said last is lost with it */
+        /* a throttled connection that has closed its end: its unread messages are lost */
         if (connection->rate.throttled && (event->events & (EPOLLHUP | EPOLLERR)) != 0)
             lockd_connection_kill(connection, NULL);
         if (!connection->dead && (event->events & EPOLLOUT) != 0)

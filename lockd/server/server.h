@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server.h: the daemon around the lock: connections, programs, gpusharectl.
- *
- * server.c owns the event loop, admit.c who may connect, connection.c what a connection says,
- * outbox.c what it is sent, status.c and control.c what gpusharectl asks, trace.c what happened
- * when, remarks.c what programs remarked, checkpoint.c who does not stop, users.c and quota.c what
- * each user has. One thread, but for those of closer.c.
+ * server.h: the daemon around the scheduler: one struct that holds the parts of all files of
+ * this room, and the loop that runs them. Each part is described in the header of the file that
+ * owns it. One thread, apart from those of closer.c.
  */
 #ifndef GS_LOCKD_SERVER_SERVER_H
 #define GS_LOCKD_SERVER_SERVER_H
@@ -76,7 +73,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
 /* Serves until a signal or the idle time ends it. 0 or -errno. */
 int lockd_server_run(struct lockd_server *server, struct gs_err *err);
 void lockd_server_deinit(struct lockd_server *server);
-/* Does what is due by now. Returns when something will be due again. */
+/* Does everything that is due by now. Returns when something will be due again. */
 uint64_t lockd_server_tend(struct lockd_server *server);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status.c: answers `gpusharectl status`: the daemon, its devices, the programs on them, what
- * programs remarked. Reads only. Whoever may connect may look.
+ * status.c: answers `gpusharectl status`: the daemon, its devices, the programs on them, and
+ * their remarks. Reads only. Every caller that may connect may ask.
  */
 #include "lockd/server/status.h"
 
@@ -92,7 +92,8 @@ static void program(struct gs_wire_client *client, const struct lockd_connection
     memcpy(client->group, connection->group, sizeof client->group);
 }
 
-/* The order of both enums is the same; the wire's may not change, the lock's may grow. */
+/* The order of both enums is the same; that of the wire may not change, that of the scheduler
+ * may grow. */
 static uint32_t wire_condition(enum sched_member_condition condition)
 {
     static const uint32_t table[] = {

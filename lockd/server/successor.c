@@ -29,7 +29,8 @@ static uint64_t read_own_limit(void)
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
 }
 
-/* What a daemon that the program starts could have; 0: it is not for us to ask it. */
+/* The limit of a daemon that this program would start; 0: another user's program, not to be
+ * asked. */
 static uint64_t read_limit_through(uid_t uid, pid_t pid)
 {
     const uint64_t limit = uid == geteuid() ? lockd_inherited_descriptors((int32_t)pid) : 0;

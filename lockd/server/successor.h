@@ -12,8 +12,8 @@
  * Only for daemons in the background, and only programs of the daemon's own user: a service has
  * its limit from its administrator.
  */
-#ifndef GS_LOCKD_SUCCESSOR_H
-#define GS_LOCKD_SUCCESSOR_H
+#ifndef GS_LOCKD_SERVER_SUCCESSOR_H
+#define GS_LOCKD_SERVER_SUCCESSOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,8 +23,8 @@ struct lockd_connection;
 struct lockd_place;
 
 struct lockd_successor {
-    struct lockd_place *place; /* to give up; NULL: this daemon makes way for nobody */
-    bool wanted;               /* somebody was refused for want of descriptors */
+    struct lockd_place *place; /* the place to give up; NULL: this daemon never makes way */
+    bool wanted;               /* a caller was refused for want of descriptors */
     uint64_t until;            /* when the place is taken again; 0: it is not given up */
 };
 

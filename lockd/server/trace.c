@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * trace.c: keeps the last LOCKD_TRACE_EVENTS changes of phase in a ring and passes them on to
- * listeners. A listener has a place in the ring, not a queue: who reads too slowly misses
- * events and is told how many, and costs nothing. One thread.
+ * listeners. A listener has a place in the ring, not a queue: one that reads too slowly misses
+ * events, is told how many, and costs nothing. One thread.
  *
  * An event is written when a program's phase on a device changes, or when it moved memory
- * within a phase; the phase is worked out from the program's report and the newest target.
+ * within a phase; the phase follows from the program's report and the newest target.
  */
 #include "lockd/server/trace.h"
 
@@ -22,8 +22,8 @@
 #include <string.h>
 
 #define LISTENERS_MAX     16
-#define LISTENERS_OF_USER 4           /* so that nobody keeps the others from listening */
-#define UNREAD_NS         5000000000u /* then one whose time is over and that does not read goes */
+#define LISTENERS_OF_USER 4           /* so that no user keeps the others from listening */
+#define UNREAD_NS         5000000000u /* then a listener that does not read is ended */
 
 static uint32_t phase_of(const struct lockd_track *track)
 {
@@ -128,14 +128,14 @@ void lockd_trace_gone(struct lockd_connection *connection)
 
 void lockd_trace_unlisten(struct lockd_connection *connection)
 {
-    connection->server->trace.listeners -= connection->listener.listens;
-    connection->user->listeners -= connection->listener.listens;
-    connection->listener = (struct lockd_listener){0};
+    connection->server->trace.listeners -= connection->listening.listens;
+    connection->user->trace_listeners -= connection->listening.listens;
+    connection->listening = (struct lockd_trace_listener){0};
 }
 
 static void end_listening(struct lockd_connection *connection, int code, const char *text)
 {
-    struct gs_wire_end end = {.code = code, .count = connection->listener.sent};
+    struct gs_wire_end end = {.code = code, .count = connection->listening.sent};
 
     lockd_trace_unlisten(connection);
     lockd_wire_header(&end.header, GS_WIRE_END);
@@ -146,7 +146,7 @@ static void end_listening(struct lockd_connection *connection, int code, const c
 void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish)
 {
     struct lockd_server *server = connection->server;
-    struct lockd_listener *listener = &connection->listener;
+    struct lockd_trace_listener *listener = &connection->listening;
 
     if (listener->listens) {
         lockd_connection_kill(connection, "it listens already");
@@ -156,17 +156,17 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
         end_listening(connection, -EBUSY, "16 others listen already: wait until one ends");
         return;
     }
-    if (connection->user->listeners >= LISTENERS_OF_USER && !connection->controls) {
+    if (connection->user->trace_listeners >= LISTENERS_OF_USER && !connection->controls) {
         end_listening(connection, -EBUSY, "you listen four times already: wait until one ends");
         return;
     }
-    *listener = (struct lockd_listener){
+    *listener = (struct lockd_trace_listener){
         .listens = true,
         .next = server->trace.next,
         .until_ns = lockd_now() + wish->duration_ns,
     };
     server->trace.listeners++;
-    connection->user->listeners++;
+    connection->user->trace_listeners++;
     lockd_list_each (at, &server->connections.all) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
@@ -185,7 +185,7 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
 static void feed_listener(struct lockd_connection *connection)
 {
     const struct lockd_trace *trace = &connection->server->trace;
-    struct lockd_listener *listener = &connection->listener;
+    struct lockd_trace_listener *listener = &connection->listening;
     uint64_t lost = 0;
 
     if (trace->next - listener->next > LOCKD_TRACE_EVENTS) {
@@ -202,10 +202,11 @@ static void feed_listener(struct lockd_connection *connection)
     }
 }
 
-/* What its socket took was not read. When to look again; its place is needed after its time. */
+/* The listener has not read all events. Returns when to look again: after its time its place is
+ * needed. */
 static uint64_t wait_for_reader(struct lockd_connection *connection, uint64_t now)
 {
-    const struct lockd_listener *listener = &connection->listener;
+    const struct lockd_trace_listener *listener = &connection->listening;
     const uint64_t since =
         listener->read_ns > listener->until_ns ? listener->read_ns : listener->until_ns;
 
@@ -223,7 +224,7 @@ uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
         return deadline;
     lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
-        struct lockd_listener *listener = &connection->listener;
+        struct lockd_trace_listener *listener = &connection->listening;
         uint64_t next = LOCKD_NEVER;
 
         if (!listener->listens)

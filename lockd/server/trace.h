@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.h: what programs do when, as seen from their reports: a ring of the last events, and
- * those who listen (gpusharectl trace).
+ * trace.h: a record of when programs computed, moved memory and waited, as their reports show
+ * it: a ring of the last events, and the connections that listen to it (gpusharectl trace).
  */
 #ifndef GS_LOCKD_SERVER_TRACE_H
 #define GS_LOCKD_SERVER_TRACE_H
@@ -25,7 +25,7 @@ struct lockd_trace {
 };
 
 /* A listener's place, in its connection. */
-struct lockd_listener {
+struct lockd_trace_listener {
     bool listens;
     uint64_t next;     /* the first event that it has not been sent */
     uint64_t until_ns; /* then it gets its END */
@@ -39,11 +39,12 @@ void lockd_trace_target(struct lockd_connection *connection,
                         const struct gs_wire_target *target);
 void lockd_trace_gone(struct lockd_connection *connection);
 
-/* Answers GS_WIRE_TRACE: first everybody's present phase, then what happens. */
+/* Answers GS_WIRE_TRACE: first the present phase of every program, then events as they
+ * happen. */
 void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish);
 /* It listens no longer, if it did. */
 void lockd_trace_unlisten(struct lockd_connection *connection);
-/* Sends what listeners have not been sent, as far as they read; ends those whose time is over.
+/* Sends new events to listeners, as far as they read, and ends listeners whose time is over.
  * Returns when it must be called again at the latest. */
 uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now);
 void lockd_trace_deinit(struct lockd_trace *trace);

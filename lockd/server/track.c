@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * track.c: the tracks of one program, one for each of its devices. trace.c writes into them what
- * the program reported and was sent, quota.c what of that is within max-memory. No other state.
+ * track.c: the tracks of one program, one for each of its devices. trace.c writes the last
+ * report and target into them, quota.c the part that is within max-memory. No other state.
  */
 #include "lockd/server/track.h"
 

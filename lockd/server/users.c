@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define AHEAD_NS 1000000000u /* what may be taken at once: a second's worth */
+#define AHEAD_NS 1000000000u /* how far ahead: a second's worth */
 
 struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * users.h: what each user has of the daemon at the moment, and how fast a connection is read.
+ * users.h: the account of each user: connections, programs, and how fast the user's messages
+ * are read.
  */
 #ifndef GS_LOCKD_SERVER_USERS_H
 #define GS_LOCKD_SERVER_USERS_H
@@ -17,12 +18,12 @@
 struct lockd_user {
     struct lockd_list link;
     uid_t uid;
-    uint32_t connections, programs, listeners;
-    uint32_t over; /* how often his programs are held back, on all devices (quota.c) */
+    uint32_t connections, programs, trace_listeners;
+    uint32_t over; /* devices of the user's programs on which quota.c holds them back */
     struct lockd_closing closing;
-    size_t queued; /* bytes that wait until his connections read them */
+    size_t queued; /* bytes that wait until the user's connections read them */
     uint64_t bucket;
-    uint64_t refusal_said; /* when the log last heard of him being refused */
+    uint64_t refusal_said; /* when the log last heard of a refusal of this user */
 };
 
 /* The account of a user, made if there is none. NULL without memory. */

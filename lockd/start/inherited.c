@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inherited.c: resets what exec(2) keeps. No state. Each step that is not permitted is left
- * out: the daemon then serves as well as it can, and gpusharectl doctor need not know.
+ * inherited.c: resets the attributes that exec(2) keeps. No state. A step that is not permitted
+ * is left out: the daemon then serves as well as it can, and gpusharectl doctor need not know.
  *
  * The cgroup stays as it is. An ordinary user's process cannot leave it, and on systemd's
  * machines root's must not (only the manager moves processes that it did not delegate).
@@ -36,7 +36,7 @@ void lockd_inherited_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* most: what root may have; others have what they were given at most. */
+/* most: for root; other users cannot go above the limit that they were given. */
 static void raise_limit(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;

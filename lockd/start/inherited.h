@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inherited.h: what a daemon has from the program that started it, and must not keep, since it
- * serves others as well.
+ * inherited.h: the attributes that a daemon inherits from the program that started it, and must
+ * not keep, since it serves other programs as well.
  */
 #ifndef GS_LOCKD_START_INHERITED_H
 #define GS_LOCKD_START_INHERITED_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * listen.c: makes sure that exactly one daemon serves a user, at all the places where programs
+ * place.c: makes sure that exactly one daemon serves a user, at all the places where programs
  * look for it (common/paths.h).
  *
- * Whoever holds the flock on <socket>.lock serves; everybody else finds the socket answering
- * and leaves; so does a holder that finds systemd's socket there. Whoever finds another daemon
- * at one of its places leaves them all. The lock file is never removed. Steps that systemd
- * expects of a service (LISTEN_FDS, NOTIFY_SOCKET) are done by hand: they are small.
+ * The daemon that holds the flock on <socket>.lock serves. Every other one finds the socket
+ * answering and ends, and so does a holder that finds systemd's socket there. A daemon that
+ * finds another one at any of its places leaves them all. The lock file is never removed.
+ * systemd's sockets (LISTEN_FDS) are taken without its library: the steps are few.
  */
 #include "lockd/start/place.h"
 
@@ -31,7 +31,7 @@
 #define LISTEN_FD    3 /* SD_LISTEN_FDS_START */
 #define BACKLOG      512
 #define TAKE_TRIES   100 /* of 20 ms: another daemon is on its way in or out */
-#define LEAVE_TRIES  10  /* ... was killed, and its lock was gone before its socket */
+#define LEAVE_TRIES  10  /* a killed daemon loses its lock before its socket */
 #define TAKE_WAIT_NS 20000000
 
 static void set_address(const char *path, struct sockaddr_un *address)
@@ -46,7 +46,7 @@ static bool is_served(const char *path)
     GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int code = fd >= 0 ? gs_place_connect(fd, path, NULL) : -errno;
 
-    return code == 0 || code == -EAGAIN; /* more callers than it has answered */
+    return code == 0 || code == -EAGAIN; /* it has more callers than it has answered */
 }
 
 static int read_socket_option(int fd, int option)
@@ -57,7 +57,7 @@ static int read_socket_option(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
 }
 
-/* 1 with a socket from systemd in *fd, 0 without, -errno when it is not what we need. */
+/* 1 with a socket from systemd in *fd, 0 without one, -errno if it is a wrong one. */
 static int take_activated(int *fd, struct gs_err *err)
 {
     const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
@@ -89,8 +89,8 @@ static void wait_a_moment(void)
     nanosleep(&pause, NULL);
 }
 
-/* We hold the lock, and somebody serves all the same: a daemon with systemd's socket has no
- * lock. 0 or LOCKD_ALREADY. */
+/* Looks for a daemon that serves without the lock: one with systemd's socket has none. 0 or
+ * LOCKD_ALREADY. */
 static int look_for_others(const char *path)
 {
     for (int i = 0; i < LEAVE_TRIES; i++) {
@@ -127,7 +127,8 @@ static int take_lock(struct lockd_spot *spot, struct gs_err *err)
         path, spot->path);
 }
 
-/* Who may connect besides the owner and root: the group that can reach the socket's folder. */
+/* The group that may connect besides the owner and root: the one that can reach the socket's
+ * folder. */
 static gid_t find_socket_group(const char *socket_path)
 {
     char folder[GS_PATH_SIZE];
@@ -142,7 +143,7 @@ static gid_t find_socket_group(const char *socket_path)
     return stat(folder, &st) != 0 || (st.st_mode & S_IXGRP) == 0 ? (gid_t)-1 : st.st_gid;
 }
 
-/* ... and with systemd's socket, the group that it was made for (SocketGroup=). */
+/* The same for systemd's socket: the group that it was made for (SocketGroup=). */
 static void take_activated_group(struct lockd_place *place)
 {
     struct sockaddr_un address = {0};
@@ -168,7 +169,7 @@ static int bind_socket(struct lockd_spot *spot, gid_t group, struct gs_err *err)
                           "%s is there and is no socket: remove it or choose another "
                           "with --socket",
                           spot->path);
-    if (unlink(spot->path) != 0 && errno != ENOENT) /* stale: we hold the lock */
+    if (unlink(spot->path) != 0 && errno != ENOENT) /* stale: the lock is ours */
         return gs_err_errno(err, -errno, "%s: cannot remove the socket that is there",
                             spot->path);
     spot->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -210,18 +211,18 @@ static void drop_spot(struct lockd_spot *spot)
     spot->listener = -1;
 }
 
-/* What is wrong with one of several places: programs come by the others. 0 or -errno. */
+/* Goes on without one of several places: programs come by the others. 0 or -errno. */
 static int skip_place(const struct gs_places *places, int code, const struct gs_err *why,
                       struct gs_err *err)
 {
     lockd_log(LOCKD_LOG_DEBUG, "does without this place: %s", why->text);
-    *err = *why; /* the last one is everybody's: what is wrong there helps most */
+    *err = *why; /* the last place is shared by all users: its error helps most */
     return places->named ? code : 0;
 }
 
-/* Takes the locks of all places that we can have, before there is a socket: who loses has
- * misled nobody. The order is everybody's, so no two wait for each other. 0, LOCKD_ALREADY or
- * -errno. */
+/* Takes the locks of all places that this user can have before it makes a socket, so that a
+ * daemon that finds another one has misled no program. All daemons keep the same order, so no
+ * two wait for each other. 0, LOCKD_ALREADY or -errno. */
 static int take_locks(struct lockd_place *place, const struct gs_places *places,
                       struct gs_err *err)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.h: the daemon's place in the file system: socket, lock file, detaching, and what
- * systemd wants to know.
+ * place.h: the daemon's place in the file system: its sockets and lock files.
  */
 #ifndef GS_LOCKD_START_PLACE_H
 #define GS_LOCKD_START_PLACE_H
@@ -22,7 +21,7 @@ struct lockd_place {
     struct lockd_spot spot[GS_PLACES];
     unsigned count;
     struct gs_places wanted;
-    gid_t group;               /* members of it may connect; (gid_t)-1: nobody */
+    gid_t group;               /* its members may connect; (gid_t)-1: no group */
     bool activated;            /* systemd's socket: not ours to remove */
     bool named;                /* by --socket or GPUSHARE_SOCKET: one, wherever it is */
     char served[GS_PATH_SIZE]; /* with LOCKD_ALREADY: by the other daemon */

@@ -104,7 +104,7 @@ class FreezeTest(unittest.TestCase):
         out, _ = hog.communicate(timeout=PATIENCE)
         self.assertEqual(hog.returncode, 0)
         self.assertIn("ok ", out)
-        self.assertIn("is to checkpoint it", self.said())
+        self.assertIn("will checkpoint it", self.said())
         self.assert_goes_on(stubborn)
         wait_for(lambda: self.program(stubborn)["state"] == "runs", PATIENCE, "it to be shown as running")
         daemon.terminate()
@@ -124,7 +124,7 @@ class FreezeTest(unittest.TestCase):
         wait_for(lambda: not self.program(stubborn)["checkpointed"], PATIENCE, "it to be shown so")
 
         self.ctl("suspend", str(stubborn.pid))  # and now its guard is killed at once
-        wait_for(lambda: self.said().count("is to checkpoint it") == 2, PATIENCE, "the guard")
+        wait_for(lambda: self.said().count("will checkpoint it") == 2, PATIENCE, "the guard")
         os.kill(self.guard_of(stubborn), signal.SIGKILL)
         wait_for(lambda: self.program(stubborn)["checkpointed"], PATIENCE, "another guard")
         guard = self.guard_of(stubborn)

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * standin.h: reports to the scheduler in the place of a program that is checkpointed and cannot
+ * report itself (checkpoint.h).
+ */
+#ifndef GS_LOCKD_SERVER_STANDIN_H
+#define GS_LOCKD_SERVER_STANDIN_H
+
+#include "lockd/protocol/wire.h"
+#include "lockd/sched/scheduler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct lockd_connection;
+
+/* One device of a checkpointed program: the memory at the checkpoint, and the newest target
+ * since. */
+struct lockd_standin_device {
+    struct gs_wire_state state;   /* as reported last */
+    struct gs_wire_target target; /* seq 0: none since */
+    bool may_run;                 /* by the newest one */
+    uint64_t budget;              /* by the newest one */
+    uint64_t movable, resident, pinned;
+    bool unanswered;
+};
+
+struct lockd_standin {
+    struct lockd_connection *connection;
+    size_t count; /* 0 before lockd_standin_record() */
+    struct lockd_standin_device device[LOCKD_DEVICES_PER_CLIENT];
+};
+
+/* The program has been checkpointed: records the memory that it had on each device. */
+void lockd_standin_record(struct lockd_standin *standin, uint64_t now);
+/* Reports every device as last time. */
+void lockd_standin_report(struct lockd_standin *standin, uint64_t now);
+/* Reports that all memory is off the devices. */
+void lockd_standin_report_out(struct lockd_standin *standin, uint64_t now);
+/* Reports the same, and that a restore had no room. */
+void lockd_standin_report_short(struct lockd_standin *standin, uint64_t now);
+/* Reports that more of the memory has come back. */
+void lockd_standin_report_more(struct lockd_standin *standin, uint64_t now);
+/* Reports that all memory is back and the program runs, and sends it its newest targets. */
+void lockd_standin_report_back(struct lockd_standin *standin, uint64_t now);
+/* Keeps a target for the program. */
+void lockd_standin_target(struct lockd_standin *standin, const struct gs_wire_target *target);
+/* Reports for the devices that such a target was kept for. True if there were any. */
+bool lockd_standin_answer(struct lockd_standin *standin);
+/* The program may run, and all memory that it had on the devices has room. */
+bool lockd_standin_may_return(const struct lockd_standin *standin);
+
+#endif
