@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Does what README says on a clean Debian: scripts/check_debian.sh RELEASE [--user]. debootstrap makes a Debian of that
+# Tries gpushare on a clean Debian: scripts/check_debian.sh RELEASE [--user] [--docs]. debootstrap makes a Debian of that
 # release (bookworm, trixie); what is committed here is cloned into it, into a folder that only its owner may enter; there
-# ./demo.sh --sim and ./test.sh run as root or, with --user, as a user who may use sudo. Exit 0 only if both passed.
+# ./demo.sh --sim and ./test.sh (with --docs scripts/check_docs.sh) run as root or, with --user, as a user who may use sudo.
+# Exit 0 only if all passed.
 # Needs root, debootstrap, git and a network. Nothing of it is seen or left outside of its folder; that is removed at the
 # end unless something failed.
 #
@@ -15,11 +16,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage="usage: scripts/check_debian.sh RELEASE [--user]"
+usage="usage: scripts/check_debian.sh RELEASE [--user] [--docs]"
 release='' who=root
+commands=("./demo.sh --sim" "./test.sh")
 for word; do
     case $word in
     --user) who=tester ;;
+    --docs) commands=("scripts/check_docs.sh --here") ;;
     -h | --help) echo "$usage"; exit 0 ;;
     -*) echo "check_debian.sh: $word is no option; $usage" >&2; exit 2 ;;
     *) release=$word ;;
@@ -94,7 +97,7 @@ make_debian
 mount_into_it
 clone_into_it
 failed=0
-for command in "./demo.sh --sim" "./test.sh"; do
+for command in "${commands[@]}"; do
     say "$command"
     inside "$who" "cd only-mine/gpushare && $command" || { say "FAILED: $command"; failed=1; }
 done
