@@ -20,10 +20,10 @@
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
 #include "runtime/base/log.h"
-#include "runtime/memory/memory.h"
 #include "runtime/base/others.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/base/stats.h"
+#include "runtime/memory/dispose.h"
 
 static void start_fresh_in_child(void)
 {

@@ -17,11 +17,12 @@
 #include "runtime/host/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
-#include "runtime/memory/memory.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/memory/room.h"
 #include "runtime/range/vmm.h"
+#include "runtime/memory/dispose.h"
+#include "runtime/range/memory_lock.h"
 
 CUresult __wrap_cuInit(unsigned int flags)
 {

@@ -13,6 +13,7 @@
 #include "runtime/memory/memory.h"
 #include "runtime/memory/room.h"
 #include "runtime/base/config.h"
+#include "runtime/memory/free.h"
 
 #define PITCH_BYTES                                                                            \
     512 /* what drivers give; textures want at least the device's own alignment, which is no   \

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 
 #include "runtime/client/client.h"
-#include "runtime/memory/foreign_mapping.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/virtual.h"
+#include "runtime/range/memory_lock.h"
 
 /* bytes at an offset of the object, from here on in pieces */
 struct bound {

@@ -12,10 +12,11 @@
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/memory.h"
-#include "runtime/memory/stream_order.h"
 #include "runtime/memory/pool.h"
 #include "runtime/memory/room.h"
 #include "runtime/base/config.h"
+#include "runtime/memory/free.h"
+#include "runtime/memory/stream_position.h"
 
 /* the driver's own, on hStream: submitted inside the gate, and again when room was made */
 #define DRIVERS_OWN(per_thread, call)                                                          \

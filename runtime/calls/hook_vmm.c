@@ -11,6 +11,8 @@
 #include "runtime/base/mutex.h"
 #include "runtime/memory/room.h"
 #include "runtime/memory/virtual.h"
+#include "runtime/memory/mapping.h"
+#include "runtime/range/memory_lock.h"
 
 /* ours if it is ours, else what the driver says */
 #define OURS_OR(call, otherwise)                                                               \

@@ -20,13 +20,13 @@
 #include "runtime/gate/drain.h"
 #include "runtime/gate/gate.h"
 #include "runtime/base/log.h"
-#include "runtime/memory/memory.h"
 #include "runtime/swap/moving.h"
 #include "runtime/client/report.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
 #include "runtime/swap/swap.h"
+#include "runtime/memory/dispose.h"
 
 #define MS 1000000ull
 

@@ -16,7 +16,6 @@
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
 #include "runtime/swap/kernels.h"
-#include "runtime/memory/memory.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
 

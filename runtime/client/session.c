@@ -20,9 +20,7 @@
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
 #include "runtime/base/log.h"
-#include "runtime/memory/memory.h"
 #include "runtime/base/own_fd.h"
-#include "runtime/base/uncancelled.h"
 
 #define MS 1000000ull
 

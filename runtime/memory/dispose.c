@@ -3,6 +3,8 @@
  * dispose.c: the client thread disposes of what was freed and had to wait (retire.h): the gate
  * was shut, or a stream had not passed it; and what is left when a context ends. No state.
  */
+#include "runtime/memory/dispose.h"
+
 #include <stdlib.h>
 
 #include "lockd/protocol/wire.h"
@@ -12,16 +14,15 @@
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/mutex.h"
-#include "runtime/memory/memory.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/memory/pool.h"
 #include "runtime/base/clock.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
+#include "runtime/range/memory_lock.h"
 
 #define BATCH 64
 

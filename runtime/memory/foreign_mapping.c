@@ -14,6 +14,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 static struct gs_range_tree tree;
 

@@ -14,10 +14,10 @@
 #include "runtime/base/worker.h"
 #include "runtime/base/daemon.h"
 #include "runtime/base/mutex.h"
-#include "runtime/memory/pool.h"
 #include "runtime/base/clock.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/pool_accounts.h"
+#include "runtime/range/memory_lock.h"
 
 #define KEPT_NS    1000000000ull
 #define LOOK_NS    250000000ull

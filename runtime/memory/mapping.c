@@ -7,6 +7,8 @@
  * client thread does not work on it: inside the gate, or while that thread is parked; until it
  * is accessible it is not needed.
  */
+#include "runtime/memory/mapping.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,7 @@
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 static struct gs_range_tree reservations;
 

@@ -20,11 +20,10 @@
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/memory/pool.h"
 #include "runtime/range/slab.h"
-#include "runtime/memory/virtual.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/retire.h"
+#include "runtime/range/memory_lock.h"
 
 /* an empty range with address space of its own */
 static struct gs_range *range_new(struct gs_device *device, uint64_t reserved, CUresult *result)

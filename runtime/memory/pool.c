@@ -16,8 +16,10 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/pool_accounts.h"
+#include "runtime/memory/stream_order.h"
 #include "runtime/base/config.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 static struct gs_pool *add(CUmemoryPool handle, struct gs_device *device, uint64_t most)
 {

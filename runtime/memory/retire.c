@@ -20,6 +20,7 @@
 #include "runtime/memory/synchronize.h"
 #include "runtime/range/slab.h"
 #include "runtime/swap/swap.h"
+#include "runtime/range/memory_lock.h"
 
 static struct late_piece {
     struct late_piece *next;

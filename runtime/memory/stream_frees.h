@@ -8,7 +8,8 @@
 #ifndef GS_RUNTIME_MEMORY_STREAM_FREES_H
 #define GS_RUNTIME_MEMORY_STREAM_FREES_H
 
-#include "runtime/memory/stream_order.h"
+#include "runtime/memory/stream_position.h"
+#include "runtime/range/range.h"
 
 #define GS_NOTE_SIZES   40
 #define GS_NOTE_BUCKETS 256 /* of streams */

@@ -18,15 +18,14 @@
 #include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
-#include "runtime/memory/memory.h"
 #include "runtime/memory/stream_frees.h"
-#include "runtime/memory/pool.h"
 #include "runtime/base/clock.h"
-#include "runtime/range/slab.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
 #include "runtime/base/uncancelled.h"
+#include "runtime/memory/stream_position.h"
+#include "runtime/range/memory_lock.h"
 
 #define HOLD_OFF_NS 1000000000ull
 

@@ -28,6 +28,8 @@
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
+#include "runtime/memory/mapping.h"
+#include "runtime/range/memory_lock.h"
 
 #define FIRST_HANDLE                                                                           \
     0x6773000000000000ull /* nowhere near the driver's own, which are pointers */

@@ -24,6 +24,7 @@
 #include "runtime/base/uncancelled.h"
 #include "runtime/range/vmm.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 #define PLACES    1024u
 #define LOST      (-1)

@@ -25,6 +25,7 @@
 #include "runtime/range/slab.h"
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 static struct gs_range_tree tree;
 static struct gs_range_tree

@@ -6,7 +6,6 @@
 #ifndef GS_RUNTIME_RANGE_RANGE_H
 #define GS_RUNTIME_RANGE_RANGE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -78,10 +77,6 @@ struct gs_range {
     uint32_t chunk_count;
     struct gs_chunk chunks[];
 };
-
-/* Guards the tree, slabs, accounts and lists. Rank GS_LOCK_MEMORY. Never held across a driver
- * call. */
-extern pthread_mutex_t gs_memory_lock;
 
 /* An empty range: no address, in no list. NULL: out of host memory. */
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,

@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 #define ATTEMPTS 4 /* at giving memory back: a failure may have been that call's alone */
 

@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/config.h"
 #include "runtime/swap/swap_mover.h"
+#include "runtime/range/memory_lock.h"
 
 #define DROPPED     64u            /* host copies given back at a time */
 #define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */

@@ -14,6 +14,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 static bool make_streams(struct gs_mover *mover)
 {

@@ -8,7 +8,7 @@
 #define GS_RUNTIME_SWAP_SWAP_MOVER_H
 
 #include "runtime/base/device.h"
-#include "runtime/swap/swap_job.h"
+#include "runtime/swap/swap_copy.h"
 
 #define GS_MOVER_RING 64u /* jobs */
 

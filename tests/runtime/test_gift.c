@@ -27,6 +27,7 @@
 #include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 #define MIB    ((uint64_t)1 << 20)
 #define CHUNK  (64 * MIB)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * swap_job.h: one chunk under way, between swap.c, swap_mover.c (what, in which order) and
+ * swap_copy.h: one chunk under way, between swap.c, swap_mover.c (what, in which order) and
  * swap_copy.c (its bytes). Nobody else includes it.
  */
-#ifndef GS_RUNTIME_SWAP_SWAP_JOB_H
-#define GS_RUNTIME_SWAP_SWAP_JOB_H
+#ifndef GS_RUNTIME_SWAP_SWAP_COPY_H
+#define GS_RUNTIME_SWAP_SWAP_COPY_H
 
 #include "runtime/swap/kernels.h"
 #include "runtime/host/host.h"
