@@ -12,14 +12,14 @@
 
 /* A thread that holds one may take only those below it in this list. */
 enum gs_lock_rank {
-    GS_LOCK_CLIENT,  /* client.c: parking */
-    GS_LOCK_DEVICES, /* device.c: devices and contexts */
-    GS_LOCK_DRAIN,   /* drain.c */
-    GS_LOCK_MEMORY,  /* range.c: the address tree, slabs, accounts */
-    GS_LOCK_THREADS, /* gate.c: the list of threads */
-    GS_LOCK_PACE,    /* throttle.c: pairs of events */
-    GS_LOCK_STATS,   /* stats.c: names and objects seen */
-    GS_LOCK_HOST,    /* host.c, host_file.c: host memory */
+    GS_LOCK_CLIENT,   /* client.c: parking */
+    GS_LOCK_DEVICES,  /* device.c: devices and contexts */
+    GS_LOCK_DRAIN,    /* drain.c */
+    GS_LOCK_MEMORY,   /* range.c: the address tree, slabs, accounts */
+    GS_LOCK_THREADS,  /* gate.c: the list of threads */
+    GS_LOCK_THROTTLE, /* throttle.c: pairs of events */
+    GS_LOCK_STATS,    /* stats.c: names and objects seen */
+    GS_LOCK_HOST,     /* host.c, host_file.c: host memory */
 };
 
 #ifndef NDEBUG

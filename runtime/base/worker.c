@@ -71,7 +71,7 @@ void gs_worker_wake_soon(void)
 
 /* Before the thread sleeps: at most so long. seq_cst: whoever sets `soon` and sees the thread
  * attentive is seen here, or wakes it. */
-static uint64_t attend(uint64_t timeout_ns)
+static uint64_t prepare_sleep(uint64_t timeout_ns)
 {
     if (!atomic_exchange_explicit(&worker.soon, false, memory_order_seq_cst)) {
         atomic_store_explicit(&worker.attentive, false, memory_order_seq_cst);
@@ -107,7 +107,7 @@ void gs_worker_rest(int fd, uint64_t timeout_ns)
     struct timespec timeout;
     char bytes[16];
 
-    timeout_ns = attend(timeout_ns);
+    timeout_ns = prepare_sleep(timeout_ns);
     if (timeout_ns == 0)
         return;
     if (wake_fd < 0 && timeout_ns > SOON_NS)

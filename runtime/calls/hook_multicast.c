@@ -59,7 +59,7 @@ static struct bound **entry_in(const struct bound *bound)
 }
 
 /* What the driver has just bound is all that is bound there. entry: NULL if it is whole. */
-static void note(const struct bound *bound, struct bound *entry)
+static void note_bound(const struct bound *bound, struct bound *entry)
 {
     struct bound **at;
 
@@ -133,7 +133,7 @@ static CUresult bind_pieces(const struct bound *bound, const struct source *sour
         done += result == CUDA_SUCCESS ? piece : 0;
     }
     if (result == CUDA_SUCCESS) {
-        note(bound, entry);
+        note_bound(bound, entry);
         return result;
     }
     unbind_pieces(bound, done);

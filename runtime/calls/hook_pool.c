@@ -58,8 +58,8 @@ static struct gs_device *device_of(CUcontext context)
 
 /* The pool that serves an allocation on this stream (handle NULL: its device's current one);
  * NULL if that is the driver's own. */
-static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
-                        struct gs_stream_position *position, struct gs_pool **pool)
+static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per_thread,
+                                  struct gs_stream_position *position, struct gs_pool **pool)
 {
     struct gs_device *device;
     CUresult result;
@@ -84,8 +84,8 @@ static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
 }
 
 /* beside a capture of another thread the driver allows this, but not what we make it of */
-static CUresult allocate(struct gs_pool *pool, uint64_t bytes,
-                         const struct gs_stream_position *position, CUdeviceptr *address)
+static CUresult allocate_from(struct gs_pool *pool, uint64_t bytes,
+                              const struct gs_stream_position *position, CUdeviceptr *address)
 {
     const CUstreamCaptureMode mode = gs_capture_relax();
     const CUresult result = gs_pool_allocate(pool, bytes, position, address);
@@ -101,9 +101,9 @@ static CUresult allocate(struct gs_pool *pool, uint64_t bytes,
         CUresult answer = CUDA_SUCCESS;                                                        \
                                                                                                \
         if (dptr != NULL && bytesize != 0) /* the driver says what nothing at all is */        \
-            answer = serving(handle, hStream, per_thread, &position, &pool);                   \
+            answer = find_serving_pool(handle, hStream, per_thread, &position, &pool);         \
         if (answer == CUDA_SUCCESS)                                                            \
-            answer = pool != NULL ? allocate(pool, bytesize, &position, dptr)                  \
+            answer = pool != NULL ? allocate_from(pool, bytesize, &position, dptr)             \
                                   : DRIVERS_OWN(per_thread, drivers_own);                      \
         answer;                                                                                \
     })

@@ -62,8 +62,8 @@ static uint64_t measure_settled(const struct gs_device *device, uint64_t residen
     return gs_memory_accounts(device).resident == resident ? free_bytes : UINT64_MAX;
 }
 
-static void fill(struct gs_wire_state *state, struct gs_device *device,
-                 const struct gs_report *report)
+static void fill_state(struct gs_wire_state *state, struct gs_device *device,
+                       const struct gs_report *report)
 {
     const bool wants_run = (gs_device_flags(device) & GS_TARGET_RUN) != 0;
     const uint64_t budget = atomic_load_explicit(&device->target.budget, memory_order_relaxed);
@@ -96,7 +96,7 @@ static void fill(struct gs_wire_state *state, struct gs_device *device,
     snprintf(state->device_name, sizeof state->device_name, "%s", device->name);
 }
 
-static uint64_t difference(uint64_t a, uint64_t b)
+static uint64_t absolute_difference(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : b - a;
 }
@@ -116,7 +116,8 @@ static enum worth worth_sending(const struct gs_wire_state *state,
                        state->given == 0
                    ? NOTHING_NEW
                    : LATER;
-    if (state->demand > budget || difference(state->resident, sent->resident) >= STEP_BYTES)
+    if (state->demand > budget ||
+        absolute_difference(state->resident, sent->resident) >= STEP_BYTES)
         return NOW;
     if (moving && (state->flags & GS_STATE_RUNNING) == 0 && state->resident <= budget)
         return NOW; /* arrived */
@@ -149,7 +150,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     int error;
 
     *after = UINT64_MAX;
-    fill(&state, device, report);
+    fill_state(&state, device, report);
     gs_handover_report(device, &state, &with);
     if (last[slot].valid && !device->report.anew)
         worth =

@@ -51,7 +51,7 @@ struct gs_gate_thread {
     _Atomic(uint32_t) synced;  /* such calls that have returned */
     uint32_t submissions;      /* while watched */
     struct gs_gate_thread *next, **link;
-    struct gs_throttle *pace; /* throttle.c */
+    struct gs_throttle *throttle; /* throttle.c */
 };
 extern _Thread_local struct gs_gate_thread gs_gate_self;
 

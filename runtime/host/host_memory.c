@@ -72,7 +72,7 @@ struct span {
     uint64_t bytes;
 };
 
-static void *touch(void *argument)
+static void *touch_pages(void *argument)
 {
     const struct span *span = argument;
 
@@ -104,9 +104,10 @@ static void touch_all(char *memory, uint64_t bytes)
         const uint64_t from = part * i < bytes ? part * i : bytes;
 
         spans[i] = (struct span){memory + from, bytes - from < part ? bytes - from : part};
-        running[i] = i + 1 < count && pthread_create(&ids[i], NULL, touch, &spans[i]) == 0;
+        running[i] =
+            i + 1 < count && pthread_create(&ids[i], NULL, touch_pages, &spans[i]) == 0;
         if (!running[i])
-            touch(&spans[i]);
+            touch_pages(&spans[i]);
     }
     for (unsigned i = 0; i < count; i++)
         if (running[i])

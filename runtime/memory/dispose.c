@@ -66,7 +66,7 @@ static unsigned take_live(struct gs_device *device, CUcontext context, struct gs
 
 /* Ranges for disposal: dead ones, or (context != NULL) the live and dead ones of that context.
  */
-static unsigned collect(CUcontext context, struct gs_range **batch)
+static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
 {
     struct gs_device *device;
     unsigned count = 0;
@@ -89,7 +89,7 @@ void gs_memory_context_ended(CUcontext context)
     gs_stream_order_context_ended(context);
     gs_retire_forget_late_pieces(context);
     gs_memory_mend();
-    while ((count = collect(context, batch)) != 0)
+    while ((count = collect_ranges(context, batch)) != 0)
         for (unsigned i = 0; i < count; i++) {
             batch[i]->after = NULL; /* events end with their context */
             gs_swap_dispose(batch[i]);
@@ -133,7 +133,7 @@ bool gs_memory_dispose_dead(bool moving)
     unsigned count;
 
     waits |= gs_stream_order_collect(moving);
-    count = collect(NULL, batch);
+    count = collect_ranges(NULL, batch);
     waits |= count == BATCH;
     for (unsigned i = 0; i < count; i++) {
         if (may_dispose(batch[i], moving)) {

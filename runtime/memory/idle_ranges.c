@@ -32,7 +32,7 @@ static unsigned list_of(const struct gs_range *range)
     return list < GS_IDLE_SIZES ? list : GS_IDLE_SIZES - 1;
 }
 
-static void enlist(struct gs_range *range)
+static void enlist_range(struct gs_range *range)
 {
     struct gs_range **head = &range->device->idle.lists[list_of(range)];
 
@@ -45,7 +45,7 @@ static void enlist(struct gs_range *range)
     range->life = GS_RANGE_IDLE;
 }
 
-static void delist(struct gs_range *range)
+static void delist_range(struct gs_range *range)
 {
     *range->idle_link = range->idle_next;
     if (range->idle_next != NULL)
@@ -79,7 +79,7 @@ bool gs_idle_put(struct gs_range *range)
         return false;
     gs_pool_settle(range);
     range->idle_since = gs_now();
-    enlist(range);
+    enlist_range(range);
     return true;
 }
 
@@ -95,7 +95,7 @@ struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *po
         return NULL; /* it must be mapped with their access */
     for (unsigned i = 0; range != NULL && i < SCAN_LIMIT; i++, range = range->idle_next)
         if (range->reserved == reserved && (range->pool == NULL || range->pool == pool)) {
-            delist(range);
+            delist_range(range);
             return range;
         }
     return NULL;
@@ -107,8 +107,8 @@ struct wanted {
     uint64_t before;            /* … and those idle since before, ns, that no pool holds */
 };
 
-static unsigned collect(struct gs_device *device, const struct wanted *wanted, uint64_t *sum,
-                        struct gs_range **batch)
+static unsigned collect_idle(struct gs_device *device, const struct wanted *wanted,
+                             uint64_t *sum, struct gs_range **batch)
 {
     unsigned count = 0;
 
@@ -122,7 +122,7 @@ static unsigned collect(struct gs_device *device, const struct wanted *wanted, u
             if (*sum >= wanted->bytes &&
                 (range->pool != NULL || range->idle_since >= wanted->before))
                 continue;
-            delist(range);
+            delist_range(range);
             gs_pool_leave(range);
             *sum += range->reserved;
             batch[count++] = range;
@@ -138,7 +138,7 @@ static uint64_t give_back(struct gs_device *device, const struct wanted *wanted)
     unsigned count;
 
     do {
-        count = collect(device, wanted, &sum, batch);
+        count = collect_idle(device, wanted, &sum, batch);
         for (unsigned i = 0; i < count; i++)
             gs_swap_dispose(batch[i]);
     } while (count == BATCH);

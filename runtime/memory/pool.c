@@ -21,7 +21,7 @@
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"
 
-static struct gs_pool *add(CUmemoryPool handle, struct gs_device *device, uint64_t most)
+static struct gs_pool *add_pool(CUmemoryPool handle, struct gs_device *device, uint64_t most)
 {
     struct gs_pool *pool = calloc(1, sizeof *pool), *there;
     uint64_t threshold = 0;
@@ -62,7 +62,7 @@ static struct gs_pool *standard_pool(CUmemoryPool handle)
         if (gs_device_is_movable(device) &&
             gs_driver.cuDeviceGetDefaultMemPool(&standard, device->ordinal) == CUDA_SUCCESS &&
             standard == handle)
-            return add(handle, device, 0);
+            return add_pool(handle, device, 0);
     return NULL;
 }
 
@@ -90,7 +90,7 @@ void gs_pool_created(CUmemoryPool handle, const CUmemPoolProps *props)
     }
     device = gs_device_get(props->location.id);
     if (device != NULL && gs_device_is_movable(device))
-        add(handle, device, props->maxSize);
+        add_pool(handle, device, props->maxSize);
 }
 
 void gs_pool_destroyed(CUmemoryPool handle)

@@ -24,7 +24,7 @@
 #define KEPT_LOOK_NS (1000 * MS)
 #define HANDED_NS    (100 * MS) /* see note_short */
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -56,7 +56,7 @@ static void stop_refusing(uint64_t *since, uint64_t now)
     *since = 0;
 }
 
-static void keep(struct gs_device *device, uint64_t bytes)
+static void set_kept(struct gs_device *device, uint64_t bytes)
 {
     atomic_store_explicit(&device->moving.kept, bytes, memory_order_relaxed);
 }
@@ -79,12 +79,12 @@ static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
         return false;
     case GS_SWAP_KEPT:
         device->moving.kept_looked_at = now;
-        keep(device, excess);
+        set_kept(device, excess);
         return false;
     case GS_SWAP_NOTHING: /* what has been freed leaves by itself */
         device->moving.retry_at = now + 20 * MS;
         device->moving.kept_looked_at = now;
-        keep(device, smaller(excess, gs_memory_out_of_reach(device)));
+        set_kept(device, smaller_of(excess, gs_memory_out_of_reach(device)));
         return false;
     default:
         device->moving.was_out = true;
@@ -101,9 +101,9 @@ static void update_kept(struct gs_device *device, uint64_t resident, uint64_t bu
     if (kept == 0)
         return;
     if ((gs_device_flags(device) & GS_TARGET_SOLE) != 0 || resident <= budget)
-        keep(device, 0);
+        set_kept(device, 0);
     else if (kept > resident - budget)
-        keep(device, resident - budget);
+        set_kept(device, resident - budget);
 }
 
 /* More is needed than the program may ever have (others took it for good): its calls must not
@@ -151,7 +151,7 @@ static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
     if (accounts.missing == 0)
         most = 0;
     else if (accounts.resident > budget)
-        most = in_hand - smaller(in_hand, accounts.resident - budget);
+        most = in_hand - smaller_of(in_hand, accounts.resident - budget);
     gs_handover_shrink(device, most);
     return gs_memory_accounts(device);
 }
@@ -204,7 +204,7 @@ static uint64_t leaving_of(const struct gs_device *device)
         atomic_load_explicit(&device->target.shortfall, memory_order_relaxed);
     const uint64_t demand = gs_memory_accounts(device).demand;
 
-    return gs_device_is_movable(device) && !device->managed ? smaller(demand, shortfall) : 0;
+    return gs_device_is_movable(device) && !device->managed ? smaller_of(demand, shortfall) : 0;
 }
 
 static bool register_one(void)

@@ -73,7 +73,7 @@ void gs_mover_leave(void)
  * ones go every time and their host copies are of use. */
 enum sweep { OUT_AGAIN, OUT_ANY, SWEEPS };
 
-static bool suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
+static bool chunk_suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
 {
     if (chunk->moving || (chunk->state == GS_CHUNK_RESIDENT) != out)
         return false;
@@ -93,7 +93,7 @@ static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t 
             if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
                 continue;
             for (uint32_t i = 0; i < range->chunk_count; i++)
-                if (suits(&range->chunks[i], out, device->sweep.pass) &&
+                if (chunk_suits(&range->chunks[i], out, device->sweep.pass) &&
                     (out || gs_range_chunk_bytes(range, i) <= limit)) {
                     *index = i;
                     return range;
