@@ -4,7 +4,7 @@
  *
  * Invariants: a device slot is complete before it is counted and never changes its identity.
  * Context slots come in blocks, are claimed and freed under the lock; the client thread reads
- * them while it is not parked. The lock (rank GS_LOCK_CLIENT) is never held across a driver
+ * them while it is not parked. The lock (rank GS_LOCK_DEVICES) is never held across a driver
  * call.
  */
 #include "runtime/base/device.h"

@@ -35,8 +35,8 @@ int gs_own_fd_floor(void);
  * first one is as it was. */
 int gs_own_fd_higher(int fd, int from, struct stat *what);
 
-/* Takes the descriptor over, close-on-exec, under a higher number if there is one. What was
- * there before is forgotten, not closed. */
+/* Takes the descriptor over, close-on-exec, under a higher number if there is one. The
+ * number that was there before is forgotten, not closed. */
 void gs_own_fd_set(struct gs_own_fd *own, int fd);
 
 /* Its number; -1: there is none (any more). errno is kept. */

@@ -22,17 +22,17 @@
 
 #define SOON_NS 2000000ull
 
-/* How long a thread waits for this one to rest: longer than the driver takes for anything, since
- * one that hangs here would hang the caller as well. */
+/* How long a thread waits for this one to rest: longer than the driver takes for anything,
+ * since one that hangs here would hang the caller as well. */
 #define PARK_LIMIT_NS 30000000000ull
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    _Atomic(bool) started;   /* release, after `changed` is there */
-    _Atomic(bool) woken;     /* a wake-up is under way: one write is enough */
-    _Atomic(bool) soon;      /* somebody wants a look */
-    _Atomic(bool) attentive; /* … and the thread will look within SOON_NS without being woken */
+    _Atomic(bool) started;    /* release, after `changed` is there */
+    _Atomic(bool) woken;      /* a wake-up is under way: one write is enough */
+    _Atomic(bool) soon;       /* somebody wants a look */
+    _Atomic(bool) attentive;  /* the thread looks at `soon` within SOON_NS */
     struct gs_own_fd wake[2]; /* a pipe: each is a file of its own, as eventfds are not */
     unsigned park_requests;
     bool parked;

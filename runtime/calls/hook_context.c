@@ -153,7 +153,7 @@ END_CONTEXT(cuCtxDestroy_v2, CUcontext, context_itself)
 END_CONTEXT(cuCtxDetach, CUcontext, context_itself)
 
 /* Primary contexts end by device: the one whose last retain is gone, or any that is reset.
- * Which handle that was is asked before, with a retain of our own that is given back at once.
+ * Its handle is asked for before, with a retain of our own that is given back at once.
  */
 static CUcontext context_primary(CUdevice ordinal)
 {
@@ -262,8 +262,8 @@ static bool note_peer(struct gs_device *device, CUdevice peer)
     return true;
 }
 
-/* The driver gives a peer access to all of cuMemAlloc's memory, what comes later included; to
- * VMM memory mapping by mapping. What is on the device gets it now, the rest as it comes. */
+/* The driver gives a peer access to all of cuMemAlloc's memory, also to later allocations; to
+ * VMM memory mapping by mapping. Chunks on the device get it now, the others as they come. */
 static void share_with(struct gs_device *device, CUdevice peer)
 {
     bool is_new;

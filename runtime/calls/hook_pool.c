@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_pool.c: stream-ordered allocation and memory pools as the program calls them. What we do
- * not serve is the driver's own: pools that can be exported, of the host or of managed memory,
- * and everything on a stream that is being captured (it becomes a node of the graph, whose
- * memory the driver keeps; report.c sees it in what is free on the card). No state.
+ * hook_pool.c: stream-ordered allocation and memory pools as the program calls them. The driver
+ * itself serves pools that can be exported, of the host or of managed memory, and everything on
+ * a stream that is being captured (it becomes a node of the graph, whose memory the driver
+ * keeps; report.c sees it in the free memory of the card). No state.
  */
 #include "runtime/gate/capture.h"
 #include "runtime/client/client.h"

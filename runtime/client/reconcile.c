@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reconcile.c: the client's side of the protocol (lockd/protocol/wire.h): from the newest targets to what
- * the gate and the memory do.
+ * reconcile.c: the client's side of the protocol (lockd/protocol/wire.h): from the newest
+ * targets to what the gate and the memory do.
  *
  * The connection is session.c's, what moves moving.c's; this is the order of things. State: one
  * object, client thread only, but for the atomics at its head. Invariants: memory moves out

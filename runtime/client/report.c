@@ -125,8 +125,8 @@ static enum worth worth_sending(const struct gs_wire_state *state,
 }
 
 /* With the memory that has left and is not released; where that cannot be sent, it is. */
-static int send_with_gifts(const struct gs_device *device, struct gs_wire_state *state,
-                           const struct gs_descriptors *with)
+static int send_with_pieces(const struct gs_device *device, struct gs_wire_state *state,
+                            const struct gs_descriptors *with)
 {
     const int error = gs_connect_send(gs_session_fd(), state, sizeof *state, with);
 
@@ -166,7 +166,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     if ((state.flags & GS_STATE_MOVING) == 0)
         state.device_free = measure_settled(device, state.resident);
     state.calls = gs_gate_calls();
-    error = send_with_gifts(device, &state, &with);
+    error = send_with_pieces(device, &state, &with);
     if (error == -EAGAIN)
         *after = ACCOUNT_NS;
     if (error != 0)

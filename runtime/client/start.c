@@ -4,7 +4,7 @@
  *
  * It is a child with no exit signal (clone, exit signal 0): the program's own wait() never sees
  * it. It shares the program's memory until it executes, and runs nothing there but system
- * calls. What it says goes to a file in memory, not to the program's stderr.
+ * calls. Its messages go to a file in memory, not to the program's stderr.
  */
 #include "runtime/client/start.h"
 

@@ -118,13 +118,13 @@ static void step_out(struct gs_gate_thread *self)
     atomic_store_explicit(&self->seq, (seq | 1) + 1, memory_order_release);
 }
 
-/* What the waiting call would do; call: enum gs_gate_call. */
+/* The call that waits; call: enum gs_gate_call. */
 struct request {
     CUstream stream;
     unsigned call;
 };
 
-/* ... may be done at a shut gate */
+/* The request may be served while the gate is shut. */
 static bool goes_through(const struct request *request)
 {
     if ((request->call & GS_CALL_BUILDS) != 0 && gs_capture_active())

@@ -61,7 +61,7 @@ extern _Atomic(uint32_t) gs_gate_state;
 /* What is known of a call that enters; or'ed. */
 enum gs_gate_call {
     GS_CALL_QUEUES = 1,     /* it queues work on its stream */
-    GS_CALL_PER_THREAD = 2, /* ... of which 0 is the thread's own */
+    GS_CALL_PER_THREAD = 2, /* stream 0 means the thread's own */
     GS_CALL_BUILDS = 4,     /* it touches no memory: what captures and graphs are made of */
 };
 
@@ -91,7 +91,7 @@ static inline __attribute__((always_inline)) unsigned gs_gate_enter_on(CUstream 
     return GS_PASS_FREE;
 }
 
-/* ... for a call that queues nothing. */
+/* The same for a call that queues nothing. */
 static inline __attribute__((always_inline)) unsigned gs_gate_enter(void)
 {
     return gs_gate_enter_on(NULL, 0);

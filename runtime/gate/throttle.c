@@ -4,9 +4,9 @@
  *
  * A thread holds the pair of the context it worked in last; the others wait for a thread that
  * works in theirs, so that there are never more of a context than threads at a time.
- * Invariants, under the lock (rank GS_LOCK_THROTTLE, never held across a driver call): a pair is in
- * the list from its making to its end; a dead one, whose context has ended, ends when nobody
- * holds it.
+ * Invariants, under the lock (rank GS_LOCK_THROTTLE, never held across a driver call): a pair
+ * is in the list from its making to its end; a dead one, whose context has ended, ends when
+ * nobody holds it.
  */
 #include "runtime/gate/throttle.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * free.c: what cuMemFree and cuMemFreeAsync mean. What becomes of the memory: retire.c.
+ * free.c: cuMemFree and cuMemFreeAsync on memory of ours, until nothing uses it any more. From
+ * there on: retire.c.
  *
  * No state. Any thread.
  */

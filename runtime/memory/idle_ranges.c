@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idle_ranges.c: owns the lists of idle ranges of each device (in struct gs_device, by size, the
- * newest first).
+ * idle_ranges.c: owns the lists of idle ranges of each device (in struct gs_device, by size,
+ * the newest first).
  *
  * Invariants, under gs_memory_lock: a range is in a list exactly while its life is IDLE; then
  * it is in place as a whole, in no account but `resident`, and nothing on the GPU uses it.
- * device->accounts.idle is their sum. Whoever takes one out of its list owns it. Any thread.
+ * device->accounts.idle is their sum. The thread that takes one out of its list owns it. Any
+ * thread.
  */
 #include "runtime/memory/idle_ranges.h"
 
@@ -103,8 +104,8 @@ struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *po
 
 struct wanted {
     const struct gs_pool *pool; /* NULL: any */
-    uint64_t bytes;             /* at least so many … */
-    uint64_t before;            /* … and those idle since before, ns, that no pool holds */
+    uint64_t bytes;             /* at least so many are wanted */
+    uint64_t before;            /* ns; those idle for longer go too, unless a pool holds them */
 };
 
 static unsigned collect_idle(struct gs_device *device, const struct wanted *wanted,

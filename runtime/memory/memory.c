@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c: what cuMemAlloc and cuMemAllocAsync mean, on top of ranges (range.h), slabs
- * (slab.h) and what was freed before (idle_ranges.h, stream_order.h). Freeing: free.c.
+ * memory.c: cuMemAlloc and cuMemAllocAsync, on top of ranges (range.h), slabs (slab.h) and
+ * memory that was freed before (idle_ranges.h, stream_order.h). Freeing: free.c.
  *
  * No state. Any thread.
  */

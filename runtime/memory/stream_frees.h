@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream_frees.h: the lists behind stream_order.c: what each stream has freed and not passed, in the order of
- * its frees and by size. Nobody else includes it.
+ * stream_frees.h: the lists behind stream_order.c: the frees that each stream has not passed,
+ * in their order and by size. Nobody else includes it.
  *
  * Everything under gs_memory_lock.
  */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream_order.c: frees in stream order and the events that mark them, which are used again; the
- * lists: stream_frees.c.
+ * stream_order.c: frees in stream order and the events that mark them, which are used again;
+ * the lists: stream_frees.c.
  *
  * Invariants, under gs_memory_lock: while a note is in its stream's list its range's life is
- * ORDERED, or its piece is retired. Whoever takes a note out owns its memory. An answer about a
- * note's event counts only if the note's number is still the same, and an event is destroyed
- * only while nobody asks (`asking`): what he asks about may have been taken out meanwhile. Any
- * thread.
+ * ORDERED, or its piece is retired. The thread that takes a note out owns its memory. An answer
+ * about a note's event counts only if the note's number is still the same, and an event is
+ * destroyed only while nobody asks (`asking`): the note in question may have been taken out
+ * meanwhile. Any thread.
  */
 #include "runtime/memory/stream_order.h"
 

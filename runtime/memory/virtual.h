@@ -5,10 +5,10 @@
  *
  * The program holds handles of ours; the driver's handles behind them come and go chunk by
  * chunk, at the addresses where the program mapped its handle. PyTorch's expandable segments
- * and XLA allocate in this way. What may be shared with others (exported, bound to a multicast
- * object, mapped twice or in part) is pinned at that moment: in place for good, and no longer
- * in the accounts of what can be moved. Memory that is not plain device memory (host, tile
- * pools) stays the driver's from the start.
+ * and XLA allocate in this way. Memory that may be shared with others (exported, bound to a
+ * multicast object, mapped twice or in part) is pinned at that moment: in place for good, and
+ * no longer in the accounts of movable memory. Memory that is not plain device memory (host,
+ * tile pools) stays the driver's from the start.
  *
  * Each function sets *ours to false, and does nothing, for handles and addresses that are not
  * ours.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handover.c: owns the descriptors of device memory in this process: in hand (came, and not used
- * yet), of chunks (in use), given (on their way to the daemon).
+ * handover.c: owns the descriptors of device memory in this process: in hand (came, and not
+ * used yet), of chunks (in use), given (on their way to the daemon).
  *
  * Each has a place in one table, of which they are a small part of what the process may open.
  * Only the client thread fills places; whoever's chunk loses its memory empties one (atomics).
@@ -133,9 +133,9 @@ static bool fill_place(int fd, uint16_t *index)
 
 void gs_handover_forget(struct gs_chunk *chunk)
 {
-    if (chunk->gift != 0)
-        empty_place(chunk->gift - 1u);
-    chunk->gift = 0;
+    if (chunk->descriptor != 0)
+        empty_place(chunk->descriptor - 1u);
+    chunk->descriptor = 0;
 }
 
 /* --- descriptors without a place --- */
@@ -305,7 +305,7 @@ bool gs_handover_place(struct gs_range *range, uint32_t chunk)
             continue;
         piece = take_piece(i - 1);
         if (place_piece(&piece, range, chunk)) {
-            range->chunks[chunk].gift = (uint16_t)(piece.place + 1u);
+            range->chunks[chunk].descriptor = (uint16_t)(piece.place + 1u);
             atomic_fetch_add_explicit(&gs_runtime.taken_over, bytes, memory_order_relaxed);
             return true;
         }
@@ -350,9 +350,9 @@ static bool can_be_sent(const struct piece *piece)
 /* A descriptor for the chunk's memory: the one with which it came, or a new one. */
 static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
 {
-    if (chunk->gift == 0)
+    if (chunk->descriptor == 0)
         return export_chunk(chunk, place);
-    *place = (uint16_t)(chunk->gift - 1u);
+    *place = (uint16_t)(chunk->descriptor - 1u);
     return same_file(&places[*place],
                      atomic_load_explicit(&places[*place].fd, memory_order_acquire));
 }
@@ -370,7 +370,7 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk)
         return false;
     unmapped = gs_vmm_unmap(range, chunk);
     released = gs_vmm_release(which->handle);
-    which->gift = 0;
+    which->descriptor = 0;
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
         /* memory that is still mapped here is nobody else's */
         gs_log("memory at %#llx cannot be given away: %d, %d",

@@ -37,8 +37,8 @@ struct gs_chunk {
     bool moving;                /* under way (swap.c); under gs_memory_lock */
     bool zero;                  /* HOST: nothing but zeros, no host block */
     bool sendable;              /* RESIDENT: made so that others can be given it (handover.h) */
-    uint16_t
-        gift; /* RESIDENT, and another program's before: its descriptor (handover.c); else 0 */
+    /* RESIDENT, and another program's before: where its descriptor is (handover.c); else 0 */
+    uint16_t descriptor;
 };
 
 enum gs_range_life {
@@ -72,7 +72,7 @@ struct gs_range {
     CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */
     struct gs_range *next, **link; /* of its device */
     struct gs_range *idle_next,
-        **idle_link;     /* IDLE (idle_ranges.c); DEAD: the next one (free.c) */
+        **idle_link;     /* IDLE (idle_ranges.c); DEAD: the next one (retire.c) */
     uint64_t idle_since; /* ns */
     uint32_t chunk_count;
     struct gs_chunk chunks[];

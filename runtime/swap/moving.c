@@ -138,8 +138,8 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int n
     }
 }
 
-/* Gifts are for what is missing: without that, or without room, they are released. (With RUN
- * off there are none: gs_handover_heard.) */
+/* Memory in hand is for what is missing: without that, or without room, it is released. (With
+ * RUN off there is none: gs_handover_heard.) */
 static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
 {
     const struct gs_accounts accounts = gs_memory_accounts(device);

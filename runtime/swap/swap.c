@@ -74,16 +74,16 @@ static void abandon_mover(struct gs_mover *mover, CUresult result)
     broken = context_is_broken(mover->context, result) && device_is_broken(mover->device);
     while (mover->count != 0) {
         struct gs_job *job = gs_mover_job(mover, 0);
-        const bool foreign = !mover->out && job->chunk->gift != 0;
+        const bool handed_over = !mover->out && job->chunk->descriptor != 0;
         uint8_t state = job->chunk->state;
 
         if (broken && mover->out)
             state = GS_CHUNK_ABSENT;
-        else if (broken && !foreign)
+        else if (broken && !handed_over)
             state = GS_CHUNK_RESIDENT;
         /* in: what was made for it goes again, the host copy is good; and another program's
          * bytes are nothing for a context that may come after the broken ones */
-        if (broken == mover->out || foreign)
+        if (broken == mover->out || handed_over)
             gs_backend_of(job->range)->remove(job->range, job->index);
         gs_mover_settle(job, state);
         gs_mover_drop_first(mover);
@@ -191,8 +191,8 @@ static CUresult retire_out(struct gs_mover *mover)
 
 /* --- in --- */
 
-/* Memory for the chunk: another program's, or made. What is in hand and under way is no more
- * than room. */
+/* Memory for the chunk: another program's, or made. The bytes in hand and those under way are
+ * together no more than room. */
 static CUresult place_chunk(struct gs_mover *mover, const struct gs_job *job, uint64_t room)
 {
     if (job->chunk->state == GS_CHUNK_HOST && gs_handover_place(job->range, job->index))
