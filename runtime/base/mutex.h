@@ -49,7 +49,7 @@ static inline void gs_unlock(pthread_mutex_t *mutex, enum gs_lock_rank rank)
     pthread_mutex_unlock(mutex);
 }
 
-/* Whose bounds are times of CLOCK_MONOTONIC: a clock that is set while somebody waits changes
+/* Its bounds are times of CLOCK_MONOTONIC: a clock that is set while somebody waits changes
  * nothing. (pthread_cond_clockwait would ask for a newer libc.) */
 static inline void gs_condition_init(pthread_cond_t *condition)
 {

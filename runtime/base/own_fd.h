@@ -2,7 +2,7 @@
  *
  * own_fd.h: descriptors of this library in a process that is not ours. A program may close any
  * number (daemons close all), and what it opens next may get it: so each is known by the file
- * that it refers to, and looked at before it is used; what is another file by then is the
+ * that it refers to, and looked at before it is used; if it is another file by then, it is the
  * program's, and is left alone. They lie above the numbers that programs reach, so that hardly
  * any is found between the look and the use.
  */

@@ -69,8 +69,8 @@ void gs_worker_wake_soon(void)
         gs_worker_wake();
 }
 
-/* Before the thread sleeps: at most so long. seq_cst: whoever sets `soon` and sees the thread
- * attentive is seen here, or wakes it. */
+/* Before the thread sleeps: at most so long. seq_cst: a caller that sets `soon` and sees the
+ * thread attentive is seen here, or wakes it. */
 static uint64_t prepare_sleep(uint64_t timeout_ns)
 {
     if (!atomic_exchange_explicit(&worker.soon, false, memory_order_seq_cst)) {

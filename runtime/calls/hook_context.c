@@ -102,8 +102,8 @@ CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePara
         pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
 }
 
-/* While a context ends, nobody works in it for us: neither the client thread nor who asks about
- * its events. */
+/* While a context ends, nobody works in it for us: neither the client thread nor a thread that
+ * asks about its events. */
 static void quieten_contexts(void)
 {
     gs_worker_park();

@@ -58,7 +58,7 @@ static struct bound **entry_in(const struct bound *bound)
     return at;
 }
 
-/* What the driver has just bound is all that is bound there. entry: NULL if it is whole. */
+/* Nothing is bound there but what the driver has just bound. entry: NULL if it is whole. */
 static void note_bound(const struct bound *bound, struct bound *entry)
 {
     struct bound **at;

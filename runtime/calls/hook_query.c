@@ -40,7 +40,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     gs_daemon_await_target(device); /* or that there is no daemon, which is another answer */
     *total = device->total;
     if (!gs_capture_active())
-        gs_stream_order_collect(false); /* what streams have passed is free */
+        gs_stream_order_collect(false); /* frees that streams have passed count */
     accounts = gs_memory_accounts(device);
     if (gs_daemon_is_absent() && device->total == device->physical) {
         *free +=

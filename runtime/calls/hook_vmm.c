@@ -141,7 +141,7 @@ CUresult __wrap_cuMemExportToShareableHandle(void *shareableHandle,
                     : gs_driver.cuMemExportToShareableHandle(shareableHandle, handle,
                                                              handleType, flags);
     result = gs_virtual_pin(range);
-    if (result == CUDA_SUCCESS) /* what can be exported is one chunk */
+    if (result == CUDA_SUCCESS) /* exportable memory is one chunk */
         result = gs_driver.cuMemExportToShareableHandle(
             shareableHandle, range->chunks[0].handle, handleType, flags);
     gs_virtual_drop(range);

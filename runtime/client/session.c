@@ -166,7 +166,7 @@ static void claim_no_more(void)
     }
 }
 
-/* With no daemon, what we hold is kept; after a while the gate opens without one. */
+/* With no daemon, the program keeps its memory; after a while the gate opens without one. */
 static void reconnect_daemon(uint64_t now)
 {
     struct gs_err why = {0};

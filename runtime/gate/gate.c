@@ -135,7 +135,7 @@ static bool goes_through(const struct request *request)
 
 static unsigned wait_until_open(struct gs_gate_thread *self, const struct request *request)
 {
-    GS_UNCANCELLED cancel = gs_cancel_off(); /* what is counted here is counted off again */
+    GS_UNCANCELLED cancel = gs_cancel_off(); /* `waiting` is counted down again */
     unsigned pass = GS_PASS_REFUSED;
     uint32_t state;
 

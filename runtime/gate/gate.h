@@ -125,7 +125,7 @@ bool gs_gate_close(uint64_t timeout_ns);
 void gs_gate_open(bool watched); /* also where there is no client thread */
 
 /* Any thread, under the memory lock: shuts without waiting for those inside. For memory that is
- * not in place yet: whoever can know its address has not submitted anything with it. */
+ * not in place yet: no thread that can know its address has submitted anything with it. */
 void gs_gate_shut(void);
 
 /* Client thread only, while closed: waiting and new threads are refused (true) or wait again

@@ -101,7 +101,7 @@ static void link_segment(struct gs_host_segment *segment)
 
     gs_lock(&arena.lock, GS_LOCK_HOST);
     while (*at != NULL && (*at)->registration != NEVER)
-        at = &(*at)->next; /* what is not registered is used last */
+        at = &(*at)->next; /* unregistered segments are used last */
     segment->next = *at;
     *at = segment;
     gs_unlock(&arena.lock, GS_LOCK_HOST);
@@ -274,7 +274,7 @@ static void *prepare_main(void *unused)
         /* beyond the budget nothing is provided on the mere chance that it is needed */
         made = load_counter(&arena.held) < budget && grow_arena(1);
         gs_lock(&arena.lock, GS_LOCK_HOST);
-        /* what has changed meanwhile is worth another attempt: nobody will say so again */
+        /* a change meanwhile is worth another attempt: nobody will say so again */
         arena.hopeless =
             !made && goal == load_counter(&arena.goal) && budget == load_counter(&arena.budget);
         gs_unlock(&arena.lock, GS_LOCK_HOST);

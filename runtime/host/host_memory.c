@@ -24,7 +24,7 @@
 #define HUGE_PAGE     (2ull << 20)
 #define POLICY_PREFER 1 /* MPOL_PREFERRED, linux/mempolicy.h */
 
-/* limits of the process itself: what is used is counted in pages, in this field of statm */
+/* limits of the process itself: this field of statm counts the use in pages */
 static uint64_t limit_leaves(int resource, unsigned field)
 {
     struct rlimit limit;

@@ -150,7 +150,7 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     return result;
 }
 
-/* What there is from address on. */
+/* How addresses are mapped. */
 enum span {
     UNKNOWN, /* nothing of ours, and no mapping of the program's that is known */
     MAPPED,  /* whole mappings of the program's, and nothing else */

@@ -197,7 +197,7 @@ void gs_pool_trim(struct gs_pool *pool, uint64_t keep)
 
 /* --- peers --- */
 
-/* under the lock: what is asked for replaces what was asked for the same device */
+/* under the lock: the new access replaces the one that the same device had */
 static bool note_peer(struct gs_pool *pool, const CUmemAccessDesc *access)
 {
     unsigned at = 0;
@@ -222,7 +222,7 @@ struct placed {
     uint64_t bytes;
 };
 
-/* under the lock: what this pool has on the device; list NULL: their number only */
+/* under the lock: the pool's chunks on the device; list NULL: their number only */
 static size_t list_placed(const struct gs_pool *pool, struct placed *list)
 {
     size_t count = 0;

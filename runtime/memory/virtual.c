@@ -163,7 +163,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
                            const CUmemAllocationProp *prop,
                            CUmemGenericAllocationHandle *handle)
 {
-    /* what may be exported must be one piece of memory */
+    /* exportable memory must be one piece */
     const bool whole = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
     struct gs_virtual *own;
     struct gs_range *range;
@@ -197,7 +197,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     gs_range_tree_insert(&handles, &own->by_handle);
     gs_range_link(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (gs_daemon_is_absent()) { /* nobody will make room later: what is there is there now */
+    if (gs_daemon_is_absent()) { /* nobody will make room later */
         const CUresult result = give_memory(range);
 
         if (result != CUDA_SUCCESS) {
@@ -359,7 +359,7 @@ CUresult gs_virtual_pin(struct gs_range *range)
     unsigned attempt = 0, pass;
 
     do {
-        pass = gs_gate_enter(); /* what is needed is in place inside */
+        pass = gs_gate_enter(); /* inside, all that is needed is in place */
         if (pass == GS_PASS_REFUSED)
             return CUDA_ERROR_OUT_OF_MEMORY;
         result = pin_range(range);

@@ -54,7 +54,7 @@ bool gs_virtual_is_behind(const CUarrayMapInfo *mappings, unsigned count);
 /* Between virtual.c and mapping.c. */
 
 /* Between the two the calling thread alone gives the range memory and maps it. It does not wait
- * at the gate meanwhile: who waits here may be inside. */
+ * at the gate meanwhile: a thread that waits here may be inside. */
 void gs_virtual_begin(struct gs_range *range);
 void gs_virtual_end(struct gs_range *range);
 

@@ -4,9 +4,9 @@
  * used yet), of chunks (in use), given (on their way to the daemon).
  *
  * Each has a place in one table, of which they are a small part of what the process may open.
- * Only the client thread fills places; whoever's chunk loses its memory empties one (atomics).
- * A program may close numbers that are not its own and use them again: nothing is closed or
- * sent that is no longer what it was (same_file).
+ * Only the client thread fills places; any thread whose chunk loses its memory empties one
+ * (atomics). A program may close numbers that are not its own and use them again: nothing is
+ * closed or sent that is no longer what it was (same_file).
  */
 #include "runtime/range/handover.h"
 
@@ -28,7 +28,7 @@
 
 #define PLACES    1024u
 #define LOST      (-1)
-#define LEAST     64   /* who may open no more than these has all of them */
+#define LEAST     64   /* a process that may open no more keeps them all for the program */
 #define HAND_MOST 512u /* pieces */
 #define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
 

@@ -55,7 +55,7 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk);
 void gs_handover_report(const struct gs_device *device, struct gs_wire_state *state,
                         struct gs_descriptors *with);
 
-/* What that device gave is the daemon's now, or nobody's. */
+/* The memory that the device gave is the daemon's now, or nobody's. */
 void gs_handover_sent(const struct gs_device *device);
 
 /* --- always --- */

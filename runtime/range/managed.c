@@ -20,8 +20,8 @@
 #include "runtime/range/chunk.h"
 #include "runtime/base/uncancelled.h"
 
-/* Takes bytes of what is free on the current device; what others of this process are about to
- * take counts twice for a moment. */
+/* Claims bytes of the current device's free memory; bytes that others of this process are about
+ * to take count twice for a moment. */
 static bool claim_free_bytes(struct gs_device *device, uint64_t bytes)
 {
     const uint64_t claimed =

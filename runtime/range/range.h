@@ -123,7 +123,8 @@ bool gs_range_is_near(CUdeviceptr address);
 /* Into its device's list. */
 void gs_range_link(struct gs_range *range);
 
-/* It is needed from now on: what is absent is missing, and the gate shuts until it is there. */
+/* It is needed from now on: its absent chunks are missing, and the gate shuts until they are
+ * there. */
 void gs_range_miss(struct gs_range *range);
 
 /* It is no longer needed: the reverse. */

@@ -47,8 +47,8 @@ static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
         gs_gate_refuse(true);
 }
 
-/* What made calls fail is over: they wait again. (A refused call wants nothing, so nobody would
- * give this program a turn that opens the gate.) */
+/* The reason to fail calls is over: they wait again. (A refused call wants nothing, so nobody
+ * would give this program a turn that opens the gate.) */
 static void stop_refusing(uint64_t *since, uint64_t now)
 {
     if (*since != 0 && now - *since > GS_SHORT_LIMIT_NS)
@@ -61,7 +61,7 @@ static void set_kept(struct gs_device *device, uint64_t bytes)
     atomic_store_explicit(&device->moving.kept, bytes, memory_order_relaxed);
 }
 
-/* What is kept is tried again now and then: there may be host memory, or an address. */
+/* Kept memory is tried again now and then: there may be host memory, or an address. */
 static bool should_leave(const struct gs_device *device, const struct gs_accounts *accounts,
                          uint64_t budget, uint64_t now)
 {
@@ -92,8 +92,7 @@ static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
     }
 }
 
-/* What is kept is never more than what is there beyond the budget; alone, nothing need leave.
- */
+/* Never more is kept than there is beyond the budget; alone, nothing need leave. */
 static void update_kept(struct gs_device *device, uint64_t resident, uint64_t budget)
 {
     const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
@@ -167,7 +166,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         struct gs_accounts accounts = look_at(device, budget);
         uint64_t here;
 
-        /* it may stay after all; what has come in counts */
+        /* it may stay after all; chunks that have come in count */
         if (((!stopped || accounts.resident <= budget) && gs_swap_is_under_way(device, true)) ||
             ((gs_device_flags(device) & GS_TARGET_RUN) == 0 &&
              gs_swap_is_under_way(device, false))) {
@@ -197,7 +196,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
 
 /* --- host memory --- */
 
-/* What may have to go out when somebody else has his turn. */
+/* Bytes that may have to go out when another program has its turn. */
 static uint64_t leaving_of(const struct gs_device *device)
 {
     const uint64_t shortfall =

@@ -16,7 +16,7 @@
  * the daemon has something to say, or -1. True: there may be more to do at once. */
 bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news);
 
-/* The gate is open: what was moving has arrived. */
+/* The gate is open: all that moved has arrived. */
 void gs_moving_arrived(void);
 
 /* Makes ready what host memory may be needed, and gives back what is not needed any more

@@ -271,7 +271,7 @@ static bool await_in(struct gs_mover *mover, int news)
 
 /* --- settling --- */
 
-/* Out: what has been queued is retired, the rest goes back to where it is. */
+/* Out: queued jobs are retired, the others stay where they are. */
 static void finish_mover(struct gs_mover *mover)
 {
     CUresult result = CUDA_SUCCESS;

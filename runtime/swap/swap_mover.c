@@ -116,7 +116,7 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     uint32_t index = 0;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    /* what came up behind the cursor is found by starting anew, once */
+    /* starting anew, once, finds chunks that came up behind the cursor */
     for (unsigned attempt = 0; attempt < 2 && range == NULL; attempt++) {
         range = next_chunk(device, mover->out, limit, &index);
         if (range == NULL) {
@@ -143,7 +143,7 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     return true;
 }
 
-/* The job ends; state: what its chunk is from now on. Chunk state and accounts change together:
+/* The job ends; state: its chunk's from now on. Chunk state and accounts change together:
  * a range that was freed meanwhile has been taken out of `missing` as it was at that moment
  * (gs_range_end_life). */
 void gs_mover_settle(struct gs_job *job, uint8_t state)
