@@ -20,10 +20,10 @@
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
 #include "runtime/base/log.h"
-#include "runtime/memory/memory.h"
 #include "runtime/base/others.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/base/stats.h"
+#include "runtime/memory/dispose.h"
 
 static void start_fresh_in_child(void)
 {
@@ -42,7 +42,8 @@ static void start_fresh_in_child(void)
 
 /* -z initfirst: this runs even before libc's own constructor, which sets environ (glibc
  * csu/init-first.c); constructors get the environment as their third argument. */
-__attribute__((constructor)) static void begin(int argc, char **argv, char **environment)
+__attribute__((constructor)) static void begin_process(int argc, char **argv,
+                                                       char **environment)
 {
     (void)argc;
     (void)argv;
@@ -55,7 +56,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
     pthread_atfork(gs_handover_before_fork, gs_handover_after_fork, start_fresh_in_child);
 }
 
-__attribute__((destructor)) static void end(void)
+__attribute__((destructor)) static void end_process(void)
 {
     static bool said;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * daemon.h: what every thread may know of the daemon: whether there is one, and what it is to be
- * told. Written by the client thread (client/session.c).
+ * daemon.h: what every thread may know of the daemon: whether there is one, and what it is to
+ * be told. Written by the client thread (client/session.c).
  */
 #ifndef GS_RUNTIME_BASE_DAEMON_H
 #define GS_RUNTIME_BASE_DAEMON_H

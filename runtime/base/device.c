@@ -4,7 +4,7 @@
  *
  * Invariants: a device slot is complete before it is counted and never changes its identity.
  * Context slots come in blocks, are claimed and freed under the lock; the client thread reads
- * them while it is not parked. The lock (rank GS_LOCK_CLIENT) is never held across a driver
+ * them while it is not parked. The lock (rank GS_LOCK_DEVICES) is never held across a driver
  * call.
  */
 #include "runtime/base/device.h"
@@ -36,7 +36,7 @@ struct gs_device *gs_device_at(unsigned i)
     return i < atomic_load_explicit(&device_count, memory_order_acquire) ? &devices[i] : NULL;
 }
 
-static struct gs_device *find(CUdevice ordinal)
+static struct gs_device *find_device(CUdevice ordinal)
 {
     struct gs_device *device;
 
@@ -46,7 +46,7 @@ static struct gs_device *find(CUdevice ordinal)
     return NULL;
 }
 
-static bool describe(CUdevice ordinal, struct gs_device *device)
+static bool describe_device(CUdevice ordinal, struct gs_device *device)
 {
     CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -87,16 +87,17 @@ static bool describe(CUdevice ordinal, struct gs_device *device)
 
 struct gs_device *gs_device_get(CUdevice ordinal)
 {
-    struct gs_device *device = find(ordinal), described;
+    struct gs_device *device = find_device(ordinal), described;
     unsigned count;
 
     if (device != NULL)
         return device;
-    if (!describe(ordinal,
-                  &described)) /* outside the lock: two threads may both ask, one entry stays */
+    if (!describe_device(
+            ordinal,
+            &described)) /* outside the lock: two threads may both ask, one entry stays */
         return NULL;
     gs_lock(&lock, GS_LOCK_DEVICES);
-    device = find(ordinal);
+    device = find_device(ordinal);
     count = atomic_load_explicit(&device_count, memory_order_relaxed);
     if (device == NULL && count < GS_MAX_DEVICES) {
         device = &devices[count];
@@ -145,7 +146,7 @@ static struct gs_context *more_contexts(void)
     return NULL;
 }
 
-static bool add(CUcontext handle, CUcontext home, struct gs_device *device)
+static bool add_context(CUcontext handle, CUcontext home, struct gs_device *device)
 {
     struct gs_context *slot = NULL, *at;
 
@@ -170,13 +171,13 @@ static bool add(CUcontext handle, CUcontext home, struct gs_device *device)
 
 bool gs_context_add(CUcontext handle, struct gs_device *device)
 {
-    return add(handle, NULL, device);
+    return add_context(handle, NULL, device);
 }
 
 bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *device)
 {
     atomic_fetch_add_explicit(&greens, 1, memory_order_release);
-    return add(handle, home, device);
+    return add_context(handle, home, device);
 }
 
 static struct gs_context *find_context(CUcontext handle)

@@ -83,7 +83,7 @@ struct gs_device_moving {
     bool was_out;
 };
 
-/* client/report.c: what the next report is to say. Client thread only, but for the last. */
+/* client/report.c: for the next report. Client thread only, but for the last. */
 struct gs_device_report {
     uint64_t short_bytes;
     bool anew; /* the next state is sent whatever was sent before */
@@ -138,7 +138,7 @@ struct gs_context {
     CUfunction hash;        /* kernels.c; NULL: not loaded */
     unsigned kernel_attempts;
     _Atomic(bool) broken;  /* it has failed for good; client thread writes, relaxed */
-    _Atomic(bool) suspect; /* it may have: what a context does not get over was said; relaxed */
+    _Atomic(bool) suspect; /* it may have: a call failed in a way that is final; relaxed */
 };
 
 /* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
@@ -186,12 +186,12 @@ CUcontext gs_context_home(CUcontext handle);
  * (gs_worker_park). */
 void gs_context_remove(CUcontext handle);
 
-/* Makes it the current one (cuCtxPopCurrent ends that). More than one attempt: whoever could
- * not ask would take it for broken, and what runs in it for ended. Any thread. */
+/* Makes it the current one (cuCtxPopCurrent ends that). More than one attempt: a
+ * caller that could not ask would take it for broken, and its work for ended. Any thread. */
 CUresult gs_context_push(CUcontext handle);
 
-/* Changes whenever a context ends: what belongs to a context is told by its handle only
- * together with this. Any thread. */
+/* Changes whenever a context ends: a handle is of the same context only while this is the same.
+ * Any thread. */
 uint32_t gs_contexts_generation(void);
 
 /* A call in that context (NULL: the current one) has failed so: if that is what a context never

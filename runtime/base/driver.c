@@ -34,7 +34,7 @@ static struct {
     uintptr_t low, high;  /* address range of the object; written before loaded */
 } library;
 
-static CUresult missing(void)
+static CUresult answer_missing(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -66,7 +66,7 @@ static int find_range(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
-static bool fill(void *handle)
+static bool fill_table(void *handle)
 {
     struct range_query query = {0};
     char *const base = (char *)&gs_driver;
@@ -80,7 +80,7 @@ static bool fill(void *handle)
         if (function == NULL)
             function = gs_libc_dlsym(handle, names[i]);
         if (function == NULL)
-            function = (void *)missing;
+            function = (void *)answer_missing;
         memcpy(base + offsets[i], &function, sizeof function);
     }
     library.low = query.low;
@@ -108,12 +108,12 @@ bool gs_driver_load(void)
         handle = open_library("libcuda.so", RTLD_NOLOAD);
     if (handle == NULL)
         handle = open_library("libcuda.so.1", 0);
-    return handle != NULL && fill(handle);
+    return handle != NULL && fill_table(handle);
 }
 
 /* The program found a libcuda in its own way (absolute path, other SONAME): that one is the
  * driver. */
-static bool adopt(const void *address)
+static bool adopt_library(const void *address)
 {
     Dl_info info;
     const char *slash;
@@ -125,12 +125,12 @@ static bool adopt(const void *address)
     if (strncmp(slash != NULL ? slash + 1 : info.dli_fname, "libcuda.so", 10) != 0)
         return false;
     handle = open_library(info.dli_fname, RTLD_NOLOAD);
-    return handle != NULL && fill(handle);
+    return handle != NULL && fill_table(handle);
 }
 
 bool gs_driver_owns(const void *address)
 {
-    if (!atomic_load_explicit(&library.loaded, memory_order_acquire) && !adopt(address))
+    if (!atomic_load_explicit(&library.loaded, memory_order_acquire) && !adopt_library(address))
         return false;
     return (uintptr_t)address >= library.low && (uintptr_t)address < library.high;
 }
@@ -170,7 +170,7 @@ bool gs_driver_is_wrapper(const void *address)
     uintptr_t high = atomic_load_explicit(&own_high, memory_order_relaxed);
 
     if (low == 0 || high == 0) {
-        struct range_query query = {.address = (uintptr_t)missing};
+        struct range_query query = {.address = (uintptr_t)answer_missing};
 
         if (dl_iterate_phdr(find_range, &query) == 0)
             return false;

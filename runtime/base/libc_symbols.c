@@ -36,7 +36,7 @@ static uint32_t gnu_hash(const char *name)
     return hash;
 }
 
-static const void *rebase(const struct link_map *object, ElfW(Addr) address)
+static const void *rebase_address(const struct link_map *object, ElfW(Addr) address)
 {
     /* glibc relocates the pointers of most objects' dynamic sections in place, not those of the
      * vDSO */
@@ -50,18 +50,18 @@ static bool read_dynamic(const struct link_map *object, struct dynamic_tables *t
     *tables = (struct dynamic_tables){0};
     for (; entry != NULL && entry->d_tag != DT_NULL; entry++) {
         if (entry->d_tag == DT_SYMTAB)
-            tables->symbols = rebase(object, entry->d_un.d_ptr);
+            tables->symbols = rebase_address(object, entry->d_un.d_ptr);
         else if (entry->d_tag == DT_STRTAB)
-            tables->strings = rebase(object, entry->d_un.d_ptr);
+            tables->strings = rebase_address(object, entry->d_un.d_ptr);
         else if (entry->d_tag == DT_GNU_HASH)
-            tables->gnu_hash = rebase(object, entry->d_un.d_ptr);
+            tables->gnu_hash = rebase_address(object, entry->d_un.d_ptr);
     }
     return tables->symbols != NULL && tables->strings != NULL && tables->gnu_hash != NULL;
 }
 
 /* Not strcmp() and its like: a sanitizer's runtime replaces those, and asks our dlsym for
  * libc's own before its replacements work. */
-static bool begins(const char *text, const char *start)
+static bool text_begins(const char *text, const char *start)
 {
     while (*start != '\0' && *text == *start) {
         text++;
@@ -70,7 +70,7 @@ static bool begins(const char *text, const char *start)
     return *start == '\0';
 }
 
-static bool is(const char *text, const char *name)
+static bool text_is(const char *text, const char *name)
 {
     while (*name != '\0' && *text == *name) {
         text++;
@@ -104,7 +104,7 @@ static const ElfW(Sym) * find(const struct dynamic_tables *tables, const char *n
         const ElfW(Sym) *symbol = &tables->symbols[index];
 
         if ((chain[index - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
-            is(tables->strings + symbol->st_name, name))
+            text_is(tables->strings + symbol->st_name, name))
             return symbol;
         if ((chain[index - first] & 1) != 0)
             break;
@@ -128,7 +128,7 @@ static bool look_in(const struct link_map *object)
     const char *base = base_name(object->l_name);
     void *found;
 
-    if (!begins(base, "libc.so") && !begins(base, "libdl.so"))
+    if (!text_begins(base, "libc.so") && !text_begins(base, "libdl.so"))
         return false;
     found = gs_object_function(object, "dlsym");
     if (found != NULL)
@@ -139,7 +139,7 @@ static bool look_in(const struct link_map *object)
     return gs_libc_dlsym != NULL && gs_libc_dlvsym != NULL;
 }
 
-static void *nothing(void *handle, const char *name)
+static void *find_nothing(void *handle, const char *name)
 {
     (void)handle;
     (void)name;
@@ -161,7 +161,7 @@ void gs_libc_symbols_init(void)
     for (const struct link_map *object = _r_debug.r_map; object != NULL && !look_in(object);)
         object = object->l_next;
     if (gs_libc_dlsym == NULL) /* not glibc: every look-up fails, nothing crashes */
-        gs_libc_dlsym = nothing;
+        gs_libc_dlsym = find_nothing;
     if (gs_libc_dlvsym == NULL)
         gs_libc_dlvsym = nothing_versioned;
 }

@@ -12,14 +12,14 @@
 
 /* A thread that holds one may take only those below it in this list. */
 enum gs_lock_rank {
-    GS_LOCK_CLIENT,  /* client.c: parking */
-    GS_LOCK_DEVICES, /* device.c: devices and contexts */
-    GS_LOCK_DRAIN,   /* drain.c */
-    GS_LOCK_MEMORY,  /* range.c: the address tree, slabs, accounts */
-    GS_LOCK_THREADS, /* gate.c: the list of threads */
-    GS_LOCK_PACE,    /* throttle.c: pairs of events */
-    GS_LOCK_STATS,   /* stats.c: names and objects seen */
-    GS_LOCK_HOST,    /* host.c, host_file.c: host memory */
+    GS_LOCK_CLIENT,   /* client.c: parking */
+    GS_LOCK_DEVICES,  /* device.c: devices and contexts */
+    GS_LOCK_DRAIN,    /* drain.c */
+    GS_LOCK_MEMORY,   /* range.c: the address tree, slabs, accounts */
+    GS_LOCK_THREADS,  /* gate.c: the list of threads */
+    GS_LOCK_THROTTLE, /* throttle.c: pairs of events */
+    GS_LOCK_STATS,    /* stats.c: names and objects seen */
+    GS_LOCK_HOST,     /* host.c, host_file.c: host memory */
 };
 
 #ifndef NDEBUG
@@ -49,7 +49,7 @@ static inline void gs_unlock(pthread_mutex_t *mutex, enum gs_lock_rank rank)
     pthread_mutex_unlock(mutex);
 }
 
-/* Whose bounds are times of CLOCK_MONOTONIC: a clock that is set while somebody waits changes
+/* Its bounds are times of CLOCK_MONOTONIC: a clock that is set while somebody waits changes
  * nothing. (pthread_cond_clockwait would ask for a newer libc.) */
 static inline void gs_condition_init(pthread_cond_t *condition)
 {

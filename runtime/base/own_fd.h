@@ -2,7 +2,7 @@
  *
  * own_fd.h: descriptors of this library in a process that is not ours. A program may close any
  * number (daemons close all), and what it opens next may get it: so each is known by the file
- * that it refers to, and looked at before it is used; what is another file by then is the
+ * that it refers to, and looked at before it is used; if it is another file by then, it is the
  * program's, and is left alone. They lie above the numbers that programs reach, so that hardly
  * any is found between the look and the use.
  */
@@ -35,8 +35,8 @@ int gs_own_fd_floor(void);
  * first one is as it was. */
 int gs_own_fd_higher(int fd, int from, struct stat *what);
 
-/* Takes the descriptor over, close-on-exec, under a higher number if there is one. What was
- * there before is forgotten, not closed. */
+/* Takes the descriptor over, close-on-exec, under a higher number if there is one. The
+ * number that was there before is forgotten, not closed. */
 void gs_own_fd_set(struct gs_own_fd *own, int fd);
 
 /* Its number; -1: there is none (any more). errno is kept. */

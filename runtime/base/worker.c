@@ -22,17 +22,17 @@
 
 #define SOON_NS 2000000ull
 
-/* How long a thread waits for this one to rest: longer than the driver takes for anything, since
- * one that hangs here would hang the caller as well. */
+/* How long a thread waits for this one to rest: longer than the driver takes for anything,
+ * since one that hangs here would hang the caller as well. */
 #define PARK_LIMIT_NS 30000000000ull
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    _Atomic(bool) started;   /* release, after `changed` is there */
-    _Atomic(bool) woken;     /* a wake-up is under way: one write is enough */
-    _Atomic(bool) soon;      /* somebody wants a look */
-    _Atomic(bool) attentive; /* … and the thread will look within SOON_NS without being woken */
+    _Atomic(bool) started;    /* release, after `changed` is there */
+    _Atomic(bool) woken;      /* a wake-up is under way: one write is enough */
+    _Atomic(bool) soon;       /* somebody wants a look */
+    _Atomic(bool) attentive;  /* the thread looks at `soon` within SOON_NS */
     struct gs_own_fd wake[2]; /* a pipe: each is a file of its own, as eventfds are not */
     unsigned park_requests;
     bool parked;
@@ -69,9 +69,9 @@ void gs_worker_wake_soon(void)
         gs_worker_wake();
 }
 
-/* Before the thread sleeps: at most so long. seq_cst: whoever sets `soon` and sees the thread
- * attentive is seen here, or wakes it. */
-static uint64_t attend(uint64_t timeout_ns)
+/* Before the thread sleeps: at most so long. seq_cst: a caller that sets `soon` and sees the
+ * thread attentive is seen here, or wakes it. */
+static uint64_t prepare_sleep(uint64_t timeout_ns)
 {
     if (!atomic_exchange_explicit(&worker.soon, false, memory_order_seq_cst)) {
         atomic_store_explicit(&worker.attentive, false, memory_order_seq_cst);
@@ -107,7 +107,7 @@ void gs_worker_rest(int fd, uint64_t timeout_ns)
     struct timespec timeout;
     char bytes[16];
 
-    timeout_ns = attend(timeout_ns);
+    timeout_ns = prepare_sleep(timeout_ns);
     if (timeout_ns == 0)
         return;
     if (wake_fd < 0 && timeout_ns > SOON_NS)

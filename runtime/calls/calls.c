@@ -22,7 +22,7 @@
 #define GS_NO_STREAM                  NULL, 0
 #define GS_PTSZ(s)                    s, GS_CALL_QUEUES | GS_CALL_PER_THREAD
 #define BOUND(...)                    BOUND_PICK(__VA_ARGS__, GS_CALL_QUEUES, 0)
-#define BOUND_PICK(stream, call, ...) bound(stream, call)
+#define BOUND_PICK(stream, call, ...) bound_work(stream, call)
 
 #define ENTER(family, ...)                    ENTER_PICK(family, __VA_ARGS__, GS_CALL_QUEUES, 0)
 #define ENTER_PICK(family, stream, call, ...) gs_gate_enter_on(stream, (call) | CALL_##family)
@@ -78,7 +78,7 @@
 #define HANDLES_PICK(a, b, ...)                                                                \
     gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
 
-static void bound(CUstream stream, unsigned call)
+static void bound_work(CUstream stream, unsigned call)
 {
     if ((call & GS_CALL_QUEUES) != 0 && gs_gate_is_watched())
         gs_throttle_bound(stream, (call & GS_CALL_PER_THREAD) != 0);

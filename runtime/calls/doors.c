@@ -38,8 +38,8 @@ static bool is_anothers(void *other, void *found)
 }
 
 /* what libc answered for a covered name -> what the program gets */
-static struct decision substitute(const struct gs_row *row, void *found, const char *name,
-                                  void *caller)
+static struct decision substitute_symbol(const struct gs_row *row, void *found,
+                                         const char *name, void *caller)
 {
     if (found == NULL)
         return leave_it; /* libc is asked again in the caller's name and sets dlerror() */
@@ -79,7 +79,7 @@ struct decision gs_door_dlsym(void *handle, const char *name, void *unused, void
     found = gs_libc_dlsym(handle, name);
     if (next != gs_libc_dlsym && is_anothers(next(handle, name), found))
         return leave_it;
-    return substitute(row, found, name, caller);
+    return substitute_symbol(row, found, name, caller);
 }
 
 struct decision gs_door_dlvsym(void *handle, const char *name, const char *version,
@@ -96,5 +96,5 @@ struct decision gs_door_dlvsym(void *handle, const char *name, const char *versi
     found = gs_libc_dlvsym(handle, name, version);
     if (next != gs_libc_dlvsym && is_anothers(next(handle, name, version), found))
         return leave_it;
-    return substitute(row, found, name, caller);
+    return substitute_symbol(row, found, name, caller);
 }

@@ -17,11 +17,12 @@
 #include "runtime/host/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
-#include "runtime/memory/memory.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/memory/room.h"
 #include "runtime/range/vmm.h"
+#include "runtime/memory/dispose.h"
+#include "runtime/range/memory_lock.h"
 
 CUresult __wrap_cuInit(unsigned int flags)
 {
@@ -30,7 +31,7 @@ CUresult __wrap_cuInit(unsigned int flags)
     return gs_driver.cuInit(flags);
 }
 
-static CUresult created(CUcontext *context, CUdevice ordinal, CUresult result)
+static CUresult note_created(CUcontext *context, CUdevice ordinal, CUresult result)
 {
     if (result != CUDA_SUCCESS || context == NULL)
         return result;
@@ -64,21 +65,22 @@ CUresult __wrap_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(pctx, dev, WITH_ROOM(dev, gs_driver.cuDevicePrimaryCtxRetain(pctx, dev)));
+    return note_created(pctx, dev,
+                        WITH_ROOM(dev, gs_driver.cuDevicePrimaryCtxRetain(pctx, dev)));
 }
 
 CUresult __wrap_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate(pctx, flags, dev)));
+    return note_created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate(pctx, flags, dev)));
 }
 
 CUresult __wrap_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate_v2(pctx, flags, dev)));
+    return note_created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate_v2(pctx, flags, dev)));
 }
 
 CUresult __wrap_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
@@ -86,7 +88,7 @@ CUresult __wrap_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(
+    return note_created(
         pctx, dev,
         WITH_ROOM(dev, gs_driver.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
 }
@@ -96,13 +98,13 @@ CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePara
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return created(pctx, dev,
-                   WITH_ROOM(dev, gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
+    return note_created(
+        pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
 }
 
-/* While a context ends, nobody works in it for us: neither the client thread nor who asks about
- * its events. */
-static void quieten(void)
+/* While a context ends, nobody works in it for us: neither the client thread nor a thread that
+ * asks about its events. */
+static void quieten_contexts(void)
 {
     gs_worker_park();
     gs_stream_order_hold_off();
@@ -133,7 +135,7 @@ static void forget_context(CUcontext context)
         if (!gs_client_ready())                                                                \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
         context = handle_of(argument);                                                         \
-        quieten();                                                                             \
+        quieten_contexts();                                                                    \
         result = gs_driver.symbol(argument);                                                   \
         if (result == CUDA_SUCCESS && context != NULL)                                         \
             forget_context(context);                                                           \
@@ -141,19 +143,19 @@ static void forget_context(CUcontext context)
         return result;                                                                         \
     }
 
-static CUcontext itself(CUcontext context)
+static CUcontext context_itself(CUcontext context)
 {
     return context;
 }
 
-END_CONTEXT(cuCtxDestroy, CUcontext, itself)
-END_CONTEXT(cuCtxDestroy_v2, CUcontext, itself)
-END_CONTEXT(cuCtxDetach, CUcontext, itself)
+END_CONTEXT(cuCtxDestroy, CUcontext, context_itself)
+END_CONTEXT(cuCtxDestroy_v2, CUcontext, context_itself)
+END_CONTEXT(cuCtxDetach, CUcontext, context_itself)
 
 /* Primary contexts end by device: the one whose last retain is gone, or any that is reset.
- * Which handle that was is asked before, with a retain of our own that is given back at once.
+ * Its handle is asked for before, with a retain of our own that is given back at once.
  */
-static CUcontext primary(CUdevice ordinal)
+static CUcontext context_primary(CUdevice ordinal)
 {
     CUcontext context = NULL;
     unsigned flags;
@@ -190,7 +192,7 @@ CUresult __wrap_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUde
     result = WITH_ROOM(dev, gs_driver.cuGreenCtxCreate(phCtx, desc, dev, flags));
     if (result != CUDA_SUCCESS || gs_driver.cuCtxFromGreenCtx(&context, *phCtx) != CUDA_SUCCESS)
         return result;
-    home = primary(dev);
+    home = context_primary(dev);
     device = gs_device_get(dev);
     if (home == NULL || device == NULL)
         return result;
@@ -209,7 +211,7 @@ CUresult __wrap_cuGreenCtxDestroy(CUgreenCtx hCtx)
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    quieten();
+    quieten_contexts();
     if (gs_driver.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS)
         known = gs_context_find(context);
     if (known != NULL) {
@@ -234,8 +236,8 @@ CUresult __wrap_cuGreenCtxDestroy(CUgreenCtx hCtx)
                                                                                                \
         if (!gs_client_ready())                                                                \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        quieten();                                                                             \
-        context = primary(dev);                                                                \
+        quieten_contexts();                                                                    \
+        context = context_primary(dev);                                                        \
         result = gs_driver.symbol(dev);                                                        \
         if (result == CUDA_SUCCESS && context != NULL && primary_is_gone(dev))                 \
             forget_context(context);                                                           \
@@ -260,8 +262,8 @@ static bool note_peer(struct gs_device *device, CUdevice peer)
     return true;
 }
 
-/* The driver gives a peer access to all of cuMemAlloc's memory, what comes later included; to
- * VMM memory mapping by mapping. What is on the device gets it now, the rest as it comes. */
+/* The driver gives a peer access to all of cuMemAlloc's memory, also to later allocations; to
+ * VMM memory mapping by mapping. Chunks on the device get it now, the others as they come. */
 static void share_with(struct gs_device *device, CUdevice peer)
 {
     bool is_new;

@@ -13,6 +13,7 @@
 #include "runtime/memory/memory.h"
 #include "runtime/memory/room.h"
 #include "runtime/base/config.h"
+#include "runtime/memory/free.h"
 
 #define PITCH_BYTES                                                                            \
     512 /* what drivers give; textures want at least the device's own alignment, which is no   \
@@ -58,7 +59,7 @@ CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    /* what cannot be is the driver's to refuse */
+    /* the driver refuses impossible requests */
     if (device == NULL || dptr == NULL || pPitch == NULL || WidthInBytes == 0 || Height == 0 ||
         (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
         __builtin_add_overflow(WidthInBytes, PITCH_BYTES - 1, &pitch) ||

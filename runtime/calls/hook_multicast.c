@@ -11,12 +11,12 @@
 #include <stdlib.h>
 
 #include "runtime/client/client.h"
-#include "runtime/memory/foreign_mapping.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/virtual.h"
+#include "runtime/range/memory_lock.h"
 
 /* bytes at an offset of the object, from here on in pieces */
 struct bound {
@@ -58,8 +58,8 @@ static struct bound **entry_in(const struct bound *bound)
     return at;
 }
 
-/* What the driver has just bound is all that is bound there. entry: NULL if it is whole. */
-static void note(const struct bound *bound, struct bound *entry)
+/* Nothing is bound there but what the driver has just bound. entry: NULL if it is whole. */
+static void note_bound(const struct bound *bound, struct bound *entry)
 {
     struct bound **at;
 
@@ -133,7 +133,7 @@ static CUresult bind_pieces(const struct bound *bound, const struct source *sour
         done += result == CUDA_SUCCESS ? piece : 0;
     }
     if (result == CUDA_SUCCESS) {
-        note(bound, entry);
+        note_bound(bound, entry);
         return result;
     }
     unbind_pieces(bound, done);

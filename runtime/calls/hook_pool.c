@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_pool.c: stream-ordered allocation and memory pools as the program calls them. What we do
- * not serve is the driver's own: pools that can be exported, of the host or of managed memory,
- * and everything on a stream that is being captured (it becomes a node of the graph, whose
- * memory the driver keeps; report.c sees it in what is free on the card). No state.
+ * hook_pool.c: stream-ordered allocation and memory pools as the program calls them. The driver
+ * itself serves pools that can be exported, of the host or of managed memory, and everything on
+ * a stream that is being captured (it becomes a node of the graph, whose memory the driver
+ * keeps; report.c sees it in the free memory of the card). No state.
  */
 #include "runtime/gate/capture.h"
 #include "runtime/client/client.h"
@@ -12,10 +12,11 @@
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/memory.h"
-#include "runtime/memory/stream_order.h"
 #include "runtime/memory/pool.h"
 #include "runtime/memory/room.h"
 #include "runtime/base/config.h"
+#include "runtime/memory/free.h"
+#include "runtime/memory/stream_position.h"
 
 /* the driver's own, on hStream: submitted inside the gate, and again when room was made */
 #define DRIVERS_OWN(per_thread, call)                                                          \
@@ -57,8 +58,8 @@ static struct gs_device *device_of(CUcontext context)
 
 /* The pool that serves an allocation on this stream (handle NULL: its device's current one);
  * NULL if that is the driver's own. */
-static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
-                        struct gs_stream_position *position, struct gs_pool **pool)
+static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per_thread,
+                                  struct gs_stream_position *position, struct gs_pool **pool)
 {
     struct gs_device *device;
     CUresult result;
@@ -83,8 +84,8 @@ static CUresult serving(CUmemoryPool handle, CUstream stream, bool per_thread,
 }
 
 /* beside a capture of another thread the driver allows this, but not what we make it of */
-static CUresult allocate(struct gs_pool *pool, uint64_t bytes,
-                         const struct gs_stream_position *position, CUdeviceptr *address)
+static CUresult allocate_from(struct gs_pool *pool, uint64_t bytes,
+                              const struct gs_stream_position *position, CUdeviceptr *address)
 {
     const CUstreamCaptureMode mode = gs_capture_relax();
     const CUresult result = gs_pool_allocate(pool, bytes, position, address);
@@ -100,9 +101,9 @@ static CUresult allocate(struct gs_pool *pool, uint64_t bytes,
         CUresult answer = CUDA_SUCCESS;                                                        \
                                                                                                \
         if (dptr != NULL && bytesize != 0) /* the driver says what nothing at all is */        \
-            answer = serving(handle, hStream, per_thread, &position, &pool);                   \
+            answer = find_serving_pool(handle, hStream, per_thread, &position, &pool);         \
         if (answer == CUDA_SUCCESS)                                                            \
-            answer = pool != NULL ? allocate(pool, bytesize, &position, dptr)                  \
+            answer = pool != NULL ? allocate_from(pool, bytesize, &position, dptr)             \
                                   : DRIVERS_OWN(per_thread, drivers_own);                      \
         answer;                                                                                \
     })

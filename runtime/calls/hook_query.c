@@ -40,7 +40,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     gs_daemon_await_target(device); /* or that there is no daemon, which is another answer */
     *total = device->total;
     if (!gs_capture_active())
-        gs_stream_order_collect(false); /* what streams have passed is free */
+        gs_stream_order_collect(false); /* frees that streams have passed count */
     accounts = gs_memory_accounts(device);
     if (gs_daemon_is_absent() && device->total == device->physical) {
         *free +=
@@ -88,7 +88,7 @@ CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
     return CUDA_SUCCESS;
 }
 
-static CUresult put(void *data, const void *value, size_t bytes)
+static CUresult put_value(void *data, const void *value, size_t bytes)
 {
     memcpy(data, value, bytes);
     return CUDA_SUCCESS;
@@ -99,7 +99,7 @@ static CUresult put_flag(void *data, bool value)
 {
     const unsigned flag = value;
 
-    return put(data, &flag, sizeof flag);
+    return put_value(data, &flag, sizeof flag);
 }
 
 /* What differs between the program's allocation and the VMM mapping behind it: answered from
@@ -116,31 +116,31 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     *answered = true;
     if (allocation->own) { /* the driver knows this kind; only the chunks are ours */
         if (attribute == CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR)
-            return put(data, &allocation->base, sizeof allocation->base);
+            return put_value(data, &allocation->base, sizeof allocation->base);
         if (attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
-            return put(data, &bytes, sizeof bytes);
+            return put_value(data, &bytes, sizeof bytes);
         *answered = false;
         return CUDA_SUCCESS;
     }
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return put(data, &allocation->context, sizeof(CUcontext));
+        return put_value(data, &allocation->context, sizeof(CUcontext));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        return put(data, &device_memory, sizeof device_memory);
+        return put_value(data, &device_memory, sizeof device_memory);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        return put(data, &address, sizeof address);
+        return put_value(data, &address, sizeof address);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-        return put(data, &id, sizeof id);
+        return put_value(data, &id, sizeof id);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        return put(data, &ordinal, sizeof ordinal);
+        return put_value(data, &ordinal, sizeof ordinal);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        return put(data, &allocation->base, sizeof allocation->base);
+        return put_value(data, &allocation->base, sizeof allocation->base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        return put(data, &bytes, sizeof bytes);
+        return put_value(data, &bytes, sizeof bytes);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return put(data, &allocation->pool, sizeof(CUmemoryPool));
+        return put_value(data, &allocation->pool, sizeof(CUmemoryPool));
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* whatever ours has (handover.h) */
-        return put(data, &none, sizeof none);
+        return put_value(data, &none, sizeof none);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         *answered = allocation->device->managed; /* has one in the driver's eyes */
         return *answered ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -216,7 +216,7 @@ CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes,
         if (data[i] == NULL)
             return CUDA_ERROR_INVALID_VALUE;
         if (own_attribute(data[i], attributes[i], ptr, &allocation, &answered) != CUDA_SUCCESS)
-            put(data[i], &none, sizeof none);
+            put_value(data[i], &none, sizeof none);
         if (answered)
             continue;
         pass = gs_gate_enter();

@@ -11,6 +11,8 @@
 #include "runtime/base/mutex.h"
 #include "runtime/memory/room.h"
 #include "runtime/memory/virtual.h"
+#include "runtime/memory/mapping.h"
+#include "runtime/range/memory_lock.h"
 
 /* ours if it is ours, else what the driver says */
 #define OURS_OR(call, otherwise)                                                               \
@@ -139,7 +141,7 @@ CUresult __wrap_cuMemExportToShareableHandle(void *shareableHandle,
                     : gs_driver.cuMemExportToShareableHandle(shareableHandle, handle,
                                                              handleType, flags);
     result = gs_virtual_pin(range);
-    if (result == CUDA_SUCCESS) /* what can be exported is one chunk */
+    if (result == CUDA_SUCCESS) /* exportable memory is one chunk */
         result = gs_driver.cuMemExportToShareableHandle(
             shareableHandle, range->chunks[0].handle, handleType, flags);
     gs_virtual_drop(range);

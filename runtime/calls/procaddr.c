@@ -68,8 +68,8 @@ static bool abi_is_known(const char *symbol, int version, cuuint64_t flags, cons
     return at_table == found;
 }
 
-static CUresult replace(const char *symbol, void **function, int version, cuuint64_t flags,
-                        void *caller)
+static CUresult replace_function(const char *symbol, void **function, int version,
+                                 cuuint64_t flags, void *caller)
 {
     const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     const struct gs_row *row;
@@ -111,7 +111,7 @@ CUresult __wrap_cuGetProcAddress(const char *symbol, void **pfn, int driverVersi
         gs_stats_lookup();
         return result;
     }
-    replaced = replace(symbol, pfn, driverVersion, flags, __builtin_return_address(0));
+    replaced = replace_function(symbol, pfn, driverVersion, flags, __builtin_return_address(0));
     return replaced;
 }
 
@@ -128,7 +128,7 @@ CUresult __wrap_cuGetProcAddress_v2(const char *symbol, void **pfn, int driverVe
         gs_stats_lookup();
         return result;
     }
-    replaced = replace(symbol, pfn, driverVersion, flags, __builtin_return_address(0));
+    replaced = replace_function(symbol, pfn, driverVersion, flags, __builtin_return_address(0));
     if (replaced != CUDA_SUCCESS && symbolStatus != NULL)
         *symbolStatus = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     return replaced;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * client.c: starts the client thread (base/worker.h) with the first context of the process,
- * and registers contexts and devices. What the thread does each round is in reconcile.c.
+ * and registers contexts and devices. The rounds of that thread: reconcile.c.
  */
 #include "runtime/client/client.h"
 

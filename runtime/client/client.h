@@ -3,9 +3,9 @@
  * client.h: the thread that talks to the daemon, opens and closes the gate and moves memory.
  *
  * Started by the first context of the process; where it cannot be, the gate opens for good.
- * Waiting at the gate ends because: the daemon promises a turn to whoever fits; without a
- * daemon the gate opens after GS_ALONE_AFTER_NS; memory that cannot be brought back within
- * GS_SHORT_LIMIT_NS makes waiting calls fail with CUDA_ERROR_OUT_OF_MEMORY.
+ * Waiting at the gate ends because: the daemon promises a turn to every program that fits;
+ * without a daemon the gate opens after GS_ALONE_AFTER_NS; memory that cannot be brought back
+ * within GS_SHORT_LIMIT_NS makes waiting calls fail with CUDA_ERROR_OUT_OF_MEMORY.
  */
 #ifndef GS_RUNTIME_CLIENT_CLIENT_H
 #define GS_RUNTIME_CLIENT_CLIENT_H

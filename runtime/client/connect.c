@@ -22,7 +22,7 @@
 #define TRIES           100 /* to reach a daemon that was started */
 #define TRIES_PER_START 20  /* then another one: the one that served may have been leaving */
 
-static void header(struct gs_wire_header *out, uint16_t type, uint32_t length)
+static void fill_header(struct gs_wire_header *out, uint16_t type, uint32_t length)
 {
     *out = (struct gs_wire_header){
         .magic = GS_WIRE_MAGIC, .version = GS_WIRE_VERSION, .type = type, .length = length};
@@ -49,8 +49,8 @@ static int open_socket(void *context, const char *path, struct gs_err *why)
     return error;
 }
 
-static int reach(const struct gs_places *places, struct gs_own_fd *connection,
-                 struct gs_err *why)
+static int reach_daemon(const struct gs_places *places, struct gs_own_fd *connection,
+                        struct gs_err *why)
 {
     unsigned which = 0;
 
@@ -60,7 +60,7 @@ static int reach(const struct gs_places *places, struct gs_own_fd *connection,
 
 /* A number that the user gave; 0 without one, and where it is none (said once): then the
  * program is an ordinary one. */
-static int32_t number(const char *name, long low, long high)
+static int32_t read_number(const char *name, long low, long high)
 {
     static bool said;
     const char *text = secure_getenv(name);
@@ -78,17 +78,17 @@ static int32_t number(const char *name, long low, long high)
     return 0;
 }
 
-static int hello(const struct gs_own_fd *connection)
+static int send_hello(const struct gs_own_fd *connection)
 {
     const char *group = secure_getenv("GPUSHARE_GROUP");
     struct gs_wire_hello message = {.pid = (int32_t)getpid()};
 
-    header(&message.header, GS_WIRE_HELLO, sizeof message);
+    fill_header(&message.header, GS_WIRE_HELLO, sizeof message);
     snprintf(message.name, sizeof message.name, "%s", program_invocation_short_name);
     snprintf(message.version, sizeof message.version, "%s", GS_VERSION);
     snprintf(message.group, sizeof message.group, "%s", group != NULL ? group : "");
-    message.weight = (uint32_t)number("GPUSHARE_WEIGHT", 1, GS_WEIGHT_MAX);
-    message.priority = number("GPUSHARE_PRIORITY", -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
+    message.weight = (uint32_t)read_number("GPUSHARE_WEIGHT", 1, GS_WEIGHT_MAX);
+    message.priority = read_number("GPUSHARE_PRIORITY", -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
     return gs_connect_send(gs_own_fd(connection), &message, sizeof message, NULL);
 }
 
@@ -105,7 +105,7 @@ static int reach_or_start(const struct gs_places *places, struct gs_own_fd *conn
                           struct gs_err *why)
 {
     const struct timespec pause = {0, PAUSE_NS};
-    int reached = reach(places, connection, why);
+    int reached = reach_daemon(places, connection, why);
 
     for (int i = 0; i < TRIES && (gs_place_is_empty(reached) || is_passing(reached)); i++) {
         if (i % TRIES_PER_START == 0 && gs_place_is_empty(reached)) {
@@ -115,7 +115,7 @@ static int reach_or_start(const struct gs_places *places, struct gs_own_fd *conn
                 return error;
         }
         nanosleep(&pause, NULL);
-        reached = reach(places, connection, why);
+        reached = reach_daemon(places, connection, why);
     }
     return gs_place_is_empty(reached) || is_passing(reached) ? -EAGAIN : reached;
 }
@@ -127,12 +127,13 @@ int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
 
     if (error != 0)
         return gs_err_errno(why, error, "GPUSHARE_SOCKET is no full path of a socket");
-    error = start ? reach_or_start(&places, connection, why) : reach(&places, connection, why);
+    error = start ? reach_or_start(&places, connection, why)
+                  : reach_daemon(&places, connection, why);
     if (error != 0) {
         gs_log("no daemon: %s", why->text);
         return error;
     }
-    if (hello(connection) == 0)
+    if (send_hello(connection) == 0)
         return 0;
     gs_own_fd_close(connection);
     return gs_err_set(why, -EAGAIN, "gpushare-lockd hangs up");
@@ -202,7 +203,7 @@ int gs_connect_receive(int fd, struct gs_wire_target *target, unsigned most,
 void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text)
 {
     memset(note, 0, sizeof *note);
-    header(&note->header, GS_WIRE_NOTE, sizeof *note);
+    fill_header(&note->header, GS_WIRE_NOTE, sizeof *note);
     note->pid = (int32_t)getpid();
     note->kind = kind;
     snprintf(note->name, sizeof note->name, "%s", program_invocation_short_name);
@@ -217,7 +218,7 @@ void gs_connect_last_word(uint32_t kind, const char *text)
     struct gs_places places;
     struct gs_err why;
 
-    if (gs_places_find(&places) != 0 || reach(&places, &connection, &why) != 0)
+    if (gs_places_find(&places) != 0 || reach_daemon(&places, &connection, &why) != 0)
         return;
     gs_connect_note(&note, kind, text);
     gs_connect_send(gs_own_fd(&connection), &note, sizeof note, NULL);

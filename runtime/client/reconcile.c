@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reconcile.c: the client's side of the protocol (lockd/protocol/wire.h): from the newest targets to what
- * the gate and the memory do.
+ * reconcile.c: the client's side of the protocol (lockd/protocol/wire.h): from the newest
+ * targets to what the gate and the memory do.
  *
  * The connection is session.c's, what moves moving.c's; this is the order of things. State: one
  * object, client thread only, but for the atomics at its head. Invariants: memory moves out
@@ -20,13 +20,13 @@
 #include "runtime/gate/drain.h"
 #include "runtime/gate/gate.h"
 #include "runtime/base/log.h"
-#include "runtime/memory/memory.h"
 #include "runtime/swap/moving.h"
 #include "runtime/client/report.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
 #include "runtime/swap/swap.h"
+#include "runtime/memory/dispose.h"
 
 #define MS 1000000ull
 
@@ -61,7 +61,7 @@ int gs_reconcile_fd(void)
     return atomic_load_explicit(&self.exiting, memory_order_relaxed) ? -1 : gs_session_fd();
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -98,7 +98,7 @@ static uint64_t idle_limit(void)
         const uint64_t ns = atomic_load_explicit(&device->target.idle_ns, memory_order_relaxed);
 
         if (ns != 0)
-            least = least == 0 ? ns : smaller(least, ns);
+            least = least == 0 ? ns : smaller_of(least, ns);
     }
     return least;
 }
@@ -132,7 +132,7 @@ static uint64_t run_on(uint64_t now)
     const uint64_t waited = self.patience;
 
     gs_log("submitted work does not finish: running on");
-    self.patience = smaller(2 * waited, DRAIN_MOST_NS);
+    self.patience = smaller_of(2 * waited, DRAIN_MOST_NS);
     self.on_until = now + waited;
     self.stop_since = 0;
     reopen_if_complete();
@@ -163,7 +163,7 @@ static uint64_t close_gate(uint64_t now)
 }
 
 /* One attempt to come to a stop. Returns ns until the next one, 0 when stopped. */
-static uint64_t stop(uint64_t now)
+static uint64_t stop_program(uint64_t now)
 {
     uint64_t again;
 
@@ -223,7 +223,7 @@ static uint64_t watch_idleness(uint64_t now)
     }
     idle_for = now - self.active_at;
     self.idle = idle_for >= idle_ns;
-    return (self.idle ? smaller(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
+    return (self.idle ? smaller_of(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
 }
 
 /* --- a round --- */
@@ -269,11 +269,11 @@ uint64_t gs_reconcile(void)
     if (gs_session_fd() < 0)
         due = 20 * MS;
     if (!all_may_run() && !self.stopped)
-        due = smaller(due, stop(now));
+        due = smaller_of(due, stop_program(now));
     else if (all_may_run() && self.started_to_stop)
         reopen_if_complete();
     if (gs_memory_dispose_dead(self.stopped))
-        due = smaller(due, MS);
+        due = smaller_of(due, MS);
     if (all_may_run() || self.stopped)
         more = gs_moving_step(now, self.stopped, !exiting, gs_session_fd());
     now = gs_now();
@@ -286,13 +286,13 @@ uint64_t gs_reconcile(void)
         struct gs_device *device;
 
         for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-            due = smaller(due, device->moving.retry_at > now ? device->moving.retry_at - now
-                                                             : UINT64_MAX);
+            due = smaller_of(due, device->moving.retry_at > now ? device->moving.retry_at - now
+                                                                : UINT64_MAX);
     }
     if (!more)
-        due = smaller(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
-    due = smaller(due, watch_idleness(now));
-    due = smaller(due, report_all(now));
+        due = smaller_of(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
+    due = smaller_of(due, watch_idleness(now));
+    due = smaller_of(due, report_all(now));
     return more ? 0 : due;
 }
 

@@ -16,7 +16,6 @@
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
 #include "runtime/swap/kernels.h"
-#include "runtime/memory/memory.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
 
@@ -63,8 +62,8 @@ static uint64_t measure_settled(const struct gs_device *device, uint64_t residen
     return gs_memory_accounts(device).resident == resident ? free_bytes : UINT64_MAX;
 }
 
-static void fill(struct gs_wire_state *state, struct gs_device *device,
-                 const struct gs_report *report)
+static void fill_state(struct gs_wire_state *state, struct gs_device *device,
+                       const struct gs_report *report)
 {
     const bool wants_run = (gs_device_flags(device) & GS_TARGET_RUN) != 0;
     const uint64_t budget = atomic_load_explicit(&device->target.budget, memory_order_relaxed);
@@ -97,7 +96,7 @@ static void fill(struct gs_wire_state *state, struct gs_device *device,
     snprintf(state->device_name, sizeof state->device_name, "%s", device->name);
 }
 
-static uint64_t difference(uint64_t a, uint64_t b)
+static uint64_t absolute_difference(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : b - a;
 }
@@ -117,7 +116,8 @@ static enum worth worth_sending(const struct gs_wire_state *state,
                        state->given == 0
                    ? NOTHING_NEW
                    : LATER;
-    if (state->demand > budget || difference(state->resident, sent->resident) >= STEP_BYTES)
+    if (state->demand > budget ||
+        absolute_difference(state->resident, sent->resident) >= STEP_BYTES)
         return NOW;
     if (moving && (state->flags & GS_STATE_RUNNING) == 0 && state->resident <= budget)
         return NOW; /* arrived */
@@ -125,8 +125,8 @@ static enum worth worth_sending(const struct gs_wire_state *state,
 }
 
 /* With the memory that has left and is not released; where that cannot be sent, it is. */
-static int send_with_gifts(const struct gs_device *device, struct gs_wire_state *state,
-                           const struct gs_descriptors *with)
+static int send_with_pieces(const struct gs_device *device, struct gs_wire_state *state,
+                            const struct gs_descriptors *with)
 {
     const int error = gs_connect_send(gs_session_fd(), state, sizeof *state, with);
 
@@ -150,7 +150,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     int error;
 
     *after = UINT64_MAX;
-    fill(&state, device, report);
+    fill_state(&state, device, report);
     gs_handover_report(device, &state, &with);
     if (last[slot].valid && !device->report.anew)
         worth =
@@ -166,7 +166,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     if ((state.flags & GS_STATE_MOVING) == 0)
         state.device_free = measure_settled(device, state.resident);
     state.calls = gs_gate_calls();
-    error = send_with_gifts(device, &state, &with);
+    error = send_with_pieces(device, &state, &with);
     if (error == -EAGAIN)
         *after = ACCOUNT_NS;
     if (error != 0)

@@ -20,9 +20,7 @@
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
 #include "runtime/base/log.h"
-#include "runtime/memory/memory.h"
 #include "runtime/base/own_fd.h"
-#include "runtime/base/uncancelled.h"
 
 #define MS 1000000ull
 
@@ -65,8 +63,8 @@ static void take_capacity(struct gs_device *device, uint64_t now)
         atomic_store_explicit(&device->target.capacity, told, memory_order_relaxed);
 }
 
-static void apply(const struct gs_wire_target *target, struct gs_descriptors *with,
-                  uint64_t now)
+static void apply_target(const struct gs_wire_target *target, struct gs_descriptors *with,
+                         uint64_t now)
 {
     struct gs_device *device;
 
@@ -92,7 +90,7 @@ static void apply(const struct gs_wire_target *target, struct gs_descriptors *wi
 }
 
 /* refused: it said so. */
-static void lost(uint64_t now, bool refused)
+static void lose_connection(uint64_t now, bool refused)
 {
     struct gs_device *device;
 
@@ -115,7 +113,7 @@ static void lost(uint64_t now, bool refused)
         device->report.anew = true; /* the next daemon gets everything anew */
 }
 
-static void receive(uint64_t now)
+static void receive_targets(uint64_t now)
 {
     struct gs_descriptors with = {.count = 0};
     struct gs_wire_target target;
@@ -132,13 +130,13 @@ static void receive(uint64_t now)
             self.heard = true;
             self.refused_since = 0;
             gs_daemon_set_absent(false);
-            apply(&target, &with, now);
+            apply_target(&target, &with, now);
             gs_descriptors_close(&with);
         }
         gs_handover_received();
     } while (got > 0);
     if (got < 0)
-        lost(now, got == -ECONNREFUSED);
+        lose_connection(now, got == -ECONNREFUSED);
 }
 
 /* The kernel takes connections for a daemon that is stopped or hangs. */
@@ -168,8 +166,8 @@ static void claim_no_more(void)
     }
 }
 
-/* With no daemon, what we hold is kept; after a while the gate opens without one. */
-static void reconnect(uint64_t now)
+/* With no daemon, the program keeps its memory; after a while the gate opens without one. */
+static void reconnect_daemon(uint64_t now)
 {
     struct gs_err why = {0};
     int error;
@@ -210,8 +208,8 @@ void gs_session_turn(uint64_t now)
 {
     struct gs_device *device;
 
-    reconnect(now);
-    receive(now);
+    reconnect_daemon(now);
+    receive_targets(now);
     wait_for_first_word(now);
     if (gs_daemon_is_absent())
         gs_session_allow_everything();
@@ -223,9 +221,9 @@ void gs_session_turn(uint64_t now)
 
 void gs_session_failed(uint64_t now)
 {
-    receive(now); /* why it was ended was said before */
+    receive_targets(now); /* why it was ended was said before */
     if (is_connected())
-        lost(now, false);
+        lose_connection(now, false);
 }
 
 void gs_session_send_note(void)

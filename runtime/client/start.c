@@ -4,7 +4,7 @@
  *
  * It is a child with no exit signal (clone, exit signal 0): the program's own wait() never sees
  * it. It shares the program's memory until it executes, and runs nothing there but system
- * calls. What it says goes to a file in memory, not to the program's stderr.
+ * calls. Its messages go to a file in memory, not to the program's stderr.
  */
 #include "runtime/client/start.h"
 
@@ -76,7 +76,8 @@ struct kernel_action {
 /* With the client thread's state, in the program's memory: bare system calls, which no
  * sanitizer and no interposer has a hand in. A signal that comes here must not run the
  * program's handler: handlers go before the mask does. */
-__attribute__((no_sanitize("thread", "address", "undefined"))) static int child(void *argument)
+__attribute__((no_sanitize("thread", "address", "undefined"))) static int
+run_child(void *argument)
 {
     struct start *start = argument;
     const uint64_t none = 0;
@@ -180,7 +181,7 @@ static int spawn_daemon(struct start *start, struct gs_err *why)
     if (start->err >= 0)
         gs_own_fd_set(&said, start->err);
     start->err = gs_own_fd(&said);
-    pid = __clone(child, (void *)((uintptr_t)(stack + stack_bytes) & ~(uintptr_t)15),
+    pid = __clone(run_child, (void *)((uintptr_t)(stack + stack_bytes) & ~(uintptr_t)15),
                   CLONE_VM | CLONE_VFORK, start);
     code = pid < 0 ? -errno : 0;
     if (pid > 0)

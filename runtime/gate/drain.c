@@ -22,12 +22,12 @@ static struct {
     pthread_cond_t changed;
     bool started, busy, finished;
     pthread_t thread;
-} drain = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* changed: start() */
+} drain = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* changed: start_drain() */
 
 /* Waits for one context. The failure of a single call must not pass for "nothing runs here":
  * memory would be taken away under a kernel. A broken context fails every time; nothing runs in
  * it any more, and the program will be told. */
-static void synchronize(CUcontext handle)
+static void synchronize_context(CUcontext handle)
 {
     CUresult result = CUDA_SUCCESS;
 
@@ -54,7 +54,7 @@ static void synchronize_all(void)
         const CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
 
         if (handle != NULL && context->home == NULL) /* it waits for its green ones */
-            synchronize(handle);
+            synchronize_context(handle);
     }
 }
 
@@ -80,7 +80,7 @@ static void *drain_main(void *unused)
     return NULL;
 }
 
-static bool start(void)
+static bool start_drain(void)
 {
     if (drain.started)
         return true;
@@ -95,7 +95,7 @@ bool gs_drain(uint64_t timeout_ns)
     struct timespec until;
     bool finished;
 
-    if (!start()) {
+    if (!start_drain()) {
         synchronize_all(); /* no thread to be had: without a bound rather than not at all */
         return true;
     }

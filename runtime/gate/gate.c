@@ -58,13 +58,13 @@ static void thread_ends(void *argument)
         thread->next->link = thread->link;
     threads.ended_passes += atomic_load_explicit(&thread->seq, memory_order_relaxed) / 2;
     gs_unlock(&threads.lock, GS_LOCK_THREADS);
-    gs_throttle_thread_ends(thread->pace);
-    thread->pace = NULL;
+    gs_throttle_thread_ends(thread->throttle);
+    thread->throttle = NULL;
     thread->registered = 0; /* a later destructor that still calls the driver registers again */
     atomic_store_explicit(&thread->seq, 1, memory_order_relaxed);
 }
 
-static void prepare(void)
+static void prepare_threads(void)
 {
     pthread_key_create(&threads.key, thread_ends);
     threads.fenced =
@@ -73,7 +73,7 @@ static void prepare(void)
 
 static void register_thread(struct gs_gate_thread *self)
 {
-    pthread_once(&once, prepare);
+    pthread_once(&once, prepare_threads);
     gs_stats_called();
     gs_lock(&threads.lock, GS_LOCK_THREADS);
     self->next = threads.first;
@@ -118,13 +118,13 @@ static void step_out(struct gs_gate_thread *self)
     atomic_store_explicit(&self->seq, (seq | 1) + 1, memory_order_release);
 }
 
-/* What the waiting call would do; call: enum gs_gate_call. */
+/* The call that waits; call: enum gs_gate_call. */
 struct request {
     CUstream stream;
     unsigned call;
 };
 
-/* ... may be done at a shut gate */
+/* The request may be served while the gate is shut. */
 static bool goes_through(const struct request *request)
 {
     if ((request->call & GS_CALL_BUILDS) != 0 && gs_capture_active())
@@ -135,7 +135,7 @@ static bool goes_through(const struct request *request)
 
 static unsigned wait_until_open(struct gs_gate_thread *self, const struct request *request)
 {
-    GS_UNCANCELLED cancel = gs_cancel_off(); /* what is counted here is counted off again */
+    GS_UNCANCELLED cancel = gs_cancel_off(); /* `waiting` is counted down again */
     unsigned pass = GS_PASS_REFUSED;
     uint32_t state;
 
@@ -171,7 +171,7 @@ static unsigned wait_until_open(struct gs_gate_thread *self, const struct reques
 
 /* seq is odd and this thread is registered; looks at the gate with the fence. request NULL:
  * does not wait. */
-static unsigned enter(const struct request *request)
+static unsigned enter_gate(const struct request *request)
 {
     struct gs_gate_thread *self = &gs_gate_self;
 
@@ -192,7 +192,7 @@ unsigned gs_gate_enter_odd(CUstream stream, unsigned call)
     if (gs_gate_self.registered != 0)
         return GS_PASS_NESTED;
     register_thread(&gs_gate_self);
-    pass = enter(&request);
+    pass = enter_gate(&request);
     errno = saved;
     return pass;
 }
@@ -201,7 +201,7 @@ unsigned gs_gate_enter_closed(CUstream stream, unsigned call)
 {
     const int saved = errno;
     const struct request request = {stream, call};
-    const unsigned pass = enter(&request);
+    const unsigned pass = enter_gate(&request);
 
     errno = saved;
     return pass;
@@ -216,7 +216,7 @@ bool gs_gate_try_enter(unsigned *pass)
     if ((atomic_load_explicit(&gs_gate_self.seq, memory_order_relaxed) & 1) != 0)
         *pass = GS_PASS_NESTED;
     else
-        *pass = enter(NULL);
+        *pass = enter_gate(NULL);
     errno = saved;
     return *pass != GS_PASS_REFUSED;
 }
@@ -267,7 +267,7 @@ bool gs_gate_close(uint64_t timeout_ns)
     unsigned rounds = 0;
 
     atomic_store_explicit(&gs_gate_state, GS_GATE_CLOSED, memory_order_seq_cst);
-    pthread_once(&once, prepare);
+    pthread_once(&once, prepare_threads);
     if (!threads.fenced)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     while (somebody_inside()) {
@@ -290,7 +290,7 @@ void gs_gate_open(bool watched)
 {
     uint32_t state = watched ? GS_GATE_WATCHED : GS_GATE_OPEN;
 
-    pthread_once(&once, prepare);
+    pthread_once(&once, prepare_threads);
     if (!watched && threads.fenced)
         state = GS_GATE_FENCED;
     atomic_store_explicit(&refusing, false, memory_order_release);

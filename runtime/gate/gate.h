@@ -51,7 +51,7 @@ struct gs_gate_thread {
     _Atomic(uint32_t) synced;  /* such calls that have returned */
     uint32_t submissions;      /* while watched */
     struct gs_gate_thread *next, **link;
-    struct gs_throttle *pace; /* throttle.c */
+    struct gs_throttle *throttle; /* throttle.c */
 };
 extern _Thread_local struct gs_gate_thread gs_gate_self;
 
@@ -61,7 +61,7 @@ extern _Atomic(uint32_t) gs_gate_state;
 /* What is known of a call that enters; or'ed. */
 enum gs_gate_call {
     GS_CALL_QUEUES = 1,     /* it queues work on its stream */
-    GS_CALL_PER_THREAD = 2, /* ... of which 0 is the thread's own */
+    GS_CALL_PER_THREAD = 2, /* stream 0 means the thread's own */
     GS_CALL_BUILDS = 4,     /* it touches no memory: what captures and graphs are made of */
 };
 
@@ -91,7 +91,7 @@ static inline __attribute__((always_inline)) unsigned gs_gate_enter_on(CUstream 
     return GS_PASS_FREE;
 }
 
-/* ... for a call that queues nothing. */
+/* The same for a call that queues nothing. */
 static inline __attribute__((always_inline)) unsigned gs_gate_enter(void)
 {
     return gs_gate_enter_on(NULL, 0);
@@ -125,7 +125,7 @@ bool gs_gate_close(uint64_t timeout_ns);
 void gs_gate_open(bool watched); /* also where there is no client thread */
 
 /* Any thread, under the memory lock: shuts without waiting for those inside. For memory that is
- * not in place yet: whoever can know its address has not submitted anything with it. */
+ * not in place yet: no thread that can know its address has submitted anything with it. */
 void gs_gate_shut(void);
 
 /* Client thread only, while closed: waiting and new threads are refused (true) or wait again

@@ -4,9 +4,9 @@
  *
  * A thread holds the pair of the context it worked in last; the others wait for a thread that
  * works in theirs, so that there are never more of a context than threads at a time.
- * Invariants, under the lock (rank GS_LOCK_PACE, never held across a driver call): a pair is in
- * the list from its making to its end; a dead one, whose context has ended, ends when nobody
- * holds it.
+ * Invariants, under the lock (rank GS_LOCK_THROTTLE, never held across a driver call): a pair
+ * is in the list from its making to its end; a dead one, whose context has ended, ends when
+ * nobody holds it.
  */
 #include "runtime/gate/throttle.h"
 
@@ -31,87 +31,90 @@ struct gs_throttle {
 static struct {
     pthread_mutex_t lock;
     struct gs_throttle *first;
-} paces = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} throttles = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* under the lock */
-static void end_if_over(struct gs_throttle *pace)
+static void end_if_over(struct gs_throttle *throttle)
 {
-    struct gs_throttle **link = &paces.first;
+    struct gs_throttle **link = &throttles.first;
 
-    if (pace->held || !pace->dead)
+    if (throttle->held || !throttle->dead)
         return;
-    while (*link != NULL && *link != pace)
+    while (*link != NULL && *link != throttle)
         link = &(*link)->next;
     if (*link != NULL)
-        *link = pace->next;
-    free(pace);
+        *link = throttle->next;
+    free(throttle);
 }
 
-void gs_throttle_thread_ends(struct gs_throttle *pace)
+void gs_throttle_thread_ends(struct gs_throttle *throttle)
 {
-    if (pace == NULL)
+    if (throttle == NULL)
         return;
-    gs_lock(&paces.lock, GS_LOCK_PACE);
-    pace->held = false;
-    end_if_over(pace);
-    gs_unlock(&paces.lock, GS_LOCK_PACE);
+    gs_lock(&throttles.lock, GS_LOCK_THROTTLE);
+    throttle->held = false;
+    end_if_over(throttle);
+    gs_unlock(&throttles.lock, GS_LOCK_THROTTLE);
 }
 
 void gs_throttle_context_ended(CUcontext context)
 {
-    gs_lock(&paces.lock, GS_LOCK_PACE);
-    for (struct gs_throttle *pace = paces.first, *next; pace != NULL; pace = next) {
-        next = pace->next;
-        pace->dead |= pace->context == context;
-        end_if_over(pace);
+    gs_lock(&throttles.lock, GS_LOCK_THROTTLE);
+    for (struct gs_throttle *throttle = throttles.first, *next; throttle != NULL;
+         throttle = next) {
+        next = throttle->next;
+        throttle->dead |= throttle->context == context;
+        end_if_over(throttle);
     }
-    gs_unlock(&paces.lock, GS_LOCK_PACE);
+    gs_unlock(&throttles.lock, GS_LOCK_THROTTLE);
 }
 
 /* The thread's own if it is of this context, else one that nobody holds; NULL: there is none.
  */
-static struct gs_throttle *take(struct gs_throttle *own, CUcontext context)
+static struct gs_throttle *take_pair(struct gs_throttle *own, CUcontext context)
 {
-    struct gs_throttle *pace = own;
+    struct gs_throttle *throttle = own;
 
-    gs_lock(&paces.lock, GS_LOCK_PACE);
+    gs_lock(&throttles.lock, GS_LOCK_THROTTLE);
     if (own == NULL || own->dead || own->context != context) {
-        for (pace = paces.first; pace != NULL; pace = pace->next)
-            if (!pace->held && !pace->dead && pace->context == context)
+        for (throttle = throttles.first; throttle != NULL; throttle = throttle->next)
+            if (!throttle->held && !throttle->dead && throttle->context == context)
                 break;
-        if (pace != NULL)
-            pace->held = true;
+        if (throttle != NULL)
+            throttle->held = true;
         if (own != NULL) {
             own->held = false;
             end_if_over(own);
         }
     }
-    gs_unlock(&paces.lock, GS_LOCK_PACE);
-    return pace;
+    gs_unlock(&throttles.lock, GS_LOCK_THROTTLE);
+    return throttle;
 }
 
-static struct gs_throttle *make(CUcontext context)
+static struct gs_throttle *make_pair(CUcontext context)
 {
-    struct gs_throttle *pace = calloc(1, sizeof *pace);
+    struct gs_throttle *throttle = calloc(1, sizeof *throttle);
 
-    if (pace == NULL)
+    if (throttle == NULL)
         return NULL;
-    pace->context = context;
-    pace->held = true;
-    if (gs_driver.cuEventCreate(&pace->events[0], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-        free(pace);
-        return NULL;
-    }
-    if (gs_driver.cuEventCreate(&pace->events[1], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-        gs_driver.cuEventDestroy_v2(pace->events[0]);
-        free(pace);
+    throttle->context = context;
+    throttle->held = true;
+    if (gs_driver.cuEventCreate(&throttle->events[0], CU_EVENT_DISABLE_TIMING) !=
+        CUDA_SUCCESS) {
+        free(throttle);
         return NULL;
     }
-    gs_lock(&paces.lock, GS_LOCK_PACE);
-    pace->next = paces.first;
-    paces.first = pace;
-    gs_unlock(&paces.lock, GS_LOCK_PACE);
-    return pace;
+    if (gs_driver.cuEventCreate(&throttle->events[1], CU_EVENT_DISABLE_TIMING) !=
+        CUDA_SUCCESS) {
+        gs_driver.cuEventDestroy_v2(throttle->events[0]);
+        free(throttle);
+        return NULL;
+    }
+    gs_lock(&throttles.lock, GS_LOCK_THROTTLE);
+    throttle->next = throttles.first;
+    throttles.first = throttle;
+    gs_unlock(&throttles.lock, GS_LOCK_THROTTLE);
+    return throttle;
 }
 
 static bool is_capturing(CUstream stream, bool per_thread)
@@ -124,7 +127,7 @@ static bool is_capturing(CUstream stream, bool per_thread)
 }
 
 /* waits until the event has passed, at most 50 ms */
-static bool passed(CUevent event)
+static bool wait_for_event(CUevent event)
 {
     const CUstreamCaptureMode mode = gs_capture_relax();
     bool done = false;
@@ -139,7 +142,7 @@ static bool passed(CUevent event)
 }
 
 /* every half of a window */
-static void bound(struct gs_gate_thread *self, CUstream stream, bool per_thread)
+static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_thread)
 {
     CUcontext context = NULL;
     CUevent event;
@@ -147,14 +150,14 @@ static void bound(struct gs_gate_thread *self, CUstream stream, bool per_thread)
     if (is_capturing(stream, per_thread) ||
         gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL)
         return;
-    self->pace = take(self->pace, context);
-    if (self->pace == NULL)
-        self->pace = make(context);
-    if (self->pace == NULL)
+    self->throttle = take_pair(self->throttle, context);
+    if (self->throttle == NULL)
+        self->throttle = make_pair(context);
+    if (self->throttle == NULL)
         return;
     /* the two take turns: wait for the one recorded half a window ago, then record it anew */
-    event = self->pace->events[self->submissions / (GS_PACE_UNFINISHED / 2) % 2];
-    if (passed(event)) {
+    event = self->throttle->events[self->submissions / (GS_THROTTLE_UNFINISHED / 2) % 2];
+    if (wait_for_event(event)) {
         if (per_thread)
             gs_driver.cuEventRecord_ptsz(event, stream);
         else
@@ -167,15 +170,15 @@ void gs_throttle_bound(CUstream stream, bool per_thread)
     struct gs_gate_thread *self = &gs_gate_self;
     const int saved = errno;
 
-    if (++self->submissions % (GS_PACE_UNFINISHED / 2) != 0)
+    if (++self->submissions % (GS_THROTTLE_UNFINISHED / 2) != 0)
         return;
-    bound(self, stream, per_thread);
+    bound_thread(self, stream, per_thread);
     errno = saved;
 }
 
 void gs_throttle_after_fork(void)
 {
-    pthread_mutex_init(&paces.lock, NULL);
-    paces.first = NULL; /* as with ranges: left to the parent */
-    gs_gate_self.pace = NULL;
+    pthread_mutex_init(&throttles.lock, NULL);
+    throttles.first = NULL; /* as with ranges: left to the parent */
+    gs_gate_self.throttle = NULL;
 }

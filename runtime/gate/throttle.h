@@ -9,17 +9,17 @@
 
 #include <cudaTypedefs.h>
 
-/* While others wait: keeps this thread at no more than about GS_PACE_UNFINISHED submissions
+/* While others wait: keeps this thread at no more than about GS_THROTTLE_UNFINISHED submissions
  * ahead of the GPU, so that a drain takes milliseconds. Inside the gate, after the submission.
  * Waits at most 50 ms; does nothing while the stream is captured. per_thread: stream 0 means
  * the per-thread stream. */
-#define GS_PACE_UNFINISHED 32
+#define GS_THROTTLE_UNFINISHED 32
 void gs_throttle_bound(CUstream stream, bool per_thread);
 
 struct gs_throttle;
 
 /* A thread ends; NULL: it had none. Any thread. */
-void gs_throttle_thread_ends(struct gs_throttle *pace);
+void gs_throttle_thread_ends(struct gs_throttle *throttle);
 
 /* A context has ended, and its events with it. Any thread. */
 void gs_throttle_context_ended(CUcontext context);

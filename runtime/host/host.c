@@ -54,7 +54,7 @@ static struct {
            .budget = UINT64_MAX,
            .node = NODE_UNKNOWN};
 
-static uint64_t load(_Atomic(uint64_t) *counter)
+static uint64_t load_counter(_Atomic(uint64_t) *counter)
 {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
@@ -91,7 +91,7 @@ static struct gs_host_segment *make_segment(uint32_t units)
         return NULL;
     }
     segment->units = units;
-    segment->registration = held + bytes <= load(&arena.budget) ? WAITING : NEVER;
+    segment->registration = held + bytes <= load_counter(&arena.budget) ? WAITING : NEVER;
     return segment;
 }
 
@@ -101,7 +101,7 @@ static void link_segment(struct gs_host_segment *segment)
 
     gs_lock(&arena.lock, GS_LOCK_HOST);
     while (*at != NULL && (*at)->registration != NEVER)
-        at = &(*at)->next; /* what is not registered is used last */
+        at = &(*at)->next; /* unregistered segments are used last */
     segment->next = *at;
     *at = segment;
     gs_unlock(&arena.lock, GS_LOCK_HOST);
@@ -128,7 +128,7 @@ static void register_segment(struct gs_host_segment *segment)
     gs_unlock(&arena.lock, GS_LOCK_HOST);
 }
 
-static void unregister(struct gs_host_segment *segment)
+static void unregister_segment(struct gs_host_segment *segment)
 {
     if (segment->registration != REGISTERED)
         return;
@@ -138,7 +138,7 @@ static void unregister(struct gs_host_segment *segment)
 
 static void free_segment(struct gs_host_segment *segment)
 {
-    unregister(segment);
+    unregister_segment(segment);
     gs_host_unmap(segment->memory, segment_bytes(segment));
     atomic_fetch_sub_explicit(&arena.held, segment_bytes(segment), memory_order_relaxed);
     free(segment);
@@ -151,14 +151,14 @@ static bool is_used(const struct gs_host_segment *segment, uint32_t unit)
     return (segment->map[unit / 8] >> (unit % 8) & 1) != 0;
 }
 
-static void mark(struct gs_host_segment *segment, uint32_t from, uint32_t count)
+static void mark_units(struct gs_host_segment *segment, uint32_t from, uint32_t count)
 {
     for (uint32_t unit = from; unit < from + count; unit++)
         segment->map[unit / 8] ^= (uint8_t)(1u << (unit % 8));
 }
 
 /* first fit: where count free units begin; units if nowhere */
-static uint32_t find(const struct gs_host_segment *segment, uint32_t count)
+static uint32_t find_units(const struct gs_host_segment *segment, uint32_t count)
 {
     uint32_t run = 0;
 
@@ -172,17 +172,17 @@ static uint32_t find(const struct gs_host_segment *segment, uint32_t count)
     return segment->units;
 }
 
-static bool cut(struct gs_host_block *block, uint32_t units)
+static bool cut_block(struct gs_host_block *block, uint32_t units)
 {
     struct gs_host_segment *segment;
 
     gs_lock(&arena.lock, GS_LOCK_HOST);
     for (segment = arena.segments; segment != NULL; segment = segment->next) {
-        const uint32_t from = find(segment, units);
+        const uint32_t from = find_units(segment, units);
 
         if (from == segment->units)
             continue;
-        mark(segment, from, units);
+        mark_units(segment, from, units);
         segment->used += units;
         block->segment = segment;
         block->offset = from * UNIT;
@@ -197,7 +197,7 @@ static bool cut(struct gs_host_block *block, uint32_t units)
 
 static uint32_t units_to_make(uint32_t least)
 {
-    const uint64_t held = load(&arena.held), goal = load(&arena.goal);
+    const uint64_t held = load_counter(&arena.held), goal = load_counter(&arena.goal);
     const uint64_t more = goal > held ? (goal - held + UNIT - 1) / UNIT : 0;
 
     if (more <= least || least >= SEGMENT_UNITS) /* a large block gets a segment of its own */
@@ -205,7 +205,7 @@ static uint32_t units_to_make(uint32_t least)
     return more < SEGMENT_UNITS ? (uint32_t)more : SEGMENT_UNITS;
 }
 
-static bool grow(uint32_t units)
+static bool grow_arena(uint32_t units)
 {
     struct gs_host_segment *segment = make_segment(units_to_make(units));
 
@@ -225,12 +225,12 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
         return NULL;
     block->bytes = bytes;
     gs_host_file_begin();
-    while (!cut(block, units))
-        if (!grow(units)) {
+    while (!cut_block(block, units))
+        if (!grow_arena(units)) {
             if (gs_host_file_get(units * UNIT, &block->offset))
                 return block;
             gs_log("no host memory for %llu bytes more (%llu are held)",
-                   (unsigned long long)bytes, (unsigned long long)load(&arena.held));
+                   (unsigned long long)bytes, (unsigned long long)load_counter(&arena.held));
             atomic_store_explicit(&arena.refused, bytes, memory_order_relaxed);
             free(block);
             return NULL;
@@ -246,7 +246,7 @@ void gs_host_put(struct gs_host_block *block)
 
     if (segment != NULL) {
         gs_lock(&arena.lock, GS_LOCK_HOST);
-        mark(segment, (uint32_t)(block->offset / UNIT), units);
+        mark_units(segment, (uint32_t)(block->offset / UNIT), units);
         segment->used -= units;
         gs_unlock(&arena.lock, GS_LOCK_HOST);
     } else if (block != NULL) {
@@ -266,16 +266,17 @@ static void *prepare_main(void *unused)
         bool made;
 
         gs_lock(&arena.lock, GS_LOCK_HOST);
-        while (arena.hopeless || load(&arena.goal) <= load(&arena.held))
+        while (arena.hopeless || load_counter(&arena.goal) <= load_counter(&arena.held))
             pthread_cond_wait(&arena.wanted, &arena.lock);
-        goal = load(&arena.goal);
-        budget = load(&arena.budget);
+        goal = load_counter(&arena.goal);
+        budget = load_counter(&arena.budget);
         gs_unlock(&arena.lock, GS_LOCK_HOST);
         /* beyond the budget nothing is provided on the mere chance that it is needed */
-        made = load(&arena.held) < budget && grow(1);
+        made = load_counter(&arena.held) < budget && grow_arena(1);
         gs_lock(&arena.lock, GS_LOCK_HOST);
-        /* what has changed meanwhile is worth another attempt: nobody will say so again */
-        arena.hopeless = !made && goal == load(&arena.goal) && budget == load(&arena.budget);
+        /* a change meanwhile is worth another attempt: nobody will say so again */
+        arena.hopeless =
+            !made && goal == load_counter(&arena.goal) && budget == load_counter(&arena.budget);
         gs_unlock(&arena.lock, GS_LOCK_HOST);
     }
     return NULL;
@@ -305,7 +306,7 @@ void gs_host_prepare(uint64_t bytes)
     gs_lock(&arena.lock, GS_LOCK_HOST);
     if (atomic_exchange_explicit(&arena.goal, bytes, memory_order_relaxed) != bytes)
         arena.hopeless = false;
-    if (!arena.started && bytes > load(&arena.held) &&
+    if (!arena.started && bytes > load_counter(&arena.held) &&
         pthread_create(&thread, NULL, prepare_main, NULL) ==
             0) { /* inherits: all signals blocked */
         pthread_detach(thread);
@@ -362,9 +363,9 @@ void gs_host_trim(uint64_t keep)
 {
     struct gs_host_segment *segment;
 
-    if (load(&arena.goal) > keep) /* client thread only, as gs_host_prepare() */
+    if (load_counter(&arena.goal) > keep) /* client thread only, as gs_host_prepare() */
         atomic_store_explicit(&arena.goal, keep, memory_order_relaxed);
-    while (load(&arena.held) > keep && (segment = take_unused()) != NULL)
+    while (load_counter(&arena.held) > keep && (segment = take_unused()) != NULL)
         free_segment(segment);
 }
 
@@ -383,13 +384,13 @@ void gs_host_context_ended(const void *context)
 
 uint64_t gs_host_used(void)
 {
-    return load(&arena.held);
+    return load_counter(&arena.held);
 }
 
 uint64_t gs_host_wanted(void)
 {
-    const uint64_t held = load(&arena.held) + load(&arena.refused);
-    const uint64_t goal = load(&arena.goal);
+    const uint64_t held = load_counter(&arena.held) + load_counter(&arena.refused);
+    const uint64_t goal = load_counter(&arena.goal);
 
     return held > goal ? held : goal;
 }
@@ -406,7 +407,7 @@ void gs_host_set_budget(uint64_t bytes)
 
 uint64_t gs_host_budget(void)
 {
-    return load(&arena.budget);
+    return load_counter(&arena.budget);
 }
 
 void gs_host_after_fork(void)

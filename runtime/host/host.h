@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is hashed, compared and copied by itself (hash.h). */
+/* The unit in which memory is hashed, compared and copied (swap/hash_core.h). */
 #define GS_BLOCK_BYTES (2ull << 20)
 
 struct gs_host_segment;
@@ -51,10 +51,10 @@ void gs_host_context_ended(const void *context);
 
 /* Bytes of host memory that this process holds; any thread. */
 uint64_t gs_host_used(void);
-/* ... that it would hold if it had got all it asked for; any thread. */
+/* Bytes that it would hold if it had got all it asked for; any thread. */
 uint64_t gs_host_wanted(void);
-/* The most that may be registered from now on, bytes; UINT64_MAX: no limit. What is there
- * already is given back by gs_host_trim(). Any thread. */
+/* The most that may be registered from now on, bytes; UINT64_MAX: no limit. Memory that
+ * is there already goes with gs_host_trim(). Any thread. */
 void gs_host_set_budget(uint64_t bytes);
 uint64_t gs_host_budget(void);
 

@@ -110,7 +110,7 @@ char *gs_host_file_buffer(void)
 }
 
 /* first fit among what was given back */
-static bool reuse(uint64_t bytes, uint64_t *offset)
+static bool reuse_extent(uint64_t bytes, uint64_t *offset)
 {
     struct extent *extent, **at = &free_extents;
 
@@ -130,7 +130,7 @@ static bool reuse(uint64_t bytes, uint64_t *offset)
 }
 
 /* bytes more at the end. 0, or an errno */
-static int extend(uint64_t bytes, uint64_t *offset)
+static int extend_file(uint64_t bytes, uint64_t *offset)
 {
     int error = 0;
 
@@ -155,8 +155,8 @@ bool gs_host_file_get(uint64_t bytes, uint64_t *offset)
     if (gs_own_fd(&file) < 0)
         return false;
     gs_lock(&lock, GS_LOCK_HOST);
-    if (!reuse(bytes, offset))
-        error = extend(bytes, offset);
+    if (!reuse_extent(bytes, offset))
+        error = extend_file(bytes, offset);
     gs_unlock(&lock, GS_LOCK_HOST);
     if (error != 0)
         gs_say_once(&said,
@@ -167,7 +167,7 @@ bool gs_host_file_get(uint64_t bytes, uint64_t *offset)
 }
 
 /* under the lock: an extent that ends the file goes, and the disk has its room again */
-static void shorten(void)
+static void shorten_file(void)
 {
     struct extent *extent, **at = &free_extents;
 
@@ -206,7 +206,7 @@ void gs_host_file_put(uint64_t offset, uint64_t bytes)
         before->next = extent->next;
         free(extent);
     }
-    shorten();
+    shorten_file();
     gs_unlock(&lock, GS_LOCK_HOST);
 }
 

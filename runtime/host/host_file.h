@@ -16,7 +16,7 @@
 /* Opens the file if a folder is named; says once if it cannot be used. Again: no effect. */
 void gs_host_file_begin(void);
 
-/* What crosses between device and file goes through this; NULL: there is no file. */
+/* All bytes between device and file go through this; NULL: there is no file. */
 char *gs_host_file_buffer(void);
 
 /* Room for bytes (a multiple of 2 MiB); false: there is no file, or the disk has none left

@@ -24,7 +24,7 @@
 #define HUGE_PAGE     (2ull << 20)
 #define POLICY_PREFER 1 /* MPOL_PREFERRED, linux/mempolicy.h */
 
-/* limits of the process itself: what is used is counted in pages, in this field of statm */
+/* limits of the process itself: this field of statm counts the use in pages */
 static uint64_t limit_leaves(int resource, unsigned field)
 {
     struct rlimit limit;
@@ -72,7 +72,7 @@ struct span {
     uint64_t bytes;
 };
 
-static void *touch(void *argument)
+static void *touch_pages(void *argument)
 {
     const struct span *span = argument;
 
@@ -104,9 +104,10 @@ static void touch_all(char *memory, uint64_t bytes)
         const uint64_t from = part * i < bytes ? part * i : bytes;
 
         spans[i] = (struct span){memory + from, bytes - from < part ? bytes - from : part};
-        running[i] = i + 1 < count && pthread_create(&ids[i], NULL, touch, &spans[i]) == 0;
+        running[i] =
+            i + 1 < count && pthread_create(&ids[i], NULL, touch_pages, &spans[i]) == 0;
         if (!running[i])
-            touch(&spans[i]);
+            touch_pages(&spans[i]);
     }
     for (unsigned i = 0; i < count; i++)
         if (running[i])

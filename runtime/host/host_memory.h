@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host_memory.h: what the machine has of memory, and getting pieces of it. No state.
+ * host_memory.h: how much memory the machine has, and getting pieces of it. No state.
  */
 #ifndef GS_RUNTIME_HOST_HOST_MEMORY_H
 #define GS_RUNTIME_HOST_HOST_MEMORY_H

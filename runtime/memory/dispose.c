@@ -3,6 +3,8 @@
  * dispose.c: the client thread disposes of what was freed and had to wait (retire.h): the gate
  * was shut, or a stream had not passed it; and what is left when a context ends. No state.
  */
+#include "runtime/memory/dispose.h"
+
 #include <stdlib.h>
 
 #include "lockd/protocol/wire.h"
@@ -12,16 +14,15 @@
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/mutex.h"
-#include "runtime/memory/memory.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/memory/pool.h"
 #include "runtime/base/clock.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
+#include "runtime/range/memory_lock.h"
 
 #define BATCH 64
 
@@ -65,7 +66,7 @@ static unsigned take_live(struct gs_device *device, CUcontext context, struct gs
 
 /* Ranges for disposal: dead ones, or (context != NULL) the live and dead ones of that context.
  */
-static unsigned collect(CUcontext context, struct gs_range **batch)
+static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
 {
     struct gs_device *device;
     unsigned count = 0;
@@ -88,7 +89,7 @@ void gs_memory_context_ended(CUcontext context)
     gs_stream_order_context_ended(context);
     gs_retire_forget_late_pieces(context);
     gs_memory_mend();
-    while ((count = collect(context, batch)) != 0)
+    while ((count = collect_ranges(context, batch)) != 0)
         for (unsigned i = 0; i < count; i++) {
             batch[i]->after = NULL; /* events end with their context */
             gs_swap_dispose(batch[i]);
@@ -132,7 +133,7 @@ bool gs_memory_dispose_dead(bool moving)
     unsigned count;
 
     waits |= gs_stream_order_collect(moving);
-    count = collect(NULL, batch);
+    count = collect_ranges(NULL, batch);
     waits |= count == BATCH;
     for (unsigned i = 0; i < count; i++) {
         if (may_dispose(batch[i], moving)) {

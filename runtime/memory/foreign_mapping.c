@@ -14,6 +14,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 static struct gs_range_tree tree;
 
@@ -27,29 +28,29 @@ bool gs_foreign_overlaps(CUdeviceptr address, uint64_t bytes)
     return gs_range_tree_overlap(&tree, address, bytes) != NULL;
 }
 
-static struct gs_foreign *direct_new(CUdeviceptr address, uint64_t bytes, struct gs_range *of)
+static struct gs_foreign *new_foreign(CUdeviceptr address, uint64_t bytes, struct gs_range *of)
 {
-    struct gs_foreign *direct = calloc(1, sizeof *direct);
+    struct gs_foreign *foreign = calloc(1, sizeof *foreign);
 
-    if (direct == NULL)
+    if (foreign == NULL)
         return NULL;
-    direct->node.base = address;
-    direct->node.size = bytes;
-    direct->of = of;
-    return direct;
+    foreign->node.base = address;
+    foreign->node.size = bytes;
+    foreign->of = of;
+    return foreign;
 }
 
-static void add(struct gs_foreign *direct)
+static void add_foreign(struct gs_foreign *foreign)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_range_tree_insert(&tree, &direct->node);
+    gs_range_tree_insert(&tree, &foreign->node);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                         CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    struct gs_foreign *direct;
+    struct gs_foreign *foreign;
     CUresult result;
     bool taken;
 
@@ -60,14 +61,14 @@ CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (taken)
         return CUDA_ERROR_INVALID_VALUE;
-    direct = direct_new(address, bytes, NULL);
-    if (direct == NULL)
+    foreign = new_foreign(address, bytes, NULL);
+    if (foreign == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = gs_driver.cuMemMap(address, bytes, offset, handle, flags);
     if (result == CUDA_SUCCESS)
-        add(direct);
+        add_foreign(foreign);
     else
-        free(direct);
+        free(foreign);
     return result;
 }
 
@@ -96,22 +97,23 @@ static CUresult map_chunks(CUdeviceptr address, uint64_t bytes, uint64_t offset,
 CUresult gs_foreign_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                              struct gs_range *range)
 {
-    struct gs_foreign *direct = direct_new(address, bytes, range);
-    CUresult result = direct != NULL ? gs_virtual_pin(range) : CUDA_ERROR_OUT_OF_MEMORY;
+    struct gs_foreign *foreign = new_foreign(address, bytes, range);
+    CUresult result = foreign != NULL ? gs_virtual_pin(range) : CUDA_ERROR_OUT_OF_MEMORY;
 
     if (result == CUDA_SUCCESS)
         result = map_chunks(address, bytes, offset, range);
     if (result == CUDA_SUCCESS) {
-        direct->offset = offset;
-        add(direct);
+        foreign->offset = offset;
+        add_foreign(foreign);
         return result;
     }
-    free(direct);
+    free(foreign);
     gs_virtual_drop(range);
     return result;
 }
 
-static bool first(CUdeviceptr address, CUdeviceptr end, struct gs_range_tree_node *found)
+static bool first_foreign(CUdeviceptr address, CUdeviceptr end,
+                          struct gs_range_tree_node *found)
 {
     const struct gs_range_tree_node *node;
 
@@ -127,19 +129,19 @@ CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes)
 {
     const CUdeviceptr end = address + bytes;
     struct gs_range_tree_node found;
-    struct gs_foreign *direct;
+    struct gs_foreign *foreign;
     CUresult result = CUDA_SUCCESS;
 
-    while (result == CUDA_SUCCESS && first(address, end, &found)) {
+    while (result == CUDA_SUCCESS && first_foreign(address, end, &found)) {
         result = gs_driver.cuMemUnmap(found.base, found.size);
         if (result != CUDA_SUCCESS)
             break;
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        direct = (struct gs_foreign *)gs_range_tree_remove(&tree, found.base);
+        foreign = (struct gs_foreign *)gs_range_tree_remove(&tree, found.base);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-        if (direct != NULL && direct->of != NULL)
-            gs_virtual_drop(direct->of);
-        free(direct);
+        if (foreign != NULL && foreign->of != NULL)
+            gs_virtual_drop(foreign->of);
+        free(foreign);
     }
     return result;
 }
@@ -151,7 +153,7 @@ CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
     struct gs_range_tree_node found;
     CUresult result = CUDA_SUCCESS;
 
-    for (; result == CUDA_SUCCESS && first(address, end, &found);
+    for (; result == CUDA_SUCCESS && first_foreign(address, end, &found);
          address = found.base + found.size)
         result = gs_driver.cuMemSetAccess(found.base, found.size, access, count);
     return result;

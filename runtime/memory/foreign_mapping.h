@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * foreign_mapping.h: mappings in the program's reservations that are the driver's own business: of
- * handles of the driver's own (imported, of the host), and second or partial ones of ours,
- * whose memory is pinned by that.
+ * foreign_mapping.h: mappings in the program's reservations that are the driver's own business:
+ * those of the driver's own handles (imported, of the host), and second or partial mappings of
+ * ours, whose memory is pinned by that.
  */
 #ifndef GS_RUNTIME_MEMORY_FOREIGN_MAPPING_H
 #define GS_RUNTIME_MEMORY_FOREIGN_MAPPING_H
@@ -32,11 +32,11 @@ CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
 CUresult gs_foreign_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                              struct gs_range *range);
 
-/* Those between these addresses, which hold whole mappings only, are unmapped; the rest is left
- * alone. Any thread. */
+/* Unmaps those between these addresses, which hold whole mappings only; the rest is left alone.
+ * Any thread. */
 CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes);
 
-/* ... are opened. */
+/* Opens those between these addresses to others. */
 CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
                                const CUmemAccessDesc *access, size_t count);
 

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * free.c: what cuMemFree and cuMemFreeAsync mean. What becomes of the memory: retire.c.
+ * free.c: cuMemFree and cuMemFreeAsync on memory of ours, until nothing uses it any more. From
+ * there on: retire.c.
  *
  * No state. Any thread.
  */
+#include "runtime/memory/free.h"
+
 #include <stdlib.h>
 
 #include "runtime/gate/capture.h"
 #include "runtime/base/worker.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
-#include "runtime/memory/idle_ranges.h"
 #include "runtime/base/mutex.h"
-#include "runtime/memory/memory.h"
-#include "runtime/swap/swap.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/memory/pool.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
+#include "runtime/memory/stream_position.h"
+#include "runtime/range/memory_lock.h"
 
 /* cuMemFree waits for all that may use the memory; in stream order, for want of an event, for
  * the stream. */
 static CUresult wait_for_use(const struct gs_range *range,
                              const struct gs_stream_position *position)
 {
-    return position != NULL ? gs_stream_order_wait(position)
+    return position != NULL ? gs_stream_position_wait(position)
                             : gs_synchronize_context(range->context);
 }
 
@@ -90,7 +90,7 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
     }
     /* closed (nothing runs), or captured: the client thread does it */
     if (position != NULL)
-        after = gs_stream_order_mark(position);
+        after = gs_stream_position_mark(position);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range->after = after;
     if (after != NULL) /* with which it ends */

@@ -12,7 +12,7 @@
 
 #define LOOK_NS 500000000ull
 
-static uint64_t reserved(const struct gs_device *device)
+static uint64_t reserved_bytes(const struct gs_device *device)
 {
     uint64_t bytes = 0;
 
@@ -24,10 +24,10 @@ static uint64_t reserved(const struct gs_device *device)
 
 bool gs_graph_memory_trim(const struct gs_device *device)
 {
-    const uint64_t before = reserved(device);
+    const uint64_t before = reserved_bytes(device);
 
     return before != 0 && gs_driver.cuDeviceGraphMemTrim(device->ordinal) == CUDA_SUCCESS &&
-           reserved(device) < before;
+           reserved_bytes(device) < before;
 }
 
 void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_ns)
@@ -43,7 +43,7 @@ void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_n
         return;
     if (stops)
         gs_graph_memory_trim(device);
-    bytes = reserved(device);
+    bytes = reserved_bytes(device);
     if (bytes == device->graphs.bytes)
         return;
     gs_log("device %d: graphs hold %llu MiB", device->ordinal,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idle_ranges.c: owns the lists of idle ranges of each device (in struct gs_device, by size, the
- * newest first).
+ * idle_ranges.c: owns the lists of idle ranges of each device (in struct gs_device, by size,
+ * the newest first).
  *
  * Invariants, under gs_memory_lock: a range is in a list exactly while its life is IDLE; then
  * it is in place as a whole, in no account but `resident`, and nothing on the GPU uses it.
- * device->accounts.idle is their sum. Whoever takes one out of its list owns it. Any thread.
+ * device->accounts.idle is their sum. The thread that takes one out of its list owns it. Any
+ * thread.
  */
 #include "runtime/memory/idle_ranges.h"
 
@@ -14,10 +15,10 @@
 #include "runtime/base/worker.h"
 #include "runtime/base/daemon.h"
 #include "runtime/base/mutex.h"
-#include "runtime/memory/pool.h"
 #include "runtime/base/clock.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/pool_accounts.h"
+#include "runtime/range/memory_lock.h"
 
 #define KEPT_NS    1000000000ull
 #define LOOK_NS    250000000ull
@@ -32,7 +33,7 @@ static unsigned list_of(const struct gs_range *range)
     return list < GS_IDLE_SIZES ? list : GS_IDLE_SIZES - 1;
 }
 
-static void enlist(struct gs_range *range)
+static void enlist_range(struct gs_range *range)
 {
     struct gs_range **head = &range->device->idle.lists[list_of(range)];
 
@@ -45,7 +46,7 @@ static void enlist(struct gs_range *range)
     range->life = GS_RANGE_IDLE;
 }
 
-static void delist(struct gs_range *range)
+static void delist_range(struct gs_range *range)
 {
     *range->idle_link = range->idle_next;
     if (range->idle_next != NULL)
@@ -79,7 +80,7 @@ bool gs_idle_put(struct gs_range *range)
         return false;
     gs_pool_settle(range);
     range->idle_since = gs_now();
-    enlist(range);
+    enlist_range(range);
     return true;
 }
 
@@ -95,7 +96,7 @@ struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *po
         return NULL; /* it must be mapped with their access */
     for (unsigned i = 0; range != NULL && i < SCAN_LIMIT; i++, range = range->idle_next)
         if (range->reserved == reserved && (range->pool == NULL || range->pool == pool)) {
-            delist(range);
+            delist_range(range);
             return range;
         }
     return NULL;
@@ -103,12 +104,12 @@ struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *po
 
 struct wanted {
     const struct gs_pool *pool; /* NULL: any */
-    uint64_t bytes;             /* at least so many … */
-    uint64_t before;            /* … and those idle since before, ns, that no pool holds */
+    uint64_t bytes;             /* at least so many are wanted */
+    uint64_t before;            /* ns; those idle for longer go too, unless a pool holds them */
 };
 
-static unsigned collect(struct gs_device *device, const struct wanted *wanted, uint64_t *sum,
-                        struct gs_range **batch)
+static unsigned collect_idle(struct gs_device *device, const struct wanted *wanted,
+                             uint64_t *sum, struct gs_range **batch)
 {
     unsigned count = 0;
 
@@ -122,7 +123,7 @@ static unsigned collect(struct gs_device *device, const struct wanted *wanted, u
             if (*sum >= wanted->bytes &&
                 (range->pool != NULL || range->idle_since >= wanted->before))
                 continue;
-            delist(range);
+            delist_range(range);
             gs_pool_leave(range);
             *sum += range->reserved;
             batch[count++] = range;
@@ -138,7 +139,7 @@ static uint64_t give_back(struct gs_device *device, const struct wanted *wanted)
     unsigned count;
 
     do {
-        count = collect(device, wanted, &sum, batch);
+        count = collect_idle(device, wanted, &sum, batch);
         for (unsigned i = 0; i < count; i++)
             gs_swap_dispose(batch[i]);
     } while (count == BATCH);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idle_ranges.h: freed ranges that keep their address and their memory for the next allocation of the
- * same size, so that allocating and freeing in a loop costs no mapping.
+ * idle_ranges.h: freed ranges that keep their address and their memory for the next allocation
+ * of the same size, so that allocating and freeing in a loop costs no mapping.
  *
  * They count as resident and not as demand: to the program they are free, and they go first
  * when anybody needs the room. Contents are whatever was there; they never leave the process.

@@ -7,6 +7,8 @@
  * client thread does not work on it: inside the gate, or while that thread is parked; until it
  * is accessible it is not needed.
  */
+#include "runtime/memory/mapping.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,7 @@
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 static struct gs_range_tree reservations;
 
@@ -100,17 +103,17 @@ static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
            !gs_foreign_overlaps(address, bytes);
 }
 
-/* under the lock; direct: as a mapping of the driver's own */
+/* under the lock; foreign: as a mapping of the driver's own */
 static CUresult note_mapping(struct gs_range *range, CUdeviceptr address, uint64_t bytes,
-                             uint64_t offset, bool *direct)
+                             uint64_t offset, bool *foreign)
 {
-    *direct = range->own->mapped || offset != 0 || bytes != range->reserved;
+    *foreign = range->own->mapped || offset != 0 || bytes != range->reserved;
     if (offset % range->device->granule != 0 || offset > range->reserved ||
         bytes > range->reserved - offset)
         return CUDA_ERROR_NOT_SUPPORTED; /* as the driver (580) says */
     if (!may_map(address, bytes, range->device->granule))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!*direct) {
+    if (!*foreign) {
         gs_range_set_address(range, address, bytes);
         range->own->access_count = 0;
         range->own->mapped = true;
@@ -123,15 +126,15 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
 {
     struct gs_range *range = gs_virtual_hold(handle, ours);
     CUresult result;
-    bool direct;
+    bool foreign;
 
     if (range == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     gs_virtual_begin(range);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    result = note_mapping(range, address, bytes, offset, &direct);
+    result = note_mapping(range, address, bytes, offset, &foreign);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (result == CUDA_SUCCESS && !direct) {
+    if (result == CUDA_SUCCESS && !foreign) {
         result = map_resident(range);
         if (result != CUDA_SUCCESS) {
             gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -141,13 +144,13 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
         }
     }
     gs_virtual_end(range);
-    if (result == CUDA_SUCCESS && direct)
+    if (result == CUDA_SUCCESS && foreign)
         return gs_foreign_map_ours(address, bytes, offset, range);
     gs_virtual_drop(range);
     return result;
 }
 
-/* What there is from address on. */
+/* How addresses are mapped. */
 enum span {
     UNKNOWN, /* nothing of ours, and no mapping of the program's that is known */
     MAPPED,  /* whole mappings of the program's, and nothing else */
@@ -161,11 +164,11 @@ static enum span span_of(CUdeviceptr address, uint64_t bytes)
         return UNKNOWN;
     while (bytes != 0) {
         const struct gs_range *range = gs_range_at(address);
-        const struct gs_foreign *direct = gs_foreign_at(address);
+        const struct gs_foreign *foreign = gs_foreign_at(address);
         uint64_t step = 0;
 
-        if (direct != NULL && direct->node.base == address)
-            step = direct->node.size;
+        if (foreign != NULL && foreign->node.base == address)
+            step = foreign->node.size;
         else if (range != NULL && range->own != NULL && range->node.base == address)
             step = range->reserved;
         if (step == 0 || step > bytes)

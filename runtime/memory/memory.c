@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.c: what cuMemAlloc and cuMemAllocAsync mean, on top of ranges (range.h), slabs
- * (slab.h) and what was freed before (idle_ranges.h, stream_order.h). Freeing: free.c.
+ * memory.c: cuMemAlloc and cuMemAllocAsync, on top of ranges (range.h), slabs (slab.h) and
+ * memory that was freed before (idle_ranges.h, stream_order.h). Freeing: free.c.
  *
  * No state. Any thread.
  */
@@ -20,14 +20,13 @@
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/memory/pool.h"
 #include "runtime/range/slab.h"
-#include "runtime/memory/virtual.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/retire.h"
+#include "runtime/range/memory_lock.h"
 
 /* an empty range with address space of its own */
-static struct gs_range *range_new(struct gs_device *device, uint64_t reserved, CUresult *result)
+static struct gs_range *new_range(struct gs_device *device, uint64_t reserved, CUresult *result)
 {
     struct gs_range *range =
         gs_range_new(device, reserved,
@@ -45,7 +44,7 @@ static struct gs_range *range_new(struct gs_device *device, uint64_t reserved, C
 }
 
 /* a range that never got into the tree, and has no memory */
-static void discard(struct gs_range *range)
+static void discard_range(struct gs_range *range)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_pool_leave(range);
@@ -73,8 +72,8 @@ static CUdeviceptr enter_life(struct gs_range *range, const struct gs_request *r
 }
 
 /* Memory that was freed before and has the right size. false: there is none */
-static bool reuse(const struct gs_request *request, CUcontext context, uint64_t reserved,
-                  uint64_t slab_for, CUdeviceptr *address)
+static bool reuse_freed(const struct gs_request *request, CUcontext context, uint64_t reserved,
+                        uint64_t slab_for, CUdeviceptr *address)
 {
     struct gs_range *range = NULL;
     bool good = false;
@@ -109,7 +108,7 @@ static bool reuse(const struct gs_request *request, CUcontext context, uint64_t 
 /* Gives the new range its memory if there is some for it. False: not, and nobody will make
  * room.
  */
-static bool place(struct gs_range *range, bool *placed)
+static bool place_range(struct gs_range *range, bool *placed)
 {
     *placed = gs_range_place(range);
     if (*placed)
@@ -119,7 +118,7 @@ static bool place(struct gs_range *range, bool *placed)
     return *placed || !gs_daemon_is_absent();
 }
 
-static CUresult account(struct gs_range *range, struct gs_pool *pool)
+static CUresult account_range(struct gs_range *range, struct gs_pool *pool)
 {
     bool joined;
 
@@ -166,20 +165,20 @@ static CUresult allocate_range(const struct gs_request *request, CUcontext conte
 {
     struct gs_device *device = request->device;
     CUresult result;
-    struct gs_range *range = range_new(device, reserved, &result);
+    struct gs_range *range = new_range(device, reserved, &result);
     bool entered, can_wait, placed = false;
     unsigned pass;
 
     if (range == NULL)
         return result;
     range->context = context;
-    result = account(range, request->pool);
+    result = account_range(range, request->pool);
     if (result != CUDA_SUCCESS) {
-        discard(range);
+        discard_range(range);
         return result;
     }
     entered = gs_gate_try_enter(&pass);
-    can_wait = !entered || place(range, &placed);
+    can_wait = !entered || place_range(range, &placed);
     if (entered && !placed && (!can_wait || request->position != NULL)) {
         bool found;
 
@@ -188,7 +187,7 @@ static CUresult allocate_range(const struct gs_request *request, CUcontext conte
         if (found || !can_wait || !gs_range_account(device, reserved)) {
             gs_range_take_back(range);
             gs_gate_leave(pass);
-            discard(range);
+            discard_range(range);
             gs_worker_wake();
             return found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -252,7 +251,7 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
     } else {
         reserved = (request->bytes + granule - 1) / granule * granule;
     }
-    if (reuse(request, context, reserved, slab_for, address))
+    if (reuse_freed(request, context, reserved, slab_for, address))
         return CUDA_SUCCESS;
     return allocate_range(request, context, reserved, slab_for, address);
 }
@@ -260,18 +259,18 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
 {
     enum gs_memory_found found = GS_MEMORY_FOREIGN;
-    const struct gs_foreign *direct;
+    const struct gs_foreign *foreign;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    direct = gs_foreign_at(address);
+    foreign = gs_foreign_at(address);
     range = gs_range_at(address);
-    if (direct != NULL && direct->of != NULL) {
+    if (foreign != NULL && foreign->of != NULL) {
         found = GS_MEMORY_LIVE;
-        *allocation = (struct gs_allocation){.base = direct->node.base,
-                                             .bytes = direct->node.size,
-                                             .device = direct->of->device,
-                                             .id = direct->of->id,
+        *allocation = (struct gs_allocation){.base = foreign->node.base,
+                                             .bytes = foreign->node.size,
+                                             .device = foreign->of->device,
+                                             .id = foreign->of->id,
                                              .own = true};
     } else if (range != NULL) {
         found = GS_MEMORY_LIVE;

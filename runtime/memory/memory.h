@@ -12,7 +12,6 @@
 #include <cudaTypedefs.h>
 
 #include "runtime/base/device.h"
-#include "runtime/range/range.h"
 
 struct gs_stream_position;
 
@@ -27,11 +26,6 @@ struct gs_request {
  * CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY beyond what any lease could
  * give, or the driver's own error. */
 CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *address);
-
-/* Frees what gs_memory_allocate() gave, cuMemFree's way (position NULL) or behind what the
- * stream has run so far. *ours is false when the address is nobody's here: ask the driver. */
-CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *position,
-                        bool *ours);
 
 struct gs_allocation {
     CUdeviceptr base;
@@ -57,15 +51,5 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
  * what was there, and nothing it has submitted may use it any more; or they lie, or end, beside
  * a range. Any thread. */
 bool gs_memory_is_refused(CUdeviceptr address, uint64_t bytes);
-
-/* A context has ended: everything allocated in it is gone. */
-void gs_memory_context_ended(CUcontext context);
-
-/* Disposes of what was freed while the gate was closed or in stream order, and of what was kept
- * for too long. Client thread; moving: the gate is closed and the GPU at rest. Returns true
- * while some of it still waits for its event. */
-bool gs_memory_dispose_dead(bool moving);
-
-void gs_memory_after_fork(void);
 
 #endif

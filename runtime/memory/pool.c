@@ -16,10 +16,12 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/pool_accounts.h"
+#include "runtime/memory/stream_order.h"
 #include "runtime/base/config.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
-static struct gs_pool *add(CUmemoryPool handle, struct gs_device *device, uint64_t most)
+static struct gs_pool *add_pool(CUmemoryPool handle, struct gs_device *device, uint64_t most)
 {
     struct gs_pool *pool = calloc(1, sizeof *pool), *there;
     uint64_t threshold = 0;
@@ -60,7 +62,7 @@ static struct gs_pool *standard_pool(CUmemoryPool handle)
         if (gs_device_is_movable(device) &&
             gs_driver.cuDeviceGetDefaultMemPool(&standard, device->ordinal) == CUDA_SUCCESS &&
             standard == handle)
-            return add(handle, device, 0);
+            return add_pool(handle, device, 0);
     return NULL;
 }
 
@@ -88,7 +90,7 @@ void gs_pool_created(CUmemoryPool handle, const CUmemPoolProps *props)
     }
     device = gs_device_get(props->location.id);
     if (device != NULL && gs_device_is_movable(device))
-        add(handle, device, props->maxSize);
+        add_pool(handle, device, props->maxSize);
 }
 
 void gs_pool_destroyed(CUmemoryPool handle)
@@ -195,7 +197,7 @@ void gs_pool_trim(struct gs_pool *pool, uint64_t keep)
 
 /* --- peers --- */
 
-/* under the lock: what is asked for replaces what was asked for the same device */
+/* under the lock: the new access replaces the one that the same device had */
 static bool note_peer(struct gs_pool *pool, const CUmemAccessDesc *access)
 {
     unsigned at = 0;
@@ -220,7 +222,7 @@ struct placed {
     uint64_t bytes;
 };
 
-/* under the lock: what this pool has on the device; list NULL: their number only */
+/* under the lock: the pool's chunks on the device; list NULL: their number only */
 static size_t list_placed(const struct gs_pool *pool, struct placed *list)
 {
     size_t count = 0;

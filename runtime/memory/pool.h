@@ -17,7 +17,7 @@
 #include <cudaTypedefs.h>
 
 #include "runtime/base/device.h"
-#include "runtime/memory/stream_order.h"
+#include "runtime/memory/stream_position.h"
 #include "runtime/range/owners.h"
 
 /* The pool behind a handle if it is one of ours; NULL: the driver's alone. Any thread. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retire.c: what becomes of memory that the program has freed (retire.h).
+ * retire.c: memory that the program has freed, until it is kept or gone (retire.h).
  *
  * State, under gs_memory_lock: the dead ranges of each device (in struct gs_device, exactly
  * those whose life is DEAD), and the late pieces: those that were freed during a capture. The
@@ -20,6 +20,7 @@
 #include "runtime/memory/synchronize.h"
 #include "runtime/range/slab.h"
 #include "runtime/swap/swap.h"
+#include "runtime/range/memory_lock.h"
 
 static struct late_piece {
     struct late_piece *next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retire.h: what becomes of memory that the program has freed: kept for the next allocation,
- * given back, or left to the client thread (dispose.c).
+ * retire.h: memory that the program has freed is kept for the next allocation, given back, or
+ * left to the client thread (dispose.c).
  */
 #ifndef GS_RUNTIME_MEMORY_RETIRE_H
 #define GS_RUNTIME_MEMORY_RETIRE_H

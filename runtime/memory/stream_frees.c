@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream_frees.c: owns the notes of stream_order.c: for each stream its frees in their order, found by size
- * as well; the streams by their ids; and the spare notes.
+ * stream_frees.c: owns the notes of stream_order.c: for each stream its frees in their order,
+ * found by size as well; the streams by their ids; and the spare notes.
  *
  * Invariants, under gs_memory_lock: a note is in its stream's order and in one of its size
  * lists, or in the list of spare ones, or its taker's. A note's number changes whenever it is
@@ -115,8 +115,8 @@ void gs_note_remove(struct gs_note *note)
     free(stream);
 }
 
-static bool suits(const struct gs_note *note, const struct gs_device *device,
-                  const struct gs_pool *pool, uint64_t bytes, bool is_piece)
+static bool note_suits(const struct gs_note *note, const struct gs_device *device,
+                       const struct gs_pool *pool, uint64_t bytes, bool is_piece)
 {
     return note->bytes == bytes && (note->piece != 0) == is_piece &&
            note->range->device == device && note->range->pool == pool;
@@ -129,7 +129,7 @@ struct gs_note *gs_note_find(const struct gs_note_stream *stream,
     struct gs_note *note = stream->sizes[size_list(bytes)];
 
     for (unsigned i = 0; note != NULL && i < SCAN_LIMIT; i++, note = note->same_earlier)
-        if (suits(note, device, pool, bytes, is_piece))
+        if (note_suits(note, device, pool, bytes, is_piece))
             return note;
     return NULL;
 }

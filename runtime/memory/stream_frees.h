@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream_frees.h: the lists behind stream_order.c: what each stream has freed and not passed, in the order of
- * its frees and by size. Nobody else includes it.
+ * stream_frees.h: the lists behind stream_order.c: the frees that each stream has not passed,
+ * in their order and by size. Nobody else includes it.
  *
  * Everything under gs_memory_lock.
  */
 #ifndef GS_RUNTIME_MEMORY_STREAM_FREES_H
 #define GS_RUNTIME_MEMORY_STREAM_FREES_H
 
-#include "runtime/memory/stream_order.h"
+#include "runtime/memory/stream_position.h"
+#include "runtime/range/range.h"
 
 #define GS_NOTE_SIZES   40
 #define GS_NOTE_BUCKETS 256 /* of streams */

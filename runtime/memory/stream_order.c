@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream_order.c: frees in stream order and the events that mark them, which are used again; the
- * lists: stream_frees.c.
+ * stream_order.c: frees in stream order and the events that mark them, which are used again;
+ * the lists: stream_frees.c.
  *
  * Invariants, under gs_memory_lock: while a note is in its stream's list its range's life is
- * ORDERED, or its piece is retired. Whoever takes a note out owns its memory. An answer about a
- * note's event counts only if the note's number is still the same, and an event is destroyed
- * only while nobody asks (`asking`): what he asks about may have been taken out meanwhile. Any
- * thread.
+ * ORDERED, or its piece is retired. The thread that takes a note out owns its memory. An answer
+ * about a note's event counts only if the note's number is still the same, and an event is
+ * destroyed only while nobody asks (`asking`): the note in question may have been taken out
+ * meanwhile. Any thread.
  */
 #include "runtime/memory/stream_order.h"
 
@@ -18,15 +18,14 @@
 #include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
-#include "runtime/memory/memory.h"
 #include "runtime/memory/stream_frees.h"
-#include "runtime/memory/pool.h"
 #include "runtime/base/clock.h"
-#include "runtime/range/slab.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
 #include "runtime/base/uncancelled.h"
+#include "runtime/memory/stream_position.h"
+#include "runtime/range/memory_lock.h"
 
 #define HOLD_OFF_NS 1000000000ull
 
@@ -37,7 +36,7 @@ static struct {
 
 /* Nobody asks about events, and nobody begins to: returns surplus notes, one at a time; NULL:
  * none. */
-static struct gs_note *surplus(void)
+static struct gs_note *take_surplus_note(void)
 {
     struct gs_note *note;
 
@@ -51,7 +50,7 @@ static void drop_surplus(void)
 {
     struct gs_note *note;
 
-    while ((note = surplus()) != NULL) {
+    while ((note = take_surplus_note()) != NULL) {
         const bool pushed = gs_stream_position_enter(note->context);
 
         gs_driver.cuEventDestroy_v2(note->event);
@@ -60,7 +59,7 @@ static void drop_surplus(void)
     }
 }
 
-static void keep(struct gs_note *note)
+static void keep_note(struct gs_note *note)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_note_keep(note);
@@ -88,7 +87,7 @@ static struct gs_note *note_new(const struct gs_stream_position *position)
     }
     if (gs_stream_position_record(note->event, position))
         return note;
-    keep(note);
+    keep_note(note);
     return NULL;
 }
 
@@ -104,7 +103,7 @@ bool gs_stream_order_put(struct gs_range *range, CUdeviceptr piece, uint64_t byt
         return false;
     fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        keep(note);
+        keep_note(note);
         return false;
     }
     note->range = range;
@@ -120,7 +119,7 @@ bool gs_stream_order_put(struct gs_range *range, CUdeviceptr piece, uint64_t byt
 }
 
 /* under the lock: out of the lists; its memory is the caller's */
-static struct gs_freed_memory take(struct gs_note *note)
+static struct gs_freed_memory take_note(struct gs_note *note)
 {
     gs_note_remove(note);
     if (note->piece == 0)
@@ -140,7 +139,7 @@ struct gs_freed_memory gs_stream_order_take(const struct gs_stream_position *pos
 
     if (note == NULL)
         return (struct gs_freed_memory){0};
-    memory = take(note);
+    memory = take_note(note);
     gs_note_keep(note);
     return memory;
 }
@@ -192,7 +191,7 @@ struct gs_range *gs_stream_order_take_behind(const struct gs_stream_position *po
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     note = find_anywhere(position->context, device, pool, bytes);
     if (note != NULL)
-        range = take(note).range;
+        range = take_note(note).range;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (note == NULL)
         return NULL;
@@ -201,7 +200,7 @@ struct gs_range *gs_stream_order_take_behind(const struct gs_stream_position *po
         leave_to_client(note); /* nothing has waited for it */
         return NULL;
     }
-    keep(note);
+    keep_note(note);
     return range;
 }
 
@@ -254,7 +253,7 @@ static struct gs_freed_memory take_first(const struct question *question)
 
     if (note == NULL || note->number != question->number)
         return (struct gs_freed_memory){0};
-    memory = take(note);
+    memory = take_note(note);
     gs_note_keep(note);
     return memory;
 }
@@ -378,7 +377,7 @@ static struct gs_note *take_of(CUcontext context)
             if (stream->context == context) {
                 struct gs_note *note = stream->first;
 
-                take(note);
+                take_note(note);
                 return note;
             }
     return NULL;

@@ -2,11 +2,10 @@
  *
  * stream_position.c: streams as calls name them, and events in them. No state. Any thread.
  */
-#include "runtime/memory/stream_order.h"
+#include "runtime/memory/stream_position.h"
 
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
-#include "runtime/memory/memory.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/base/uncancelled.h"
 
@@ -69,7 +68,7 @@ bool gs_stream_position_record(CUevent event, const struct gs_stream_position *p
                 : gs_driver.cuEventRecord(event, position->stream)) == CUDA_SUCCESS;
 }
 
-CUevent gs_stream_order_mark(const struct gs_stream_position *position)
+CUevent gs_stream_position_mark(const struct gs_stream_position *position)
 {
     CUevent event = gs_stream_position_event(position->context);
 
@@ -80,7 +79,7 @@ CUevent gs_stream_order_mark(const struct gs_stream_position *position)
 }
 
 /* A call's failure says nothing about the work; a broken context fails each time. */
-CUresult gs_stream_order_wait(const struct gs_stream_position *position)
+CUresult gs_stream_position_wait(const struct gs_stream_position *position)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     CUresult result = CUDA_SUCCESS;

@@ -28,6 +28,8 @@
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
+#include "runtime/memory/mapping.h"
+#include "runtime/range/memory_lock.h"
 
 #define FIRST_HANDLE                                                                           \
     0x6773000000000000ull /* nowhere near the driver's own, which are pointers */
@@ -161,7 +163,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
                            const CUmemAllocationProp *prop,
                            CUmemGenericAllocationHandle *handle)
 {
-    /* what may be exported must be one piece of memory */
+    /* exportable memory must be one piece */
     const bool whole = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
     struct gs_virtual *own;
     struct gs_range *range;
@@ -195,7 +197,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     gs_range_tree_insert(&handles, &own->by_handle);
     gs_range_link(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (gs_daemon_is_absent()) { /* nobody will make room later: what is there is there now */
+    if (gs_daemon_is_absent()) { /* nobody will make room later */
         const CUresult result = give_memory(range);
 
         if (result != CUDA_SUCCESS) {
@@ -242,12 +244,12 @@ CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *ha
                            bool *ours)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE; /* of cuMemAlloc's memory there is none */
-    const struct gs_foreign *direct;
+    const struct gs_foreign *foreign;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    direct = gs_foreign_at(address);
-    range = direct != NULL ? direct->of : gs_range_at(address);
+    foreign = gs_foreign_at(address);
+    range = foreign != NULL ? foreign->of : gs_range_at(address);
     *ours = range != NULL || gs_range_is_near(address);
     if (range != NULL && range->own != NULL) {
         range->own->references++;
@@ -288,19 +290,19 @@ struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours
 struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
                                     bool *ours)
 {
-    const struct gs_foreign *direct;
+    const struct gs_foreign *foreign;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    direct = gs_foreign_at(address);
-    range = direct != NULL ? direct->of : gs_range_at(address);
+    foreign = gs_foreign_at(address);
+    range = foreign != NULL ? foreign->of : gs_range_at(address);
     *ours = range != NULL || gs_range_is_near(address);
     if (range != NULL && range->own == NULL)
         range = NULL;
     if (range != NULL) {
-        const struct gs_range_tree_node *node = direct != NULL ? &direct->node : &range->node;
+        const struct gs_range_tree_node *node = foreign != NULL ? &foreign->node : &range->node;
 
-        *offset = address - node->base + (direct != NULL ? direct->offset : 0);
+        *offset = address - node->base + (foreign != NULL ? foreign->offset : 0);
         *left = node->base + node->size - address;
         range->own->aliases++;
     }
@@ -334,7 +336,7 @@ void gs_virtual_drop(struct gs_range *range)
 }
 
 /* inside the gate */
-static CUresult pin(struct gs_range *range)
+static CUresult pin_range(struct gs_range *range)
 {
     CUresult result;
 
@@ -357,10 +359,10 @@ CUresult gs_virtual_pin(struct gs_range *range)
     unsigned attempt = 0, pass;
 
     do {
-        pass = gs_gate_enter(); /* what is needed is in place inside */
+        pass = gs_gate_enter(); /* inside, all that is needed is in place */
         if (pass == GS_PASS_REFUSED)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        result = pin(range);
+        result = pin_range(range);
         gs_gate_leave(pass);
     } while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&
              gs_room_make(range->device, attempt++));

@@ -5,10 +5,10 @@
  *
  * The program holds handles of ours; the driver's handles behind them come and go chunk by
  * chunk, at the addresses where the program mapped its handle. PyTorch's expandable segments
- * and XLA allocate in this way. What may be shared with others (exported, bound to a multicast
- * object, mapped twice or in part) is pinned at that moment: in place for good, and no longer
- * in the accounts of what can be moved. Memory that is not plain device memory (host, tile
- * pools) stays the driver's from the start.
+ * and XLA allocate in this way. Memory that may be shared with others (exported, bound to a
+ * multicast object, mapped twice or in part) is pinned at that moment: in place for good, and
+ * no longer in the accounts of movable memory. Memory that is not plain device memory (host,
+ * tile pools) stays the driver's from the start.
  *
  * Each function sets *ours to false, and does nothing, for handles and addresses that are not
  * ours.
@@ -22,7 +22,6 @@
 #include <cudaTypedefs.h>
 
 #include "runtime/base/device.h"
-#include "runtime/memory/memory.h"
 #include "runtime/range/owners.h"
 
 /* The device whose memory prop asks for, if that is memory we can move; else NULL. */
@@ -36,16 +35,6 @@ CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *ha
                            bool *ours);
 CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop,
                                bool *ours);
-
-CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                        CUmemGenericAllocationHandle handle, bool *ours);
-
-/* Also where mappings of the driver's own are beside ours. */
-CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours);
-CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
-                               const CUmemAccessDesc *access, size_t count, bool *ours);
-CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *location,
-                               unsigned long long *flags, bool *ours);
 
 /* What the handle stands for, or what is mapped at the address: offset and the bytes left are
  * in it. It stays until it is dropped. NULL: none; *ours then says whether a handle, or memory,
@@ -62,19 +51,10 @@ CUresult gs_virtual_pin(struct gs_range *range);
 /* True if one of so many mappings is to be of a handle of ours. Any thread. */
 bool gs_virtual_is_behind(const CUarrayMapInfo *mappings, unsigned count);
 
-/* Address space that the program has reserved. */
-void gs_reserved_add(CUdeviceptr address, uint64_t bytes);
-
-/* Frees it as the program asks: refused while a mapping of ours lies in it, and if it is that
- * of memory that we gave; else the driver decides. */
-CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
-
-void gs_reserved_after_fork(void);
-
 /* Between virtual.c and mapping.c. */
 
 /* Between the two the calling thread alone gives the range memory and maps it. It does not wait
- * at the gate meanwhile: who waits here may be inside. */
+ * at the gate meanwhile: a thread that waits here may be inside. */
 void gs_virtual_begin(struct gs_range *range);
 void gs_virtual_end(struct gs_range *range);
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chunk.c: owns the lock of all ranges; where the chunks of one lie.
+ * chunk.c: where the chunks of a range lie. No state.
  */
 #include "runtime/range/chunk.h"
 
 #include "runtime/range/owners.h"
-
-pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
 uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
 {

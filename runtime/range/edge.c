@@ -13,6 +13,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
+#include "runtime/range/memory_lock.h"
 
 #define ATTEMPTS 10 /* at making room, a second */
 

@@ -31,7 +31,7 @@ CUresult gs_edge_reserve(struct gs_range *range);
 
 /* Memory of the range's has come: puts edges there, readable by its own device, unless it has
  * them. If that fails the range is as good, what reads beside it faults, and the next time may
- * do better. The caller is who may change the range's chunks. */
+ * do better. The caller may change the range's chunks. */
 void gs_edge_map(struct gs_range *range);
 
 /* The reverse of both; no chunk is on the device. */

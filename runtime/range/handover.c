@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handover.c: owns the descriptors of device memory in this process: in hand (came, and not used
- * yet), of chunks (in use), given (on their way to the daemon).
+ * handover.c: owns the descriptors of device memory in this process: in hand (came, and not
+ * used yet), of chunks (in use), given (on their way to the daemon).
  *
  * Each has a place in one table, of which they are a small part of what the process may open.
- * Only the client thread fills places; whoever's chunk loses its memory empties one (atomics).
- * A program may close numbers that are not its own and use them again: nothing is closed or
- * sent that is no longer what it was (same_file).
+ * Only the client thread fills places; any thread whose chunk loses its memory empties one
+ * (atomics). A program may close numbers that are not its own and use them again: nothing is
+ * closed or sent that is no longer what it was (same_file).
  */
 #include "runtime/range/handover.h"
 
@@ -24,10 +24,11 @@
 #include "runtime/base/uncancelled.h"
 #include "runtime/range/vmm.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 #define PLACES    1024u
 #define LOST      (-1)
-#define LEAST     64   /* who may open no more than these has all of them */
+#define LEAST     64   /* a process that may open no more keeps them all for the program */
 #define HAND_MOST 512u /* pieces */
 #define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
 
@@ -69,7 +70,7 @@ static bool same_file(const struct place *place, int fd)
            now.st_rdev == place->kind;
 }
 
-static void empty(unsigned i)
+static void empty_place(unsigned i)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     struct place *place = &places[i];
@@ -94,7 +95,7 @@ static unsigned most_places(void)
 
 /* On a card all descriptors of memory are of one file. A number that is given to us again was
  * closed by somebody else: the place that had it has nothing. */
-static void lose(int fd)
+static void lose_number(int fd)
 {
     for (unsigned i = 0; i < PLACES; i++) {
         int had = fd;
@@ -105,7 +106,7 @@ static void lose(int fd)
 }
 
 /* Takes the descriptor over, under a higher number. False: it is closed. */
-static bool fill(int fd, uint16_t *index)
+static bool fill_place(int fd, uint16_t *index)
 {
     const unsigned most = most_places();
     GS_UNCANCELLED cancel = gs_cancel_off();
@@ -121,7 +122,7 @@ static bool fill(int fd, uint16_t *index)
         close(fd);
         return false;
     }
-    lose(kept);
+    lose_number(kept);
     places[i].device = what.st_dev;
     places[i].inode = what.st_ino;
     places[i].kind = what.st_rdev;
@@ -132,15 +133,15 @@ static bool fill(int fd, uint16_t *index)
 
 void gs_handover_forget(struct gs_chunk *chunk)
 {
-    if (chunk->gift != 0)
-        empty(chunk->gift - 1u);
-    chunk->gift = 0;
+    if (chunk->descriptor != 0)
+        empty_place(chunk->descriptor - 1u);
+    chunk->descriptor = 0;
 }
 
 /* --- descriptors without a place --- */
 
 /* False: somebody forks. */
-static bool begin(void)
+static bool begin_descriptor(void)
 {
     atomic_store_explicit(&self.busy, true, memory_order_seq_cst);
     if (atomic_load_explicit(&self.forking, memory_order_seq_cst) == 0)
@@ -149,7 +150,7 @@ static bool begin(void)
     return false;
 }
 
-static void end(void)
+static void end_descriptor(void)
 {
     atomic_store_explicit(&self.busy, false, memory_order_release);
 }
@@ -172,7 +173,7 @@ void gs_handover_after_fork(void)
 void gs_handover_in_child(void)
 {
     for (unsigned i = 0; i < PLACES; i++)
-        empty(i);
+        empty_place(i);
     self.hand_count = self.given_count = 0;
     atomic_store_explicit(&self.forking, 0, memory_order_relaxed);
     atomic_store_explicit(&self.busy, false, memory_order_relaxed);
@@ -188,12 +189,12 @@ unsigned gs_handover_expect(void)
 
     for (unsigned i = 0; i < places_most && found < most; i++)
         found += atomic_load_explicit(&places[i].fd, memory_order_relaxed) == 0;
-    return begin() ? found : 0;
+    return begin_descriptor() ? found : 0;
 }
 
 void gs_handover_received(void)
 {
-    end();
+    end_descriptor();
 }
 
 static void count_out(struct gs_device *device, uint64_t bytes)
@@ -216,8 +217,8 @@ static bool count_in(struct gs_device *device, uint64_t bytes, uint64_t budget)
     return fits;
 }
 
-static void receive(struct gs_device *device, const struct gs_wire_target *target,
-                    struct gs_descriptors *with)
+static void receive_pieces(struct gs_device *device, const struct gs_wire_target *target,
+                           struct gs_descriptors *with)
 {
     const uint64_t bytes = target->gift_bytes;
 
@@ -227,7 +228,7 @@ static void receive(struct gs_device *device, const struct gs_wire_target *targe
            count_in(device, bytes, target->budget)) {
         struct piece *piece = &self.in_hand[self.hand_count];
 
-        if (fill(with->fd[--with->count], &piece->place)) {
+        if (fill_place(with->fd[--with->count], &piece->place)) {
             piece->device = device;
             piece->bytes = bytes;
             self.hand_count++;
@@ -245,7 +246,7 @@ void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *ta
         return;
     }
     gs_handover_sent(device);
-    receive(device, target, with);
+    receive_pieces(device, target, with);
 }
 
 uint64_t gs_handover_in_hand(const struct gs_device *device)
@@ -258,7 +259,7 @@ uint64_t gs_handover_in_hand(const struct gs_device *device)
 }
 
 /* Out of the hand; its place is the caller's. */
-static struct piece take(unsigned i)
+static struct piece take_piece(unsigned i)
 {
     const struct piece piece = self.in_hand[i];
 
@@ -271,7 +272,7 @@ void gs_handover_shrink(struct gs_device *device, uint64_t most)
 {
     for (unsigned i = self.hand_count; i > 0 && gs_handover_in_hand(device) > most; i--)
         if (self.in_hand[i - 1].device == device)
-            empty(take(i - 1).place);
+            empty_place(take_piece(i - 1).place);
 }
 
 static bool place_piece(const struct piece *piece, struct gs_range *range, uint32_t chunk)
@@ -302,13 +303,13 @@ bool gs_handover_place(struct gs_range *range, uint32_t chunk)
 
         if (self.in_hand[i - 1].device != range->device || self.in_hand[i - 1].bytes != bytes)
             continue;
-        piece = take(i - 1);
+        piece = take_piece(i - 1);
         if (place_piece(&piece, range, chunk)) {
-            range->chunks[chunk].gift = (uint16_t)(piece.place + 1u);
+            range->chunks[chunk].descriptor = (uint16_t)(piece.place + 1u);
             atomic_fetch_add_explicit(&gs_runtime.taken_over, bytes, memory_order_relaxed);
             return true;
         }
-        empty(piece.place);
+        empty_place(piece.place);
     }
     return false;
 }
@@ -322,18 +323,18 @@ bool gs_handover_is_wanted(const struct gs_range *range, uint32_t chunk)
            gs_range_chunk_bytes(range, chunk) >= range->device->physical / WORTH;
 }
 
-static bool export(const struct gs_chunk *chunk, uint16_t *place)
+static bool export_chunk(const struct gs_chunk *chunk, uint16_t *place)
 {
     int fd = -1;
     bool done;
 
-    if (!chunk->sendable || !begin())
+    if (!chunk->sendable || !begin_descriptor())
         return false;
     done = gs_driver.cuMemExportToShareableHandle(&fd, chunk->handle,
                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                                   0) == CUDA_SUCCESS &&
-           fill(fd, place);
-    end();
+           fill_place(fd, place);
+    end_descriptor();
     return done;
 }
 
@@ -349,9 +350,9 @@ static bool can_be_sent(const struct piece *piece)
 /* A descriptor for the chunk's memory: the one with which it came, or a new one. */
 static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
 {
-    if (chunk->gift == 0)
-        return export(chunk, place);
-    *place = (uint16_t)(chunk->gift - 1u);
+    if (chunk->descriptor == 0)
+        return export_chunk(chunk, place);
+    *place = (uint16_t)(chunk->descriptor - 1u);
     return same_file(&places[*place],
                      atomic_load_explicit(&places[*place].fd, memory_order_acquire));
 }
@@ -369,12 +370,12 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk)
         return false;
     unmapped = gs_vmm_unmap(range, chunk);
     released = gs_vmm_release(which->handle);
-    which->gift = 0;
+    which->descriptor = 0;
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
         /* memory that is still mapped here is nobody else's */
         gs_log("memory at %#llx cannot be given away: %d, %d",
                (unsigned long long)gs_range_chunk_address(range, chunk), unmapped, released);
-        empty(piece.place);
+        empty_place(piece.place);
         return true;
     }
     self.given[self.given_count++] = piece;
@@ -404,7 +405,7 @@ void gs_handover_sent(const struct gs_device *device)
 
     for (unsigned i = 0; i < self.given_count; i++)
         if (self.given[i].device == device)
-            empty(self.given[i].place);
+            empty_place(self.given[i].place);
         else
             self.given[left++] = self.given[i];
     self.given_count = left;
@@ -413,7 +414,7 @@ void gs_handover_sent(const struct gs_device *device)
 void gs_handover_lost(void)
 {
     while (self.given_count != 0)
-        empty(self.given[--self.given_count].place);
+        empty_place(self.given[--self.given_count].place);
     while (self.hand_count != 0)
-        empty(take(self.hand_count - 1).place);
+        empty_place(take_piece(self.hand_count - 1).place);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handover.h: device memory that goes to another program, or comes from one, without being released
- * between (lockd/server/handover.h). On its way it is a descriptor; one that came is kept for as long as
- * its memory is used, since a driver makes descriptors of its own memory only.
+ * handover.h: device memory that goes to another program, or comes from one, without being
+ * released between (lockd/server/handover.h). On its way it is a descriptor; one that came is
+ * kept for as long as its memory is used, since a driver makes descriptors of its own memory
+ * only.
  *
- * A gift in hand counts as resident: it is part of what the budget has risen by. Client thread,
+ * Memory in hand counts as resident: it is part of what the budget has risen by. Client thread,
  * unless marked.
  */
 #ifndef GS_RUNTIME_RANGE_HANDOVER_H
@@ -24,9 +25,10 @@
 unsigned gs_handover_expect(void);
 void gs_handover_received(void);
 
-/* A target has come, whose budget does not count yet: takes what came with it, as far as there
- * is use and room for it (the rest stays in `with`). What is in hand is released with RUN off;
- * what was given and is not sent, with RUN on: that much is to come back. */
+/* A target has come, whose budget does not count yet: takes the memory that came with it, as
+ * far as there is use and room for it (the rest stays in `with`). With RUN off it releases all
+ * that is in hand; with RUN on, all that was given and not sent, since that much is to come
+ * back. */
 void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *target,
                        struct gs_descriptors *with);
 
@@ -53,7 +55,7 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk);
 void gs_handover_report(const struct gs_device *device, struct gs_wire_state *state,
                         struct gs_descriptors *with);
 
-/* What that device gave is the daemon's now, or nobody's. */
+/* The memory that the device gave is the daemon's now, or nobody's. */
 void gs_handover_sent(const struct gs_device *device);
 
 /* --- always --- */

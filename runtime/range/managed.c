@@ -20,9 +20,9 @@
 #include "runtime/range/chunk.h"
 #include "runtime/base/uncancelled.h"
 
-/* Takes bytes of what is free on the current device; what others of this process are about to
- * take counts twice for a moment. */
-static bool claim(struct gs_device *device, uint64_t bytes)
+/* Claims bytes of the current device's free memory; bytes that others of this process are about
+ * to take count twice for a moment. */
+static bool claim_free_bytes(struct gs_device *device, uint64_t bytes)
 {
     const uint64_t claimed =
         atomic_fetch_add_explicit(&device->arriving, bytes, memory_order_seq_cst) + bytes;
@@ -38,7 +38,7 @@ static bool claim(struct gs_device *device, uint64_t bytes)
 
 /* Brings bytes at address in and waits for them; a stream of its own, so that no capture of the
  * program's is touched. */
-static CUresult bring(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
+static CUresult bring_in(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     CUstream stream;
@@ -53,29 +53,29 @@ static CUresult bring(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
     return result;
 }
 
-static CUresult place(struct gs_range *range, uint32_t chunk)
+static CUresult place_chunk(struct gs_range *range, uint32_t chunk)
 {
     struct gs_device *device = range->device;
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
     CUresult result;
 
-    if (!claim(device, bytes))
+    if (!claim_free_bytes(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = bring(device->ordinal, gs_range_chunk_address(range, chunk), bytes);
+    result = bring_in(device->ordinal, gs_range_chunk_address(range, chunk), bytes);
     atomic_fetch_sub_explicit(&device->arriving, bytes, memory_order_seq_cst);
     return result;
 }
 
-static uint32_t place_all(struct gs_range *range)
+static uint32_t place_all_chunks(struct gs_range *range)
 {
     uint32_t placed = 0;
 
-    while (placed < range->chunk_count && place(range, placed) == CUDA_SUCCESS)
+    while (placed < range->chunk_count && place_chunk(range, placed) == CUDA_SUCCESS)
         placed++;
     return placed;
 }
 
-static CUresult send(struct gs_range *range, uint32_t chunk, CUstream stream)
+static CUresult send_chunk(struct gs_range *range, uint32_t chunk, CUstream stream)
 {
     return gs_driver.cuMemPrefetchAsync(gs_range_chunk_address(range, chunk),
                                         gs_range_chunk_bytes(range, chunk), CU_DEVICE_CPU,
@@ -83,19 +83,19 @@ static CUresult send(struct gs_range *range, uint32_t chunk, CUstream stream)
 }
 
 /* It has been sent, or all of it is given back next. */
-static void no_removal(struct gs_range *range, uint32_t chunk)
+static void remove_nothing(struct gs_range *range, uint32_t chunk)
 {
     (void)range;
     (void)chunk;
 }
 
-static CUresult reserve(struct gs_range *range)
+static CUresult reserve_range(struct gs_range *range)
 {
     return gs_driver.cuMemAllocManaged((CUdeviceptr *)&range->node.base, range->reserved,
                                        CU_MEM_ATTACH_GLOBAL);
 }
 
-static void give_back(struct gs_range *range)
+static void give_back_range(struct gs_range *range)
 {
     const struct gs_context *context;
 
@@ -107,9 +107,9 @@ static void give_back(struct gs_range *range)
         }
 }
 
-const struct gs_backend gs_managed_backend = {.reserve = reserve,
-                                              .give_back = give_back,
-                                              .place = place,
-                                              .place_all = place_all,
-                                              .remove = no_removal,
-                                              .send = send};
+const struct gs_backend gs_managed_backend = {.reserve = reserve_range,
+                                              .give_back = give_back_range,
+                                              .place = place_chunk,
+                                              .place_all = place_all_chunks,
+                                              .remove = remove_nothing,
+                                              .send = send_chunk};

@@ -7,7 +7,7 @@
  * pinned; missing = bytes of their chunks that are needed and not RESIDENT; resident = bytes of
  * RESIDENT chunks of all ranges that are not pinned, plus claims of allocations under way; the
  * tree holds exactly the live ranges that have an address, `gone` cuMemAlloc's other ones;
- * whoever makes missing grow from an application thread shuts the gate under the same lock.
+ * an application thread that makes missing grow shuts the gate under the same lock.
  * Chunks are touched by: the allocating thread before the range is in the tree; the client
  * thread; the disposing thread.
  */
@@ -25,6 +25,7 @@
 #include "runtime/range/slab.h"
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 static struct gs_range_tree tree;
 static struct gs_range_tree

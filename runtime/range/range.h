@@ -6,7 +6,6 @@
 #ifndef GS_RUNTIME_RANGE_RANGE_H
 #define GS_RUNTIME_RANGE_RANGE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,8 +37,8 @@ struct gs_chunk {
     bool moving;                /* under way (swap.c); under gs_memory_lock */
     bool zero;                  /* HOST: nothing but zeros, no host block */
     bool sendable;              /* RESIDENT: made so that others can be given it (handover.h) */
-    uint16_t
-        gift; /* RESIDENT, and another program's before: its descriptor (handover.c); else 0 */
+    /* RESIDENT, and another program's before: where its descriptor is (handover.c); else 0 */
+    uint16_t descriptor;
 };
 
 enum gs_range_life {
@@ -73,15 +72,11 @@ struct gs_range {
     CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */
     struct gs_range *next, **link; /* of its device */
     struct gs_range *idle_next,
-        **idle_link;     /* IDLE (idle_ranges.c); DEAD: the next one (free.c) */
+        **idle_link;     /* IDLE (idle_ranges.c); DEAD: the next one (retire.c) */
     uint64_t idle_since; /* ns */
     uint32_t chunk_count;
     struct gs_chunk chunks[];
 };
-
-/* Guards the tree, slabs, accounts and lists. Rank GS_LOCK_MEMORY. Never held across a driver
- * call. */
-extern pthread_mutex_t gs_memory_lock;
 
 /* An empty range: no address, in no list. NULL: out of host memory. */
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,
@@ -128,7 +123,8 @@ bool gs_range_is_near(CUdeviceptr address);
 /* Into its device's list. */
 void gs_range_link(struct gs_range *range);
 
-/* It is needed from now on: what is absent is missing, and the gate shuts until it is there. */
+/* It is needed from now on: its absent chunks are missing, and the gate shuts until they are
+ * there. */
 void gs_range_miss(struct gs_range *range);
 
 /* It is no longer needed: the reverse. */

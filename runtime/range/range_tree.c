@@ -18,8 +18,8 @@ static uint32_t next_random(uint32_t *seed)
 }
 
 /* splits tree into nodes below base and the others */
-static void split(struct gs_range_tree_node *tree, uint64_t base,
-                  struct gs_range_tree_node **low, struct gs_range_tree_node **high)
+static void split_tree(struct gs_range_tree_node *tree, uint64_t base,
+                       struct gs_range_tree_node **low, struct gs_range_tree_node **high)
 {
     while (tree != NULL) {
         if (tree->base < base) {
@@ -36,8 +36,8 @@ static void split(struct gs_range_tree_node *tree, uint64_t base,
     *high = NULL;
 }
 
-static void merge(struct gs_range_tree_node **out, struct gs_range_tree_node *low,
-                  struct gs_range_tree_node *high)
+static void merge_trees(struct gs_range_tree_node **out, struct gs_range_tree_node *low,
+                        struct gs_range_tree_node *high)
 {
     while (low != NULL && high != NULL) {
         if (low->priority > high->priority) {
@@ -60,7 +60,7 @@ void gs_range_tree_insert(struct gs_range_tree *tree, struct gs_range_tree_node 
     node->priority = next_random(&tree->seed);
     while (*at != NULL && (*at)->priority >= node->priority)
         at = node->base < (*at)->base ? &(*at)->left : &(*at)->right;
-    split(*at, node->base, &node->left, &node->right);
+    split_tree(*at, node->base, &node->left, &node->right);
     *at = node;
 }
 
@@ -72,7 +72,7 @@ struct gs_range_tree_node *gs_range_tree_remove(struct gs_range_tree *tree, uint
         at = base < (*at)->base ? &(*at)->left : &(*at)->right;
     node = *at;
     if (node != NULL)
-        merge(at, node->left, node->right);
+        merge_trees(at, node->left, node->right);
     return node;
 }
 

@@ -33,7 +33,7 @@ static uint32_t class_shift(uint64_t bytes)
     return shift;
 }
 
-static void enlist(struct gs_slab *slab)
+static void enlist_slab(struct gs_slab *slab)
 {
     struct gs_slab **head = &lists[slab->shift - GS_SLAB_MIN_SHIFT];
 
@@ -44,7 +44,7 @@ static void enlist(struct gs_slab *slab)
     *head = slab;
 }
 
-static void delist(struct gs_slab *slab)
+static void delist_slab(struct gs_slab *slab)
 {
     if (slab->link == NULL)
         return;
@@ -64,7 +64,7 @@ static CUdeviceptr take_piece(struct gs_slab *slab, uint64_t bytes)
     slab->free_bits[word] &= slab->free_bits[word] - 1;
     slab->asked[index] = (uint32_t)bytes;
     if (--slab->free_count == 0)
-        delist(slab);
+        delist_slab(slab);
     return slab->range->node.base + ((uint64_t)index << slab->shift);
 }
 
@@ -102,7 +102,7 @@ bool gs_slab_make(struct gs_range *range, uint64_t bytes)
     slab->shift = shift;
     slab->count = slab->free_count = count;
     range->slab = slab;
-    enlist(slab);
+    enlist_slab(slab);
     return true;
 }
 
@@ -145,10 +145,10 @@ bool gs_slab_put(struct gs_range *range, CUdeviceptr address)
 
     slab->free_bits[index / 64] |= 1ull << (index % 64);
     if (slab->free_count++ == 0)
-        enlist(slab);
+        enlist_slab(slab);
     if (slab->free_count < slab->count)
         return false;
-    delist(slab);
+    delist_slab(slab);
     return true;
 }
 
@@ -173,7 +173,7 @@ void gs_slab_free(struct gs_slab *slab)
 
     if (slab == NULL)
         return;
-    delist(slab);
+    delist_slab(slab);
     spare = &blank[slab->shift - GS_SLAB_MIN_SHIFT];
     if (slab->free_count == slab->count && *spare == NULL)
         *spare = slab;

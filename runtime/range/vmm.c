@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 #define ATTEMPTS 4 /* at giving memory back: a failure may have been that call's alone */
 
@@ -151,7 +152,7 @@ static CUmemAllocationProp plain_memory(const struct gs_device *device)
 
 /* Memory that a descriptor can be made of, if that is of use; else, or where the driver has
  * none of that kind, plain memory. */
-static CUresult create(struct gs_range *range, uint32_t index)
+static CUresult create_memory(struct gs_range *range, uint32_t index)
 {
     struct gs_chunk *chunk = &range->chunks[index];
     const uint64_t bytes = gs_range_chunk_bytes(range, index);
@@ -171,9 +172,9 @@ static CUresult create(struct gs_range *range, uint32_t index)
     return gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
 }
 
-static CUresult place(struct gs_range *range, uint32_t chunk)
+static CUresult place_chunk(struct gs_range *range, uint32_t chunk)
 {
-    CUresult result = create(range, chunk);
+    CUresult result = create_memory(range, chunk);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -200,7 +201,7 @@ static bool put_in_place(struct gs_range *range, uint32_t chunk)
     return false;
 }
 
-static void take(struct gs_range *range, uint32_t chunk)
+static void take_away_chunk(struct gs_range *range, uint32_t chunk)
 {
     const CUresult unmapped =
         gs_range_is_mapped(range) ? gs_vmm_unmap(range, chunk) : CUDA_SUCCESS;
@@ -213,7 +214,7 @@ static void take(struct gs_range *range, uint32_t chunk)
                (unsigned long long)gs_range_chunk_address(range, chunk), unmapped, released);
 }
 
-static uint32_t place_all(struct gs_range *range)
+static uint32_t place_all_chunks(struct gs_range *range)
 {
     CUmemAccessDesc access[2 * GS_MAX_PEERS + 1];
     const size_t count = plain_access(range, access);
@@ -230,12 +231,12 @@ static uint32_t place_all(struct gs_range *range)
         return placed;
     }
     while (placed > 0)
-        take(range, --placed);
+        take_away_chunk(range, --placed);
     return 0;
 }
 
 const struct gs_backend gs_vmm_backend = {.reserve = gs_edge_reserve,
                                           .give_back = gs_edge_give_back,
-                                          .place = place,
-                                          .place_all = place_all,
-                                          .remove = take};
+                                          .place = place_chunk,
+                                          .place_all = place_all_chunks,
+                                          .remove = take_away_chunk};

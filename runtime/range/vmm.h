@@ -15,7 +15,7 @@ CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk);
 /* Unmaps what is mapped exactly there. Any thread. */
 CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes);
 
-/* Lets go of physical memory; what is still mapped stays. Any thread. */
+/* Lets go of physical memory; it stays as long as it is mapped. Any thread. */
 CUresult gs_vmm_release(CUmemGenericAllocationHandle handle);
 
 /* Gives another device access to what cuMemAlloc has on this one now. Inside the gate. */

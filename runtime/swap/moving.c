@@ -24,7 +24,7 @@
 #define KEPT_LOOK_NS (1000 * MS)
 #define HANDED_NS    (100 * MS) /* see note_short */
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -47,8 +47,8 @@ static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
         gs_gate_refuse(true);
 }
 
-/* What made calls fail is over: they wait again. (A refused call wants nothing, so nobody would
- * give this program a turn that opens the gate.) */
+/* The reason to fail calls is over: they wait again. (A refused call wants nothing, so nobody
+ * would give this program a turn that opens the gate.) */
 static void stop_refusing(uint64_t *since, uint64_t now)
 {
     if (*since != 0 && now - *since > GS_SHORT_LIMIT_NS)
@@ -56,12 +56,12 @@ static void stop_refusing(uint64_t *since, uint64_t now)
     *since = 0;
 }
 
-static void keep(struct gs_device *device, uint64_t bytes)
+static void set_kept(struct gs_device *device, uint64_t bytes)
 {
     atomic_store_explicit(&device->moving.kept, bytes, memory_order_relaxed);
 }
 
-/* What is kept is tried again now and then: there may be host memory, or an address. */
+/* Kept memory is tried again now and then: there may be host memory, or an address. */
 static bool should_leave(const struct gs_device *device, const struct gs_accounts *accounts,
                          uint64_t budget, uint64_t now)
 {
@@ -79,12 +79,12 @@ static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
         return false;
     case GS_SWAP_KEPT:
         device->moving.kept_looked_at = now;
-        keep(device, excess);
+        set_kept(device, excess);
         return false;
     case GS_SWAP_NOTHING: /* what has been freed leaves by itself */
         device->moving.retry_at = now + 20 * MS;
         device->moving.kept_looked_at = now;
-        keep(device, smaller(excess, gs_memory_out_of_reach(device)));
+        set_kept(device, smaller_of(excess, gs_memory_out_of_reach(device)));
         return false;
     default:
         device->moving.was_out = true;
@@ -92,8 +92,7 @@ static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
     }
 }
 
-/* What is kept is never more than what is there beyond the budget; alone, nothing need leave.
- */
+/* Never more is kept than there is beyond the budget; alone, nothing need leave. */
 static void update_kept(struct gs_device *device, uint64_t resident, uint64_t budget)
 {
     const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
@@ -101,9 +100,9 @@ static void update_kept(struct gs_device *device, uint64_t resident, uint64_t bu
     if (kept == 0)
         return;
     if ((gs_device_flags(device) & GS_TARGET_SOLE) != 0 || resident <= budget)
-        keep(device, 0);
+        set_kept(device, 0);
     else if (kept > resident - budget)
-        keep(device, resident - budget);
+        set_kept(device, resident - budget);
 }
 
 /* More is needed than the program may ever have (others took it for good): its calls must not
@@ -138,8 +137,8 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int n
     }
 }
 
-/* Gifts are for what is missing: without that, or without room, they are released. (With RUN
- * off there are none: gs_handover_heard.) */
+/* Memory in hand is for what is missing: without that, or without room, it is released. (With
+ * RUN off there is none: gs_handover_heard.) */
 static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
 {
     const struct gs_accounts accounts = gs_memory_accounts(device);
@@ -151,7 +150,7 @@ static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
     if (accounts.missing == 0)
         most = 0;
     else if (accounts.resident > budget)
-        most = in_hand - smaller(in_hand, accounts.resident - budget);
+        most = in_hand - smaller_of(in_hand, accounts.resident - budget);
     gs_handover_shrink(device, most);
     return gs_memory_accounts(device);
 }
@@ -167,7 +166,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         struct gs_accounts accounts = look_at(device, budget);
         uint64_t here;
 
-        /* it may stay after all; what has come in counts */
+        /* it may stay after all; chunks that have come in count */
         if (((!stopped || accounts.resident <= budget) && gs_swap_is_under_way(device, true)) ||
             ((gs_device_flags(device) & GS_TARGET_RUN) == 0 &&
              gs_swap_is_under_way(device, false))) {
@@ -197,14 +196,14 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
 
 /* --- host memory --- */
 
-/* What may have to go out when somebody else has his turn. */
+/* Bytes that may have to go out when another program has its turn. */
 static uint64_t leaving_of(const struct gs_device *device)
 {
     const uint64_t shortfall =
         atomic_load_explicit(&device->target.shortfall, memory_order_relaxed);
     const uint64_t demand = gs_memory_accounts(device).demand;
 
-    return gs_device_is_movable(device) && !device->managed ? smaller(demand, shortfall) : 0;
+    return gs_device_is_movable(device) && !device->managed ? smaller_of(demand, shortfall) : 0;
 }
 
 static bool register_one(void)

@@ -12,11 +12,11 @@
 #define GS_SHORT_LIMIT_NS 60000000000ull
 
 /* One step on every device. stopped: the gate is closed and the GPU at rest; may_leave: and
- * memory is worth saving (the process goes on); news: a descriptor that becomes readable when the
- * daemon has something to say, or -1. True: there may be more to do at once. */
+ * memory is worth saving (the process goes on); news: a descriptor that becomes readable when
+ * the daemon has something to say, or -1. True: there may be more to do at once. */
 bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news);
 
-/* The gate is open: what was moving has arrived. */
+/* The gate is open: all that moved has arrived. */
 void gs_moving_arrived(void);
 
 /* Makes ready what host memory may be needed, and gives back what is not needed any more

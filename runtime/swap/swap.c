@@ -21,6 +21,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/config.h"
 #include "runtime/swap/swap_mover.h"
+#include "runtime/range/memory_lock.h"
 
 #define DROPPED     64u            /* host copies given back at a time */
 #define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */
@@ -62,7 +63,7 @@ static bool device_is_broken(struct gs_device *device)
 
 /* A copy failed: everything under way stays where it was; a sound context takes over from a
  * broken one. With none there is nothing left to save, and the card is given back. */
-static void abandon(struct gs_mover *mover, CUresult result)
+static void abandon_mover(struct gs_mover *mover, CUresult result)
 {
     bool broken, idle = false;
 
@@ -73,16 +74,16 @@ static void abandon(struct gs_mover *mover, CUresult result)
     broken = context_is_broken(mover->context, result) && device_is_broken(mover->device);
     while (mover->count != 0) {
         struct gs_job *job = gs_mover_job(mover, 0);
-        const bool foreign = !mover->out && job->chunk->gift != 0;
+        const bool handed_over = !mover->out && job->chunk->descriptor != 0;
         uint8_t state = job->chunk->state;
 
         if (broken && mover->out)
             state = GS_CHUNK_ABSENT;
-        else if (broken && !foreign)
+        else if (broken && !handed_over)
             state = GS_CHUNK_RESIDENT;
         /* in: what was made for it goes again, the host copy is good; and another program's
          * bytes are nothing for a context that may come after the broken ones */
-        if (broken == mover->out || foreign)
+        if (broken == mover->out || handed_over)
             gs_backend_of(job->range)->remove(job->range, job->index);
         gs_mover_settle(job, state);
         gs_mover_drop_first(mover);
@@ -165,7 +166,7 @@ static CUresult queue_out(struct gs_mover *mover, bool *kept)
     if (*kept)
         keep_from(mover, mover->queued - 1);
     else if (result != CUDA_SUCCESS)
-        abandon(mover, result);
+        abandon_mover(mover, result);
     return result;
 }
 
@@ -176,7 +177,7 @@ static CUresult retire_out(struct gs_mover *mover)
         job->copied != 0 ? gs_driver.cuEventSynchronize(job->done) : CUDA_SUCCESS;
 
     if (result != CUDA_SUCCESS) {
-        abandon(mover, result);
+        abandon_mover(mover, result);
         return result;
     }
     gs_job_copied_out(job);
@@ -190,9 +191,9 @@ static CUresult retire_out(struct gs_mover *mover)
 
 /* --- in --- */
 
-/* Memory for the chunk: another program's, or made. What is in hand and under way is no more
- * than room. */
-static CUresult place(struct gs_mover *mover, const struct gs_job *job, uint64_t room)
+/* Memory for the chunk: another program's, or made. The bytes in hand and those under way are
+ * together no more than room. */
+static CUresult place_chunk(struct gs_mover *mover, const struct gs_job *job, uint64_t room)
 {
     if (job->chunk->state == GS_CHUNK_HOST && gs_handover_place(job->range, job->index))
         return CUDA_SUCCESS;
@@ -204,7 +205,7 @@ static CUresult place(struct gs_mover *mover, const struct gs_job *job, uint64_t
 static CUresult queue_in(struct gs_mover *mover, uint64_t room)
 {
     struct gs_job *job = gs_mover_job(mover, mover->count - 1);
-    CUresult result = place(mover, job, room);
+    CUresult result = place_chunk(mover, job, room);
 
     if (result != CUDA_SUCCESS) { /* nothing of it is under way: only this one goes back */
         gs_mover_settle(job, job->chunk->state);
@@ -221,7 +222,7 @@ static CUresult queue_in(struct gs_mover *mover, uint64_t room)
     if (result == CUDA_SUCCESS)
         result = gs_mover_mark(&job->done, mover->copies);
     if (result != CUDA_SUCCESS)
-        abandon(mover, result);
+        abandon_mover(mover, result);
     return result;
 }
 
@@ -231,7 +232,7 @@ static CUresult retire_in(struct gs_mover *mover)
     const CUresult result = gs_driver.cuEventSynchronize(job->done);
 
     if (result != CUDA_SUCCESS) {
-        abandon(mover, result);
+        abandon_mover(mover, result);
         return result;
     }
     atomic_fetch_add_explicit(&gs_runtime.moved_in, job->copied, memory_order_relaxed);
@@ -270,8 +271,8 @@ static bool await_in(struct gs_mover *mover, int news)
 
 /* --- settling --- */
 
-/* Out: what has been queued is retired, the rest goes back to where it is. */
-static void finish(struct gs_mover *mover)
+/* Out: queued jobs are retired, the others stay where they are. */
+static void finish_mover(struct gs_mover *mover)
 {
     CUresult result = CUDA_SUCCESS;
 
@@ -292,7 +293,7 @@ static void settle_device(const struct gs_device *device)
             (device != NULL && context->device != device))
             continue;
         pushed = gs_context_push(context->handle) == CUDA_SUCCESS;
-        finish(context->mover); /* a driver may want a current context for that */
+        finish_mover(context->mover); /* a driver may want a current context for that */
         if (pushed)
             gs_driver.cuCtxPopCurrent_v2(&popped);
     }
@@ -329,7 +330,7 @@ static struct gs_mover *enter_for(struct gs_device *device, bool out)
     if (mover == NULL)
         return NULL;
     if (mover->count == 0 || mover->out != out) {
-        finish(mover);
+        finish_mover(mover);
         mover->out = out;
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_mover_look_anew(mover);

@@ -5,7 +5,7 @@
  * and others learn of every chunk that has left.
  *
  * Client thread only, unless marked. A failed copy never loses the only good copy: memory is
- * unmapped only after its bytes have arrived. What is under way counts as where it was.
+ * unmapped only after its bytes have arrived. A chunk under way counts as where it was.
  */
 #ifndef GS_RUNTIME_SWAP_SWAP_H
 #define GS_RUNTIME_SWAP_SWAP_H

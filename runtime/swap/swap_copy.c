@@ -3,7 +3,7 @@
  * swap_copy.c: the bytes of one chunk: which blocks of it must cross the bus, and in what
  * pieces. No state. Client thread only.
  */
-#include "runtime/swap/swap_job.h"
+#include "runtime/swap/swap_copy.h"
 
 #include <string.h>
 

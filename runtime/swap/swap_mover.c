@@ -14,6 +14,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 static bool make_streams(struct gs_mover *mover)
 {
@@ -72,7 +73,7 @@ void gs_mover_leave(void)
  * ones go every time and their host copies are of use. */
 enum sweep { OUT_AGAIN, OUT_ANY, SWEEPS };
 
-static bool suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
+static bool chunk_suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
 {
     if (chunk->moving || (chunk->state == GS_CHUNK_RESIDENT) != out)
         return false;
@@ -92,7 +93,7 @@ static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t 
             if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
                 continue;
             for (uint32_t i = 0; i < range->chunk_count; i++)
-                if (suits(&range->chunks[i], out, device->sweep.pass) &&
+                if (chunk_suits(&range->chunks[i], out, device->sweep.pass) &&
                     (out || gs_range_chunk_bytes(range, i) <= limit)) {
                     *index = i;
                     return range;
@@ -115,7 +116,7 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     uint32_t index = 0;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    /* what came up behind the cursor is found by starting anew, once */
+    /* starting anew, once, finds chunks that came up behind the cursor */
     for (unsigned attempt = 0; attempt < 2 && range == NULL; attempt++) {
         range = next_chunk(device, mover->out, limit, &index);
         if (range == NULL) {
@@ -142,9 +143,9 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     return true;
 }
 
-/* The job ends; state: what its chunk is from now on. Chunk state and accounts change together:
+/* The job ends; state: its chunk's from now on. Chunk state and accounts change together:
  * a range that was freed meanwhile has been taken out of `missing` as it was at that moment
- * (range.c, end_life). */
+ * (gs_range_end_life). */
 void gs_mover_settle(struct gs_job *job, uint8_t state)
 {
     struct gs_device *device = job->range->device;

@@ -8,7 +8,7 @@
 #define GS_RUNTIME_SWAP_SWAP_MOVER_H
 
 #include "runtime/base/device.h"
-#include "runtime/swap/swap_job.h"
+#include "runtime/swap/swap_copy.h"
 
 #define GS_MOVER_RING 64u /* jobs */
 
@@ -46,7 +46,7 @@ void gs_mover_look_anew(const struct gs_mover *mover);
 /* Records the event, which is made if it is NULL, behind what the stream has so far. */
 CUresult gs_mover_mark(CUevent *event, CUstream stream);
 
-/* The job ends; state: what its chunk is from now on. */
+/* The job ends; state: its chunk's from now on. */
 void gs_mover_settle(struct gs_job *job, uint8_t state);
 
 /* The oldest job, settled, leaves the ring. */

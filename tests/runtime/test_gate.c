@@ -60,9 +60,9 @@ void gs_stats_called(void)
 {
 }
 
-void gs_throttle_thread_ends(struct gs_throttle *pace)
+void gs_throttle_thread_ends(struct gs_throttle *throttle)
 {
-    (void)pace;
+    (void)throttle;
 }
 
 static _Atomic(bool) capturing;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_gift.c: the descriptors of device memory (gift.c), with the driver played: memory is an
- * empty file, a handle is a descriptor of it. Every test ends with as many descriptors open as
- * before. One thread, but for the test of fork().
+ * test_gift.c: the descriptors of device memory (handover.c), with the driver played: memory is
+ * an empty file, a handle is a descriptor of it. Every test ends with as many descriptors open
+ * as before. One thread, but for the test of fork().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +27,7 @@
 #include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
 
 #define MIB    ((uint64_t)1 << 20)
 #define CHUNK  (64 * MIB)
@@ -45,7 +46,7 @@ static unsigned open_before, mapped, imports;
 static bool map_fails, unmap_fails, import_fails, fork_during_export;
 static struct rlimit limit_before;
 
-/* --- what gift.c stands on --- */
+/* --- what handover.c stands on --- */
 
 uint64_t gs_range_chunk_bytes(const struct gs_range *of, uint32_t chunk)
 {
@@ -321,7 +322,7 @@ static void what_comes_is_used_once_and_kept_while_it_is_used(void **state)
     atomic_store(&card.target.flags, GS_TARGET_GIVE);
     assert_true(
         gs_handover_give(range, 0)); /* on it goes, with the descriptor that it came with */
-    assert_int_equal(range->chunks[0].gift, 0);
+    assert_int_equal(range->chunks[0].descriptor, 0);
     assert_int_equal(descriptors(), open_before + 2);
     gs_handover_sent(&card);
     assert_int_equal(descriptors(), open_before + 1);
@@ -363,7 +364,7 @@ static void what_the_driver_refuses_is_released(void **state)
     map_fails = true;
     assert_int_equal(come(1, 10 * CHUNK), 1);
     assert_false(gs_handover_place(range, 0));
-    assert_int_equal(range->chunks[0].gift, 0);
+    assert_int_equal(range->chunks[0].descriptor, 0);
     assert_int_equal(descriptors(), open_before);
     assert_int_equal(card.accounts.resident, 0);
 }

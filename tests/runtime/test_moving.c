@@ -206,7 +206,7 @@ static void exactly_the_excess_leaves_and_what_is_missing_comes(void **state)
     assert_int_equal(asked_in, 40 * MIB);
 }
 
-static void gifts_are_for_what_is_missing_and_within_the_budget(void **state)
+static void gs_moving_step_handed_over_memory_is_for_what_is_missing(void **state)
 {
     (void)state;
     accounts =
@@ -351,7 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(exactly_the_excess_leaves_and_what_is_missing_comes, begin),
-        cmocka_unit_test_setup(gifts_are_for_what_is_missing_and_within_the_budget, begin),
+        cmocka_unit_test_setup(gs_moving_step_handed_over_memory_is_for_what_is_missing, begin),
         cmocka_unit_test_setup(what_has_no_place_is_kept_and_tried_again, begin),
         cmocka_unit_test_setup(what_no_copy_can_reach_is_kept_and_tried_again, begin),
         cmocka_unit_test_setup(calls_are_refused_while_memory_can_never_come_and_no_longer,

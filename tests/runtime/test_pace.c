@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_pace.c: how many events the bound on unfinished work makes (pace.c), with the driver
+ * test_pace.c: how many events the bound on unfinished work makes (throttle.c), with the driver
  * played: a thread that goes from context to context, threads that come and go, contexts that
  * end.
  */
@@ -85,8 +85,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    gs_throttle_thread_ends(gs_gate_self.pace);
-    gs_gate_self.pace = NULL;
+    gs_throttle_thread_ends(gs_gate_self.throttle);
+    gs_gate_self.throttle = NULL;
     for (uintptr_t context = 1; context <= 3; context++)
         gs_throttle_context_ended((CUcontext)context);
     return 0;
@@ -95,7 +95,7 @@ static int tear_down(void **state)
 static void submit(uintptr_t context)
 {
     current = context;
-    for (unsigned i = 0; i < GS_PACE_UNFINISHED; i++)
+    for (unsigned i = 0; i < GS_THROTTLE_UNFINISHED; i++)
         gs_throttle_bound(NULL, false);
 }
 
@@ -112,7 +112,7 @@ static void *work(void *unused)
 {
     (void)unused;
     submit(3);
-    gs_throttle_thread_ends(gs_gate_self.pace);
+    gs_throttle_thread_ends(gs_gate_self.throttle);
     return NULL;
 }
 

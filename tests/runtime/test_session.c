@@ -38,7 +38,7 @@ static uint64_t clock_ns;
 static uint32_t seq;
 static int ended;      /* the daemon's end is closed: -errno */
 static char said[256]; /* by the last gs_say_once() */
-static bool expecting; /* gifts */
+static bool expecting; /* memory of another program */
 static struct gs_wire_target words;
 static unsigned closed, received; /* descriptors */
 static uint64_t budget_before;
@@ -281,7 +281,7 @@ static void gs_session_turn_never_answered_says_why(void **state)
 }
 
 /* What comes with a target is there before its budget counts; what is for nobody is closed. */
-static void gs_session_turn_gifts_come_before_their_budget(void **state)
+static void gs_session_turn_handed_over_memory_comes_before_its_budget(void **state)
 {
     (void)state;
     begins(100 * MIB);
@@ -315,7 +315,7 @@ int main(void)
         cmocka_unit_test(gs_session_turn_new_daemon_more_counts_at_once),
         cmocka_unit_test(gs_session_turn_without_daemon_all_is_there),
         cmocka_unit_test(gs_session_turn_never_answered_says_why),
-        cmocka_unit_test(gs_session_turn_gifts_come_before_their_budget),
+        cmocka_unit_test(gs_session_turn_handed_over_memory_comes_before_its_budget),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * swap_job.h: one chunk under way, between swap.c, swap_mover.c (what, in which order) and
+ * swap_copy.h: one chunk under way, between swap.c, swap_mover.c (what, in which order) and
  * swap_copy.c (its bytes). Nobody else includes it.
  */
-#ifndef GS_RUNTIME_SWAP_SWAP_JOB_H
-#define GS_RUNTIME_SWAP_SWAP_JOB_H
+#ifndef GS_RUNTIME_SWAP_SWAP_COPY_H
+#define GS_RUNTIME_SWAP_SWAP_COPY_H
 
 #include "runtime/swap/kernels.h"
 #include "runtime/host/host.h"
@@ -30,12 +30,12 @@ struct gs_job {
     bool compares;            /* out: the host copy's hashes are those of what it holds */
     uint64_t (*hashes)[2];    /* host memory that the device writes; NULL: no hashing (more than
                                  GS_HASH_MOST blocks, say) */
-    CUdeviceptr hashes_there; /* ... as the device sees it */
+    CUdeviceptr hashes_there; /* their address on the device */
 };
 
 /* Queues the copies of what has changed since the host copy was made (the hashes, if there are
- * any, have arrived). CUDA_ERROR_OUT_OF_MEMORY: no host memory. What was queued before an error
- * may still be under way. */
+ * any, have arrived). CUDA_ERROR_OUT_OF_MEMORY: no host memory. Copies that were queued before
+ * an error may still be under way. */
 CUresult gs_job_copy_out(struct gs_job *job, CUstream stream);
 
 /* The copies have arrived: the host copy is good from now on. */

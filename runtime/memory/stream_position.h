@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stream_position.h: a stream as a call names it, and events in it. Any thread.
+ */
+#ifndef GS_RUNTIME_MEMORY_STREAM_POSITION_H
+#define GS_RUNTIME_MEMORY_STREAM_POSITION_H
+
+#include <stdbool.h>
+
+#include <cudaTypedefs.h>
+
+/* A stream as a call names it. */
+struct gs_stream_position {
+    CUstream stream;
+    bool per_thread; /* 0 means the per-thread stream */
+    CUcontext context;
+    unsigned long long id; /* never used twice in a process; 0: unknown */
+};
+
+/* What the driver says about the stream; its error if it is none. */
+CUresult gs_stream_position_of(CUstream stream, bool per_thread,
+                               struct gs_stream_position *position);
+
+/* An event behind everything that was submitted to the stream so far. NULL: the driver gives
+ * none (ask it to wait instead). */
+CUevent gs_stream_position_mark(const struct gs_stream_position *position);
+
+/* The stream's work so far has finished when this returns. Waits more than once where one
+ * answer could be wrong. */
+CUresult gs_stream_position_wait(const struct gs_stream_position *position);
+
+/* Makes the context current, if it is not; leave() takes what enter() gave. */
+bool gs_stream_position_enter(CUcontext context);
+void gs_stream_position_leave(bool entered);
+
+/* An event of the context; NULL: there is none to be had. */
+CUevent gs_stream_position_event(CUcontext context);
+bool gs_stream_position_record(CUevent event, const struct gs_stream_position *position);
+
+#endif
