@@ -109,6 +109,12 @@ static int decode_changes(struct elf_note *note, const struct elf_source *source
     return 0;
 }
 
+static bool is_known(const char magic[sizeof ELF_UNDO_MAGIC])
+{
+    return memcmp(magic, ELF_UNDO_MAGIC, sizeof ELF_UNDO_MAGIC) == 0 ||
+           memcmp(magic, ELF_UNDO_OLD_MAGIC, sizeof ELF_UNDO_OLD_MAGIC) == 0;
+}
+
 /* `at`: where the undo note is now. */
 static int read_undo(struct elf_note *note, const struct elf_source *source,
                      const struct elf_marker_trailer *trailer, uint64_t at)
@@ -121,7 +127,7 @@ static int read_undo(struct elf_note *note, const struct elf_source *source,
         return -ENOEXEC;
     memcpy(head, note->undo_bytes, sizeof *head);
     copies = head->copies * sizeof note->copies[0];
-    if (memcmp(head->magic, ELF_UNDO_MAGIC, sizeof head->magic) != 0)
+    if (!is_known(head->magic))
         return lost(source, "gone", &note->lost);
     note->moved = trailer->undo_offset != at;
     note->relaid = note->moved || head->patched_size != source->size;
@@ -147,7 +153,7 @@ static bool is_foreign(const struct elf_source *source, uint64_t undo_offset)
 
     return undo_offset < source->size &&
            elf_source_read(source, undo_offset, magic, sizeof magic, NULL) == 0 &&
-           memcmp(magic, ours, sizeof ours - 2) == 0 && memcmp(magic, ours, sizeof ours) != 0;
+           memcmp(magic, ours, sizeof ours - 2) == 0 && !is_known(magic);
 }
 
 static int read_note(struct elf_note *note, const struct elf_source *source,
@@ -197,6 +203,13 @@ void elf_note_deinit(struct elf_note *note)
     note->undo = NULL;
     note->undo_bytes = NULL;
     note->undo_count = 0;
+}
+
+enum elf_checksum_kind elf_note_checksum_kind(const struct elf_note *note)
+{
+    bool old = memcmp(note->head.magic, ELF_UNDO_OLD_MAGIC, sizeof ELF_UNDO_OLD_MAGIC) == 0;
+
+    return old ? ELF_CHECKSUM_OLD : ELF_CHECKSUM_XXH3;
 }
 
 void elf_note_value(const char *text, const char *key, char *buffer, size_t size)

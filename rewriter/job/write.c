@@ -22,8 +22,7 @@
 _Static_assert(offsetof(struct elf_undo_head, image_checksum) == SUMS_AT + ELF_CHECKSUM_SIZE,
                "format");
 
-/* The file as it is, with our changes taken back if it has any. */
-static struct elf_source original_source(const struct elf_job *job)
+struct elf_source elf_job_original(const struct elf_job *job)
 {
     struct elf_source source = job->raw;
 
@@ -69,9 +68,11 @@ static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *e
 /* 0; 1 when what the undo note gives back is not the original. */
 static int fill_original(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
-    struct elf_source original = original_source(job);
-    struct elf_copy copy = {
-        .output = output, .original = &original, .sync = !job->options->no_sync};
+    struct elf_source original = elf_job_original(job);
+    struct elf_copy copy = {.output = output,
+                            .original = &original,
+                            .sync = !job->options->no_sync,
+                            .kind = elf_note_checksum_kind(&job->note)};
     const struct elf_undo_head *head = &job->note.head;
     struct elf_digests digests;
     int ret = elf_copy_original(&copy, head->image_end, &digests, err);

@@ -14,6 +14,7 @@ struct elf_copy {
     const struct elf_source *original; /* undone, if it was patched before */
     bool sync; /* the disk will be waited for: let it begin early, and use the time to read
                   every byte back; else only what is changed is read back */
+    enum elf_checksum_kind kind; /* of the checksums that are made on the way */
 };
 
 /* The checksums of the original, see sums.h. */

@@ -112,29 +112,44 @@ static int resolve(const struct elf_root *root, const struct elf_manifest_entry 
     return 0;
 }
 
+/* Whether the file, seen through its own undo note if it has one, is the original of that note. */
+static bool is_original_of(const struct elf_job *job, const struct elf_note *note)
+{
+    struct elf_source source = elf_job_original(job);
+    uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE], buffer[1 << 16];
+    struct elf_sums sums;
+
+    if (source.size != note->head.original_size)
+        return false;
+    elf_sums_init(&sums, elf_note_checksum_kind(note), note->head.image_end);
+    for (uint64_t at = 0; at < source.size;) {
+        size_t n =
+            source.size - at < sizeof buffer ? (size_t)(source.size - at) : sizeof buffer;
+
+        if (elf_source_read(&source, at, buffer, n, NULL) != 0)
+            return false;
+        elf_sums_update(&sums, buffer, n);
+        at += n;
+    }
+    elf_sums_final(&sums, whole, image);
+    return memcmp(whole, note->head.original_checksum, sizeof whole) == 0;
+}
+
 /* Whether the patched copy was made from the interpreter as it is now, patched itself or not.
  */
 static bool is_current(const struct elf_root *root, const char *copy, const char *target)
 {
     const struct elf_options inside = {.root = root}, none = {0};
     struct elf_job a, b;
-    struct elf_sums sums;
-    uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE], buffer[1 << 16];
-    const struct elf_undo_head *head = &a.note.head;
     bool same = elf_job_open(&a, copy, &inside, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
-    ssize_t n = 0;
 
     same = elf_job_open(&b, target, &none, NULL) == 0 && same;
-    if (same && b.patched == ELF_NOTE_FOUND) {
-        same =
-            memcmp(b.note.head.original_checksum, head->original_checksum, sizeof whole) == 0;
-    } else if (same) {
-        elf_sums_init(&sums, head->image_end);
-        while ((n = read(b.fd, buffer, sizeof buffer)) > 0)
-            elf_sums_update(&sums, buffer, (size_t)n);
-        elf_sums_final(&sums, whole, image);
-        same = n == 0 && memcmp(whole, head->original_checksum, sizeof whole) == 0;
-    }
+    if (same && b.patched == ELF_NOTE_FOUND &&
+        elf_note_checksum_kind(&a.note) == elf_note_checksum_kind(&b.note))
+        same = memcmp(b.note.head.original_checksum, a.note.head.original_checksum,
+                      ELF_CHECKSUM_SIZE) == 0;
+    else if (same)
+        same = is_original_of(&b, &a.note);
     elf_job_deinit(&a);
     elf_job_deinit(&b);
     return same;
