@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum elf_exit check(struct elf_job *job, FILE *out, struct gs_err *problem)
+static enum elf_exit check_file(struct elf_job *job, FILE *out, struct gs_err *problem)
 {
     char runtime[PATH_MAX] = "";
     bool present;
@@ -44,7 +44,7 @@ static bool is_settled(struct elf_job *job)
            elf_job_is_current(job);
 }
 
-static enum elf_exit print(struct elf_job *job, int ret, FILE *out, struct gs_err *err)
+static enum elf_exit print_file(struct elf_job *job, int ret, FILE *out, struct gs_err *err)
 {
     bool settled = ret == 0 && is_settled(job);
 
@@ -62,7 +62,7 @@ static enum elf_exit print(struct elf_job *job, int ret, FILE *out, struct gs_er
     return elf_exit_of(ret);
 }
 
-static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
+static int restore_file(struct elf_job *job, FILE *out, struct gs_err *err)
 {
     int ret = elf_job_restore(job, err);
 
@@ -79,7 +79,7 @@ static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
     return ret;
 }
 
-static int patch(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *err)
+static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *err)
 {
     int ret = is_settled(job) ? -EALREADY : elf_job_read(job, err);
 
@@ -121,14 +121,15 @@ static enum elf_exit act_on(struct elf_job *job, const char *name,
     if (!options->print && !options->check && !options->dry_run)
         sweep_leftovers(job);
     if (options->print) {
-        result = print(job, ret, out, &err);
+        result = print_file(job, ret, out, &err);
     } else if (options->check && (ret == 0 || options->json)) {
-        result = check(job, out, &err);
+        result = check_file(job, out, &err);
         if (err.code != 0 && !options->json)
             fprintf(errors, "gpushare-patch: %s\n", err.text);
     } else {
         if (ret == 0)
-            ret = options->restore ? restore(job, out, &err) : patch(job, out, errors, &err);
+            ret = options->restore ? restore_file(job, out, &err)
+                                   : patch_file(job, out, errors, &err);
         if (ret != 0)
             fprintf(errors, "gpushare-patch: %s\n", err.text);
         result = elf_exit_of(ret);

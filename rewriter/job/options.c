@@ -103,7 +103,8 @@ static void fill_getopt(struct option longs[ROW_COUNT + 1], char *shorts)
     longs[ROW_COUNT] = (struct option){0};
 }
 
-static int set(struct elf_options *options, const struct option_row *row, const char *value)
+static int set_option(struct elf_options *options, const struct option_row *row,
+                      const char *value)
 {
     char *field = (char *)options + row->field;
 
@@ -188,7 +189,7 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
             return gs_err_set(err, -EINVAL, "%s: needs a value", argv[optind - 1]);
         if (row == NULL)
             return gs_err_set(err, -EINVAL, "%s: no such option", argv[optind - 1]);
-        if (set(options, row, optarg) != 0)
+        if (set_option(options, row, optarg) != 0)
             return gs_err_set(err, -EINVAL, "--%s: given too often", row->name);
     }
     options->files = argv + optind;

@@ -52,7 +52,7 @@ static int verify_patched(const struct elf_job *job, const struct elf_output *ou
     return ret ?: elf_verify_loader(&job->image, job->fd, output->fd, err);
 }
 
-static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+static int fill_patched(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     struct elf_plan *plan = &job->plan;
     struct elf_copy copy = {
@@ -97,8 +97,8 @@ static int fill_restored(struct elf_job *job, struct elf_output *output, struct 
 
 /* Attributes and the final step; in place of the input, or beside it with -o. Time of the last
  * change: NULL is now. */
-static int finish(struct elf_job *job, struct elf_output *output,
-                  const struct timespec *changed, struct gs_err *err)
+static int finish_output(struct elf_job *job, struct elf_output *output,
+                         const struct timespec *changed, struct gs_err *err)
 {
     bool in_place = job->options->output == NULL;
     int ret = elf_output_attributes(output, job->fd, in_place, changed, err);
@@ -144,8 +144,8 @@ int elf_job_write(struct elf_job *job, struct gs_err *err)
     if (ret != 0)
         return ret;
     elf_fault();
-    ret = fill(job, &output, err);
-    ret = ret ?: finish(job, &output, NULL, err);
+    ret = fill_patched(job, &output, err);
+    ret = ret ?: finish_output(job, &output, NULL, err);
     elf_output_deinit(&output);
     return ret;
 }
@@ -180,7 +180,7 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
     elf_fault();
     ret = fill_restored(job, &output, err);
     if (!job->options->dry_run) /* only now it is known whether it can be restored */
-        ret = ret ?: finish(job, &output, job->note.relaid ? NULL : &job->changed, err);
+        ret = ret ?: finish_output(job, &output, job->note.relaid ? NULL : &job->changed, err);
     elf_output_deinit(&output);
     return ret;
 }

@@ -64,7 +64,7 @@ bool elf_origin_is_used(const struct elf_image *image)
     return false;
 }
 
-static int pin(struct elf_plan *plan, Elf64_Dyn *entry)
+static int pin_name(struct elf_plan *plan, Elf64_Dyn *entry)
 {
     const struct elf_image *image = plan->image;
     char *name = elf_origin_expand(elf_image_string(image, entry->d_un.d_val), plan->origin);
@@ -89,6 +89,6 @@ int elf_plan_origin(struct elf_plan *plan)
         return 0;
     for (size_t i = 0; ret == 0 && i < plan->dynamic_count; i++)
         if (has_origin(plan->image, &plan->dynamic[i]))
-            ret = pin(plan, &plan->dynamic[i]);
+            ret = pin_name(plan, &plan->dynamic[i]);
     return ret;
 }

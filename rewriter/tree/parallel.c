@@ -149,7 +149,8 @@ static int open_first(const struct elf_parallel *crew, const struct name *name)
 }
 
 /* Makes the file that the first name has now this one's, too. 0, also if it is already. */
-static int follow(const struct elf_parallel *crew, const struct name *name, const char *path)
+static int follow_name(const struct elf_parallel *crew, const struct name *name,
+                       const char *path)
 {
     bool done = crew->results[name->first] == ELF_EXIT_DONE;
     int first = done ? open_first(crew, name) : -ENOENT, ret;
@@ -175,7 +176,8 @@ static void follow_all(struct work *work)
 
     for (size_t i = 0; work->names != NULL && i < crew->files->count; i++) {
         size_t first = work->names[i].first;
-        int ret = first != ALONE ? follow(crew, &work->names[i], crew->files->list[i]) : -1;
+        int ret =
+            first != ALONE ? follow_name(crew, &work->names[i], crew->files->list[i]) : -1;
 
         if (first == ALONE)
             continue;

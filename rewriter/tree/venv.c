@@ -91,8 +91,8 @@ int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, s
 }
 
 /* Full paths of the link and of what it leads to. */
-static int resolve(const struct elf_root *root, const struct elf_manifest_entry *entry,
-                   char link[PATH_MAX], char target[PATH_MAX], struct gs_err *err)
+static int resolve_link(const struct elf_root *root, const struct elf_manifest_entry *entry,
+                        char link[PATH_MAX], char target[PATH_MAX], struct gs_err *err)
 {
     char joined[PATH_MAX];
     int n;
@@ -200,7 +200,7 @@ enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
 
         if (entry->target == NULL)
             continue;
-        if (resolve(options->root, entry, link, target, &err) != 0) {
+        if (resolve_link(options->root, entry, link, target, &err) != 0) {
             fprintf(stderr, "gpushare-patch: %s\n", err.text);
             result = elf_exit_graver(result, ELF_EXIT_FAILED);
             continue;
@@ -274,7 +274,7 @@ bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_option
 
         if (entry->target == NULL)
             continue;
-        if (resolve(options->root, entry, link, target, &err) != 0) {
+        if (resolve_link(options->root, entry, link, target, &err) != 0) {
             fprintf(stderr, "gpushare-patch: %s\n", err.text);
         } else if (!is_current(options->root, link, target)) {
             elf_say(stderr,

@@ -167,7 +167,7 @@ static int look_at_all(struct stride *stride, int folder, const char *below,
     return ret;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -175,7 +175,7 @@ static int compare(const void *a, const void *b)
 static void sort_paths(struct elf_paths *paths)
 {
     if (paths->count > 1)
-        qsort(paths->list, paths->count, sizeof *paths->list, compare);
+        qsort(paths->list, paths->count, sizeof *paths->list, compare_names);
 }
 
 static int list_names(DIR *folder, struct elf_paths *names)

@@ -185,7 +185,7 @@ static int count_level(struct gs_err *err)
     return setenv(LEVEL_VARIABLE, next, 1) == 0 ? 0 : gs_err_errno(err, -errno, "environment");
 }
 
-static int run(const struct request *request, struct gs_err *err)
+static int run_compiler(const struct request *request, struct gs_err *err)
 {
     struct gs_args command = {0};
     int r = make_command(request, &command, err);
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     }
     r = read_words(&request, argv, &err);
     if (r == 0)
-        r = run(&request, &err);
+        r = run_compiler(&request, &err);
     else if (r > 0)
         r = 0;
     gs_args_deinit(&request.words);

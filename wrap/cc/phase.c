@@ -351,8 +351,8 @@ static const char *value_after_equals(const char *const *list, const char *word)
 
 /* Appends the words to flat, with the words of response files in their place, as compilers do
  * before they read anything: an option at the end of a file takes its value from behind it. */
-static int flatten(const struct grammar *grammar, const struct gs_args *words,
-                   struct gs_args *flat, unsigned depth, struct gs_err *err)
+static int flatten_words(const struct grammar *grammar, const struct gs_args *words,
+                         struct gs_args *flat, unsigned depth, struct gs_err *err)
 {
     for (size_t i = 0; i < words->count; i++) {
         const char *word = words->item[i];
@@ -370,7 +370,7 @@ static int flatten(const struct grammar *grammar, const struct gs_args *words,
         if (path != NULL)
             r = gs_args_read(&inner, path, err);
         if (r == 0)
-            r = flatten(grammar, &inner, flat, depth + 1, err);
+            r = flatten_words(grammar, &inner, flat, depth + 1, err);
         else if (r == -ENOENT) /* not there: compilers take the word literally */
             r = gs_args_push(flat, "%s", word);
         gs_args_deinit(&inner);
@@ -471,7 +471,7 @@ int gs_phase_read(enum gs_compiler compiler, const struct gs_args *args, struct 
     *phase = (struct gs_phase){.links = true};
     r = nvcc ? push_variable(&flat, "NVCC_PREPEND_FLAGS") : 0;
     if (r == 0)
-        r = flatten(reader.grammar, args, &flat, 0, err);
+        r = flatten_words(reader.grammar, args, &flat, 0, err);
     if (r == 0 && nvcc)
         r = push_variable(&flat, "NVCC_APPEND_FLAGS");
     if (r == 0) {
