@@ -3,9 +3,8 @@
  * sha256.c: SHA-256 after FIPS 180-4, with the SHA instructions of x86-64 where the processor
  * has them.
  *
- * Owns nothing but the round constants; no state outside the caller's struct, any thread. The
- * hash is read with every byte of files of several GB: the instructions make it as fast as
- * copying them.
+ * Owns nothing but the round constants; no state outside the caller's struct, any thread. Files
+ * of a wheel can have several GB; with the instructions hashing is as fast as copying them.
  */
 #include "rewriter/elf/sha256.h"
 

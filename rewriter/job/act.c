@@ -35,9 +35,8 @@ static enum elf_exit check_file(struct elf_job *job, FILE *out, struct gs_err *p
     return present ? ELF_EXIT_DONE : ELF_EXIT_FAILED;
 }
 
-/* A patched file that strip or objcopy laid out anew: the original cannot be read through it,
- * but it says of itself how it was patched, and where that is as wanted nothing is to be done.
- */
+/* Whether strip or objcopy laid a patched file out anew, and it was patched as these options
+ * would do it. The original cannot be read then, but there is nothing to do. */
 static bool is_settled(struct elf_job *job)
 {
     return job->note.relaid && job->note.lost.code == 0 && job->options->output == NULL &&
@@ -101,7 +100,7 @@ static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_er
     return ret;
 }
 
-/* What a killed run for this file has left beside it. */
+/* Removes the file that a killed run for this file has left beside it. */
 static void sweep_leftovers(const struct elf_job *job)
 {
     char name[NAME_MAX + 1];

@@ -150,7 +150,7 @@ int elf_job_write(struct elf_job *job, struct gs_err *err)
     return ret;
 }
 
-/* What $ORIGIN stands for in the original is true in the original's folder only. */
+/* $ORIGIN in the names of the original is right in the original's folder only. */
 static int refuse_pinned(const struct elf_job *job, struct gs_err *err)
 {
     char origin[PATH_MAX];

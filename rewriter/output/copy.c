@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy.c: one pass over the file: read, summed up, changed, written, and checked right behind.
+ * copy.c: one pass over the file: reads, sums up, changes, writes, and checks it.
  *
- * Two threads, one behind the other, or three. The reader fills the chunks of a small ring from
- * the original, sums them up and puts the changes over them; the writer (the caller) writes
- * them; the checker, if the disk is waited for anyway, reads the new file back. So a file of
- * any size needs a few MiB, and each byte is touched while the cache still holds it. Chunks of
+ * Two or three threads work one behind the other. The reader fills the chunks of a small ring
+ * from the original, sums them up and applies the changes. The writer (the caller) writes the
+ * chunks. The checker reads the new file back; it runs only if the disk is waited for anyway. So
+ * a file of any size needs a few MiB, and each byte is touched while the cache still holds it. Chunks of
  * 1 MiB: large writes get large pages in the page cache, which makes this cheaper than
  * copy_file_range() within one file system (bench/patch_bench.py). Where extents can be shared
  * (reflink), nothing but changes is written.
@@ -116,8 +116,7 @@ static void *check_all(void *argument)
     return NULL;
 }
 
-/* Writes those parts of [at, end) that one of the changes touches; bytes: those of the range.
- */
+/* Writes those parts of [at, end) that one of the changes touches. */
 static int write_touched(const struct pipe *p, const struct elf_change *changes, size_t count,
                          uint64_t at, uint64_t end, struct gs_err *err)
 {

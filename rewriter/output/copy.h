@@ -8,7 +8,7 @@
 #include "rewriter/output/output.h"
 #include "rewriter/plan/plan.h"
 
-/* What the copy starts from: the file as it is, seen through its undo note if it has one. */
+/* The input of a copy. */
 struct elf_copy {
     struct elf_output *output;
     const struct elf_source *original; /* undone, if it was patched before */

@@ -17,7 +17,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* What to do about an error of the file system; an empty string where it says so itself. */
+/* A hint for an error of the file system; empty if the error says enough by itself. */
 static const char *way_out(int error)
 {
     switch (error) {

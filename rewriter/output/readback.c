@@ -4,8 +4,8 @@
  *
  * A stretch that a change touches is compared byte by byte with the original and the changes.
  * Every other stretch must be the original's: with `whole` it is read and summed up, and the
- * sum must be the one that the reader of the original got. Without `whole` the kernel is
- * believed that it wrote what it was given, just as cp believes it. One thread at a time.
+ * sum must be the one that the reader of the original got. Without `whole` we trust the
+ * kernel to have written what it was given, as cp does. One thread at a time.
  */
 #include "rewriter/output/readback.h"
 

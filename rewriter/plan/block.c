@@ -188,7 +188,7 @@ static bool is_filler(uint8_t byte)
     return byte == 0 || byte == 'X' || byte == 'Z';
 }
 
-/* What the header will overwrite must be either part of something that moves, or padding.
+/* The bytes that the header will overwrite must belong to something that moves, or be padding.
  * Without section headers zeros may as well be constants: then only as many of them are padding
  * as align what follows. */
 static int check_gaps(const struct elf_image *image, const struct range *block)

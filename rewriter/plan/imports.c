@@ -3,10 +3,11 @@
  * imports.c: the names that a patched file needs, and the symbols that get them.
  *
  * A routed import S gets the name __wrap_S and the version index 1 (global, unversioned). It
- * keeps its place: undefined symbols are in no GNU hash table. But one with an address (a
- * canonical PLT entry of non-PIE code) is, and mold puts others there; in a program such keep
- * the name and are routed by interposition instead: libgpushare, the first DT_NEEDED, exports S
- * as well. A library's are renamed all the same: nobody finds an undefined symbol by the table.
+ * keeps its place: undefined symbols are in no GNU hash table. One with an
+ * address (a canonical PLT entry of non-PIE code) is in the table, though, and mold puts others
+ * there. In a program such imports keep their names and are routed by interposition instead:
+ * libgpushare, the first DT_NEEDED, exports S as well. In a library they are renamed all the
+ * same, since no search of the table finds an undefined symbol.
  * No state, any thread.
  */
 #include "rewriter/elf/names.h"

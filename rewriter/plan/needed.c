@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * needed.c: makes the runtime library the first DT_NEEDED, but for a sanitizer's.
+ * needed.c: makes the runtime library the first DT_NEEDED (the second behind a sanitizer's).
  *
  * The dynamic section stays where it is, and keeps all that anybody may look for in it: code
  * that reads its own _DYNAMIC (System V's way to the list of what is loaded) would find a copy

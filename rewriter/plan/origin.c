@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * origin.c: what a program finds from where it lies ($ORIGIN in the names of its dynamic
- * section), for a copy of it in another folder: there the names get the old folder.
+ * origin.c: replaces $ORIGIN in the names of the dynamic section by the program's old folder, for
+ * a copy of a program in another folder, which must still find its libraries.
  *
  * No state, any thread; what is allocated belongs to the plan or the caller.
  */

@@ -16,8 +16,8 @@
  * the sizes of functions for sizes of their GOT entries and sees relocations "modify" a
  * read-only segment that follows closely. */
 #define GAP (1ull << 20)
-#define MAX_HOLE                                                                               \
-    (64ull << 20) /* bytes of hole that moving the program headers to the end may leave */
+/* The longest hole, in bytes, that moving the program headers to the end may leave. */
+#define MAX_HOLE (64ull << 20)
 
 static uint64_t align_up(uint64_t value, uint64_t to)
 {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is appended to the section names; sections.c counts on the order. */
+/* The names that are appended to the section names; sections.c counts on the order. */
 static const char our_names[] = ELF_OLD_STRINGS "\0" ELF_MARKER_SECTION;
 
 static int compare_ranges(const void *a, const void *b)

@@ -160,7 +160,7 @@ static int read_lines(struct elf_manifest *manifest, FILE *from, const char *nam
     return ret;
 }
 
-/* Whoever may write in the folder may have put something else there: a pipe would never end. */
+/* A user with write access to the folder may have put a pipe there, which would never end. */
 static FILE *open_regular(const struct elf_root *root, const char *path, struct gs_err *err)
 {
     int fd = openat(root->fd, ELF_MANIFEST_NAME,

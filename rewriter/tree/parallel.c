@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parallel.c: see parallel.h. Threads take numbers of files from a counter; one that has several names
- * (hard links) is worked on by its first, and the others follow when all threads have ended.
+ * parallel.c: see parallel.h. Threads take the numbers of files from a counter. A file with
+ * several names (hard links) is processed under its first name; the other names are moved to the
+ * new file when all threads have ended.
  *
  * Owns the results. A lock keeps the reports of one file together.
  */

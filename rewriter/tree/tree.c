@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree.c: many files at once: finds those that reach CUDA, then does to them what the options
- * ask for.
+ * tree.c: many files at once: finds those that reach CUDA, then processes them as the options
+ * ask.
  *
  * Two passes with a few threads each: the first only looks (so that the manifest can be written
  * before anything is changed, and a killed run can still be undone), the second acts. Owns the
@@ -47,9 +47,9 @@ static int make_full_path(const struct tree *tree, const char *path, char out[PA
     return 0;
 }
 
-/* The manifest was made without following links. One that came since may lead to another place
- * in the folder, which `path` becomes then, but not out of it. Of a listed link it is its own
- * folder that counts. 0; 1 if nothing is there. */
+/* Finds a listed file. The manifest was made without following links. A link that was made since
+ * may lead to another place in the folder, which `path` becomes then, but not out of the folder.
+ * A listed link is looked for in its own folder. 0; 1 if nothing is there. */
 static int find_listed(const struct tree *tree, const struct elf_manifest_entry *entry,
                        char path[PATH_MAX], struct gs_err *err)
 {
@@ -153,8 +153,8 @@ static bool is_patched(const struct tree *tree, const struct elf_manifest_entry 
     return patched;
 }
 
-/* The manifest was written before anything was done, so that a killed run can be undone. What
- * could not be patched then leaves it again. */
+/* The manifest was written before anything was done, so that a killed run can be undone. A
+ * file that could not be patched is taken out again. */
 static int trim_manifest(struct tree *tree)
 {
     struct elf_manifest all = tree->manifest;
@@ -245,7 +245,7 @@ static int restore_tree(struct tree *tree)
     return ret;
 }
 
-/* What is listed and no longer patched, and what is neither. */
+/* Reports files that are listed but no longer patched, and files that are neither. */
 static int check_tree(struct tree *tree)
 {
     struct elf_parallel crew = {
@@ -288,7 +288,7 @@ static int lock_folder(struct tree *tree)
         tree->root.path);
 }
 
-/* What is excluded is neither given back nor checked, and stays in the list. */
+/* Excluded files are neither restored nor checked, and stay in the list. */
 static int leave_out(struct tree *tree)
 {
     struct elf_manifest all = tree->manifest;
@@ -308,7 +308,7 @@ static int leave_out(struct tree *tree)
     return ret;
 }
 
-/* What killed runs have left below the folder. */
+/* Removes the files that killed runs have left below the folder. */
 static void remove_leftovers(const struct tree *tree)
 {
     const struct elf_options *options = tree->options;

@@ -112,7 +112,7 @@ static int resolve_link(const struct elf_root *root, const struct elf_manifest_e
     return 0;
 }
 
-/* Whether the file, seen through its own undo note if it has one, is the original of that note. */
+/* Whether the file (before it was patched, if it is) is the original that the note describes. */
 static bool is_original_of(const struct elf_job *job, const struct elf_note *note)
 {
     struct elf_source source = elf_job_original(job);
@@ -226,7 +226,7 @@ static int put_back(const struct elf_place *place, const char *link, const char 
     return err->code;
 }
 
-/* What is there may be somebody else's by now: only our copy gives way to the link. */
+/* Puts the link back in place of our copy. Any other file that is there by now is left alone. */
 static int restore_link(const char *link, const char *target, const struct elf_options *options,
                         struct gs_err *err)
 {

@@ -125,7 +125,7 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
                                                : refuse_wrong(plan, "dynamic entry", j, err);
 }
 
-/* What moved has the same bytes in its new place. */
+/* Tables that moved have the same bytes in their new places. */
 static int check_tables(const struct elf_plan *plan, const struct elf_image *new,
                         struct gs_err *err)
 {
