@@ -20,8 +20,8 @@ int elf_fault_calls;
 long elf_fault_byte = -1;
 #endif
 
-/* Who starts us with standard streams closed must not find messages in the new file, which
- * would get their numbers. */
+/* Opens standard streams that the caller has closed; otherwise the new file could get one of
+ * their numbers, and messages would be written into it. */
 static void take_standard_streams(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
@@ -36,7 +36,7 @@ static bool is_report(const struct elf_options *options)
            options->version;
 }
 
-/* What could not be printed does not make undone what was done to the files. */
+/* Flushes the output. The files are processed even if the report could not be printed. */
 static bool say_all(const struct elf_options *options)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 
     take_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
-    signal(SIGPIPE, SIG_IGN); /* and who stops reading does not stop the work half way */
+    signal(SIGPIPE, SIG_IGN); /* nor may a closed pipe stop the work half way */
     if (elf_options_parse(&options, argc, argv, &err) != 0) {
         fprintf(stderr, "gpushare-patch: %s\n", err.text);
         fputs("Try gpushare-patch --help\n", stderr);

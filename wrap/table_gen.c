@@ -71,7 +71,7 @@ static void print_names(const char *prefix)
             printf("%s%s\n", prefix, rows[i].symbol);
 }
 
-static unsigned count(const char *family, int class)
+static unsigned count_rows(const char *family, int class)
 {
     unsigned n = 0;
 
@@ -95,7 +95,7 @@ static void print_counts(void)
 
         printf("| %s |", family != NULL ? families[f].meaning : "**all**");
         for (int class = 0; class <= CLASS_COUNT; class ++)
-            printf(" %u |", count(family, class));
+            printf(" %u |", count_rows(family, class));
         printf("\n");
     }
 }
@@ -136,7 +136,7 @@ static void print_coverage(void)
         "CUDA version in which that form of the function appeared.\n\n",
         ROW_COUNT);
     for (int class = 0; class < CLASS_COUNT; class ++)
-        printf("- **%s** (%u): %s\n", classes[class].name, count(NULL, class),
+        printf("- **%s** (%u): %s\n", classes[class].name, count_rows(NULL, class),
                classes[class].meaning);
     printf("\nA function that is not in the table (a newer driver's) goes to the driver "
            "untouched; "
@@ -146,7 +146,7 @@ static void print_coverage(void)
     for (size_t f = 0; f < FAMILY_COUNT; f++) {
         printf("\n## %s\n", families[f].meaning);
         for (int class = CLASS_COUNT - 1; class >= 0; class --) {
-            if (count(families[f].name, class) == 0)
+            if (count_rows(families[f].name, class) == 0)
                 continue;
             printf("\n### %s: %s\n\n", families[f].meaning, classes[class].name);
             print_functions(families[f].name, class);

@@ -47,8 +47,8 @@ int elf_refuse_static(const struct elf_image *image, struct gs_err *err)
                              image->source.name);
 }
 
-static int damaged(const struct elf_image *image, const char *what, uint64_t value,
-                   struct gs_err *err)
+static int refuse_damaged(const struct elf_image *image, const char *what, uint64_t value,
+                          struct gs_err *err)
 {
     return gs_err_set(err, -ENOEXEC, "%s: damaged: %s (0x%llx) does not fit the file",
                       image->source.name, what, (unsigned long long)value);
@@ -74,9 +74,9 @@ static int read_entries(struct elf_image *image, struct gs_err *err)
     uint64_t offset;
 
     if (p->p_filesz < sizeof(Elf64_Dyn) || p->p_filesz / sizeof(Elf64_Dyn) > MAX_DYNAMIC)
-        return damaged(image, "size of PT_DYNAMIC", p->p_filesz, err);
+        return refuse_damaged(image, "size of PT_DYNAMIC", p->p_filesz, err);
     if (elf_image_offset(image, p->p_vaddr, p->p_filesz, &offset) != 0 || offset != p->p_offset)
-        return damaged(image, "address of PT_DYNAMIC", p->p_vaddr, err);
+        return refuse_damaged(image, "address of PT_DYNAMIC", p->p_vaddr, err);
     image->dynamic_room = dynamic_size(image, p) / sizeof(Elf64_Dyn);
     image->dynamic = elf_source_load(&image->source, p->p_offset,
                                      image->dynamic_room * sizeof(Elf64_Dyn), err);
@@ -102,7 +102,7 @@ static int find_table(struct elf_image *image, int64_t tag, uint64_t size,
     table->size = size;
     if (table->address == 0 ||
         elf_image_offset(image, table->address, size, &table->offset) != 0)
-        return damaged(image, what, table->address, err);
+        return refuse_damaged(image, what, table->address, err);
     return 0;
 }
 
@@ -149,7 +149,7 @@ static int check_names(const struct elf_image *image, struct gs_err *err)
             continue;
         name = elf_image_string(image, entry->d_un.d_val);
         if (name == NULL)
-            return damaged(image, "a name in PT_DYNAMIC", entry->d_un.d_val, err);
+            return refuse_damaged(image, "a name in PT_DYNAMIC", entry->d_un.d_val, err);
         if (entry->d_tag == DT_NEEDED &&
             (strcmp(name, "libc.so") == 0 || strncmp(name, "libc.musl-", 10) == 0))
             return gs_err_set(err, -ENOEXEC,
@@ -171,14 +171,14 @@ static int read_strings(struct elf_image *image, struct gs_err *err)
                           "%s: has no DT_STRTAB or no DT_SYMTAB; nothing to route",
                           image->source.name);
     if (size == 0 || size > MAX_STRINGS)
-        return damaged(image, "DT_STRSZ", size, err);
+        return refuse_damaged(image, "DT_STRSZ", size, err);
     if (find_table(image, DT_STRTAB, size, &image->strings, "DT_STRTAB", err) != 0)
         return -ENOEXEC;
     image->string_bytes = elf_source_load(&image->source, image->strings.offset, size, err);
     if (image->string_bytes == NULL)
         return -ENOEXEC;
     if (image->string_bytes[size - 1] != '\0')
-        return damaged(image, "end of DT_STRTAB, which is no NUL", size, err);
+        return refuse_damaged(image, "end of DT_STRTAB, which is no NUL", size, err);
     if (check_names(image, err) != 0)
         return -ENOEXEC;
     image->soname = soname != NULL ? elf_image_string(image, soname->d_un.d_val) : NULL;
@@ -217,11 +217,11 @@ static int gnu_hash_last(const struct elf_image *image, uint64_t chains, uint32_
         size_t n = sizeof words / sizeof words[0];
 
         if (offset >= image->source.size)
-            return damaged(image, "DT_GNU_HASH", image->gnu_hash.address, err);
+            return refuse_damaged(image, "DT_GNU_HASH", image->gnu_hash.address, err);
         if (4 * n > image->source.size - offset)
             n = (size_t)(image->source.size - offset) / 4;
         if (n == 0 || elf_source_read(&image->source, offset, words, 4 * n, err) != 0)
-            return damaged(image, "DT_GNU_HASH", image->gnu_hash.address, err);
+            return refuse_damaged(image, "DT_GNU_HASH", image->gnu_hash.address, err);
         for (size_t i = 0; i < n; i++, symbol++)
             if (words[i] & 1) {
                 *count = symbol + 1;
@@ -259,7 +259,7 @@ static int measure_gnu_hash(struct elf_image *image, struct gs_err *err)
     if (highest == 0)
         return 0; /* nothing is exported */
     if (highest < head[1])
-        return damaged(image, "a bucket of DT_GNU_HASH", highest, err);
+        return refuse_damaged(image, "a bucket of DT_GNU_HASH", highest, err);
     if (gnu_hash_last(image, image->gnu_hash.offset + size, head[1], highest, &count, err) != 0)
         return -ENOEXEC;
     image->gnu_hash_first = head[1];
@@ -317,7 +317,7 @@ static int measure_symbols(struct elf_image *image, struct gs_err *err)
 
     ret = ret ?: measure_gnu_hash(image, err);
     if (tag_value(image, DT_SYMENT) != sizeof(Elf64_Sym))
-        ret = ret ?: damaged(image, "DT_SYMENT", tag_value(image, DT_SYMENT), err);
+        ret = ret ?: refuse_damaged(image, "DT_SYMENT", tag_value(image, DT_SYMENT), err);
     ret = ret ?: measure_relocations(image, DT_RELA, DT_RELASZ, err);
     if (tag_value(image, DT_PLTREL) == DT_RELA)
         ret = ret ?: measure_relocations(image, DT_JMPREL, DT_PLTRELSZ, err);

@@ -118,7 +118,7 @@ static void read_needed(struct elf_facts *facts, const struct elf_image *image)
     facts->is_cudart = image->soname != NULL && strncmp(image->soname, "libcudart.so", 12) == 0;
 }
 
-static bool holds(const uint8_t *bytes, size_t length, const char *text)
+static bool holds_text(const uint8_t *bytes, size_t length, const char *text)
 {
     return memmem(bytes, length, text, strlen(text)) != NULL;
 }
@@ -142,8 +142,8 @@ static void look_for_names(struct elf_facts *facts, const uint8_t *bytes, size_t
     }
 }
 
-static int search(struct elf_facts *facts, const struct elf_image *image, uint64_t offset,
-                  uint64_t size, uint8_t *buffer, struct gs_err *err)
+static int search_segment(struct elf_facts *facts, const struct elf_image *image,
+                          uint64_t offset, uint64_t size, uint8_t *buffer, struct gs_err *err)
 {
     size_t kept = 0;
 
@@ -154,9 +154,9 @@ static int search(struct elf_facts *facts, const struct elf_image *image, uint64
         if (ret != 0)
             return ret;
         if (!facts->cudart_static)
-            facts->cudart_static = holds(buffer, kept + n, "cudaErrorCudartUnloading");
+            facts->cudart_static = holds_text(buffer, kept + n, "cudaErrorCudartUnloading");
         if (!facts->names_libcuda)
-            facts->names_libcuda = holds(buffer, kept + n, "libcuda.so");
+            facts->names_libcuda = holds_text(buffer, kept + n, "libcuda.so");
         look_for_names(facts, buffer, kept + n);
         offset += n;
         size -= n;
@@ -185,15 +185,15 @@ static int search_all(struct elf_facts *facts, const struct elf_image *image, bo
     if (image->section_count > 0) {
         for (size_t i = 1; ret == 0 && i < image->section_count; i++)
             if (is_read_only_data(image, i) && (all || !elf_facts_cuda(facts)))
-                ret = search(facts, image, image->sections[i].sh_offset,
-                             image->sections[i].sh_size, buffer, err);
+                ret = search_segment(facts, image, image->sections[i].sh_offset,
+                                     image->sections[i].sh_size, buffer, err);
         return ret;
     }
     for (size_t i = 0; ret == 0 && i < image->header.e_phnum; i++) {
         const Elf64_Phdr *p = &image->segments[i];
 
         if (p->p_type == PT_LOAD && !(p->p_flags & PF_W) && (all || !elf_facts_cuda(facts)))
-            ret = search(facts, image, p->p_offset, p->p_filesz, buffer, err);
+            ret = search_segment(facts, image, p->p_offset, p->p_filesz, buffer, err);
     }
     return ret;
 }

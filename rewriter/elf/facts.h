@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * facts.h: what an image has to do with CUDA: the imports that can be routed, and traces of the
- * CUDA runtime.
+ * facts.h: how an image uses CUDA: the imports that can be routed, and traces of the CUDA
+ * runtime.
  */
 #ifndef REWRITER_ELF_FACTS_H
 #define REWRITER_ELF_FACTS_H
@@ -23,15 +23,15 @@ struct elf_facts {
     size_t import_count;
     const char *driver_import;  /* first cu* function it imports, or NULL */
     const char *runtime_import; /* first cuda* function it imports, or NULL */
-    bool imports_dlopen;       /* may load with RTLD_DEEPBIND: flags cannot be seen in a file */
+    bool imports_dlopen;       /* may load with RTLD_DEEPBIND; a file does not show the flags */
     bool imports_dlmopen;      /* may load into another namespace */
     const char *needed;        /* first CUDA library in DT_NEEDED, or NULL */
     const char *cudart_shared; /* libcudart.so.N in DT_NEEDED, or NULL */
     bool is_cudart;            /* it is libcudart itself */
     bool cudart_static;        /* a static cudart is inside */
-    int newest_api;   /* CUDA version (13000) of the newest driver function it names; 0: none */
-    bool device_code; /* .nv_fatbin */
-    bool names_libcuda; /* holds the string libcuda.so */
+    int newest_api;            /* CUDA version (13000) of its newest driver name; 0: none */
+    bool device_code;          /* .nv_fatbin */
+    bool names_libcuda;        /* holds the string libcuda.so */
 };
 
 /* Reads symbols and read-only data of the image; unless `all` is set, only until it is certain

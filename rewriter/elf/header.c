@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * header.c: what a file says of itself in its first 64 bytes, and whether that is anything for
- * us.
+ * header.c: checks the ELF header, the first 64 bytes of a file, and names files that cannot be
+ * patched by what they are.
  *
- * Owns nothing. The file is hostile: what is not checked here is checked where it is used. No
- * state, any thread.
+ * Owns nothing. The file is hostile: every field is checked here or where it is used. No state,
+ * any thread.
  */
 #include "rewriter/elf/header.h"
 

@@ -207,7 +207,7 @@ static int read_sections(struct elf_image *image, struct gs_err *err)
     return ret;
 }
 
-/* What was split off a program for debuggers has its headers, but not what they lead to. */
+/* A file of debug information has the headers of its program, but not the contents. */
 static int refuse_debug_only(const struct elf_image *image, struct gs_err *err)
 {
     for (size_t i = 1; i < image->section_count; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * image.h: what the rewriter knows about one ELF file, read and checked once.
+ * image.h: one ELF file, read and checked once.
  *
  * Everything in struct elf_image has been checked against the file's size and against each
  * other: tables lie inside the file, the string table ends with a NUL, segments ascend and do
- * not overlap. Who uses it need not check again.
+ * not overlap. Its users need not check again.
  */
 #ifndef REWRITER_ELF_IMAGE_H
 #define REWRITER_ELF_IMAGE_H

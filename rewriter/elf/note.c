@@ -48,7 +48,7 @@ static bool find_trailer(struct elf_note *note, const struct elf_source *source,
     return false;
 }
 
-static int lost(const struct elf_source *source, const char *why, struct gs_err *err)
+static int lose_note(const struct elf_source *source, const char *why, struct gs_err *err)
 {
     return gs_err_set(
         err, -ENOEXEC,
@@ -60,7 +60,7 @@ static int lost(const struct elf_source *source, const char *why, struct gs_err 
 static int decode_copies(struct elf_note *note, const struct elf_source *source)
 {
     if (note->head.copies > ELF_COPIES_MAX)
-        return lost(source, "damaged (copies)", &note->lost);
+        return lose_note(source, "damaged (copies)", &note->lost);
     for (uint32_t i = 0; i < note->head.copies; i++) {
         const struct elf_undo_copy *copy = &note->copies[i];
 
@@ -68,7 +68,7 @@ static int decode_copies(struct elf_note *note, const struct elf_source *source)
             copy->length > note->segment.p_filesz - copy->at ||
             copy->offset > note->head.image_end ||
             copy->length > note->head.image_end - copy->offset)
-            return lost(source, "damaged (a copy)", &note->lost);
+            return lose_note(source, "damaged (a copy)", &note->lost);
     }
     return 0;
 }
@@ -81,7 +81,7 @@ static int decode_changes(struct elf_note *note, const struct elf_source *source
     struct gs_err *err = &note->lost;
 
     if (count > size / 16)
-        return lost(source, "damaged (count)", err);
+        return lose_note(source, "damaged (count)", err);
     note->undo = calloc(count > 0 ? count : 1, sizeof *note->undo);
     if (note->undo == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", source->name);
@@ -91,22 +91,28 @@ static int decode_changes(struct elf_note *note, const struct elf_source *source
         uint32_t flags;
 
         if (size - at < 16)
-            return lost(source, "cut off", err);
+            return lose_note(source, "cut off", err);
         memcpy(&change->offset, bytes + at, 8);
         memcpy(&change->length, bytes + at + 8, 4);
         memcpy(&flags, bytes + at + 12, 4);
         if (flags > ELF_UNDO_ZEROS || (flags != 0 && change->length > sizeof zeros))
-            return lost(source, "damaged (flags)", err);
+            return lose_note(source, "damaged (flags)", err);
         change->bytes = flags != 0 ? zeros : bytes + at + 16;
         padded = flags != 0 ? 0 : ((uint64_t)change->length + 7) / 8 * 8;
         if (padded > size - at - 16 || change->offset < last || change->offset > original ||
             change->length > original - change->offset)
-            return lost(source, "damaged (a range)", err);
+            return lose_note(source, "damaged (a range)", err);
         last = change->offset + change->length;
         at += 16 + padded;
     }
     note->undo_count = count;
     return 0;
+}
+
+static bool is_known(const char magic[sizeof ELF_UNDO_MAGIC])
+{
+    return memcmp(magic, ELF_UNDO_MAGIC, sizeof ELF_UNDO_MAGIC) == 0 ||
+           memcmp(magic, ELF_UNDO_OLD_MAGIC, sizeof ELF_UNDO_OLD_MAGIC) == 0;
 }
 
 /* `at`: where the undo note is now. */
@@ -121,15 +127,15 @@ static int read_undo(struct elf_note *note, const struct elf_source *source,
         return -ENOEXEC;
     memcpy(head, note->undo_bytes, sizeof *head);
     copies = head->copies * sizeof note->copies[0];
-    if (memcmp(head->magic, ELF_UNDO_MAGIC, sizeof head->magic) != 0)
-        return lost(source, "gone", &note->lost);
+    if (!is_known(head->magic))
+        return lose_note(source, "gone", &note->lost);
     note->moved = trailer->undo_offset != at;
     note->relaid = note->moved || head->patched_size != source->size;
     if (head->image_end > head->original_size || head->image_end < sizeof(Elf64_Ehdr) ||
         (!note->relaid && head->original_size > source->size))
-        return lost(source, "damaged (size)", &note->lost);
+        return lose_note(source, "damaged (size)", &note->lost);
     if (copies > trailer->undo_size - sizeof *head)
-        return lost(source, "damaged (copies)", &note->lost);
+        return lose_note(source, "damaged (copies)", &note->lost);
     memcpy(note->copies, note->undo_bytes + sizeof *head,
            copies < sizeof note->copies ? copies : sizeof note->copies);
     if (decode_copies(note, source) != 0)
@@ -147,7 +153,7 @@ static bool is_foreign(const struct elf_source *source, uint64_t undo_offset)
 
     return undo_offset < source->size &&
            elf_source_read(source, undo_offset, magic, sizeof magic, NULL) == 0 &&
-           memcmp(magic, ours, sizeof ours - 2) == 0 && memcmp(magic, ours, sizeof ours) != 0;
+           memcmp(magic, ours, sizeof ours - 2) == 0 && !is_known(magic);
 }
 
 static int read_note(struct elf_note *note, const struct elf_source *source,
@@ -162,7 +168,7 @@ static int read_note(struct elf_note *note, const struct elf_source *source,
 
     if (trailer->text_size >= sizeof note->text || trailer->text_size > room ||
         undo > room - trailer->text_size)
-        return lost(source, "damaged (marker)", &note->lost);
+        return lose_note(source, "damaged (marker)", &note->lost);
     ret = elf_source_read(source, end - undo - trailer->text_size, note->text,
                           (size_t)trailer->text_size, &note->lost);
     if (ret != 0)
@@ -174,7 +180,7 @@ static int read_note(struct elf_note *note, const struct elf_source *source,
                           "file from its package or build again",
                           source->name);
     if (undo > MAX_UNDO || undo < sizeof note->head)
-        return lost(source, "damaged (size)", &note->lost);
+        return lose_note(source, "damaged (size)", &note->lost);
     return read_undo(note, source, trailer, end - undo);
 }
 
@@ -199,6 +205,13 @@ void elf_note_deinit(struct elf_note *note)
     note->undo_count = 0;
 }
 
+enum elf_checksum_kind elf_note_checksum_kind(const struct elf_note *note)
+{
+    bool old = memcmp(note->head.magic, ELF_UNDO_OLD_MAGIC, sizeof ELF_UNDO_OLD_MAGIC) == 0;
+
+    return old ? ELF_CHECKSUM_OLD : ELF_CHECKSUM_XXH3;
+}
+
 void elf_note_value(const char *text, const char *key, char *buffer, size_t size)
 {
     size_t key_length = strlen(key);
@@ -221,7 +234,7 @@ void elf_note_value(const char *text, const char *key, char *buffer, size_t size
     }
 }
 
-static size_t stored(const struct elf_change *change)
+static size_t stored_size(const struct elf_change *change)
 {
     return change->bytes != NULL ? ((size_t)change->length + 7) / 8 * 8 : 0;
 }
@@ -235,7 +248,7 @@ uint8_t *elf_undo_encode(const struct elf_undo_head *head, const struct elf_undo
 
     *size = sizeof final + copied;
     for (size_t i = 0; i < count; i++)
-        *size += 16 + stored(&changes[i]);
+        *size += 16 + stored_size(&changes[i]);
     bytes = calloc(1, (size_t)*size);
     if (bytes == NULL)
         return NULL;
@@ -252,7 +265,7 @@ uint8_t *elf_undo_encode(const struct elf_undo_head *head, const struct elf_undo
             memcpy(at + 16, changes[i].bytes, changes[i].length);
         else
             memcpy(at + 12, &(uint32_t){ELF_UNDO_ZEROS}, 4);
-        at += 16 + stored(&changes[i]);
+        at += 16 + stored_size(&changes[i]);
     }
     return bytes;
 }

@@ -3,16 +3,26 @@
  * note.h: what gpushare-patch leaves in a file: the marker (what was done) and the undo note
  * (how to go back).
  *
- * Both are the content of section .gpushare, at the end of a PT_LOAD's file part, where strip
+ * Both are the content of section .gpushare, which ends the file part of a PT_LOAD, where strip
  * leaves them alone:
- *     text      "key=value" lines: tool, scope, runtime, table, perhaps origin, mtime (of the
- *               original: seconds, a point, nine digits); NUL-padded to a multiple of 8
- *     head      struct elf_undo_head
- *     copies ×  struct elf_undo_copy
- *     count ×   { u64 offset, u32 length, u32 flags, bytes padded to a multiple of 8 },
- *               ascending, not overlapping
- *     trailer   struct elf_marker_trailer
- * All numbers are little-endian, as in the files that we patch.
+ *
+ *     +----------------------------+
+ *     | text                       |  the marker: lines "key=value"; NUL-padded to 8 bytes
+ *     +----------------------------+  <- trailer.undo_offset
+ *     | struct elf_undo_head       |
+ *     +----------------------------+
+ *     | struct elf_undo_copy       |  head.copies of them
+ *     +----------------------------+
+ *     | u64 offset                 |  head.count of them, ascending, not overlapping
+ *     | u32 length, u32 flags      |
+ *     | the original's bytes       |  padded to 8 bytes; none with ELF_UNDO_ZEROS
+ *     +----------------------------+
+ *     | struct elf_marker_trailer  |
+ *     +----------------------------+  <- p_offset + p_filesz
+ *
+ * Keys of the marker: tool, scope, runtime, table, origin (of a copy of an interpreter only),
+ * mtime (of the original: seconds, a point, nine digits). All numbers are little-endian, as in
+ * the files that we patch.
  */
 #ifndef REWRITER_ELF_NOTE_H
 #define REWRITER_ELF_NOTE_H
@@ -28,7 +38,8 @@
 #define ELF_MARKER_SECTION ".gpushare"
 #define ELF_OLD_STRINGS    ".gpushare.strings" /* keeps the bytes of a .dynstr that moved */
 #define ELF_MARKER_MAGIC   "gpushare-marker"   /* 16 bytes with its NUL */
-#define ELF_UNDO_MAGIC     "gpushare-undo-3"
+#define ELF_UNDO_MAGIC     "gpushare-undo-4"
+#define ELF_UNDO_OLD_MAGIC "gpushare-undo-3" /* the same but for the kind of the checksums */
 
 #define ELF_UNDO_ZEROS     1u /* flag of an undo entry: the bytes were zeros and are not stored */
 #define ELF_UNDO_ZEROS_MAX 65536 /* bytes of such an entry */
@@ -64,7 +75,7 @@ _Static_assert(sizeof(struct elf_undo_copy) == 32, "format");
 
 #define ELF_MARKER_TEXT_MAX (2 * PATH_MAX + 512)
 
-/* What a patched file says about itself. */
+/* Marker and undo note, as read from a patched file. */
 struct elf_note {
     char text[ELF_MARKER_TEXT_MAX]; /* of the marker */
     struct elf_undo_head head;
@@ -82,17 +93,19 @@ struct elf_note {
 enum elf_note_state { ELF_NOTE_NONE = 0, ELF_NOTE_FOUND = 1 };
 
 /* Looks for marker and undo note in the file as it is (source without undo list). A marker
- * whose undo note is missing or damaged is found, with `lost`
- * saying what is wrong. */
+ * whose undo note is missing or damaged is found as well; `lost` says what is wrong. */
 enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source);
 void elf_note_deinit(struct elf_note *note);
+
+/* The kind of the checksums in the head of a note that was found. */
+enum elf_checksum_kind elf_note_checksum_kind(const struct elf_note *note);
 
 /* Copies the value of a marker line ("runtime") into buffer; an empty string if it is not
  * there. */
 void elf_note_value(const char *text, const char *key, char *buffer, size_t size);
 
 /* The bytes of an undo note for these changes, whose `bytes` are the original ones (NULL:
- * zeros). Of head sizes, image_end and copies are used; the checksums are zero. NULL: no
+ * zeros). The sizes, image_end and copies of head are used; the checksums are zero. NULL: no
  * memory. */
 uint8_t *elf_undo_encode(const struct elf_undo_head *head, const struct elf_undo_copy *copies,
                          const struct elf_change *changes, size_t count, uint64_t *size);

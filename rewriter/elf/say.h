@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * say.h: text for people, with names in it that somebody else has chosen.
+ * say.h: prints text for people that holds names which somebody else has chosen.
  */
 #ifndef REWRITER_ELF_SAY_H
 #define REWRITER_ELF_SAY_H

@@ -3,9 +3,8 @@
  * sha256.c: SHA-256 after FIPS 180-4, with the SHA instructions of x86-64 where the processor
  * has them.
  *
- * Owns nothing but the round constants; no state outside the caller's struct, any thread. The
- * hash is read with every byte of files of several GB: the instructions make it as fast as
- * copying them.
+ * Owns nothing but the round constants; no state outside the caller's struct, any thread. Files
+ * of a wheel can have several GB; with the instructions hashing is as fast as copying them.
  */
 #include "rewriter/elf/sha256.h"
 
@@ -23,7 +22,7 @@ static const uint32_t round_constants[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7,
     0xc67178f2};
 
-static uint32_t rotate(uint32_t value, int by)
+static uint32_t rotate_right(uint32_t value, int by)
 {
     return value >> by | value << (32 - by);
 }
@@ -34,8 +33,8 @@ static void load_schedule(uint32_t w[64], const uint8_t *bytes)
         w[i] = (uint32_t)bytes[4 * i] << 24 | (uint32_t)bytes[4 * i + 1] << 16 |
                (uint32_t)bytes[4 * i + 2] << 8 | bytes[4 * i + 3];
     for (int i = 16; i < 64; i++) {
-        uint32_t s0 = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
-        uint32_t s1 = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
+        uint32_t s0 = rotate_right(w[i - 15], 7) ^ rotate_right(w[i - 15], 18) ^ w[i - 15] >> 3;
+        uint32_t s1 = rotate_right(w[i - 2], 17) ^ rotate_right(w[i - 2], 19) ^ w[i - 2] >> 10;
 
         w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
@@ -49,10 +48,12 @@ void elf_sha256_blocks_portable(uint32_t state[8], const uint8_t *bytes, size_t 
         load_schedule(w, bytes);
         memcpy(v, state, sizeof v);
         for (int i = 0; i < 64; i++) {
-            uint32_t s1 = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
+            uint32_t s1 =
+                rotate_right(v[4], 6) ^ rotate_right(v[4], 11) ^ rotate_right(v[4], 25);
             uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
             uint32_t t1 = v[7] + s1 + choice + round_constants[i] + w[i];
-            uint32_t s0 = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
+            uint32_t s0 =
+                rotate_right(v[0], 2) ^ rotate_right(v[0], 13) ^ rotate_right(v[0], 22);
             uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
 
             memmove(v + 1, v, 7 * sizeof v[0]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sha256.h: SHA-256 (FIPS 180-4), for the check that a restored file is the original.
+ * sha256.h: SHA-256 (FIPS 180-4), for the RECORDs of Python wheels (tree/record.c) and for the
+ * checksum of old undo notes.
  */
 #ifndef REWRITER_ELF_SHA256_H
 #define REWRITER_ELF_SHA256_H

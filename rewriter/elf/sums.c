@@ -8,15 +8,15 @@
 
 #include <string.h>
 
-void elf_sums_init(struct elf_sums *sums, uint64_t image_end)
+void elf_sums_init(struct elf_sums *sums, enum elf_checksum_kind kind, uint64_t image_end)
 {
     memset(sums, 0, sizeof *sums);
     sums->image_end = image_end;
-    elf_checksum_init(&sums->stream);
+    elf_checksum_init(&sums->stream, kind);
     sums->image = sums->stream;
 }
 
-static void add(struct elf_sums *sums, const uint8_t *bytes, size_t length)
+static void add_bytes(struct elf_sums *sums, const uint8_t *bytes, size_t length)
 {
     if (sums->at < sums->image_end && length >= sums->image_end - sums->at) {
         size_t part = (size_t)(sums->image_end - sums->at);
@@ -40,7 +40,7 @@ static void add_masked_header(struct elf_sums *sums)
     header.e_shnum = 0;
     header.e_shstrndx = 0;
     sums->at = 0;
-    add(sums, (const uint8_t *)&header, sizeof header);
+    add_bytes(sums, (const uint8_t *)&header, sizeof header);
 }
 
 void elf_sums_update(struct elf_sums *sums, const void *bytes, size_t length)
@@ -59,7 +59,7 @@ void elf_sums_update(struct elf_sums *sums, const void *bytes, size_t length)
             return;
         add_masked_header(sums);
     }
-    add(sums, from, length);
+    add_bytes(sums, from, length);
 }
 
 void elf_sums_final(struct elf_sums *sums, uint8_t whole[ELF_CHECKSUM_SIZE],

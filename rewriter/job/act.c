@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum elf_exit check(struct elf_job *job, FILE *out, struct gs_err *problem)
+static enum elf_exit check_file(struct elf_job *job, FILE *out, struct gs_err *problem)
 {
     char runtime[PATH_MAX] = "";
     bool present;
@@ -35,16 +35,15 @@ static enum elf_exit check(struct elf_job *job, FILE *out, struct gs_err *proble
     return present ? ELF_EXIT_DONE : ELF_EXIT_FAILED;
 }
 
-/* A patched file that strip or objcopy laid out anew: the original cannot be read through it,
- * but it says of itself how it was patched, and where that is as wanted nothing is to be done.
- */
+/* Whether strip or objcopy laid a patched file out anew, and it was patched as these options
+ * would do it. The original cannot be read then, but there is nothing to do. */
 static bool is_settled(struct elf_job *job)
 {
     return job->note.relaid && job->note.lost.code == 0 && job->options->output == NULL &&
            elf_job_is_current(job);
 }
 
-static enum elf_exit print(struct elf_job *job, int ret, FILE *out, struct gs_err *err)
+static enum elf_exit print_file(struct elf_job *job, int ret, FILE *out, struct gs_err *err)
 {
     bool settled = ret == 0 && is_settled(job);
 
@@ -62,7 +61,7 @@ static enum elf_exit print(struct elf_job *job, int ret, FILE *out, struct gs_er
     return elf_exit_of(ret);
 }
 
-static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
+static int restore_file(struct elf_job *job, FILE *out, struct gs_err *err)
 {
     int ret = elf_job_restore(job, err);
 
@@ -79,7 +78,7 @@ static int restore(struct elf_job *job, FILE *out, struct gs_err *err)
     return ret;
 }
 
-static int patch(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *err)
+static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *err)
 {
     int ret = is_settled(job) ? -EALREADY : elf_job_read(job, err);
 
@@ -101,7 +100,7 @@ static int patch(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *er
     return ret;
 }
 
-/* What a killed run for this file has left beside it. */
+/* Removes the file that a killed run for this file has left beside it. */
 static void sweep_leftovers(const struct elf_job *job)
 {
     char name[NAME_MAX + 1];
@@ -121,14 +120,15 @@ static enum elf_exit act_on(struct elf_job *job, const char *name,
     if (!options->print && !options->check && !options->dry_run)
         sweep_leftovers(job);
     if (options->print) {
-        result = print(job, ret, out, &err);
+        result = print_file(job, ret, out, &err);
     } else if (options->check && (ret == 0 || options->json)) {
-        result = check(job, out, &err);
+        result = check_file(job, out, &err);
         if (err.code != 0 && !options->json)
             fprintf(errors, "gpushare-patch: %s\n", err.text);
     } else {
         if (ret == 0)
-            ret = options->restore ? restore(job, out, &err) : patch(job, out, errors, &err);
+            ret = options->restore ? restore_file(job, out, &err)
+                                   : patch_file(job, out, errors, &err);
         if (ret != 0)
             fprintf(errors, "gpushare-patch: %s\n", err.text);
         result = elf_exit_of(ret);

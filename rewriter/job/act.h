@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * act.h: does to one file what the options ask for.
+ * act.h: processes one file as the options ask.
  */
 #ifndef REWRITER_JOB_ACT_H
 #define REWRITER_JOB_ACT_H

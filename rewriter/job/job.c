@@ -138,7 +138,7 @@ void elf_job_deinit(struct elf_job *job)
     elf_place_close(&job->place);
 }
 
-/* What belongs to gpushare: it names the driver, too, but is not to be routed. */
+/* Refuses the parts of gpushare: they name the driver, but must not be routed. */
 static int refuse_own(const struct elf_job *job, struct gs_err *err)
 {
     static const char *const names[] = {"gpushare-patch", "gpushare-lockd", "gpusharectl"};
@@ -236,8 +236,8 @@ static void make_marker(struct elf_job *job)
              *job->origin ? "\n" : "", (long long)job->changed.tv_sec, job->changed.tv_nsec);
 }
 
-/* A copy elsewhere finds its libraries where the original did, also when it is patched again.
- */
+/* A copy in another folder must find its libraries where the original did, also when it is
+ * patched again. */
 static int find_origin(struct elf_job *job, struct gs_err *err)
 {
     if (!elf_origin_is_used(&job->image))
@@ -282,8 +282,8 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
     return 0;
 }
 
-/* But for the time, which says nothing about how it was patched and which older versions did
- * not note. */
+/* Compares two markers but for the time, which says nothing about how the file was patched and
+ * is missing from the markers of older versions. */
 static bool is_same_marker(const char *a, const char *b)
 {
     const char *time = strstr(b, "\n" TIME);

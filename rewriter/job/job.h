@@ -45,6 +45,9 @@ enum elf_exit elf_exit_of(int error);
 /* Opens the file and looks for our note. job must be deinited even after an error. */
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
                  struct gs_err *err);
+/* The file as it is, with our changes taken back if it has any (and strip did not lay it out
+ * anew since). Of use until elf_job_deinit(). */
+struct elf_source elf_job_original(const struct elf_job *job);
 /* Reads the original behind the file: image, facts, scope. */
 int elf_job_read(struct elf_job *job, struct gs_err *err);
 /* Decides whether there is something to do: -ENODATA if not, -ENOEXEC if it must not be done.

@@ -23,35 +23,35 @@ struct option_row {
 #define FIELD(name) offsetof(struct elf_options, name)
 
 static const struct option_row rows[] = {
-    {"print", 'p', NULL, FIELD(print), "say what each file is and what would be done to it"},
+    {"print", 'p', NULL, FIELD(print), "report what each file is and how it would be changed"},
     {"check", 'c', NULL, FIELD(check),
-     "say whether each file is patched and its runtime library there"},
+     "report whether each file is patched and its runtime library exists"},
     {"restore", 'r', NULL, FIELD(restore),
-     "give each file back, byte for byte as before it was patched"},
+     "restore each file, byte for byte as before it was patched"},
     {"output", 'o', "OUT", FIELD(output),
      "write the result to OUT and leave FILE alone (one FILE)"},
-    {"dry-run", 'n', NULL, FIELD(dry_run), "plan everything, write nothing"},
+    {"dry-run", 'n', NULL, FIELD(dry_run), "plan everything, but write nothing"},
     {"runtime", 0, "PATH", FIELD(runtime),
-     "the runtime library; default: the one installed with this tool"},
+     "use this runtime library (default: the one installed with this tool)"},
     {"scope", 0, "SCOPE", FIELD(scope_text),
-     "process (programs) or object (one library); default: by kind"},
+     "process (program) or object (library); default: by kind of file"},
     {"any", 'a', NULL, FIELD(any),
-     "also a file in which no CUDA is seen (it may load CUDA later)"},
-    {"force", 'f', NULL, FIELD(force),
-     "also setuid programs, and a runtime library that is not there yet"},
-    {"json", 0, NULL, FIELD(json), "with --print or --check: one JSON object per line"},
+     "patch files in which no CUDA is seen, too (they may load it later)"},
+    {"force", 'f', NULL, FIELD(force), "accept setuid programs and a missing runtime library"},
+    {"json", 0, NULL, FIELD(json), "with --print or --check: write one JSON object per line"},
     {"tree", 0, "DIR", FIELD(tree),
-     "all programs and libraries below DIR that reach CUDA, instead of FILEs"},
-    {"venv", 0, "DIR", FIELD(venv), "the interpreter and the programs of a Python environment"},
+     "process all programs and libraries below DIR that reach CUDA"},
+    {"venv", 0, "DIR", FIELD(venv),
+     "process interpreter and programs of the Python environment DIR"},
     {"exclude", 0, "GLOB", FIELD(excludes),
-     "with --tree or --venv: leave these out (name or path below DIR); repeatable"},
+     "with --tree or --venv: skip these names or paths below DIR; repeatable"},
     {"jobs", 'j', "N", FIELD(jobs_text),
-     "with --tree or --venv: so many files at a time; default: the processors"},
+     "with --tree or --venv: process N files at a time (default: processors)"},
     {"no-sync", 0, NULL, FIELD(no_sync),
-     "do not wait for the disk (a power failure may then damage the file)"},
-    {"quiet", 'q', NULL, FIELD(quiet), "say nothing when all is well"},
+     "do not wait for the disk; a power failure may then damage the file"},
+    {"quiet", 'q', NULL, FIELD(quiet), "report problems only"},
     {"version", 'V', NULL, FIELD(version), "print the version"},
-    {"help", 'h', NULL, FIELD(help), "print this"},
+    {"help", 'h', NULL, FIELD(help), "print this help"},
 #ifdef GS_PATCH_FAULT
     {"fault-step", 0, "N", FIELD(fault_text), "test build: die at step N"},
     {"fault-byte", 0, "N", FIELD(fault_byte_text), "test build: damage byte N of the new file"},
@@ -103,7 +103,8 @@ static void fill_getopt(struct option longs[ROW_COUNT + 1], char *shorts)
     longs[ROW_COUNT] = (struct option){0};
 }
 
-static int set(struct elf_options *options, const struct option_row *row, const char *value)
+static int set_option(struct elf_options *options, const struct option_row *row,
+                      const char *value)
 {
     char *field = (char *)options + row->field;
 
@@ -188,7 +189,7 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
             return gs_err_set(err, -EINVAL, "%s: needs a value", argv[optind - 1]);
         if (row == NULL)
             return gs_err_set(err, -EINVAL, "%s: no such option", argv[optind - 1]);
-        if (set(options, row, optarg) != 0)
+        if (set_option(options, row, optarg) != 0)
             return gs_err_set(err, -EINVAL, "--%s: given too often", row->name);
     }
     options->files = argv + optind;

@@ -14,7 +14,7 @@
 
 #define CHUNK ((size_t)64 * 1024) /* bytes copied at a time; a whole number of symbols */
 
-static int refuse(const struct elf_job *job, const char *why, struct gs_err *err)
+static int refuse_restore(const struct elf_job *job, const char *why, struct gs_err *err)
 {
     return gs_err_set(err, -ENOEXEC,
                       "%s: was changed after it was patched and cannot be restored: %s; take "
@@ -71,15 +71,17 @@ static int write_image(const struct elf_job *job, struct elf_output *output, Elf
 {
     const struct elf_undo_head *head = &job->note.head;
     struct elf_source source = job->raw;
-    struct elf_copy copy = {
-        .output = output, .original = &source, .sync = !job->options->no_sync};
+    struct elf_copy copy = {.output = output,
+                            .original = &source,
+                            .sync = !job->options->no_sync,
+                            .kind = elf_note_checksum_kind(&job->note)};
     struct elf_digests digests;
     struct elf_change *list;
     size_t count;
     int ret;
 
     if (source.size < head->image_end)
-        return refuse(job, "it is shorter than the original's loaded part", err);
+        return refuse_restore(job, "it is shorter than the original's loaded part", err);
     list = list_changes(job, &count, err);
     if (list == NULL || err->code != 0) {
         free_changes(job, list, count);
@@ -91,7 +93,7 @@ static int write_image(const struct elf_job *job, struct elf_output *output, Elf
     ret = elf_source_read(&source, 0, header, sizeof *header, err);
     ret = ret ?: elf_copy_original(&copy, head->image_end, &digests, err);
     if (ret == 0 && memcmp(digests.image, head->image_checksum, sizeof digests.image) != 0)
-        ret = refuse(job, "its loaded part is not the original's any more", err);
+        ret = refuse_restore(job, "its loaded part is not the original's any more", err);
     free_changes(job, list, count);
     return ret;
 }
@@ -169,7 +171,8 @@ static int write_rest(const struct elf_rest *rest, struct elf_output *output,
 
 /* Reads the new file as any other. The loader is not asked: what it sees is the original's, as
  * the checksum has shown, and after strip not all that starts is to its liking. */
-static int verify(const struct elf_job *job, struct elf_output *output, struct gs_err *err)
+static int verify_restored(const struct elf_job *job, struct elf_output *output,
+                           struct gs_err *err)
 {
     struct elf_source source = {.name = job->name, .fd = output->fd};
     struct elf_image image;
@@ -182,7 +185,7 @@ static int verify(const struct elf_job *job, struct elf_output *output, struct g
     source.size = (uint64_t)st.st_size;
     if (elf_note_find(&note, &source) != ELF_NOTE_NONE) {
         elf_note_deinit(&note);
-        return refuse(job, "it would be patched still", err);
+        return refuse_restore(job, "it would be patched still", err);
     }
     ret = elf_image_read(&image, &source, err);
     if (ret == 0)
@@ -216,12 +219,12 @@ int elf_relaid_write(struct elf_job *job, struct elf_output *output, struct gs_e
     if (ret != 0)
         return ret;
     if (elf_image_has_payload(&now))
-        ret = refuse(job, "something is appended behind it", err);
+        ret = refuse_restore(job, "something is appended behind it", err);
     ret = ret ?: write_image(job, output, &header, err);
     elf_fault();
     ret = ret ?: write_sections(job, &now, output, &header, err);
     ret = ret ?: elf_output_write(output, 0, &header, sizeof header, err);
     elf_fault();
     elf_image_deinit(&now);
-    return ret ?: verify(job, output, err);
+    return ret ?: verify_restored(job, output, err);
 }

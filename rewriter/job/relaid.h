@@ -3,10 +3,10 @@
  * relaid.h: takes the patch back from a file that was laid out anew after it was patched, as
  * strip and objcopy do.
  *
- * The original as it was cannot come back: what strip took is gone. What can is the file that
- * strip would have made of the original: the loaded part (everything up to the end of the last
- * loadable segment) bit for bit, which its checksum in the undo note proves, and behind it the
- * sections that are left.
+ * The complete original cannot come back, since strip has removed parts of it. The result is the
+ * file that strip would have made of the original: first the loaded part (everything up to the
+ * end of the last loadable segment), bit for bit, which its checksum in the undo note proves;
+ * then the sections that are left.
  */
 #ifndef REWRITER_JOB_RELAID_H
 #define REWRITER_JOB_RELAID_H
@@ -14,7 +14,7 @@
 #include "rewriter/job/job.h"
 #include "rewriter/output/output.h"
 
-/* What follows the loaded part. */
+/* The part of the new file behind the loaded part. */
 struct elf_rest {
     const struct elf_image *now; /* the file as it is */
     const struct elf_note *note;

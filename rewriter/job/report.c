@@ -72,7 +72,7 @@ static void print_imports(FILE *to, const struct elf_job *job)
     fputs(job->scope == ELF_SCOPE_PROCESS ? "; and what its libraries look up\n" : "\n", to);
 }
 
-/* What routing does not reach. Which flags a call is given cannot be seen in a file. */
+/* Prints which libraries may escape the routing. The flags of a call cannot be seen in a file. */
 static void print_escapes(FILE *to, const struct elf_facts *facts)
 {
     if (!facts->imports_dlmopen && !facts->imports_dlopen)
@@ -279,7 +279,7 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
     fprintf(to, ",\"exit\":%d}\n", status);
 }
 
-/* What vouches for the old bytes cannot vouch for the new ones. */
+/* A signature of the old bytes does not hold for the new ones. */
 static void warn_signed(FILE *to, const struct elf_job *job)
 {
     const char *lost = NULL;

@@ -14,8 +14,8 @@
 
 #define DROPPED UINT32_MAX
 
-static int refuse(const struct elf_rest *rest, size_t section, const char *why,
-                  struct gs_err *err)
+static int refuse_section(const struct elf_rest *rest, size_t section, const char *why,
+                          struct gs_err *err)
 {
     return gs_err_set(err, -ENOEXEC,
                       "%s: cannot be restored: section %zu (%s) %s; take the file from its "
@@ -34,14 +34,14 @@ static bool in_segment(const struct elf_rest *rest, const Elf64_Shdr *s)
 
 /* Numbers the sections that stay: all but the marker's, and what keeps the place of the
  * strings. */
-static int number(struct elf_rest *rest, struct gs_err *err)
+static int number_sections(struct elf_rest *rest, struct gs_err *err)
 {
     const struct elf_image *now = rest->now;
     size_t marker = elf_image_section(now, ELF_MARKER_SECTION);
     size_t old_strings = elf_image_section(now, ELF_OLD_STRINGS);
 
     if (marker == ELF_NO_SECTION)
-        return refuse(rest, 0, "table lacks gpushare-patch's section", err);
+        return refuse_section(rest, 0, "table lacks gpushare-patch's section", err);
     rest->map = calloc(now->section_count, sizeof *rest->map);
     rest->from = calloc(now->section_count, sizeof *rest->from);
     rest->sections = calloc(now->section_count, sizeof *rest->sections);
@@ -66,11 +66,11 @@ static int mend_numbers(struct elf_rest *rest, struct gs_err *err)
         bool info = (s->sh_flags & SHF_INFO_LINK) || s->sh_type == SHT_RELA;
 
         if (s->sh_type == SHT_SYMTAB_SHNDX || s->sh_type == SHT_GROUP)
-            return refuse(rest, rest->from[i], "has numbers of sections in it", err);
+            return refuse_section(rest, rest->from[i], "has numbers of sections in it", err);
         if (s->sh_link >= rest->now->section_count || rest->map[s->sh_link] == DROPPED ||
             (info &&
              (s->sh_info >= rest->now->section_count || rest->map[s->sh_info] == DROPPED)))
-            return refuse(rest, rest->from[i], "refers to one that is not there", err);
+            return refuse_section(rest, rest->from[i], "refers to one that is not there", err);
         s->sh_link = rest->map[s->sh_link];
         if (info)
             s->sh_info = rest->map[s->sh_info];
@@ -96,7 +96,7 @@ static int move_back(struct elf_rest *rest, struct gs_err *err)
                 at - note->copies[copy].at >= note->copies[copy].length))
             copy++;
         if (copy == note->head.copies)
-            return refuse(rest, rest->from[i], "lies in what the patch added", err);
+            return refuse_section(rest, rest->from[i], "lies in what the patch added", err);
         at -= note->copies[copy].at;
         s->sh_addr = note->copies[copy].address + at;
         s->sh_offset = note->copies[copy].offset + at;
@@ -118,7 +118,7 @@ struct content {
     size_t index;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_offsets(const void *a, const void *b)
 {
     const struct content *x = a, *y = b;
 
@@ -127,14 +127,14 @@ static int compare(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static uint64_t alignment(const Elf64_Shdr *s)
+static uint64_t section_alignment(const Elf64_Shdr *s)
 {
     uint64_t align = s->sh_addralign;
 
     return align > 1 && align <= 4096 && (align & (align - 1)) == 0 ? align : 1;
 }
 
-static int place(struct elf_rest *rest, struct gs_err *err)
+static int place_sections(struct elf_rest *rest, struct gs_err *err)
 {
     size_t names = rest->map[rest->now->header.e_shstrndx], count = 0;
     struct content *list = calloc(rest->count + 1, sizeof *list);
@@ -145,11 +145,11 @@ static int place(struct elf_rest *rest, struct gs_err *err)
     for (size_t i = 1; i < rest->count; i++)
         if (is_behind(rest, &rest->sections[i]))
             list[count++] = (struct content){rest->now->sections[rest->from[i]].sh_offset, i};
-    qsort(list, count, sizeof *list, compare);
+    qsort(list, count, sizeof *list, compare_offsets);
     for (size_t i = 0; i < count; i++) {
         Elf64_Shdr *s = &rest->sections[list[i].index];
 
-        cursor = (cursor + alignment(s) - 1) & ~(alignment(s) - 1);
+        cursor = (cursor + section_alignment(s) - 1) & ~(section_alignment(s) - 1);
         s->sh_offset = cursor;
         if (list[i].index == names)
             s->sh_size = rest->names_size;
@@ -192,14 +192,14 @@ int elf_rest_plan(struct elf_rest *rest, const struct elf_image *now,
     if (rest->names == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
     memcpy(rest->names, now->section_names, rest->names_size);
-    ret = number(rest, err);
+    ret = number_sections(rest, err);
     ret = ret ?: mend_numbers(rest, err);
     ret = ret ?: move_back(rest, err);
     if (ret != 0)
         return ret;
     cut_name(rest, ELF_OLD_STRINGS);
     cut_name(rest, ELF_MARKER_SECTION);
-    return place(rest, err);
+    return place_sections(rest, err);
 }
 
 void elf_rest_deinit(struct elf_rest *rest)

@@ -22,8 +22,7 @@
 _Static_assert(offsetof(struct elf_undo_head, image_checksum) == SUMS_AT + ELF_CHECKSUM_SIZE,
                "format");
 
-/* The file as it is, with our changes taken back if it has any. */
-static struct elf_source original_source(const struct elf_job *job)
+struct elf_source elf_job_original(const struct elf_job *job)
 {
     struct elf_source source = job->raw;
 
@@ -53,7 +52,7 @@ static int verify_patched(const struct elf_job *job, const struct elf_output *ou
     return ret ?: elf_verify_loader(&job->image, job->fd, output->fd, err);
 }
 
-static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+static int fill_patched(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     struct elf_plan *plan = &job->plan;
     struct elf_copy copy = {
@@ -69,9 +68,11 @@ static int fill(struct elf_job *job, struct elf_output *output, struct gs_err *e
 /* 0; 1 when what the undo note gives back is not the original. */
 static int fill_original(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
-    struct elf_source original = original_source(job);
-    struct elf_copy copy = {
-        .output = output, .original = &original, .sync = !job->options->no_sync};
+    struct elf_source original = elf_job_original(job);
+    struct elf_copy copy = {.output = output,
+                            .original = &original,
+                            .sync = !job->options->no_sync,
+                            .kind = elf_note_checksum_kind(&job->note)};
     const struct elf_undo_head *head = &job->note.head;
     struct elf_digests digests;
     int ret = elf_copy_original(&copy, head->image_end, &digests, err);
@@ -96,8 +97,8 @@ static int fill_restored(struct elf_job *job, struct elf_output *output, struct 
 
 /* Attributes and the final step; in place of the input, or beside it with -o. Time of the last
  * change: NULL is now. */
-static int finish(struct elf_job *job, struct elf_output *output,
-                  const struct timespec *changed, struct gs_err *err)
+static int finish_output(struct elf_job *job, struct elf_output *output,
+                         const struct timespec *changed, struct gs_err *err)
 {
     bool in_place = job->options->output == NULL;
     int ret = elf_output_attributes(output, job->fd, in_place, changed, err);
@@ -143,13 +144,13 @@ int elf_job_write(struct elf_job *job, struct gs_err *err)
     if (ret != 0)
         return ret;
     elf_fault();
-    ret = fill(job, &output, err);
-    ret = ret ?: finish(job, &output, NULL, err);
+    ret = fill_patched(job, &output, err);
+    ret = ret ?: finish_output(job, &output, NULL, err);
     elf_output_deinit(&output);
     return ret;
 }
 
-/* What $ORIGIN stands for in the original is true in the original's folder only. */
+/* $ORIGIN in the names of the original is right in the original's folder only. */
 static int refuse_pinned(const struct elf_job *job, struct gs_err *err)
 {
     char origin[PATH_MAX];
@@ -179,7 +180,7 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
     elf_fault();
     ret = fill_restored(job, &output, err);
     if (!job->options->dry_run) /* only now it is known whether it can be restored */
-        ret = ret ?: finish(job, &output, job->note.relaid ? NULL : &job->changed, err);
+        ret = ret ?: finish_output(job, &output, job->note.relaid ? NULL : &job->changed, err);
     elf_output_deinit(&output);
     return ret;
 }

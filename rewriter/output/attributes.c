@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attributes.c: mode, owner, access lists and other extended attributes of a file, carried over
- * to the new one. Not the time of its last change, by which others see that the content
- * changed.
+ * attributes.c: copies mode, owner, access lists and other extended attributes to the new file;
+ * but not the time of the last change, by which other programs see that the content changed.
  *
  * No state, any thread.
  */

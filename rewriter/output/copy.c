@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy.c: one pass over the file: read, summed up, changed, written, and checked right behind.
+ * copy.c: one pass over the file: reads, sums up, changes, writes, and checks it.
  *
- * Two threads, one behind the other, or three. The reader fills the chunks of a small ring from
- * the original, sums them up and puts the changes over them; the writer (the caller) writes
- * them; the checker, if the disk is waited for anyway, reads the new file back. So a file of
- * any size needs a few MiB, and each byte is touched while the cache still holds it. Chunks of
+ * Two or three threads work one behind the other. The reader fills the chunks of a small ring
+ * from the original, sums them up and applies the changes. The writer (the caller) writes the
+ * chunks. The checker reads the new file back; it runs only if the disk is waited for anyway. So
+ * a file of any size needs a few MiB, and each byte is touched while the cache still holds it. Chunks of
  * 1 MiB: large writes get large pages in the page cache, which makes this cheaper than
  * copy_file_range() within one file system (bench/patch_bench.py). Where extents can be shared
  * (reflink), nothing but changes is written.
@@ -47,12 +47,12 @@ static uint64_t chunk_end(const struct pipe *p, uint64_t at)
     return p->size - at < CHUNK ? p->size : at + CHUNK;
 }
 
-static uint8_t *slot(const struct pipe *p, uint64_t at)
+static uint8_t *ring_slot(const struct pipe *p, uint64_t at)
 {
     return p->ring + at / CHUNK % RING * CHUNK;
 }
 
-static void advance(struct pipe *p, uint64_t *counter, uint64_t to, int ret)
+static void advance_counter(struct pipe *p, uint64_t *counter, uint64_t to, int ret)
 {
     pthread_mutex_lock(&p->lock);
     if (ret == 0)
@@ -64,7 +64,7 @@ static void advance(struct pipe *p, uint64_t *counter, uint64_t to, int ret)
 }
 
 /* Waits until *counter has reached `until`; false when it never will. */
-static bool await(struct pipe *p, const uint64_t *counter, uint64_t until)
+static bool await_counter(struct pipe *p, const uint64_t *counter, uint64_t until)
 {
     bool reached;
 
@@ -83,9 +83,9 @@ static void *read_all(void *argument)
     for (uint64_t at = 0; at < p->size && p->read_ret == 0;) {
         uint64_t end = chunk_end(p, at);
         size_t n = (size_t)(end - at);
-        uint8_t *bytes = slot(p, at);
+        uint8_t *bytes = ring_slot(p, at);
 
-        if (!await(p, &p->written, end > RING * CHUNK ? end - RING * CHUNK : 0))
+        if (!await_counter(p, &p->written, end > RING * CHUNK ? end - RING * CHUNK : 0))
             break;
         p->read_ret = elf_source_read(p->copy->original, at, bytes, n, &p->read_err);
         if (p->read_ret == 0) {
@@ -93,7 +93,7 @@ static void *read_all(void *argument)
             if (p->plan != NULL)
                 elf_changes_apply(p->plan->changes, p->plan->change_count, at, bytes, n);
         }
-        advance(p, &p->read, end, p->read_ret);
+        advance_counter(p, &p->read, end, p->read_ret);
         at = end;
     }
     return NULL;
@@ -106,18 +106,17 @@ static void *check_all(void *argument)
     for (uint64_t at = 0; at < p->size && p->check_ret == 0;) {
         uint64_t end = chunk_end(p, at);
 
-        if (!await(p, &p->written, end))
+        if (!await_counter(p, &p->written, end))
             break;
         p->check_ret = elf_readback_check(&p->back, at, end, &p->check_err);
         if (p->check_ret != 0)
-            advance(p, &p->written, end, p->check_ret);
+            advance_counter(p, &p->written, end, p->check_ret);
         at = end;
     }
     return NULL;
 }
 
-/* Writes those parts of [at, end) that one of the changes touches; bytes: those of the range.
- */
+/* Writes those parts of [at, end) that one of the changes touches. */
 static int write_touched(const struct pipe *p, const struct elf_change *changes, size_t count,
                          uint64_t at, uint64_t end, struct gs_err *err)
 {
@@ -130,7 +129,7 @@ static int write_touched(const struct pipe *p, const struct elf_change *changes,
         if (to > end)
             to = end;
         if (from < to)
-            ret = elf_output_write(p->copy->output, from, slot(p, at) + (from - at),
+            ret = elf_output_write(p->copy->output, from, ring_slot(p, at) + (from - at),
                                    (size_t)(to - from), err);
         elf_fault();
     }
@@ -143,7 +142,7 @@ static int write_chunk(const struct pipe *p, uint64_t at, uint64_t end, struct g
     int ret;
 
     if (!p->shared)
-        return elf_output_write(p->copy->output, at, slot(p, at), (size_t)(end - at), err);
+        return elf_output_write(p->copy->output, at, ring_slot(p, at), (size_t)(end - at), err);
     ret = write_touched(p, original->undo, original->undo_count, at, end, err);
     if (p->plan != NULL)
         ret = ret ?: write_touched(p, p->plan->changes, p->plan->change_count, at, end, err);
@@ -158,14 +157,14 @@ static int write_all(struct pipe *p, struct gs_err *err)
     for (uint64_t at = 0; ret == 0 && at < p->size;) {
         uint64_t end = chunk_end(p, at);
 
-        if (!await(p, &p->read, end))
+        if (!await_counter(p, &p->read, end))
             break;
         ret = write_chunk(p, at, end, err);
         elf_fault();
         if (ret == 0 && p->copy->sync) /* only a hint: fsync decides */
             (void)sync_file_range(output->fd, (off_t)at, (off_t)(end - at),
                                   SYNC_FILE_RANGE_WRITE);
-        advance(p, &p->written, end, ret);
+        advance_counter(p, &p->written, end, ret);
         at = end;
     }
     return ret;
@@ -183,7 +182,7 @@ static int run_threads(struct pipe *p, struct gs_err *err)
     if (whole)
         ret = -pthread_create(&checker, NULL, check_all, p);
     if (ret != 0) {
-        advance(p, &p->written, 0, ret);
+        advance_counter(p, &p->written, 0, ret);
         pthread_join(reader, NULL);
         return gs_err_errno(err, ret, "%s: cannot start a thread", p->copy->original->name);
     }
@@ -200,7 +199,7 @@ static int run_threads(struct pipe *p, struct gs_err *err)
     return ret;
 }
 
-static int run(struct pipe *p, struct elf_digests *digests, struct gs_err *err)
+static int run_copy(struct pipe *p, struct elf_digests *digests, struct gs_err *err)
 {
     const struct elf_plan *plan = p->plan;
     int ret = elf_output_share(p->copy->output, p->copy->original->fd, p->size, err);
@@ -232,13 +231,13 @@ static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan
                          .fd = copy->output->fd,
                          .size = plan != NULL ? plan->end : size}},
     };
-    int ret = elf_readback_init(&p.back, image_end, err);
+    int ret = elf_readback_init(&p.back, copy->kind, image_end, err);
 
     p.ring = aligned_alloc(PAGE, RING * CHUNK);
     if (ret == 0 && p.ring == NULL)
         ret = gs_err_set(err, -ENOMEM, "%s: no memory", copy->original->name);
-    elf_sums_init(&p.sums, image_end);
-    ret = ret ?: run(&p, digests, err);
+    elf_sums_init(&p.sums, copy->kind, image_end);
+    ret = ret ?: run_copy(&p, digests, err);
     free(p.ring);
     elf_readback_deinit(&p.back);
     pthread_cond_destroy(&p.moved);

@@ -8,12 +8,13 @@
 #include "rewriter/output/output.h"
 #include "rewriter/plan/plan.h"
 
-/* What the copy starts from: the file as it is, seen through its undo note if it has one. */
+/* The input of a copy. */
 struct elf_copy {
     struct elf_output *output;
     const struct elf_source *original; /* undone, if it was patched before */
     bool sync; /* the disk will be waited for: let it begin early, and use the time to read
                   every byte back; else only what is changed is read back */
+    enum elf_checksum_kind kind; /* of the checksums that are made on the way */
 };
 
 /* The checksums of the original, see sums.h. */

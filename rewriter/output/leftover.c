@@ -66,8 +66,8 @@ static void sweep_file(int folder, const char *name, int fd, const struct stat *
         unlinkat(folder, name, 0);
 }
 
-/* A folder with a file in it. That of a run that is just making the file looks empty; taking it
- * away fails that run, which works on the same target as we do. */
+/* Removes a folder with a file in it. Another run that has made its folder but not yet the file
+ * would fail then; it works on the same target as we do. */
 static void sweep_folder(int folder, const char *name, int fd)
 {
     int file = openat(fd, ELF_LEFTOVER_INNER, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

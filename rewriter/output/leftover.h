@@ -3,8 +3,9 @@
  * leftover.h: the names that new files have until they take the place of the old ones. A run
  * that is killed leaves them behind, and the next one removes them.
  *
- * .gpushare-patch.XXXXXXXXXXXXXXXX beside the target. Of a program that runs with the rights of
- * its owner it is a folder that only the owner may enter, with the file in it.
+ * The name is .gpushare-patch.XXXXXXXXXXXXXXXX, beside the target. For a program that runs with
+ * the rights of its owner (setuid) it is a folder, which only the owner may enter, with the file
+ * in it.
  */
 #ifndef REWRITER_LEFTOVER_H
 #define REWRITER_LEFTOVER_H
@@ -16,7 +17,7 @@
 
 /* The name for a target called `base`: always the same, so that the next run finds it. */
 void elf_leftover_name(char name[NAME_MAX + 1], const char *base);
-/* Another one, where that is taken by what cannot be removed. */
+/* Another name, for when a file that cannot be removed has that one. */
 void elf_leftover_random_name(char name[NAME_MAX + 1]);
 
 /* Whether a name is one of these. */
@@ -26,7 +27,7 @@ bool elf_leftover_is_one(const char *name);
 void elf_leftover_hold(int fd);
 
 /* Removes `name` from the folder, unless a run that is still alive holds it, or it is none of
- * ours. What cannot be removed stays. */
+ * ours. A file that cannot be removed stays. */
 void elf_leftover_sweep(int folder, const char *name);
 
 #endif

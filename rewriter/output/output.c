@@ -17,7 +17,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* What to do about an error of the file system; an empty string where it says so itself. */
+/* A hint for an error of the file system; empty if the error says enough by itself. */
 static const char *way_out(int error)
 {
     switch (error) {
@@ -40,7 +40,8 @@ static const char *way_out(int error)
     }
 }
 
-static int failed(const struct elf_output *output, const char *what, struct gs_err *err)
+static int fail_with_errno(const struct elf_output *output, const char *what,
+                           struct gs_err *err)
 {
     int error = errno;
 
@@ -59,7 +60,7 @@ static int open_folder(struct elf_output *output, const struct elf_place *place,
         return gs_err_errno(err, -errno, "%s: cannot open its folder", output->target);
     if (ioctl(output->folder, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_APPEND_FL)) {
         errno = EPERM; /* what is made there could not be taken away again */
-        return failed(output, "cannot write into its folder", err);
+        return fail_with_errno(output, "cannot write into its folder", err);
     }
     return 0;
 }
@@ -160,7 +161,7 @@ int elf_output_hide(struct elf_output *output, struct gs_err *err)
 }
 
 /* The folder in which the new file has its temporary name. */
-static int holder(const struct elf_output *output)
+static int holding_folder(const struct elf_output *output)
 {
     return output->temporary[0] != '\0' && output->aside >= 0 ? output->aside : output->folder;
 }
@@ -191,7 +192,7 @@ int elf_output_open(struct elf_output *output, const struct elf_place *place,
     if (output->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT))
         take_name(output, output->temporary, take_by_making);
     if (output->fd < 0) {
-        ret = failed(output, "cannot write into its folder", err);
+        ret = fail_with_errno(output, "cannot write into its folder", err);
         elf_output_deinit(output);
         return ret;
     }
@@ -210,7 +211,7 @@ int elf_output_link(struct elf_output *output, const struct elf_place *place,
     if (ret == 0) {
         output->fd = fcntl(existing, F_DUPFD_CLOEXEC, 0);
         ret = output->fd >= 0 ? name_it(output, err)
-                              : failed(output, "cannot become another name", err);
+                              : fail_with_errno(output, "cannot become another name", err);
     }
     if (ret != 0)
         elf_output_deinit(output);
@@ -220,7 +221,7 @@ int elf_output_link(struct elf_output *output, const struct elf_place *place,
 void elf_output_deinit(struct elf_output *output)
 {
     if (output->temporary[0] != '\0')
-        unlinkat(holder(output), output->temporary, 0);
+        unlinkat(holding_folder(output), output->temporary, 0);
     output->temporary[0] = '\0';
     drop_aside(output);
     if (output->fd >= 0)
@@ -241,7 +242,7 @@ int elf_output_write(struct elf_output *output, uint64_t offset, const void *byt
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return failed(output, "cannot write the new file", err);
+            return fail_with_errno(output, "cannot write the new file", err);
         from += n;
         offset += (uint64_t)n;
         length -= (size_t)n;
@@ -281,15 +282,15 @@ int elf_output_commit(struct elf_output *output, const struct stat *old, bool sy
     int ret;
 
     if (sync && fsync(output->fd) != 0)
-        return failed(output, "cannot sync the new file", err);
+        return fail_with_errno(output, "cannot sync the new file", err);
     elf_fault();
     ret = name_it(output, err);
     elf_fault();
     ret = ret ?: check_unchanged(output, old, err);
     if (ret != 0)
         return ret;
-    if (renameat(holder(output), output->temporary, output->folder, output->base) != 0)
-        return failed(output, "cannot put the new file in place", err);
+    if (renameat(holding_folder(output), output->temporary, output->folder, output->base) != 0)
+        return fail_with_errno(output, "cannot put the new file in place", err);
     output->temporary[0] = '\0';
     elf_fault();
     drop_aside(output);

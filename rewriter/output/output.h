@@ -18,15 +18,14 @@ struct elf_output {
     int folder;                   /* descriptor of the target's folder */
     int fd;                       /* the new file, open for reading and writing */
     char base[NAME_MAX + 1];      /* the target's name in its folder */
-    char temporary[NAME_MAX + 1]; /* its name till then, or "" while it has none */
+    char temporary[NAME_MAX + 1]; /* its name until then, or "" while it has none */
     int aside;                    /* folder of its own for that name, or -1 */
     char aside_name[NAME_MAX + 1];
 };
 
 /* Makes a new file in the folder of the place: without a name where the file system can do that
  * (then a crash leaves nothing behind before the commit), else with one of leftover.h. `target`
- * is the place's path, for messages, and must outlive output; the place need not. 0 or -errno.
- */
+ * is the place's path, for messages; it must outlive output, the place need not. 0 or -errno. */
 int elf_output_open(struct elf_output *output, const struct elf_place *place,
                     const char *target, struct gs_err *err);
 

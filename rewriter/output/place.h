@@ -2,9 +2,9 @@
  *
  * place.h: where a file is: the folder that holds it, held open, and its name in there.
  *
- * Whoever may write to a folder can swap what is in it for a link between two steps of ours. So
- * a path is walked once; every later step (read, write, rename) goes through the descriptor of
- * the folder that was found then.
+ * A user with write access to a folder can replace a file in it by a link between two of our
+ * steps. So a path is walked once, and every later step (read, write, rename) uses the descriptor
+ * of the folder that was found then.
  */
 #ifndef REWRITER_OUTPUT_PLACE_H
 #define REWRITER_OUTPUT_PLACE_H

@@ -4,8 +4,8 @@
  *
  * A stretch that a change touches is compared byte by byte with the original and the changes.
  * Every other stretch must be the original's: with `whole` it is read and summed up, and the
- * sum must be the one that the reader of the original got. Without `whole` the kernel is
- * believed that it wrote what it was given, just as cp believes it. One thread at a time.
+ * sum must be the one that the reader of the original got. Without `whole` we trust the
+ * kernel to have written what it was given, as cp does. One thread at a time.
  */
 #include "rewriter/output/readback.h"
 
@@ -16,12 +16,13 @@
 
 #define STRETCH ((size_t)256 * 1024) /* bytes compared at a time; two stay in the cache */
 
-int elf_readback_init(struct elf_readback *back, uint64_t image_end, struct gs_err *err)
+int elf_readback_init(struct elf_readback *back, enum elf_checksum_kind kind,
+                      uint64_t image_end, struct gs_err *err)
 {
     back->buffers = aligned_alloc(STRETCH, 2 * STRETCH);
     if (back->buffers == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", back->original->name);
-    elf_sums_init(&back->sums, image_end);
+    elf_sums_init(&back->sums, kind, image_end);
     return 0;
 }
 
@@ -31,7 +32,8 @@ void elf_readback_deinit(struct elf_readback *back)
     back->buffers = NULL;
 }
 
-static int differs(const struct elf_readback *back, uint64_t offset, struct gs_err *err)
+static int refuse_difference(const struct elf_readback *back, uint64_t offset,
+                             struct gs_err *err)
 {
     return gs_err_set(
         err, -EIO,
@@ -40,7 +42,8 @@ static int differs(const struct elf_readback *back, uint64_t offset, struct gs_e
         back->original->name, (unsigned long long)offset);
 }
 
-static bool any_in(const struct elf_change *changes, size_t count, uint64_t from, uint64_t to)
+static bool touches_range(const struct elf_change *changes, size_t count, uint64_t from,
+                          uint64_t to)
 {
     for (size_t i = 0; i < count; i++)
         if (changes[i].offset < to && changes[i].offset + changes[i].length > from)
@@ -52,9 +55,9 @@ static bool is_touched(const struct elf_readback *back, uint64_t from, uint64_t 
 {
     const struct elf_source *original = back->original;
 
-    return any_in(original->undo, original->undo_count, from, to) ||
+    return touches_range(original->undo, original->undo_count, from, to) ||
            (back->plan != NULL &&
-            any_in(back->plan->changes, back->plan->change_count, from, to));
+            touches_range(back->plan->changes, back->plan->change_count, from, to));
 }
 
 static int check_touched(struct elf_readback *back, uint64_t at, size_t n, struct gs_err *err)
@@ -69,7 +72,7 @@ static int check_touched(struct elf_readback *back, uint64_t at, size_t n, struc
         elf_sums_update(&back->sums, expected, n);
     if (back->plan != NULL)
         elf_changes_apply(back->plan->changes, back->plan->change_count, at, expected, n);
-    return memcmp(expected, found, n) == 0 ? 0 : differs(back, at, err);
+    return memcmp(expected, found, n) == 0 ? 0 : refuse_difference(back, at, err);
 }
 
 int elf_readback_check(struct elf_readback *back, uint64_t from, uint64_t to,
@@ -102,7 +105,7 @@ static int check_tail(struct elf_readback *back, struct gs_err *err)
 
         ret = elf_source_read(&back->new, plan->segment.offset + at, back->buffers, n, err);
         if (ret == 0 && memcmp(plan->tail + at, back->buffers, n) != 0)
-            ret = differs(back, plan->segment.offset + at, err);
+            ret = refuse_difference(back, plan->segment.offset + at, err);
         at += n;
     }
     return ret;
@@ -127,6 +130,6 @@ int elf_readback_finish(struct elf_readback *back, const uint8_t whole[ELF_CHECK
     if (back->plan != NULL && back->plan->end > back->original->size)
         ret = check_tail(back, err);
     if (ret == 0 && (fstat(back->new.fd, &st) != 0 || (uint64_t)st.st_size != back->new.size))
-        ret = differs(back, back->new.size, err);
+        ret = refuse_difference(back, back->new.size, err);
     return ret;
 }

@@ -23,14 +23,14 @@ struct range {
     uint64_t start, end; /* file offsets */
 };
 
-static bool overlap(const struct range *block, uint64_t offset, uint64_t size)
+static bool overlaps_block(const struct range *block, uint64_t offset, uint64_t size)
 {
     return size > 0 && offset < block->end && offset + size > block->start;
 }
 
 /* Takes [offset, offset + size) into the block. -ENOENT if it starts before the block: then it
  * is not behind the table. */
-static int take(struct range *block, uint64_t offset, uint64_t size)
+static int take_range(struct range *block, uint64_t offset, uint64_t size)
 {
     if (offset < block->start)
         return -ENOENT;
@@ -104,9 +104,9 @@ static int take_sections(const struct elf_image *image, struct range *block)
         const Elf64_Shdr *s = &image->sections[i];
 
         if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL ||
-            !overlap(block, s->sh_offset, s->sh_size))
+            !overlaps_block(block, s->sh_offset, s->sh_size))
             continue;
-        if (!section_may_move(image, i) || take(block, s->sh_offset, s->sh_size) != 0)
+        if (!section_may_move(image, i) || take_range(block, s->sh_offset, s->sh_size) != 0)
             return -ENOENT;
     }
     return 0;
@@ -118,7 +118,7 @@ static int take_segments(const struct elf_image *image, struct range *block)
         const Elf64_Phdr *p = &image->segments[i];
 
         if (p->p_type == PT_LOAD || p->p_type == PT_PHDR || p->p_type == PT_NULL ||
-            !overlap(block, p->p_offset, p->p_filesz))
+            !overlaps_block(block, p->p_offset, p->p_filesz))
             continue;
         if (p->p_type != PT_NOTE && p->p_type != PT_INTERP && p->p_type != PT_GNU_PROPERTY)
             return -ENOENT;
@@ -126,7 +126,7 @@ static int take_segments(const struct elf_image *image, struct range *block)
         if (p->p_type == PT_NOTE && image->section_count == 0 &&
             !notes_may_move(image, p->p_offset, p->p_filesz, p->p_align))
             return -ENOENT;
-        if (take(block, p->p_offset, p->p_filesz) != 0)
+        if (take_range(block, p->p_offset, p->p_filesz) != 0)
             return -ENOENT;
     }
     return 0;
@@ -149,35 +149,35 @@ static int take_tables(const struct elf_image *image, struct range *block)
 
     list_tables(image, tables);
     for (size_t i = 0; i < TABLES; i++)
-        if (overlap(block, tables[i]->offset, tables[i]->size) &&
-            take(block, tables[i]->offset, tables[i]->size) != 0)
+        if (overlaps_block(block, tables[i]->offset, tables[i]->size) &&
+            take_range(block, tables[i]->offset, tables[i]->size) != 0)
             return -ENOENT;
     /* their sizes are known from section headers only */
     if (image->section_count == 0 &&
-        (overlap(block, image->verneed.offset, image->verneed.size) ||
-         overlap(block, image->verdef.offset, image->verdef.size)))
+        (overlaps_block(block, image->verneed.offset, image->verneed.size) ||
+         overlaps_block(block, image->verdef.offset, image->verdef.size)))
         return -ENOENT;
     return 0;
 }
 
 /* Whether some section, note or table covers this byte of the block. */
-static bool covered(const struct elf_image *image, uint64_t at)
+static bool is_covered(const struct elf_image *image, uint64_t at)
 {
     const struct range byte = {at, at + 1};
     const struct elf_table *tables[TABLES];
 
     list_tables(image, tables);
     for (size_t i = 0; i < TABLES; i++)
-        if (overlap(&byte, tables[i]->offset, tables[i]->size))
+        if (overlaps_block(&byte, tables[i]->offset, tables[i]->size))
             return true;
     for (size_t i = 1; i < image->section_count; i++)
         if (image->sections[i].sh_type != SHT_NOBITS &&
             image->sections[i].sh_type != SHT_NULL &&
-            overlap(&byte, image->sections[i].sh_offset, image->sections[i].sh_size))
+            overlaps_block(&byte, image->sections[i].sh_offset, image->sections[i].sh_size))
             return true;
     for (size_t i = 0; i < image->header.e_phnum; i++)
         if ((image->segments[i].p_type == PT_NOTE || image->segments[i].p_type == PT_INTERP) &&
-            overlap(&byte, image->segments[i].p_offset, image->segments[i].p_filesz))
+            overlaps_block(&byte, image->segments[i].p_offset, image->segments[i].p_filesz))
             return true;
     return false;
 }
@@ -188,7 +188,7 @@ static bool is_filler(uint8_t byte)
     return byte == 0 || byte == 'X' || byte == 'Z';
 }
 
-/* What the header will overwrite must be either part of something that moves, or padding.
+/* The bytes that the header will overwrite must belong to something that moves, or be padding.
  * Without section headers zeros may as well be constants: then only as many of them are padding
  * as align what follows. */
 static int check_gaps(const struct elf_image *image, const struct range *block)
@@ -199,7 +199,7 @@ static int check_gaps(const struct elf_image *image, const struct range *block)
     if (elf_source_read(&image->source, block->start, bytes, sizeof bytes, NULL) != 0)
         return -ENOENT;
     for (size_t i = 0; i < NEEDED || (gap > 0 && i < sizeof bytes); i++) {
-        gap = covered(image, block->start + i) ? 0 : gap + 1;
+        gap = is_covered(image, block->start + i) ? 0 : gap + 1;
         if ((gap > 0 && i < NEEDED && !is_filler(bytes[i])) ||
             (gap == ALIGNED && image->section_count == 0))
             return -ENOENT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * changes.c: the bytes of the original that get new ones, and where what moves goes.
+ * changes.c: records the bytes that change, and gives the new addresses of what moves.
  *
  * Owns the list of changes of a plan. No state, any thread.
  */

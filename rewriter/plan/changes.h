@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * changes.h: what the planning steps write down.
+ * changes.h: the changes that the planning steps record.
  */
 #ifndef REWRITER_PLAN_CHANGES_H
 #define REWRITER_PLAN_CHANGES_H

@@ -3,10 +3,11 @@
  * imports.c: the names that a patched file needs, and the symbols that get them.
  *
  * A routed import S gets the name __wrap_S and the version index 1 (global, unversioned). It
- * keeps its place: undefined symbols are in no GNU hash table. But one with an address (a
- * canonical PLT entry of non-PIE code) is, and mold puts others there; in a program such keep
- * the name and are routed by interposition instead: libgpushare, the first DT_NEEDED, exports S
- * as well. A library's are renamed all the same: nobody finds an undefined symbol by the table.
+ * keeps its place: undefined symbols are in no GNU hash table. One with an
+ * address (a canonical PLT entry of non-PIE code) is in the table, though, and mold puts others
+ * there. In a program such imports keep their names and are routed by interposition instead:
+ * libgpushare, the first DT_NEEDED, exports S as well. In a library they are renamed all the
+ * same, since no search of the table finds an undefined symbol.
  * No state, any thread.
  */
 #include "rewriter/elf/names.h"
@@ -28,7 +29,7 @@ static size_t added_length(const struct elf_plan *plan, const char *runtime)
 }
 
 /* Appends prefix + text and returns its offset in the new string table. */
-static uint64_t append(struct elf_plan *plan, const char *prefix, const char *text)
+static uint64_t append_name(struct elf_plan *plan, const char *prefix, const char *text)
 {
     uint64_t offset = plan->image->strings.size + plan->added_size;
 
@@ -56,7 +57,7 @@ int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *er
     plan->added = calloc(1, added_length(plan, runtime));
     if (plan->added == NULL)
         return -ENOMEM;
-    plan->needed_name = append(plan, "", runtime);
+    plan->needed_name = append_name(plan, "", runtime);
     for (size_t i = 0; i < plan->facts->import_count; i++) {
         const struct elf_import *import = &plan->facts->imports[i];
         uint64_t symbol = image->symbols.offset + import->index * sizeof(Elf64_Sym);
@@ -64,8 +65,8 @@ int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *er
         int ret = change_version(plan, import->index);
 
         if (ret == 0 && !import->keeps_name) {
-            name =
-                (uint32_t)append(plan, ELF_WRAP_PREFIX, elf_image_string(image, import->name));
+            name = (uint32_t)append_name(plan, ELF_WRAP_PREFIX,
+                                         elf_image_string(image, import->name));
             ret = elf_plan_change(plan, symbol + offsetof(Elf64_Sym, st_name), &name,
                                   sizeof name);
         }

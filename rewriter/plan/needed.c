@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * needed.c: makes the runtime library the first DT_NEEDED, but for a sanitizer's.
+ * needed.c: makes the runtime library the first DT_NEEDED (the second behind a sanitizer's).
  *
  * The dynamic section stays where it is, and keeps all that anybody may look for in it: code
  * that reads its own _DYNAMIC (System V's way to the list of what is loaded) would find a copy
@@ -17,7 +17,7 @@
 
 #define NOT_FOUND SIZE_MAX
 
-static size_t find(const struct elf_image *image, int64_t tag)
+static size_t find_entry(const struct elf_image *image, int64_t tag)
 {
     for (size_t i = 0; i < image->dynamic_count; i++)
         if (image->dynamic[i].d_tag == tag)
@@ -50,7 +50,7 @@ static int choose_way(struct elf_plan *plan, size_t *given_up, struct gs_err *er
         return 0;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         plan->dynamic_way = ways[i].way;
-        *given_up = find(image, ways[i].tag);
+        *given_up = find_entry(image, ways[i].tag);
         if (*given_up != NOT_FOUND && (ways[i].tag != DT_BIND_NOW || is_repeated(image)))
             return 0;
     }
@@ -101,7 +101,7 @@ int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
 }
 
 /* Entries that point at what moves get the new addresses. */
-static void mend(const struct elf_plan *plan)
+static void mend_entries(const struct elf_plan *plan)
 {
     for (size_t i = 0; i < plan->dynamic_count; i++) {
         Elf64_Dyn *entry = &plan->dynamic[i];
@@ -135,7 +135,7 @@ int elf_plan_needed_finish(struct elf_plan *plan)
     const Elf64_Dyn *new = plan->dynamic, *old = image->dynamic;
     size_t first = 0, last = plan->dynamic_count;
 
-    mend(plan);
+    mend_entries(plan);
     while (first < last && memcmp(&new[first], &old[first], sizeof *new) == 0)
         first++;
     while (last > first && memcmp(&new[last - 1], &old[last - 1], sizeof *new) == 0)

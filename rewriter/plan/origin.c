@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * origin.c: what a program finds from where it lies ($ORIGIN in the names of its dynamic
- * section), for a copy of it in another folder: there the names get the old folder.
+ * origin.c: replaces $ORIGIN in the names of the dynamic section by the program's old folder, for
+ * a copy of a program in another folder, which must still find its libraries.
  *
  * No state, any thread; what is allocated belongs to the plan or the caller.
  */
@@ -64,7 +64,7 @@ bool elf_origin_is_used(const struct elf_image *image)
     return false;
 }
 
-static int pin(struct elf_plan *plan, Elf64_Dyn *entry)
+static int pin_name(struct elf_plan *plan, Elf64_Dyn *entry)
 {
     const struct elf_image *image = plan->image;
     char *name = elf_origin_expand(elf_image_string(image, entry->d_un.d_val), plan->origin);
@@ -89,6 +89,6 @@ int elf_plan_origin(struct elf_plan *plan)
         return 0;
     for (size_t i = 0; ret == 0 && i < plan->dynamic_count; i++)
         if (has_origin(plan->image, &plan->dynamic[i]))
-            ret = pin(plan, &plan->dynamic[i]);
+            ret = pin_name(plan, &plan->dynamic[i]);
     return ret;
 }

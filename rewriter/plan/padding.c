@@ -17,12 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t align8(uint64_t value)
+static uint64_t align_to_8(uint64_t value)
 {
     return (value + 7) & ~7ull;
 }
 
-static int refuse(const struct elf_plan *plan, const char *why, struct gs_err *err)
+static int refuse_payload(const struct elf_plan *plan, const char *why, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
     bool bare = image->section_count == 0;
@@ -53,7 +53,7 @@ static size_t find_segment(const struct elf_image *image)
     return i;
 }
 
-static void limit(uint64_t *end, uint64_t start, uint64_t offset, uint64_t size)
+static void limit_end(uint64_t *end, uint64_t start, uint64_t offset, uint64_t size)
 {
     if (size > 0 && offset + size > start && offset < *end)
         *end = offset > start ? offset : start;
@@ -65,13 +65,13 @@ static uint64_t free_bytes(const struct elf_image *image, size_t index)
     const Elf64_Phdr *s = &image->segments[index];
     uint64_t start = s->p_offset + s->p_filesz, end = image->data_end, room;
 
-    limit(&end, start, image->header.e_phoff, image->header.e_phnum * sizeof *s);
-    limit(&end, start, image->header.e_shoff, image->section_count * sizeof(Elf64_Shdr));
+    limit_end(&end, start, image->header.e_phoff, image->header.e_phnum * sizeof *s);
+    limit_end(&end, start, image->header.e_shoff, image->section_count * sizeof(Elf64_Shdr));
     for (size_t i = 0; i < image->header.e_phnum; i++)
-        limit(&end, start, image->segments[i].p_offset, image->segments[i].p_filesz);
+        limit_end(&end, start, image->segments[i].p_offset, image->segments[i].p_filesz);
     for (size_t i = 1; i < image->section_count; i++)
         if (image->sections[i].sh_type != SHT_NOBITS && image->sections[i].sh_type != SHT_NULL)
-            limit(&end, start, image->sections[i].sh_offset, image->sections[i].sh_size);
+            limit_end(&end, start, image->sections[i].sh_offset, image->sections[i].sh_size);
     room = end > start ? end - start : 0;
     for (size_t i = 0; i < image->header.e_phnum; i++) {
         const Elf64_Phdr *p = &image->segments[i];
@@ -93,7 +93,9 @@ static int check_zero(const struct elf_plan *plan, uint64_t offset, uint64_t siz
     for (uint64_t i = 0; zero && i < size; i++)
         zero = bytes[i] == 0;
     free(bytes);
-    return zero ? 0 : refuse(plan, "the padding of its string table's segment is in use", err);
+    return zero ? 0
+                : refuse_payload(plan, "the padding of its string table's segment is in use",
+                                 err);
 }
 
 static int compare_offsets(const void *a, const void *b)
@@ -134,7 +136,7 @@ static uint8_t *encode_undo(struct elf_plan *plan, uint64_t offset, uint64_t fil
 /* Lays out what goes into the padding; its place is final, its size known from the sizes. */
 static void lay_out(struct elf_plan *plan, uint64_t start, uint64_t address, uint64_t name_size)
 {
-    uint64_t text = align8(strlen(plan->marker) + 1);
+    uint64_t text = align_to_8(strlen(plan->marker) + 1);
 
     plan->undo_at = start + name_size + text;
     plan->marker_at.offset = start + name_size;
@@ -145,7 +147,7 @@ static void lay_out(struct elf_plan *plan, uint64_t start, uint64_t address, uin
 static int write_fill(struct elf_plan *plan, uint64_t start, uint64_t size, const uint8_t *undo)
 {
     struct elf_marker_trailer trailer = {.magic = ELF_MARKER_MAGIC,
-                                         .text_size = align8(strlen(plan->marker) + 1),
+                                         .text_size = align_to_8(strlen(plan->marker) + 1),
                                          .undo_offset = plan->undo_at,
                                          .undo_size = plan->undo_size};
     uint8_t *fill = size > sizeof trailer ? calloc(1, (size_t)size) : NULL;
@@ -174,8 +176,8 @@ static int change_segment(struct elf_plan *plan, size_t index, uint64_t end)
 static int plan_rest(struct elf_plan *plan, size_t index, uint64_t start, uint64_t address,
                      uint64_t room, struct gs_err *err)
 {
-    uint64_t name_size = align8(plan->added_size), text = align8(strlen(plan->marker) + 1),
-             size;
+    uint64_t name_size = align_to_8(plan->added_size),
+             text = align_to_8(strlen(plan->marker) + 1), size;
     uint8_t *undo;
     int ret = change_segment(plan, index, start); /* only its place counts here */
 
@@ -188,7 +190,8 @@ static int plan_rest(struct elf_plan *plan, size_t index, uint64_t start, uint64
     free(undo);
     size = name_size + text + plan->undo_size + sizeof(struct elf_marker_trailer);
     if (size > room || size > ELF_UNDO_ZEROS_MAX)
-        return refuse(plan, "the padding of its string table's segment is too small", err);
+        return refuse_payload(plan, "the padding of its string table's segment is too small",
+                              err);
     ret = check_zero(plan, start, size, err);
     if (ret != 0)
         return ret;
@@ -212,15 +215,15 @@ int elf_plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *
 
     plan->slot_way = ELF_SLOT_PADDING;
     if (image->interpreter == NULL)
-        return refuse(plan, "a library cannot be patched without growing", err);
+        return refuse_payload(plan, "a library cannot be patched without growing", err);
     if (plan->origin != NULL)
-        return refuse(plan, "it finds its libraries from where it lies ($ORIGIN)", err);
+        return refuse_payload(plan, "it finds its libraries from where it lies ($ORIGIN)", err);
     if (index == image->header.e_phnum)
-        return refuse(plan, "its string table is in no segment", err);
+        return refuse_payload(plan, "its string table is in no segment", err);
     p = &image->segments[index];
     if (p->p_memsz != p->p_filesz)
-        return refuse(plan, "its string table lies in a segment with bss", err);
-    start = align8(p->p_offset + p->p_filesz);
+        return refuse_payload(plan, "its string table lies in a segment with bss", err);
+    start = align_to_8(p->p_offset + p->p_filesz);
     address = p->p_vaddr + (start - p->p_offset);
     plan->added_size = strlen(runtime) + 1;
     plan->added = strdup(runtime);

@@ -16,16 +16,16 @@
  * the sizes of functions for sizes of their GOT entries and sees relocations "modify" a
  * read-only segment that follows closely. */
 #define GAP (1ull << 20)
-#define MAX_HOLE                                                                               \
-    (64ull << 20) /* bytes of hole that moving the program headers to the end may leave */
+/* The longest hole, in bytes, that moving the program headers to the end may leave. */
+#define MAX_HOLE (64ull << 20)
 
 static uint64_t align_up(uint64_t value, uint64_t to)
 {
     return (value + to - 1) & ~(to - 1);
 }
 
-static struct elf_extent place(const struct elf_plan *plan, uint64_t *cursor, uint64_t align,
-                               uint64_t size)
+static struct elf_extent place_part(const struct elf_plan *plan, uint64_t *cursor,
+                                    uint64_t align, uint64_t size)
 {
     struct elf_extent extent;
 
@@ -79,16 +79,16 @@ static int lay_out_segment(struct elf_plan *plan, struct gs_err *err)
         return ret;
     cursor = plan->segment.offset;
     if (plan->slot_way == ELF_SLOT_END)
-        plan->table = place(plan, &cursor, 8, plan->segment_count * sizeof(Elf64_Phdr));
+        plan->table = place_part(plan, &cursor, 8, plan->segment_count * sizeof(Elf64_Phdr));
     if (plan->block.size > 0) {
         cursor =
             align_up(cursor, 64) + plan->block.offset % 64; /* keeps every alignment up to 64 */
-        block = place(plan, &cursor, 1, plan->block.size);
+        block = place_part(plan, &cursor, 1, plan->block.size);
         plan->block_new = block.address;
     }
-    plan->strings = place(plan, &cursor, 16, image->strings.size + plan->added_size);
+    plan->strings = place_part(plan, &cursor, 16, image->strings.size + plan->added_size);
     /* the undo note and the trailer follow, and end the segment (tail.c) */
-    plan->marker_at = place(plan, &cursor, 8, text);
+    plan->marker_at = place_part(plan, &cursor, 8, text);
     plan->undo_at = cursor;
     return 0;
 }

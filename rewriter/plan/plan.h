@@ -39,7 +39,7 @@ struct elf_extent {
     uint64_t offset, address, size;
 };
 
-/* What the file shall become. */
+/* The request. */
 struct elf_wish {
     const char *runtime; /* absolute path that becomes DT_NEEDED */
     const char *marker;  /* text of the marker */
@@ -95,19 +95,26 @@ bool elf_origin_is_used(const struct elf_image *image);
 char *elf_origin_expand(const char *text, const char *origin);
 
 /* The steps, each in a file of its own; 0 or a negative errno with err filled. */
-int elf_plan_names(struct elf_plan *plan, const char *runtime,
-                   struct gs_err *err);                           /* imports.c */
-int elf_plan_needed(struct elf_plan *plan, struct gs_err *err);   /* needed.c */
-int elf_plan_needed_finish(struct elf_plan *plan);                /* needed.c */
-int elf_plan_origin(struct elf_plan *plan);                       /* origin.c */
-int elf_plan_slot(struct elf_plan *plan);                         /* slot.c */
-int elf_plan_slot_finish(struct elf_plan *plan);                  /* slot.c */
-int elf_plan_block(struct elf_plan *plan);                        /* block.c */
-int elf_plan_init(struct elf_plan *plan);                         /* init.c */
-int elf_plan_sections(struct elf_plan *plan, struct gs_err *err); /* sections.c */
-int elf_plan_padding(struct elf_plan *plan, const char *runtime,
-                     struct gs_err *err); /* padding.c, instead of all the others */
-int elf_plan_tail(struct elf_plan *plan, struct gs_err *err); /* tail.c */
+/* imports.c */
+int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *err);
+/* needed.c */
+int elf_plan_needed(struct elf_plan *plan, struct gs_err *err);
+int elf_plan_needed_finish(struct elf_plan *plan);
+/* origin.c */
+int elf_plan_origin(struct elf_plan *plan);
+/* slot.c */
+int elf_plan_slot(struct elf_plan *plan);
+int elf_plan_slot_finish(struct elf_plan *plan);
+/* block.c */
+int elf_plan_block(struct elf_plan *plan);
+/* init.c */
+int elf_plan_init(struct elf_plan *plan);
+/* sections.c */
+int elf_plan_sections(struct elf_plan *plan, struct gs_err *err);
+/* tail.c */
+int elf_plan_tail(struct elf_plan *plan, struct gs_err *err);
+/* padding.c; instead of all the others */
+int elf_plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *err);
 
 /* The section at DT_INIT if its code is known and may move; else ELF_NO_SECTION. init.c */
 size_t elf_init_section(const struct elf_image *image);
@@ -115,7 +122,7 @@ size_t elf_init_section(const struct elf_image *image);
 /* Whether any code seems to lead to DT_INIT; init.c. */
 bool elf_init_is_called(const struct elf_image *image);
 
-/* What the undo note says but for the list of changes. */
+/* Fills the undo note but for the list of changes and the checksums. */
 void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
                         struct elf_undo_copy copies[ELF_COPIES_MAX]); /* tail.c */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sections.c: section headers and static symbols of what moves, and the header of our own
- * section.
+ * sections.c: changes the section headers and static symbols of what moves, and adds the header
+ * of our own section.
  *
  * Programs do not need section headers, but strip, debuggers and linters do. Sections keep
  * their numbers; the new one comes last. No state, any thread.

@@ -113,7 +113,7 @@ static void fill_new(const struct elf_plan *plan, Elf64_Phdr *p)
     };
 }
 
-static void move(Elf64_Phdr *p, uint64_t offset, uint64_t address)
+static void move_segment(Elf64_Phdr *p, uint64_t offset, uint64_t address)
 {
     p->p_paddr = p->p_paddr - p->p_vaddr + address;
     p->p_offset = offset;
@@ -131,13 +131,13 @@ int elf_plan_slot_finish(struct elf_plan *plan)
             fill_new(plan, p);
         } else if (p->p_type == PT_PHDR) {
             if (plan->slot_way == ELF_SLOT_END)
-                move(p, plan->table.offset, plan->table.address);
+                move_segment(p, plan->table.offset, plan->table.address);
             p->p_filesz = p->p_memsz = bytes;
         } else if (p->p_type != PT_LOAD && p->p_filesz > 0 &&
                    elf_plan_moved(plan, p->p_vaddr) != p->p_vaddr) {
             uint64_t address = elf_plan_moved(plan, p->p_vaddr);
 
-            move(p, address - plan->segment.address + plan->segment.offset, address);
+            move_segment(p, address - plan->segment.address + plan->segment.offset, address);
         }
     }
     if (plan->slot_way == ELF_SLOT_END)

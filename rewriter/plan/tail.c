@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is appended to the section names; sections.c counts on the order. */
+/* The names that are appended to the section names; sections.c counts on the order. */
 static const char our_names[] = ELF_OLD_STRINGS "\0" ELF_MARKER_SECTION;
 
 static int compare_ranges(const void *a, const void *b)
@@ -102,7 +102,7 @@ out:
     return undo;
 }
 
-static uint64_t align8(uint64_t value)
+static uint64_t align_to_8(uint64_t value)
 {
     return (value + 7) & ~7ull;
 }
@@ -118,7 +118,7 @@ static void lay_out_rest(struct elf_plan *plan)
         return;
     plan->names_at = plan->end;
     plan->names_size = plan->image->section_names_size + sizeof our_names;
-    plan->sections_at = align8(plan->names_at + plan->names_size);
+    plan->sections_at = align_to_8(plan->names_at + plan->names_size);
     plan->end = plan->sections_at + plan->section_count * sizeof(Elf64_Shdr);
 }
 
@@ -145,7 +145,7 @@ static int change_header(struct elf_plan *plan)
     return elf_plan_change(plan, 0, &header, sizeof header);
 }
 
-static uint8_t *at(struct elf_plan *plan, uint64_t offset)
+static uint8_t *tail_at(struct elf_plan *plan, uint64_t offset)
 {
     return plan->tail + (offset - plan->segment.offset);
 }
@@ -157,8 +157,8 @@ static void fill_marker(struct elf_plan *plan)
                                          .undo_offset = plan->undo_at,
                                          .undo_size = plan->undo_size};
 
-    memcpy(at(plan, plan->marker_at.offset), plan->marker, strlen(plan->marker));
-    memcpy(at(plan, plan->undo_at + plan->undo_size), &trailer, sizeof trailer);
+    memcpy(tail_at(plan, plan->marker_at.offset), plan->marker, strlen(plan->marker));
+    memcpy(tail_at(plan, plan->undo_at + plan->undo_size), &trailer, sizeof trailer);
 }
 
 static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *err)
@@ -169,10 +169,10 @@ static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *
     if (plan->tail == NULL)
         return -ENOMEM;
     if (plan->slot_way == ELF_SLOT_END)
-        memcpy(at(plan, plan->table.offset), plan->segments, plan->table.size);
+        memcpy(tail_at(plan, plan->table.offset), plan->segments, plan->table.size);
     if (plan->block.size > 0) {
         uint8_t *block =
-            at(plan, plan->block_new - plan->segment.address + plan->segment.offset);
+            tail_at(plan, plan->block_new - plan->segment.address + plan->segment.offset);
         int ret =
             elf_source_read(&image->source, plan->block.offset, block, plan->block.size, err);
 
@@ -182,15 +182,17 @@ static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *
         elf_changes_apply(plan->changes, plan->change_count - 2, plan->block.offset, block,
                           plan->block.size);
     }
-    memcpy(at(plan, plan->strings.offset), image->string_bytes, image->strings.size);
-    memcpy(at(plan, plan->strings.offset + image->strings.size), plan->added, plan->added_size);
+    memcpy(tail_at(plan, plan->strings.offset), image->string_bytes, image->strings.size);
+    memcpy(tail_at(plan, plan->strings.offset + image->strings.size), plan->added,
+           plan->added_size);
     fill_marker(plan);
-    memcpy(at(plan, plan->undo_at), undo, plan->undo_size);
+    memcpy(tail_at(plan, plan->undo_at), undo, plan->undo_size);
     if (plan->sections == NULL)
         return 0;
-    memcpy(at(plan, plan->names_at), image->section_names, image->section_names_size);
-    memcpy(at(plan, plan->names_at + image->section_names_size), our_names, sizeof our_names);
-    memcpy(at(plan, plan->sections_at), plan->sections,
+    memcpy(tail_at(plan, plan->names_at), image->section_names, image->section_names_size);
+    memcpy(tail_at(plan, plan->names_at + image->section_names_size), our_names,
+           sizeof our_names);
+    memcpy(tail_at(plan, plan->sections_at), plan->sections,
            plan->section_count * sizeof(Elf64_Shdr));
     return 0;
 }

@@ -19,12 +19,12 @@
 
 #define HEAD "gpushare-manifest 1"
 
-static int compare(const void *a, const void *b)
+static int compare_entries(const void *a, const void *b)
 {
     return strcmp(a, b);
 }
 
-static int append(struct elf_manifest *manifest, char *path, char *target)
+static int append_entry(struct elf_manifest *manifest, char *path, char *target)
 {
     struct elf_manifest_entry *list =
         elf_grow(manifest->entries, manifest->count, &manifest->room, sizeof *list);
@@ -32,7 +32,7 @@ static int append(struct elf_manifest *manifest, char *path, char *target)
     if (list == NULL)
         return -ENOMEM;
     manifest->entries = list;
-    if (tsearch(path, &manifest->paths, compare) == NULL)
+    if (tsearch(path, &manifest->paths, compare_entries) == NULL)
         return -ENOMEM;
     manifest->entries[manifest->count++] =
         (struct elf_manifest_entry){.path = path, .target = target};
@@ -48,7 +48,7 @@ int elf_manifest_add(struct elf_manifest *manifest, const char *path, const char
     path_copy = strdup(path);
     target_copy = target != NULL ? strdup(target) : NULL;
     if (path_copy != NULL && (target == NULL || target_copy != NULL) &&
-        append(manifest, path_copy, target_copy) == 0)
+        append_entry(manifest, path_copy, target_copy) == 0)
         return 0;
     free(path_copy);
     free(target_copy);
@@ -57,17 +57,17 @@ int elf_manifest_add(struct elf_manifest *manifest, const char *path, const char
 
 bool elf_manifest_has(const struct elf_manifest *manifest, const char *path)
 {
-    return tfind(path, &manifest->paths, compare) != NULL;
+    return tfind(path, &manifest->paths, compare_entries) != NULL;
 }
 
-static void keep(void *path)
+static void keep_path(void *path)
 {
     (void)path; /* the entry's */
 }
 
 void elf_manifest_deinit(struct elf_manifest *manifest)
 {
-    tdestroy(manifest->paths, keep);
+    tdestroy(manifest->paths, keep_path);
     for (size_t i = 0; i < manifest->count; i++) {
         free(manifest->entries[i].path);
         free(manifest->entries[i].target);
@@ -76,13 +76,13 @@ void elf_manifest_deinit(struct elf_manifest *manifest)
     *manifest = (struct elf_manifest){0};
 }
 
-static int hex(char c)
+static int parse_hex(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 /* In place. False if a % is not followed by two digits. */
-static bool decode(char *text)
+static bool decode_path(char *text)
 {
     char *to = text;
 
@@ -91,16 +91,17 @@ static bool decode(char *text)
             *to++ = *from;
             continue;
         }
-        if (hex(from[1]) < 0 || hex(from[2]) < 0 || (from[1] == '0' && from[2] == '0'))
+        if (parse_hex(from[1]) < 0 || parse_hex(from[2]) < 0 ||
+            (from[1] == '0' && from[2] == '0'))
             return false;
-        *to++ = (char)(hex(from[1]) * 16 + hex(from[2]));
+        *to++ = (char)(parse_hex(from[1]) * 16 + parse_hex(from[2]));
         from += 2;
     }
     *to = '\0';
     return true;
 }
 
-static void encode(FILE *to, const char *text)
+static void encode_path(FILE *to, const char *text)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
         if (*p <= ' ' || *p == '%' || *p == 0x7f)
@@ -131,8 +132,8 @@ static bool read_line(struct elf_manifest *manifest, char *line)
     bool link = kind != NULL && strcmp(kind, "link") == 0;
 
     if (kind == NULL || path == NULL || (!link && strcmp(kind, "file") != 0) ||
-        link != (target != NULL) || strtok_r(NULL, " ", &rest) != NULL || !decode(path) ||
-        (target != NULL && !decode(target)) || leads_out(path))
+        link != (target != NULL) || strtok_r(NULL, " ", &rest) != NULL || !decode_path(path) ||
+        (target != NULL && !decode_path(target)) || leads_out(path))
         return false;
     return elf_manifest_add(manifest, path, target) == 0;
 }
@@ -159,7 +160,7 @@ static int read_lines(struct elf_manifest *manifest, FILE *from, const char *nam
     return ret;
 }
 
-/* Whoever may write in the folder may have put something else there: a pipe would never end. */
+/* A user with write access to the folder may have put a pipe there, which would never end. */
 static FILE *open_regular(const struct elf_root *root, const char *path, struct gs_err *err)
 {
     int fd = openat(root->fd, ELF_MANIFEST_NAME,
@@ -211,10 +212,10 @@ static char *make_text(const struct elf_manifest *manifest, size_t *size)
         const struct elf_manifest_entry *entry = &manifest->entries[i];
 
         fputs(entry->target != NULL ? "link " : "file ", to);
-        encode(to, entry->path);
+        encode_path(to, entry->path);
         if (entry->target != NULL) {
             fputc(' ', to);
-            encode(to, entry->target);
+            encode_path(to, entry->target);
         }
         fputc('\n', to);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parallel.c: see parallel.h. Threads take numbers of files from a counter; one that has several names
- * (hard links) is worked on by its first, and the others follow when all threads have ended.
+ * parallel.c: see parallel.h. Threads take the numbers of files from a counter. A file with
+ * several names (hard links) is processed under its first name; the other names are moved to the
+ * new file when all threads have ended.
  *
  * Owns the results. A lock keeps the reports of one file together.
  */
@@ -149,7 +150,8 @@ static int open_first(const struct elf_parallel *crew, const struct name *name)
 }
 
 /* Makes the file that the first name has now this one's, too. 0, also if it is already. */
-static int follow(const struct elf_parallel *crew, const struct name *name, const char *path)
+static int follow_name(const struct elf_parallel *crew, const struct name *name,
+                       const char *path)
 {
     bool done = crew->results[name->first] == ELF_EXIT_DONE;
     int first = done ? open_first(crew, name) : -ENOENT, ret;
@@ -175,7 +177,8 @@ static void follow_all(struct work *work)
 
     for (size_t i = 0; work->names != NULL && i < crew->files->count; i++) {
         size_t first = work->names[i].first;
-        int ret = first != ALONE ? follow(crew, &work->names[i], crew->files->list[i]) : -1;
+        int ret =
+            first != ALONE ? follow_name(crew, &work->names[i], crew->files->list[i]) : -1;
 
         if (first == ALONE)
             continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parallel.h: a few threads that do to many files what the options ask for.
+ * parallel.h: a few threads that process many files as the options ask.
  */
 #ifndef REWRITER_TREE_PARALLEL_H
 #define REWRITER_TREE_PARALLEL_H

@@ -105,7 +105,7 @@ static size_t line_path(const char *line, size_t length, char *path, size_t room
     return i < length && line[i] == ',' ? i : 0;
 }
 
-static int compare(const void *key, const void *element)
+static int compare_line(const void *key, const void *element)
 {
     return strcmp(key, *(const char *const *)element);
 }
@@ -126,7 +126,8 @@ static bool is_changed(const struct update *update, const char *listed, char rea
                  *listed == '/' ? "" : "/", listed) >= (int)sizeof joined)
         return false;
     return realpath(joined, real) != NULL && strcmp(real, update->path) != 0 &&
-           bsearch(real, changed->list, changed->count, sizeof *changed->list, compare) != NULL;
+           bsearch(real, changed->list, changed->count, sizeof *changed->list, compare_line) !=
+               NULL;
 }
 
 static int write_line(FILE *to, const char *line, size_t length, struct update *update,
@@ -218,8 +219,8 @@ static char *make_text(int fd, const struct stat *st, const char *path, size_t *
     return text;
 }
 
-static int replace(int fd, const struct stat *st, const struct elf_place *place,
-                   const char *path, const char *text, size_t size, struct gs_err *err)
+static int replace_record(int fd, const struct stat *st, const struct elf_place *place,
+                          const char *path, const char *text, size_t size, struct gs_err *err)
 {
     struct elf_output output;
     int ret = elf_output_open(&output, place, path, err);
@@ -251,7 +252,7 @@ static int update_one(struct update *update, const char *path, bool *lists, stru
         ret = text == NULL ? -EIO : 0;
     }
     if (ret == 0 && update->lines > before)
-        ret = replace(fd, &st, &place, path, text, size, err);
+        ret = replace_record(fd, &st, &place, path, text, size, err);
     if (ret != 0)
         update->lines = before;
     *lists = ret == 0 && update->lists;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree.c: many files at once: finds those that reach CUDA, then does to them what the options
- * ask for.
+ * tree.c: many files at once: finds those that reach CUDA, then processes them as the options
+ * ask.
  *
  * Two passes with a few threads each: the first only looks (so that the manifest can be written
  * before anything is changed, and a killed run can still be undone), the second acts. Owns the
@@ -32,13 +32,13 @@ struct tree {
     struct gs_err err;
 };
 
-static const char *below(const struct tree *tree, const char *path)
+static const char *path_below(const struct tree *tree, const char *path)
 {
     return elf_root_below(&tree->root, path);
 }
 
-static int full(const struct tree *tree, const char *path, char out[PATH_MAX],
-                struct gs_err *err)
+static int make_full_path(const struct tree *tree, const char *path, char out[PATH_MAX],
+                          struct gs_err *err)
 {
     const char *folder = strcmp(tree->root.path, "/") == 0 ? "" : tree->root.path;
 
@@ -47,9 +47,9 @@ static int full(const struct tree *tree, const char *path, char out[PATH_MAX],
     return 0;
 }
 
-/* The manifest was made without following links. One that came since may lead to another place
- * in the folder, which `path` becomes then, but not out of it. Of a listed link it is its own
- * folder that counts. 0; 1 if nothing is there. */
+/* Finds a listed file. The manifest was made without following links. A link that was made since
+ * may lead to another place in the folder, which `path` becomes then, but not out of the folder.
+ * A listed link is looked for in its own folder. 0; 1 if nothing is there. */
 static int find_listed(const struct tree *tree, const struct elf_manifest_entry *entry,
                        char path[PATH_MAX], struct gs_err *err)
 {
@@ -58,7 +58,7 @@ static int find_listed(const struct tree *tree, const struct elf_manifest_entry 
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     if (realpath(entry->target != NULL ? folder : path, real) == NULL)
         return 1;
-    if (below(tree, real) == NULL)
+    if (path_below(tree, real) == NULL)
         return gs_err_set(
             err, -EXDEV,
             "%s: is listed, but a link leads from there to %s; nothing was done; take "
@@ -70,7 +70,7 @@ static int find_listed(const struct tree *tree, const struct elf_manifest_entry 
 }
 
 /* First pass: which files would be patched, or are. */
-static int choose(struct tree *tree)
+static int choose_files(struct tree *tree)
 {
     struct elf_options look = *tree->options;
     struct elf_parallel crew = {
@@ -94,7 +94,7 @@ static int choose(struct tree *tree)
     return ret;
 }
 
-static void complain(struct tree *tree, const char *path, const char *what)
+static void report_problem(struct tree *tree, const char *path, const char *what)
 {
     struct gs_err err = {0};
 
@@ -145,7 +145,7 @@ static bool is_patched(const struct tree *tree, const struct elf_manifest_entry 
     char path[PATH_MAX];
     bool patched;
 
-    if (full(tree, entry->path, path, NULL) != 0)
+    if (make_full_path(tree, entry->path, path, NULL) != 0)
         return false;
     patched =
         elf_job_open(&job, path, tree->options, NULL) == 0 && job.patched == ELF_NOTE_FOUND;
@@ -153,8 +153,8 @@ static bool is_patched(const struct tree *tree, const struct elf_manifest_entry 
     return patched;
 }
 
-/* The manifest was written before anything was done, so that a killed run can be undone. What
- * could not be patched then leaves it again. */
+/* The manifest was written before anything was done, so that a killed run can be undone. A
+ * file that could not be patched is taken out again. */
 static int trim_manifest(struct tree *tree)
 {
     struct elf_manifest all = tree->manifest;
@@ -177,12 +177,12 @@ static int patch_tree(struct tree *tree)
     const struct elf_options *options = tree->options;
     struct elf_paths changed = {0};
     size_t links = 0;
-    int ret = choose(tree);
+    int ret = choose_files(tree);
 
     if (ret == 0 && options->venv != NULL)
         ret = elf_venv_links(&tree->root, &tree->manifest, &links, &tree->err);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
-        ret = elf_manifest_add(&tree->manifest, below(tree, tree->chosen.list[i]), NULL);
+        ret = elf_manifest_add(&tree->manifest, path_below(tree, tree->chosen.list[i]), NULL);
     if (ret == 0 && !options->dry_run && !options->print)
         ret = elf_manifest_write(&tree->manifest, &tree->root, &tree->err);
     ret = ret ?: act_on_chosen(tree, options->print ? "printing" : "patching", &changed);
@@ -213,7 +213,7 @@ static int choose_listed(struct tree *tree)
         char path[PATH_MAX];
         int gone;
 
-        ret = full(tree, entry->path, path, &tree->err);
+        ret = make_full_path(tree, entry->path, path, &tree->err);
         gone = ret ?: find_listed(tree, entry, path, &tree->err);
         ret = gone < 0 ? gone : 0;
         if (ret != 0 || entry->target != NULL)
@@ -245,7 +245,7 @@ static int restore_tree(struct tree *tree)
     return ret;
 }
 
-/* What is listed and no longer patched, and what is neither. */
+/* Reports files that are listed but no longer patched, and files that are neither. */
 static int check_tree(struct tree *tree)
 {
     struct elf_parallel crew = {
@@ -255,8 +255,9 @@ static int check_tree(struct tree *tree)
     ret = ret ?: elf_parallel_run(&crew);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
         if (crew.results[i] == ELF_EXIT_NOTHING)
-            complain(tree, tree->chosen.list[i],
-                     "was patched and is not any more (an upgrade?); patch the tree again");
+            report_problem(
+                tree, tree->chosen.list[i],
+                "was patched and is not any more (an upgrade?); patch the tree again");
         if (crew.results[i] != ELF_EXIT_DONE)
             tree->result = ELF_EXIT_FAILED;
     }
@@ -264,11 +265,11 @@ static int check_tree(struct tree *tree)
     elf_paths_deinit(&tree->chosen);
     if (ret == 0 && !elf_venv_check(&tree->manifest, tree->options))
         tree->result = ELF_EXIT_FAILED;
-    ret = ret ?: choose(tree);
+    ret = ret ?: choose_files(tree);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
-        if (!elf_manifest_has(&tree->manifest, below(tree, tree->chosen.list[i])))
-            complain(tree, tree->chosen.list[i],
-                     "reaches CUDA and is not listed; patch the tree again");
+        if (!elf_manifest_has(&tree->manifest, path_below(tree, tree->chosen.list[i])))
+            report_problem(tree, tree->chosen.list[i],
+                           "reaches CUDA and is not listed; patch the tree again");
     return ret;
 }
 
@@ -287,7 +288,7 @@ static int lock_folder(struct tree *tree)
         tree->root.path);
 }
 
-/* What is excluded is neither given back nor checked, and stays in the list. */
+/* Excluded files are neither restored nor checked, and stay in the list. */
 static int leave_out(struct tree *tree)
 {
     struct elf_manifest all = tree->manifest;
@@ -307,8 +308,8 @@ static int leave_out(struct tree *tree)
     return ret;
 }
 
-/* What killed runs have left below the folder. */
-static void sweep(const struct tree *tree)
+/* Removes the files that killed runs have left below the folder. */
+static void remove_leftovers(const struct tree *tree)
 {
     const struct elf_options *options = tree->options;
     bool changes = !options->dry_run && !options->print && !options->check;
@@ -330,7 +331,7 @@ static void sweep(const struct tree *tree)
     }
 }
 
-static int run(struct tree *tree)
+static int run_tree(struct tree *tree)
 {
     const struct elf_options *options = tree->options;
     const char *name = options->tree != NULL ? options->tree : options->venv;
@@ -348,7 +349,7 @@ static int run(struct tree *tree)
     ret = ret ?: leave_out(tree);
     if (ret != 0)
         return ret;
-    sweep(tree);
+    remove_leftovers(tree);
     if (options->restore)
         return restore_tree(tree);
     return options->check ? check_tree(tree) : patch_tree(tree);
@@ -361,7 +362,7 @@ enum elf_exit elf_tree(const struct elf_options *options)
     int ret;
 
     inside.root = &tree.root;
-    ret = run(&tree);
+    ret = run_tree(&tree);
 
     if (ret != 0) {
         gs_err_set(&tree.err, ret, "%s: no memory", tree.root.path);

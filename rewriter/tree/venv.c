@@ -91,8 +91,8 @@ int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, s
 }
 
 /* Full paths of the link and of what it leads to. */
-static int resolve(const struct elf_root *root, const struct elf_manifest_entry *entry,
-                   char link[PATH_MAX], char target[PATH_MAX], struct gs_err *err)
+static int resolve_link(const struct elf_root *root, const struct elf_manifest_entry *entry,
+                        char link[PATH_MAX], char target[PATH_MAX], struct gs_err *err)
 {
     char joined[PATH_MAX];
     int n;
@@ -112,29 +112,44 @@ static int resolve(const struct elf_root *root, const struct elf_manifest_entry 
     return 0;
 }
 
+/* Whether the file (before it was patched, if it is) is the original that the note describes. */
+static bool is_original_of(const struct elf_job *job, const struct elf_note *note)
+{
+    struct elf_source source = elf_job_original(job);
+    uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE], buffer[1 << 16];
+    struct elf_sums sums;
+
+    if (source.size != note->head.original_size)
+        return false;
+    elf_sums_init(&sums, elf_note_checksum_kind(note), note->head.image_end);
+    for (uint64_t at = 0; at < source.size;) {
+        size_t n =
+            source.size - at < sizeof buffer ? (size_t)(source.size - at) : sizeof buffer;
+
+        if (elf_source_read(&source, at, buffer, n, NULL) != 0)
+            return false;
+        elf_sums_update(&sums, buffer, n);
+        at += n;
+    }
+    elf_sums_final(&sums, whole, image);
+    return memcmp(whole, note->head.original_checksum, sizeof whole) == 0;
+}
+
 /* Whether the patched copy was made from the interpreter as it is now, patched itself or not.
  */
 static bool is_current(const struct elf_root *root, const char *copy, const char *target)
 {
     const struct elf_options inside = {.root = root}, none = {0};
     struct elf_job a, b;
-    struct elf_sums sums;
-    uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE], buffer[1 << 16];
-    const struct elf_undo_head *head = &a.note.head;
     bool same = elf_job_open(&a, copy, &inside, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
-    ssize_t n = 0;
 
     same = elf_job_open(&b, target, &none, NULL) == 0 && same;
-    if (same && b.patched == ELF_NOTE_FOUND) {
-        same =
-            memcmp(b.note.head.original_checksum, head->original_checksum, sizeof whole) == 0;
-    } else if (same) {
-        elf_sums_init(&sums, head->image_end);
-        while ((n = read(b.fd, buffer, sizeof buffer)) > 0)
-            elf_sums_update(&sums, buffer, (size_t)n);
-        elf_sums_final(&sums, whole, image);
-        same = n == 0 && memcmp(whole, head->original_checksum, sizeof whole) == 0;
-    }
+    if (same && b.patched == ELF_NOTE_FOUND &&
+        elf_note_checksum_kind(&a.note) == elf_note_checksum_kind(&b.note))
+        same = memcmp(b.note.head.original_checksum, a.note.head.original_checksum,
+                      ELF_CHECKSUM_SIZE) == 0;
+    else if (same)
+        same = is_original_of(&b, &a.note);
     elf_job_deinit(&a);
     elf_job_deinit(&b);
     return same;
@@ -185,7 +200,7 @@ enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
 
         if (entry->target == NULL)
             continue;
-        if (resolve(options->root, entry, link, target, &err) != 0) {
+        if (resolve_link(options->root, entry, link, target, &err) != 0) {
             fprintf(stderr, "gpushare-patch: %s\n", err.text);
             result = elf_exit_graver(result, ELF_EXIT_FAILED);
             continue;
@@ -211,7 +226,7 @@ static int put_back(const struct elf_place *place, const char *link, const char 
     return err->code;
 }
 
-/* What is there may be somebody else's by now: only our copy gives way to the link. */
+/* Puts the link back in place of our copy. Any other file that is there by now is left alone. */
 static int restore_link(const char *link, const char *target, const struct elf_options *options,
                         struct gs_err *err)
 {
@@ -259,7 +274,7 @@ bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_option
 
         if (entry->target == NULL)
             continue;
-        if (resolve(options->root, entry, link, target, &err) != 0) {
+        if (resolve_link(options->root, entry, link, target, &err) != 0) {
             fprintf(stderr, "gpushare-patch: %s\n", err.text);
         } else if (!is_current(options->root, link, target)) {
             elf_say(stderr,

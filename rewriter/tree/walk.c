@@ -77,7 +77,7 @@ bool elf_walk_excludes(const struct elf_options *options, const char *below)
     return false;
 }
 
-/* What elf_walk() is at. */
+/* The state of one elf_walk(). */
 struct stride {
     struct elf_walk *walk;
     const struct elf_root *root;
@@ -103,8 +103,7 @@ static bool is_elf(int folder, const char *name, mode_t mode)
            (head[EI_NIDENT] == ET_EXEC || head[EI_NIDENT] == ET_DYN);
 }
 
-/* Folders of the kernel's (/proc, /sys) hold no programs, and many that even root may not read.
- */
+/* The kernel's file systems (/proc, /sys) hold no programs, and root may not read all of them. */
 static bool is_kernels(int folder, dev_t device)
 {
     struct statfs mounted;
@@ -167,7 +166,7 @@ static int look_at_all(struct stride *stride, int folder, const char *below,
     return ret;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -175,7 +174,7 @@ static int compare(const void *a, const void *b)
 static void sort_paths(struct elf_paths *paths)
 {
     if (paths->count > 1)
-        qsort(paths->list, paths->count, sizeof *paths->list, compare);
+        qsort(paths->list, paths->count, sizeof *paths->list, compare_names);
 }
 
 static int list_names(DIR *folder, struct elf_paths *names)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * walk.h: the files below a folder that gpushare-patch may have to do with.
+ * walk.h: lists the files below a folder that gpushare-patch may have to change.
  */
 #ifndef REWRITER_TREE_WALK_H
 #define REWRITER_TREE_WALK_H

@@ -58,7 +58,7 @@ static int follow_needed(const struct chain *chain, struct gs_err *err)
     return 0;
 }
 
-/* Of the names of a definition the loader reads the first, and so did our reader. */
+/* A definition may have several names; the loader and our reader read the first only. */
 static int follow_defined(const struct chain *chain, struct gs_err *err)
 {
     GElf_Verdef entry;

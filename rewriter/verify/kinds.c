@@ -102,14 +102,3 @@ int elf_second_compare(const struct elf_second *second, const struct elf_kind *k
     }
     return 0;
 }
-
-int elf_second_fail(const struct elf_second *second, const char *what, struct gs_err *err)
-{
-    const char *why = elf_errmsg(-1);
-
-    return gs_err_set(err, -EIO,
-                      "%s: libelf cannot read %s of the new file (%s), but gpushare-patch can; "
-                      "the old file is left alone. Please report this",
-                      second->plan->image->source.name, what,
-                      why != NULL ? why : "it says no reason");
-}

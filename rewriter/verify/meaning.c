@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int wrong(const struct elf_plan *plan, const char *what, uint64_t which,
-                 struct gs_err *err)
+static int refuse_wrong(const struct elf_plan *plan, const char *what, uint64_t which,
+                        struct gs_err *err)
 {
     return gs_err_set(
         err, -EIO,
@@ -24,8 +24,8 @@ static int wrong(const struct elf_plan *plan, const char *what, uint64_t which,
         plan->image->source.name, what, (unsigned long long)which);
 }
 
-static int same_load(const struct elf_plan *plan, size_t index, const Elf64_Phdr *old,
-                     const Elf64_Phdr *new)
+static int is_same_load(const struct elf_plan *plan, size_t index, const Elf64_Phdr *old,
+                        const Elf64_Phdr *new)
 {
     Elf64_Phdr grown = *old;
 
@@ -49,23 +49,24 @@ static int check_loads(const struct elf_plan *plan, const struct elf_image *new,
         while (j < new->header.e_phnum &&new->segments[j].p_type != PT_LOAD)
             j++;
         if (j == new->header.e_phnum ||
-            !same_load(plan, i, &old->segments[i], &new->segments[j]))
-            return wrong(plan, "program header", j, err);
+            !is_same_load(plan, i, &old->segments[i], &new->segments[j]))
+            return refuse_wrong(plan, "program header", j, err);
         j++;
     }
     while (j < new->header.e_phnum &&new->segments[j].p_type != PT_LOAD)
         j++;
     if (plan->slot_way == ELF_SLOT_PADDING)
-        return j == new->header.e_phnum ? 0 : wrong(plan, "program header", j, err);
+        return j == new->header.e_phnum ? 0 : refuse_wrong(plan, "program header", j, err);
     if (j == new->header.e_phnum || new->segments[j].p_vaddr < old->highest)
-        return wrong(plan, "program header", j, err);
+        return refuse_wrong(plan, "program header", j, err);
     for (j++; j < new->header.e_phnum; j++)
         if (new->segments[j].p_type == PT_LOAD)
-            return wrong(plan, "program header", j, err);
+            return refuse_wrong(plan, "program header", j, err);
     return 0;
 }
 
-static int same_name(const struct elf_plan *plan, int64_t tag, const char *old, const char *new)
+static int is_same_name(const struct elf_plan *plan, int64_t tag, const char *old,
+                        const char *new)
 {
     bool pinned = plan->origin != NULL && tag != DT_SONAME;
     char *wanted = pinned ? elf_origin_expand(old, plan->origin) : NULL;
@@ -75,8 +76,8 @@ static int same_name(const struct elf_plan *plan, int64_t tag, const char *old, 
     return same;
 }
 
-static int same_entry(const struct elf_plan *plan, const Elf64_Dyn *a,
-                      const struct elf_image *new, const Elf64_Dyn *b)
+static int is_same_entry(const struct elf_plan *plan, const Elf64_Dyn *a,
+                         const struct elf_image *new, const Elf64_Dyn *b)
 {
     const char *x, *y;
 
@@ -89,7 +90,7 @@ static int same_entry(const struct elf_plan *plan, const Elf64_Dyn *a,
                a->d_tag == DT_VERDEF || a->d_tag == DT_INIT;
     x = elf_image_string(plan->image, a->d_un.d_val);
     y = elf_image_string(new, b->d_un.d_val);
-    return x == y || (x != NULL && y != NULL && same_name(plan, a->d_tag, x, y));
+    return x == y || (x != NULL && y != NULL && is_same_name(plan, a->d_tag, x, y));
 }
 
 static int check_dynamic(const struct elf_plan *plan, const struct elf_image *new,
@@ -107,23 +108,24 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
 
         if (!inserted && name != NULL && !elf_dynamic_stays_first(name)) { /* ours, then */
             if (strcmp(name, runtime) != 0)
-                return wrong(plan, "dynamic entry", i, err);
+                return refuse_wrong(plan, "dynamic entry", i, err);
             inserted = 1;
             continue;
         }
-        if (j < old->dynamic_count && !same_entry(plan, &old->dynamic[j], new, entry) &&
+        if (j < old->dynamic_count && !is_same_entry(plan, &old->dynamic[j], new, entry) &&
             elf_dynamic_may_go(old->dynamic[j].d_tag))
             j++; /* given up for the new one */
-        if (j >= old->dynamic_count || !same_entry(plan, &old->dynamic[j], new, entry))
-            return wrong(plan, "dynamic entry", i, err);
+        if (j >= old->dynamic_count || !is_same_entry(plan, &old->dynamic[j], new, entry))
+            return refuse_wrong(plan, "dynamic entry", i, err);
         j++;
     }
     while (j < old->dynamic_count && elf_dynamic_may_go(old->dynamic[j].d_tag))
         j++;
-    return inserted && j == old->dynamic_count ? 0 : wrong(plan, "dynamic entry", j, err);
+    return inserted && j == old->dynamic_count ? 0
+                                               : refuse_wrong(plan, "dynamic entry", j, err);
 }
 
-/* What moved has the same bytes in its new place. */
+/* Tables that moved have the same bytes in their new places. */
 static int check_tables(const struct elf_plan *plan, const struct elf_image *new,
                         struct gs_err *err)
 {
@@ -135,7 +137,7 @@ static int check_tables(const struct elf_plan *plan, const struct elf_image *new
         memcmp(old->string_bytes, new->string_bytes, old->strings.size) != 0 ||
         (old->interpreter == NULL) != (new->interpreter == NULL) ||
         (old->interpreter != NULL && strcmp(old->interpreter, new->interpreter) != 0))
-        return wrong(plan, "string table of size", new->strings.size, err);
+        return refuse_wrong(plan, "string table of size", new->strings.size, err);
     for (size_t i = 0; i < 2; i++) {
         const struct elf_table *a = pairs[i][0], *b = pairs[i][1];
         void *x, *y;
@@ -149,12 +151,12 @@ static int check_tables(const struct elf_plan *plan, const struct elf_image *new
         free(x);
         free(y);
         if (!same)
-            return wrong(plan, "hash table", i, err);
+            return refuse_wrong(plan, "hash table", i, err);
     }
     return 0;
 }
 
-static const char *name_at(const struct elf_image *image, size_t index, Elf64_Sym *symbol)
+static const char *read_name(const struct elf_image *image, size_t index, Elf64_Sym *symbol)
 {
     if (elf_source_read(&image->source, image->symbols.offset + index * sizeof *symbol, symbol,
                         sizeof *symbol, NULL) != 0)
@@ -175,15 +177,15 @@ static int check_imports(const struct elf_plan *plan, const struct elf_image *ne
         Elf64_Sym symbol;
         uint16_t version = VER_NDX_GLOBAL;
 
-        name = name_at(new, import->index, &symbol);
+        name = read_name(new, import->index, &symbol);
         if (name == NULL || strncmp(name, ELF_WRAP_PREFIX, prefix) != 0 ||
             strcmp(name + prefix, old_name) != 0 || symbol.st_shndx != SHN_UNDEF)
-            return wrong(plan, "symbol", import->index, err);
+            return refuse_wrong(plan, "symbol", import->index, err);
         if (renamed && new->versions.address != 0 &&
             (elf_source_read(&new->source, new->versions.offset + 2 * (uint64_t)import->index,
                              &version, sizeof version, err) != 0 ||
              version != VER_NDX_GLOBAL))
-            return wrong(plan, "version of symbol", import->index, err);
+            return refuse_wrong(plan, "version of symbol", import->index, err);
     }
     return 0;
 }
@@ -201,17 +203,17 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
                         memcmp(old->sections, new->sections,
                                old->section_count * sizeof *old->sections) == 0)
                    ? 0
-                   : wrong(plan, "section", 0, err);
+                   : refuse_wrong(plan, "section", 0, err);
     if (old->section_count == 0)
-        return new->section_count == 0 ? 0 : wrong(plan, "section", 0, err);
+        return new->section_count == 0 ? 0 : refuse_wrong(plan, "section", 0, err);
     if (new->section_count <= old->section_count || marker == ELF_NO_SECTION ||
         new->sections[marker].sh_offset != plan->marker_at.offset ||
         new->sections[marker].sh_size != plan->marker_at.size)
-        return wrong(plan, "section", marker, err);
+        return refuse_wrong(plan, "section", marker, err);
     for (size_t i = 1; i < old->section_count; i++)
         if (old->sections[i].sh_type != new->sections[i].sh_type ||
             strcmp(elf_image_section_name(old, i), elf_image_section_name(new, i)) != 0)
-            return wrong(plan, "section", i, err);
+            return refuse_wrong(plan, "section", i, err);
     return 0;
 }
 
@@ -226,13 +228,13 @@ static int check_undo(const struct elf_plan *plan, const struct elf_source *sour
     if (elf_note_find(&note, source) != ELF_NOTE_FOUND || note.lost.code != 0 || note.relaid ||
         note.head.original_size != plan->image->source.size ||
         strcmp(note.text, plan->marker) != 0)
-        ret = wrong(plan, "undo note of size", plan->undo_size, err);
+        ret = refuse_wrong(plan, "undo note of size", plan->undo_size, err);
     for (size_t i = 0; ret == 0 && i < note.undo_count; i++) {
         uint8_t *original = elf_source_load(&plan->image->source, note.undo[i].offset,
                                             note.undo[i].length, err);
 
         if (original == NULL || memcmp(original, note.undo[i].bytes, note.undo[i].length) != 0)
-            ret = wrong(plan, "undo entry", i, err);
+            ret = refuse_wrong(plan, "undo entry", i, err);
         free(original);
     }
     for (size_t i = 0; ret == 0 && i < plan->change_count; i++) {
@@ -244,7 +246,7 @@ static int check_undo(const struct elf_plan *plan, const struct elf_source *sour
                 change->offset + change->length > note.undo[j].offset + note.undo[j].length))
             j++;
         if (j == note.undo_count)
-            ret = wrong(plan, "change without undo,", i, err);
+            ret = refuse_wrong(plan, "change without undo,", i, err);
     }
     elf_note_deinit(&note);
     return ret;

@@ -6,45 +6,16 @@
  *
  * Shares no line with the first reader. libelf reads only what it is asked for (ELF_C_READ, no
  * mapping), and each table in its own short session of a few hundred KiB, so the size of the
- * file does not matter. An Elf handle is used by one thread; no state but libelf's own, which
- * is set once.
+ * file does not matter (session.c). No state, any thread.
  */
 #include "rewriter/verify/second.h"
 #include "rewriter/verify/verify.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char own[] = "gpushare-patch", planned[] = "the plan";
-
-static void set_version(void)
-{
-    (void)elf_version(EV_CURRENT);
-}
-
-Elf *elf_second_begin(const struct elf_second *second, struct gs_err *err)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    Elf *elf;
-
-    pthread_once(&once, set_version);
-    elf = elf_begin(second->fd, ELF_C_READ, NULL);
-    if (elf == NULL) {
-        elf_second_fail(second, "the ELF header", err);
-        return NULL;
-    }
-    if (elf_kind(elf) != ELF_K_ELF || gelf_getclass(elf) != ELFCLASS64) {
-        gs_err_set(err, -EIO,
-                   "%s: the new file is no 64-bit ELF file by libelf, but is one by "
-                   "gpushare-patch; the old file is left alone. Please report this",
-                   second->plan->image->source.name);
-        elf_end(elf);
-        return NULL;
-    }
-    return elf;
-}
 
 static int compare_both(const struct elf_second *second, const struct elf_kind *kind,
                         size_t index, const void *theirs, const void *ours, const void *plan,
@@ -80,7 +51,7 @@ static int check_header(const struct elf_second *second, Elf *elf, struct gs_err
                         err);
 }
 
-/* What the plan wants a program header to be. */
+/* A program header as the plan wants it. */
 static Elf64_Phdr planned_segment(const struct elf_plan *plan, size_t index)
 {
     Elf64_Phdr p;
@@ -142,25 +113,6 @@ static int check_sections(const struct elf_second *second, Elf *elf, struct gs_e
                               old->source.name, i, theirs, ours, own);
     }
     return 0;
-}
-
-int elf_second_offset(const struct elf_second *second, uint64_t address, uint64_t *offset,
-                      uint64_t *rest, struct gs_err *err)
-{
-    for (size_t i = 0; i < second->segment_count; i++) {
-        const Elf64_Phdr *p = &second->segments[i];
-
-        if (p->p_type == PT_LOAD && address >= p->p_vaddr &&
-            address - p->p_vaddr < p->p_filesz) {
-            *offset = p->p_offset + (address - p->p_vaddr);
-            *rest = p->p_filesz - (address - p->p_vaddr);
-            return 0;
-        }
-    }
-    return gs_err_set(err, -EIO,
-                      "%s: by libelf address 0x%llx is in no segment of the new file, but it "
-                      "is by gpushare-patch; the old file is left alone. Please report this",
-                      second->plan->image->source.name, (unsigned long long)address);
 }
 
 int elf_verify_second(const struct elf_plan *plan, const struct elf_image *new, int fd,

@@ -141,7 +141,7 @@ static int check_strings(const struct elf_second *second, const struct table *ta
     return 0;
 }
 
-/* What is as it was: the bytes of the original, in whatever place. */
+/* For tables that only move: the bytes must be those of the original. */
 static int check_same(const struct elf_second *second, const struct table *table,
                       Elf_Data *data, uint64_t first, struct gs_err *err)
 {
@@ -190,7 +190,7 @@ static const struct elf_import *find_import(const struct elf_facts *facts, uint6
                    compare_index);
 }
 
-/* What the plan wants a symbol to be that was `symbol`, but for the name. */
+/* Turns a symbol of the original into what the plan makes of it, but for the name. */
 static void plan_symbol(const struct elf_plan *plan, Elf64_Sym *symbol)
 {
     uint16_t section = symbol->st_shndx;

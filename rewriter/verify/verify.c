@@ -57,7 +57,7 @@ static int run_loader(const char *loader, int fd, int *status)
 
 /* rtld.c: 0 a program of this loader, 2 an object without interpreter, 1 nothing it can load.
  */
-static int accepts(const char *loader, int fd, bool *accepted)
+static int ask_loader(const char *loader, int fd, bool *accepted)
 {
     int status = 0, ret = run_loader(loader, fd, &status);
 
@@ -85,9 +85,9 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
                           "%s: the loader cannot be shown the new file, because /proc is not "
                           "mounted here; mount it",
                           name);
-    ret = accepts(loader, fd, &accepted);
+    ret = ask_loader(loader, fd, &accepted);
     if (ret == 0 && !accepted)
-        ret = accepts(loader, old, &accepted_old);
+        ret = ask_loader(loader, old, &accepted_old);
     if (ret != 0)
         return gs_err_errno(err, ret, "%s: cannot run %s --verify", name, loader);
     if (accepted)

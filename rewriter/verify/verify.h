@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify.h: what a new file means is checked before it replaces the old one.
+ * verify.h: checks of the new file, all made before it replaces the old one.
  */
 #ifndef REWRITER_VERIFY_VERIFY_H
 #define REWRITER_VERIFY_VERIFY_H

@@ -172,6 +172,14 @@ class Usage(Case):
         for option in ("--print", "--check", "--restore", "--output", "--dry-run", "--runtime", "--scope", "--any", "--force", "--json"):
             self.assertIn(option, out)
         self.assertRegex(run("--version")[1], r"^gpushare-patch \d+\.\d+\.\d+\n$")
+        path = self.build("a")
+        before = self.snapshot(path)
+        for others in ([], [path], ["--tree", self.folder], ["-q", "--print", "--check", path]):  # wherever they stand
+            for asked in ((option, *others) for option in ("-h", "-V", "--help", "--version")):
+                for args in (asked, asked[::-1] if len(others) < 2 else (*others, asked[0])):
+                    same = run("--help" if asked[0] in ("-h", "--help") else "--version")
+                    self.assertEqual(run(*args), same, args)
+        self.assertEqual(self.snapshot(path), before)
 
     def test_several_files_worst_status(self):
         good, plain, text = self.build("good"), self.build("plain", MAIN), self.path("text")

@@ -80,7 +80,7 @@ class Reports(Case):
             if name == "moved":
                 os.unlink(runtime)
         subprocess.run(["strip", made["stripped"]], check=True)
-        for name, old, new in (("lost", b"gpushare-undo-3", b"gpushare-undo-2"), ("spoilt", b"\nscope=", b"\nsc/pe=")):
+        for name, old, new in (("lost", b"gpushare-undo-4", b"gpushare-undo-2"), ("spoilt", b"\nscope=", b"\nsc/pe=")):
             data = open(made[name], "rb").read()
             open(made[name], "wb").write(data.replace(old, new))
         open(made["payload"], "ab").write(b"payload" * 99)

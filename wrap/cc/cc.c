@@ -32,17 +32,17 @@ struct request {
 };
 
 static const char usage[] =
-    "usage: gpushare-cc|gpushare-c++|gpushare-nvcc [ours] COMPILER OPTIONS AND FILES\n"
-    "Compiles as cc, c++ or nvcc does; what it links shares the GPU through libgpushare.\n"
-    "  --showme                    print the whole command instead of running it\n"
-    "  --showme:link               print only what is added to a link\n"
-    "  --showme:compile            print only what is added to a compilation (nothing)\n"
-    "  --gpushare-compiler=CMD     the real compiler (else GPUSHARE_CC, GPUSHARE_CXX,\n"
-    "                              GPUSHARE_NVCC; else cc, c++, nvcc)\n"
-    "  --gpushare-runtime=PATH     libgpushare.so.1 to link with (else the installed one)\n"
-    "  --gpushare-version          print the version of gpushare\n"
-    "  --gpushare-help             print this\n"
-    "All other words go to the compiler. Manual page: gpushare-cc(1).\n";
+    "Usage: gpushare-cc|gpushare-c++|gpushare-nvcc [OPTION]... COMPILER-ARGUMENT...\n"
+    "Compiles as cc, c++ or nvcc does, and links programs so that they share the GPU.\n\n"
+    "  --showme                  print the whole command instead of running it\n"
+    "  --showme:link             print the arguments that are added to a link\n"
+    "  --showme:compile          print the arguments that are added to a compilation (none)\n"
+    "  --gpushare-compiler=CMD   run this compiler (default: GPUSHARE_CC, GPUSHARE_CXX or\n"
+    "                            GPUSHARE_NVCC; without these cc, c++ or nvcc)\n"
+    "  --gpushare-runtime=PATH   link with this libgpushare.so.1 (default: the installed one)\n"
+    "  --gpushare-version        print the version of gpushare\n"
+    "  --gpushare-help           print this help\n\n"
+    "All other arguments go to the compiler. Manual page: gpushare-cc(1).\n";
 
 static int name_to_compiler(const char *name, enum gs_compiler *compiler)
 {
@@ -185,7 +185,7 @@ static int count_level(struct gs_err *err)
     return setenv(LEVEL_VARIABLE, next, 1) == 0 ? 0 : gs_err_errno(err, -errno, "environment");
 }
 
-static int run(const struct request *request, struct gs_err *err)
+static int run_compiler(const struct request *request, struct gs_err *err)
 {
     struct gs_args command = {0};
     int r = make_command(request, &command, err);
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     }
     r = read_words(&request, argv, &err);
     if (r == 0)
-        r = run(&request, &err);
+        r = run_compiler(&request, &err);
     else if (r > 0)
         r = 0;
     gs_args_deinit(&request.words);

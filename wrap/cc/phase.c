@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * phase.c: reads compiler command lines. Owns the lists of options that end a compilation
- * before the link, and of options whose value is the next word (so that "-o -c" is a file named
- * -c). Sources: GCC manual "Option Summary", clang --help, nvcc 13.0 --help. No state.
+ * phase.c: reads compiler command lines, response files included, by the lists of grammar.c. No
+ * state, any thread.
  */
 #include "wrap/cc/phase.h"
+#include "wrap/cc/grammar.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,285 +12,8 @@
 
 #define RESPONSE_DEPTH 16
 
-/* One compiler family's options; every list ends with NULL. */
-struct grammar {
-    const char *const *stop;        /* whole words that end before the link */
-    const char *const *stop_prefix; /* beginnings of such words */
-    const char *const *value;       /* words whose value is the next word */
-    const char *const *file;        /* words whose next word (or "=...") is a response file */
-    const char *const *header;      /* endings of inputs that are compiled to a .gch */
-};
-
-static const char *const none[] = {NULL};
-
-static const char *const gcc_stop[] = {"-c",
-                                       "-S",
-                                       "-E",
-                                       "-M",
-                                       "-MM",
-                                       "-r",
-                                       "-fsyntax-only",
-                                       "--version",
-                                       "-cc1",
-                                       "-cc1as",
-                                       "--analyze",
-                                       "--precompile",
-                                       "-emit-ast",
-                                       "--compile",
-                                       "--assemble",
-                                       "--preprocess",
-                                       "--dependencies",
-                                       "--user-dependencies",
-                                       NULL};
-static const char *const gcc_stop_prefix[] = {"-print-", "--print-",      "-dumpm",
-                                              "-dumpv",  "-dumps",        "-dumpf",
-                                              "--help",  "--target-help", NULL};
-static const char *const gcc_value[] = {"-o",
-                                        "-x",
-                                        "-I",
-                                        "-L",
-                                        "-D",
-                                        "-U",
-                                        "-A",
-                                        "-B",
-                                        "-T",
-                                        "-u",
-                                        "-z",
-                                        "-e",
-                                        "-l",
-                                        "-include",
-                                        "-imacros",
-                                        "-isystem",
-                                        "-idirafter",
-                                        "-iquote",
-                                        "-iprefix",
-                                        "-iwithprefix",
-                                        "-iwithprefixbefore",
-                                        "-isysroot",
-                                        "-imultilib",
-                                        "-imultiarch",
-                                        "-MF",
-                                        "-MT",
-                                        "-MQ",
-                                        "-Xlinker",
-                                        "-Xassembler",
-                                        "-Xpreprocessor",
-                                        "-Xclang",
-                                        "-Xarch_host",
-                                        "-Xarch_device",
-                                        "-Xcuda-ptxas",
-                                        "-Xcuda-fatbinary",
-                                        "-Xopenmp-target",
-                                        "-mllvm",
-                                        "-mthread-model",
-                                        "-target",
-                                        "--param",
-                                        "-aux-info",
-                                        "-dumpbase",
-                                        "-dumpbase-ext",
-                                        "-dumpdir",
-                                        "-wrapper",
-                                        "-specs",
-                                        "--output",
-                                        "--language",
-                                        "--entry",
-                                        "--for-linker",
-                                        "-arch",
-                                        "--sysroot",
-                                        "-fplugin-arg",
-                                        "-gcc-toolchain",
-                                        "--config",
-                                        "-serialize-diagnostics",
-                                        "-working-directory",
-                                        NULL};
-static const char *const gcc_header[] = {".h",   ".hh", ".hpp", ".hxx",
-                                         ".h++", ".H",  ".tcc", NULL};
-
-static const char *const nvcc_stop[] = {"-c",
-                                        "--compile",
-                                        "-dc",
-                                        "--device-c",
-                                        "-dw",
-                                        "--device-w",
-                                        "-dlink",
-                                        "--device-link",
-                                        "-lib",
-                                        "--lib",
-                                        "-E",
-                                        "--preprocess",
-                                        "-ptx",
-                                        "--ptx",
-                                        "-cubin",
-                                        "--cubin",
-                                        "-fatbin",
-                                        "--fatbin",
-                                        "-optix-ir",
-                                        "--optix-ir",
-                                        "-ltoir",
-                                        "--ltoir",
-                                        "-cuda",
-                                        "--cuda",
-                                        "-M",
-                                        "--generate-dependencies",
-                                        "-MM",
-                                        "--generate-nonsystem-dependencies",
-                                        "-dryrun",
-                                        "--dryrun",
-                                        "-V",
-                                        "--version",
-                                        "-h",
-                                        "--help",
-                                        "-code-ls",
-                                        "--list-gpu-code",
-                                        "-arch-ls",
-                                        "--list-gpu-arch",
-                                        "-clean",
-                                        "--clean-targets",
-                                        "-clean-targets",
-                                        "-r",
-                                        "--relocatable-link",
-                                        "-fdevice-syntax-only",
-                                        "--fdevice-syntax-only",
-                                        NULL};
-static const char *const nvcc_value[] = {"-MF",
-                                         "--dependency-output",
-                                         "-o",
-                                         "--output-file",
-                                         "-include",
-                                         "--pre-include",
-                                         "-l",
-                                         "--library",
-                                         "-D",
-                                         "--define-macro",
-                                         "-U",
-                                         "--undefine-macro",
-                                         "-I",
-                                         "--include-path",
-                                         "-isystem",
-                                         "--system-include",
-                                         "-L",
-                                         "--library-path",
-                                         "-odir",
-                                         "--output-directory",
-                                         "-ccbin",
-                                         "--compiler-bindir",
-                                         "-arbin",
-                                         "--archiver-binary",
-                                         "-cudart",
-                                         "--cudart",
-                                         "-cudadevrt",
-                                         "--cudadevrt",
-                                         "-ldir",
-                                         "--libdevice-directory",
-                                         "-target-dir",
-                                         "--target-directory",
-                                         "-opt-info",
-                                         "--optimization-info",
-                                         "-O",
-                                         "--optimize",
-                                         "-dopt",
-                                         "--dopt",
-                                         "-ftemplate-backtrace-limit",
-                                         "--ftemplate-backtrace-limit",
-                                         "-ftemplate-depth",
-                                         "--ftemplate-depth",
-                                         "-x",
-                                         "--x",
-                                         "-std",
-                                         "--std",
-                                         "-m",
-                                         "--machine",
-                                         "-Xcompiler",
-                                         "--compiler-options",
-                                         "-Xlinker",
-                                         "--linker-options",
-                                         "-Xarchive",
-                                         "--archive-options",
-                                         "-Xptxas",
-                                         "--ptxas-options",
-                                         "-Xnvlink",
-                                         "--nvlink-options",
-                                         "-Xfatbin",
-                                         "-Xcudafe",
-                                         "-static-global-template-stub",
-                                         "--static-global-template-stub",
-                                         "-device-entity-has-hidden-visibility",
-                                         "--device-entity-has-hidden-visibility",
-                                         "-t",
-                                         "--threads",
-                                         "-split-compile",
-                                         "--split-compile",
-                                         "-split-compile-extended",
-                                         "--split-compile-extended",
-                                         "-fdevice-time-trace",
-                                         "--fdevice-time-trace",
-                                         "-keep-dir",
-                                         "--keep-dir",
-                                         "-time",
-                                         "--time",
-                                         "-run-args",
-                                         "--run-args",
-                                         "-idp",
-                                         "--input-drive-prefix",
-                                         "-ddp",
-                                         "--dependency-drive-prefix",
-                                         "-dp",
-                                         "--drive-prefix",
-                                         "-MT",
-                                         "--dependency-target-name",
-                                         "-arch",
-                                         "--gpu-architecture",
-                                         "-code",
-                                         "--gpu-code",
-                                         "-gencode",
-                                         "--generate-code",
-                                         "-rdc",
-                                         "--relocatable-device-code",
-                                         "-e",
-                                         "--entries",
-                                         "-maxrregcount",
-                                         "--maxrregcount",
-                                         "-ftz",
-                                         "--ftz",
-                                         "-prec-div",
-                                         "--prec-div",
-                                         "-prec-sqrt",
-                                         "--prec-sqrt",
-                                         "-fmad",
-                                         "--fmad",
-                                         "-default-stream",
-                                         "--default-stream",
-                                         "-diag-error",
-                                         "--diag-error",
-                                         "-diag-suppress",
-                                         "--diag-suppress",
-                                         "-diag-warn",
-                                         "--diag-warn",
-                                         "-hls",
-                                         "--host-linker-script",
-                                         "-brief-diag",
-                                         "--brief-diagnostics",
-                                         "-jtd",
-                                         "--jump-table-density",
-                                         "-device-stack-protector",
-                                         "--device-stack-protector",
-                                         "-compress-mode",
-                                         "--compress-mode",
-                                         "-frandom-seed",
-                                         "--frandom-seed",
-                                         "-sanitize",
-                                         "--sanitize",
-                                         "-qpp-config",
-                                         "--qpp-config",
-                                         NULL};
-static const char *const nvcc_file[] = {"-optf", "--options-file", NULL};
-
-static const struct grammar gcc_grammar = {gcc_stop, gcc_stop_prefix, gcc_value, none,
-                                           gcc_header};
-static const struct grammar nvcc_grammar = {nvcc_stop, none, nvcc_value, nvcc_file, none};
-
 struct reader {
-    const struct grammar *grammar;
+    const struct gs_grammar *grammar;
     struct gs_phase *phase;
     bool has_input, has_source;
 };
@@ -351,8 +74,8 @@ static const char *value_after_equals(const char *const *list, const char *word)
 
 /* Appends the words to flat, with the words of response files in their place, as compilers do
  * before they read anything: an option at the end of a file takes its value from behind it. */
-static int flatten(const struct grammar *grammar, const struct gs_args *words,
-                   struct gs_args *flat, unsigned depth, struct gs_err *err)
+static int flatten_words(const struct gs_grammar *grammar, const struct gs_args *words,
+                         struct gs_args *flat, unsigned depth, struct gs_err *err)
 {
     for (size_t i = 0; i < words->count; i++) {
         const char *word = words->item[i];
@@ -360,7 +83,7 @@ static int flatten(const struct grammar *grammar, const struct gs_args *words,
         struct gs_args inner = {0};
         int r = -ENOENT;
 
-        if (grammar->file == none && word[0] == '@' && word[1] != '\0')
+        if (grammar->file == gs_grammar_none && word[0] == '@' && word[1] != '\0')
             path = word + 1;
         else if (in_list(grammar->file, word) && i + 1 < words->count)
             path = words->item[++i];
@@ -370,7 +93,7 @@ static int flatten(const struct grammar *grammar, const struct gs_args *words,
         if (path != NULL)
             r = gs_args_read(&inner, path, err);
         if (r == 0)
-            r = flatten(grammar, &inner, flat, depth + 1, err);
+            r = flatten_words(grammar, &inner, flat, depth + 1, err);
         else if (r == -ENOENT) /* not there: compilers take the word literally */
             r = gs_args_push(flat, "%s", word);
         gs_args_deinit(&inner);
@@ -416,7 +139,7 @@ static void read_option(struct reader *reader, const char *word)
 
     if (begins_with_one(reader->grammar->stop_prefix, word))
         stop_at(reader, "only asks the compiler");
-    else if (host != NULL && reader->grammar == &nvcc_grammar)
+    else if (host != NULL && reader->grammar == &gs_grammar_nvcc)
         reader->phase->clang_host = strstr(host, "clang") != NULL;
     else if (in_list(fully_static, word))
         reader->phase->is_static = true;
@@ -430,7 +153,7 @@ static void read_option(struct reader *reader, const char *word)
 
 static void read_words(struct reader *reader, const struct gs_args *args)
 {
-    const struct grammar *grammar = reader->grammar;
+    const struct gs_grammar *grammar = reader->grammar;
 
     for (size_t i = 0; i < args->count; i++) {
         const char *word = args->item[i];
@@ -464,14 +187,15 @@ int gs_phase_read(enum gs_compiler compiler, const struct gs_args *args, struct 
                   struct gs_err *err)
 {
     bool nvcc = compiler == GS_COMPILER_NVCC;
-    struct reader reader = {.grammar = nvcc ? &nvcc_grammar : &gcc_grammar, .phase = phase};
+    struct reader reader = {.grammar = nvcc ? &gs_grammar_nvcc : &gs_grammar_gcc,
+                            .phase = phase};
     struct gs_args flat = {0};
     int r;
 
     *phase = (struct gs_phase){.links = true};
     r = nvcc ? push_variable(&flat, "NVCC_PREPEND_FLAGS") : 0;
     if (r == 0)
-        r = flatten(reader.grammar, args, &flat, 0, err);
+        r = flatten_words(reader.grammar, args, &flat, 0, err);
     if (r == 0 && nvcc)
         r = push_variable(&flat, "NVCC_APPEND_FLAGS");
     if (r == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * phase.h: what a compiler command line is going to do: link, or stop before.
+ * phase.h: tells whether a compiler command line links, or stops before that.
  */
 #ifndef GS_WRAP_CC_PHASE_H
 #define GS_WRAP_CC_PHASE_H
@@ -17,7 +17,7 @@ enum gs_compiler {
 
 struct gs_phase {
     bool links;      /* the command runs the linker and makes a program or a shared library */
-    bool is_static;  /* ... a fully static one (-static, -static-pie) */
+    bool is_static;  /* and a fully static one (-static, -static-pie) */
     bool clang_host; /* nvcc: -ccbin names a clang */
     const char
         *reason; /* why it does not link: the option, or a phrase (a literal); else NULL */
