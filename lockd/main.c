@@ -144,7 +144,7 @@ static int serve(struct arguments *arguments, const struct lockd_config *config,
 static int run(struct arguments *arguments, const struct lockd_config *config,
                struct gs_err *err)
 {
-    const bool on_demand = arguments->detach || config->idle_exit_ns != LOCKD_NEVER;
+    const bool on_demand = arguments->detach || config->set.idle_exit != LOCKD_NEVER;
     struct lockd_place place;
     int code;
 
@@ -208,7 +208,7 @@ int main(int argc, char **argv)
         return fflush(stdout) == 0 ? 0 : 1;
     if (arguments.guard != 0)
         return lockd_guard((int32_t)arguments.guard);
-    lockd_log_open((enum lockd_log_level)config.log_level);
+    lockd_log_open(lockd_config_log_level(&config));
     if (run(&arguments, &config, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);
         return is_temporary(err.code) ? TEMPORARY : 1;

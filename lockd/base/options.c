@@ -24,9 +24,9 @@ static int read_number(const struct lockd_option *option, const char *text, doub
     if (end == text || *end != '\0' || errno != 0 || !isfinite(number))
         return gs_err_set(err, -EINVAL, "%s: '%s' is not a number of %s", option->name, text,
                           unit);
-    if (number < (double)option->low || number > (double)option->high)
-        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu %s", option->name, text,
-                          (unsigned long long)option->low, (unsigned long long)option->high,
+    if (number * factor < (double)option->low || number * factor > (double)option->high)
+        return gs_err_set(err, -EINVAL, "%s: %s is outside %.15g to %.15g %s", option->name,
+                          text, (double)option->low / factor, (double)option->high / factor,
                           unit);
     *(uint64_t *)option->value = (uint64_t)(number * factor);
     return 0;
@@ -45,23 +45,6 @@ static int read_size(const struct lockd_option *option, const char *text, struct
                           (unsigned long long)option->high);
     *(uint64_t *)option->value = bytes;
     return 0;
-}
-
-static int read_level(const struct lockd_option *option, const char *text, struct gs_err *err)
-{
-    static const struct {
-        const char *name;
-        uint64_t level;
-    } levels[] = {{"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}};
-
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        if (strcmp(text, levels[i].name) == 0) {
-            *(uint64_t *)option->value = levels[i].level;
-            return 0;
-        }
-    }
-    return gs_err_set(err, -EINVAL, "%s: '%s' is not error, warning, info or debug",
-                      option->name, text);
 }
 
 static int read_count(const struct lockd_option *option, const char *text, struct gs_err *err)
@@ -96,19 +79,25 @@ static int read_signed(const struct lockd_option *option, const char *text, stru
     return 0;
 }
 
-static int read_choice(const struct lockd_option *option, const char *text, struct gs_err *err)
+/* words: "one|another". */
+static int read_choice(const struct lockd_option *option, const char *words, const char *text,
+                       struct gs_err *err)
 {
     char all[256] = "";
     size_t at = 0;
+    uint64_t place = 0;
 
-    for (uint64_t i = 0; option->choices[i] != NULL; i++) {
-        if (strcmp(text, option->choices[i]) == 0) {
-            *(uint64_t *)option->value = i;
+    for (const char *word = words; word != NULL; place++) {
+        const size_t length = strcspn(word, "|");
+
+        if (strlen(text) == length && strncmp(word, text, length) == 0) {
+            *(uint64_t *)option->value = place;
             return 0;
         }
         if (at < sizeof all)
-            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i == 0 ? "" : ", ",
-                                   option->choices[i]);
+            at += (size_t)snprintf(all + at, sizeof all - at, "%s%.*s", place == 0 ? "" : ", ",
+                                   (int)length, word);
+        word = word[length] == '|' ? word + length + 1 : NULL;
     }
     return gs_err_set(err, -EINVAL, "%s: '%s' is none of: %s", option->name, text, all);
 }
@@ -122,16 +111,23 @@ static int read_name(const struct lockd_option *option, const char *text, struct
     return 0;
 }
 
-/* "auto", "never" and "none" all mean UINT64_MAX, each where it reads well and the argument's
- * description offers it. */
+const char *lockd_option_word(enum lockd_option_kind kind, const char *argument)
+{
+    const char *word = kind == LOCKD_OPTION_SECONDS ? "never"
+                       : kind == LOCKD_OPTION_COUNT ? "none"
+                                                    : "auto";
+    const bool number = kind == LOCKD_OPTION_SECONDS || kind == LOCKD_OPTION_COUNT ||
+                        kind == LOCKD_OPTION_MS || kind == LOCKD_OPTION_SIZE ||
+                        kind == LOCKD_OPTION_PERCENT;
+
+    return number && argument != NULL && strstr(argument, word) != NULL ? word : NULL;
+}
+
 static bool is_word(const struct lockd_option *option, const char *text)
 {
-    const char *word = option->kind == LOCKD_OPTION_SECONDS ? "never"
-                       : option->kind == LOCKD_OPTION_COUNT ? "none"
-                                                            : "auto";
+    const char *word = lockd_option_word(option->kind, option->argument);
 
-    if (strcmp(text, word) != 0 ||
-        (option->argument != NULL && strstr(option->argument, word) == NULL))
+    if (word == NULL || strcmp(text, word) != 0)
         return false;
     *(uint64_t *)option->value = UINT64_MAX;
     return true;
@@ -139,9 +135,6 @@ static bool is_word(const struct lockd_option *option, const char *text)
 
 int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err)
 {
-    static const char *const yes_no[] = {"no", "yes", NULL};
-    struct lockd_option choice = *option;
-
     switch (option->kind) {
     case LOCKD_OPTION_FLAG:
         *(bool *)option->value = true;
@@ -163,13 +156,10 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
         return is_word(option, text) ? 0 : read_count(option, text, err);
     case LOCKD_OPTION_SIGNED:
         return read_signed(option, text, err);
-    case LOCKD_OPTION_LEVEL:
-        return read_level(option, text, err);
     case LOCKD_OPTION_YES:
-        choice.choices = yes_no;
-        return read_choice(&choice, text, err);
+        return read_choice(option, "no|yes", text, err);
     case LOCKD_OPTION_CHOICE:
-        return read_choice(option, text, err);
+        return read_choice(option, option->argument, text, err);
     }
     return -EINVAL;
 }
@@ -241,6 +231,9 @@ void lockd_options_help(const struct lockd_option *table, FILE *file)
 
         snprintf(left, sizeof left, "--%s%s%s", table->name, table->argument != NULL ? " " : "",
                  table->argument != NULL ? table->argument : "");
-        fprintf(file, "  %-28s %s\n", left, table->help);
+        fprintf(file, "  %-28s %s", left, table->help);
+        if (table->initial != NULL && table->initial[0] != '\0')
+            fprintf(file, " [%s]", table->initial);
+        putc('\n', file);
     }
 }

@@ -160,6 +160,9 @@ static int take(struct ctl *ctl, struct ctl_answer *answer, const union lockd_me
     case GS_WIRE_REMARK:
         return append(ctl, &answer->remarks, &answer->remark_count, message,
                       sizeof message->remark);
+    case GS_WIRE_SETTING:
+        return append(ctl, &answer->settings, &answer->setting_count, message,
+                      sizeof message->setting);
     case GS_WIRE_END:
         answer->end = message->end;
         return 1;
@@ -202,6 +205,7 @@ void ctl_answer_deinit(struct ctl_answer *answer)
     free(answer->devices);
     free(answer->clients);
     free(answer->remarks);
+    free(answer->settings);
     memset(answer, 0, sizeof *answer);
 }
 

@@ -34,17 +34,18 @@ struct ctl_command {
     void (*details)(void);             /* more for its --help; may be NULL */
 };
 
-extern const struct ctl_command ctl_status, ctl_top, ctl_set, ctl_pause, ctl_resume, ctl_evict,
-    ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_doctor;
+extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause, ctl_resume,
+    ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_doctor;
 
-/* All that a daemon answered to GS_WIRE_STATUS, in its order. */
+/* All that a daemon answered to GS_WIRE_STATUS or GS_WIRE_GET, in its order. */
 struct ctl_answer {
     bool running;
     struct gs_wire_daemon daemon;
     struct gs_wire_device *devices;
     struct gs_wire_client *clients;
     struct gs_wire_remark *remarks;
-    size_t device_count, client_count, remark_count;
+    struct gs_wire_setting *settings;
+    size_t device_count, client_count, remark_count, setting_count;
     struct gs_wire_end end;
 };
 

@@ -364,7 +364,8 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     struct top top = {.ctl = ctl};
     bool json = false;
     const struct lockd_option table[] = {
-        {"interval", "SECONDS", LOCKD_OPTION_SECONDS, &interval_ns, 0, 3600, NULL, NULL},
+        {"interval", "SECONDS", LOCKD_OPTION_SECONDS, &interval_ns, 50000000u, 3600000000000u,
+         NULL, NULL},
         {"count", "N", LOCKD_OPTION_COUNT, &count, 1, 1000000000, NULL, NULL},
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
         {0},
@@ -376,8 +377,6 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_top, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_top, "it takes no argument but its options");
-    if (interval_ns < 50000000u)
-        return ctl_usage(&ctl_top, "--interval: at least 0.05 seconds");
     if (!json && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
         gs_err_set(&ctl->err, -ENOTTY,
                    "top needs a terminal; for a pipe or a log use: "

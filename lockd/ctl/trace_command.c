@@ -151,7 +151,7 @@ static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
     uint64_t duration_ns = 10000000000u;
     bool json = false;
     const struct lockd_option table[] = {
-        {"seconds", "N", LOCKD_OPTION_SECONDS, &duration_ns, 0, 3600, NULL, NULL},
+        {"seconds", "N", LOCKD_OPTION_SECONDS, &duration_ns, 0, 3600000000000u, NULL, NULL},
         {"output", "FILE", LOCKD_OPTION_TEXT, &path, 0, 0, NULL, NULL},
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json}, /* it always is */
         {0},

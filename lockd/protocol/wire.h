@@ -57,9 +57,11 @@ enum gs_wire_type {
     GS_WIRE_CLIENT = 20,
     GS_WIRE_REMARK = 21,
     GS_WIRE_END = 22,
-    GS_WIRE_TRACE = 23, /* gpusharectl -> daemon: what happens from now on; answered by EVENTs
+    GS_WIRE_TRACE = 23,   /* gpusharectl -> daemon: what happens from now on; answered by EVENTs
                            until the time is over, then END */
-    GS_WIRE_EVENT = 24, /* daemon -> gpusharectl */
+    GS_WIRE_EVENT = 24,   /* daemon -> gpusharectl */
+    GS_WIRE_GET = 25,     /* gpusharectl -> daemon: answered by a SETTING for each, then END */
+    GS_WIRE_SETTING = 26, /* daemon -> gpusharectl */
 };
 
 struct gs_wire_header {
@@ -173,25 +175,12 @@ struct gs_wire_target {
     uint32_t zero;
 };
 
+/* What gpusharectl has done with a program, or with all. The other operations set the settings that have their number in
+ * settings.def; the value is in the unit of that row (a signed one as int64_t), UINT64_MAX: automatic, no limit. */
 enum gs_control_op {
-    GS_CONTROL_QUANTUM = 1,   /* value: ns, UINT64_MAX: automatic */
-    GS_CONTROL_IDLE = 2,      /* value: ns, UINT64_MAX: automatic */
-    GS_CONTROL_RESERVE = 3,   /* value: bytes, UINT64_MAX: automatic */
-    GS_CONTROL_PAUSE = 4,     /* pid; 0: all programs */
-    GS_CONTROL_RESUME = 5,    /* pid; 0: all programs */
-    GS_CONTROL_POLICY = 6,    /* value: enum gs_policy */
-    GS_CONTROL_EXCLUSIVE = 7, /* value: 1: turns also when everything fits, 0: not */
-    GS_CONTROL_WEIGHT = 8,    /* pid; value: 1 to GS_WEIGHT_MAX */
-    GS_CONTROL_PRIORITY = 9,  /* pid; value: an int64_t, -GS_PRIORITY_MAX to GS_PRIORITY_MAX */
-    GS_CONTROL_LIMIT = 10, /* pid; value: the most it may hold on one device, bytes; UINT64_MAX:
-                              none */
-    GS_CONTROL_QUANTUM_MIN = 11, /* value: ns, of the automatic quantum; UINT64_MAX: default */
-    GS_CONTROL_QUANTUM_MAX = 12, /* value: ns, of the automatic quantum; UINT64_MAX: default */
-    GS_CONTROL_SHARE = 13,       /* value: what switches may cost, in millionths of the time;
-                                    UINT64_MAX: default */
-    GS_CONTROL_HOST = 14,  /* value: bytes of host memory for all programs together; UINT64_MAX:
-                              automatic */
-    GS_CONTROL_EVICT = 15, /* pid: stop it and move all its memory out now */
+    GS_CONTROL_PAUSE = 4,    /* pid; 0: all programs */
+    GS_CONTROL_RESUME = 5,   /* pid; 0: all programs */
+    GS_CONTROL_EVICT = 15,   /* pid; 0: all programs: stop it and move all its memory out now */
     GS_CONTROL_SUSPEND = 16, /* pid: pause, and move all its memory out */
     GS_CONTROL_RELOAD = 17,  /* read the configuration files again */
 };
@@ -329,6 +318,24 @@ struct gs_wire_event { /* a program on a device began a phase, or moved memory i
     char name[32];
 };
 
+struct gs_wire_get {
+    struct gs_wire_header header;
+    int32_t pid; /* the settings of the programs with that process id; 0: the daemon's */
+    uint32_t zero;
+};
+
+struct gs_wire_setting { /* one row of settings.def */
+    struct gs_wire_header header;
+    char name[32];
+    uint64_t value; /* as set, in the unit of the row; UINT64_MAX: auto, never, none */
+    uint64_t
+        in_force;  /* what that comes to; UINT64_MAX: no limit, or it is measured as needed */
+    char text[64]; /* of a row that is a text; value is 0 then */
+    int32_t pid;   /* of the program; 0: the daemon's */
+    uint32_t zero;
+    char program[32]; /* its name; "": the daemon's */
+};
+
 struct gs_wire_end {
     struct gs_wire_header header;
     int32_t code;   /* 0, or a negative errno */
@@ -348,6 +355,8 @@ _Static_assert(sizeof(struct gs_wire_client) == 256, "wire");
 _Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
 _Static_assert(sizeof(struct gs_wire_trace) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_event) == 128, "wire");
+_Static_assert(sizeof(struct gs_wire_get) == 24, "wire");
+_Static_assert(sizeof(struct gs_wire_setting) == 168, "wire");
 _Static_assert(sizeof(struct gs_wire_end) == 216, "wire");
 
 #endif

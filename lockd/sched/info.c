@@ -16,6 +16,16 @@ bool sched_client_paused(const struct sched_client *client)
     return client->paused;
 }
 
+uint32_t sched_client_weight(const struct sched_client *client)
+{
+    return client->weight;
+}
+
+int32_t sched_client_priority(const struct sched_client *client)
+{
+    return client->priority;
+}
+
 bool sched_client_unused(const struct sched_client *client)
 {
     return client->member_count == 0;

@@ -146,6 +146,8 @@ uint64_t sched_settings_quantum_min(const struct sched_settings *settings);
 uint64_t sched_settings_quantum_max(const struct sched_settings *settings);
 uint32_t sched_settings_share(const struct sched_settings *settings);
 bool sched_client_paused(const struct sched_client *client);
+uint32_t sched_client_weight(const struct sched_client *client);
+int32_t sched_client_priority(const struct sched_client *client);
 bool sched_client_unused(const struct sched_client *client); /* it has not named a device */
 /* What it has on that device, as far as it is believed; bytes, 0: it has not named it. */
 uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid);

@@ -154,7 +154,7 @@ static bool trusted(const struct caller *caller)
 static int check(struct lockd_server *server, int fd, const struct caller *caller,
                  struct lockd_user *user)
 {
-    const uint64_t now = lockd_now(), most = server->config.limits.connections;
+    const uint64_t now = lockd_now(), most = server->config.set.max_connections;
     const bool may = trusted(caller) || in_group(caller, server->group) ||
                      in_group(caller, server->config.control_gid);
     const bool full =

@@ -436,7 +436,7 @@ static uint64_t look_for_stuck(struct lockd_server *server, uint64_t now)
 {
     struct look look = {NULL, now};
 
-    if (server->config.stuck != LOCKD_STUCK_CHECKPOINT || server->program_count == 0)
+    if (server->config.set.stuck != LOCKD_STUCK_CHECKPOINT || server->program_count == 0)
         return LOCKD_NEVER;
     if (now < server->freeze_at)
         return server->freeze_at;

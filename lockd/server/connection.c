@@ -109,7 +109,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         lockd_connection_kill(connection, "a second hello");
         return;
     }
-    if (connection->user->programs >= server->config.limits.programs) {
+    if (connection->user->programs >= server->config.set.max_programs) {
         reject(connection, -EDQUOT,
                "user %u has %u programs here already: end some, or raise "
                "max-programs",
@@ -176,10 +176,12 @@ static void take_request(struct lockd_connection *connection,
         return;
     }
     /* an answer of a thousand programs costs as much as many messages */
-    lockd_bucket_take(&connection->user->bucket, server->config.limits.messages,
+    lockd_bucket_take(&connection->user->bucket, server->config.set.max_messages,
                       1 + server->program_count / PROGRAMS_PER_TICKET, lockd_now());
     if (message->header.type == GS_WIRE_TRACE)
         lockd_trace_listen(connection, &message->trace);
+    else if (message->header.type == GS_WIRE_GET)
+        lockd_status_settings(connection, &message->get);
     else
         lockd_status_send(connection);
 }
@@ -200,6 +202,7 @@ static void take(struct lockd_connection *connection, union lockd_message *messa
     case GS_WIRE_STATUS:
     case GS_WIRE_CONTROL:
     case GS_WIRE_TRACE:
+    case GS_WIRE_GET:
         take_request(connection, message);
         break;
     default:
@@ -259,7 +262,7 @@ static bool over_rate(struct lockd_connection *connection, uint64_t now)
 
 static void pay(struct lockd_connection *connection, uint64_t now)
 {
-    const uint64_t rate = connection->server->config.limits.messages;
+    const uint64_t rate = connection->server->config.set.max_messages;
 
     lockd_bucket_take(&connection->bucket, rate, 1, now);
     lockd_bucket_take(&connection->user->bucket, rate * USER_RATE, 1, now);

@@ -127,7 +127,7 @@ void lockd_server_bury(struct lockd_server *server)
 /* Whoever started us has yet to connect. */
 static uint64_t idle_deadline(const struct lockd_server *server)
 {
-    uint64_t wait = server->config.idle_exit_ns;
+    uint64_t wait = server->config.set.idle_exit;
 
     if (wait == LOCKD_NEVER || server->program_count != 0)
         return LOCKD_NEVER;

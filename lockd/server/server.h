@@ -141,6 +141,8 @@ uint64_t lockd_server_tend(struct lockd_server *server);
 void lockd_server_flush(struct lockd_server *server);
 /* A program has said hello: what it and the others share of host memory. */
 void lockd_server_came(struct lockd_server *server, const struct lockd_connection *connection);
+/* From now on that configuration counts, which lockd_config_finish() has passed. */
+void lockd_server_configure(struct lockd_server *server, const struct lockd_config *config);
 /* Takes over a configuration that was read anew; 0, or -errno and nothing has changed. */
 int lockd_server_reload(struct lockd_server *server, struct gs_err *err);
 /* Frees connections that ended and what the lock knows of them. */
@@ -184,8 +186,12 @@ void lockd_outbox_deinit(struct lockd_connection *connection);
 
 /* status.c */
 void lockd_status_send(struct lockd_connection *connection);
+/* Answers GS_WIRE_GET. */
+void lockd_status_settings(struct lockd_connection *connection, const struct gs_wire_get *get);
 
 /* control.c */
+/* The settings of one program: the rows of settings.def whose scope is PROGRAM; the others are 0. */
+void lockd_control_values(const struct lockd_connection *program, struct lockd_values *values);
 void lockd_control_operate(struct lockd_connection *connection,
                            const struct gs_wire_control *control);
 /* Pauses the program if somebody did or it is held back; else it may go on. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status.c: answers `gpusharectl status`: the daemon, its devices, the programs on them, what
- * programs remarked. Reads only. Whoever may connect may look.
+ * status.c: answers `gpusharectl status` (the daemon, its devices, the programs on them, what
+ * programs remarked) and `gpusharectl get`. Reads only. Whoever may connect may look.
  */
 #include "lockd/server/server.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,7 +33,7 @@ static void send_daemon(struct status *status, const struct lockd_server *server
         .quantum_ns = settings->quantum_ns,
         .idle_ns = settings->idle_ns,
         .reserve = settings->reserve,
-        .idle_exit_ns = server->config.idle_exit_ns,
+        .idle_exit_ns = server->config.set.idle_exit,
         .quantum_min_ns = sched_settings_quantum_min(settings),
         .quantum_max_ns = sched_settings_quantum_max(settings),
         .host_limit = settings->host == 0 ? LOCKD_AUTO : settings->host,
@@ -187,5 +189,73 @@ void lockd_status_send(struct lockd_connection *connection)
     }
     send_notes(&status, server);
     end.count = status.count;
+    send_one(&status, &end, GS_WIRE_END);
+}
+
+/* --- settings --- */
+
+/* What the settings that are automatic come to, where that is known. */
+static struct lockd_values values_in_force(const struct lockd_server *server)
+{
+    const struct sched_settings *settings = sched_settings(server->lock);
+    struct lockd_values values = server->config.set;
+
+    values.quantum_min = sched_settings_quantum_min(settings);
+    values.quantum_max = sched_settings_quantum_max(settings);
+    values.switch_share = sched_settings_share(settings);
+    values.host = sched_host_info(server->lock).total;
+    values.hand_over = server->config.hands_over ? LOCKD_HAND_OVER_YES : LOCKD_HAND_OVER_NO;
+    return values;
+}
+
+/* program: NULL for the daemon's settings. */
+static void send_settings(struct status *status, const struct lockd_connection *program,
+                          struct lockd_values *values, struct lockd_values *in_force)
+{
+    for (const struct lockd_setting *row = lockd_settings; row->name != NULL; row++) {
+        struct gs_wire_setting setting = {.pid = program != NULL ? (int32_t)program->pid : 0};
+        const void *place = lockd_setting_place(row, values);
+
+        if ((row->scope == LOCKD_SCOPE_PROGRAM) != (program != NULL))
+            continue;
+        snprintf(setting.name, sizeof setting.name, "%s", row->name);
+        if (row->kind == LOCKD_OPTION_NAME) {
+            memcpy(setting.text, place, sizeof setting.text);
+        } else {
+            memcpy(&setting.value, place, sizeof setting.value);
+            memcpy(&setting.in_force, lockd_setting_place(row, in_force),
+                   sizeof setting.in_force);
+        }
+        if (program != NULL)
+            memcpy(setting.program, program->name, sizeof setting.program);
+        send_one(status, &setting, GS_WIRE_SETTING);
+    }
+}
+
+void lockd_status_settings(struct lockd_connection *connection, const struct gs_wire_get *get)
+{
+    struct lockd_server *server = connection->server;
+    struct status status = {.to = connection};
+    struct lockd_values values = server->config.set, in_force = values_in_force(server);
+    struct gs_wire_end end = {0};
+
+    if (get->pid == 0)
+        send_settings(&status, NULL, &values, &in_force);
+    lockd_list_each (at, &server->connections) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (connection->dead) /* as above */
+            return;
+        if (get->pid == 0 || each->client == NULL || each->pid != get->pid)
+            continue;
+        lockd_control_values(each, &values);
+        send_settings(&status, each, &values, &values);
+    }
+    end.count = status.count;
+    if (get->pid != 0 && status.count == 0) {
+        end.code = -ESRCH;
+        snprintf(end.text, sizeof end.text, "no program with process id %d is connected",
+                 get->pid);
+    }
     send_one(&status, &end, GS_WIRE_END);
 }

@@ -17,7 +17,8 @@ import sys
 import time
 import unittest
 
-from fake import GIB, MOVING, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, note, settle_all, wait_for
+from fake import (CONTROL, GIB, MOVING, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, message, note, settle_all,
+                  wait_for)
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -126,6 +127,9 @@ class CtlTest(unittest.TestCase):
                                       (["--socket", "/" + "x" * 120, "status"], 2, "107 bytes"),
                                       (["--socket", "/etc/passwd", "status"], 1, "is a file, not the socket"),
                                       (["--socket", "/tmp", "status"], 1, "is a folder"),
+                                      (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "process id is needed"),
+                                      (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "no process id"),
+                                      (["set", "stuck", "wait"], 2, "configuration file"),
                                       (["status", "--frob"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))
 
@@ -166,9 +170,74 @@ class CtlTest(unittest.TestCase):
         self.assertEqual((daemon["switch_share_ppm"], daemon["host_limit"]), (25000, 3 * GIB))
         self.assertEqual((one["weight"], one["priority"], one["limit"]), (250, -7, 8 * GIB))
         self.assertIn("weight 250", self.ctl("status"))
-        self.assertIn("quantum-min would be above", self.ctl("set", "quantum-min", "10000", code=1))
+        self.assertIn("quantum-min is above", self.ctl("set", "quantum-min", "10000", code=1))
         self.ctl("set", "limit", me, "auto")
         self.assertIsNone(self.programs()["train"]["limit"])
+
+    def get(self, *arguments):
+        return {s["name"]: s for s in json.loads(self.ctl("get", "--json", *arguments))["settings"]}
+
+    def test_get_answers_what_is_in_force(self):
+        self.ctl("set", "quantum-max", "9000")
+        self.ctl("set", "policy", "rr")
+        shown = self.get()
+        self.assertEqual([(shown[name]["value"], shown[name]["in_force"], shown[name]["unit"]) for name in
+                          ("quantum", "quantum-min", "quantum-max", "switch-share", "policy", "exclusive", "idle-exit", "max-programs")],
+                         [(60 * 10**9, 60 * 10**9, "ns"), (None, 2 * 10**8, "ns"), (9 * 10**9, 9 * 10**9, "ns"),
+                          (None, 50000, "ppm"), ("rr", "rr", ""), (False, False, ""), (None, None, "ns"), (1024, 1024, "")])
+        self.assertNotIn("weight", shown)
+        self.assertEqual(self.ctl("get", "quantum"), "60000\n")
+        self.assertEqual(self.ctl("get", "quantum-min"), "auto\n")
+        text = self.ctl("get")
+        self.assertRegex(text, r"(?m)^quantum-min +auto \(200 ms\) +shortest")
+        self.assertRegex(text, r"(?m)^policy +rr +rule")
+
+    def test_get_of_one_program(self):
+        me = str(os.getpid())
+        self.ctl("set", "priority", me, "-7")
+        self.ctl("set", "limit", me, "1536MiB")
+        self.assertEqual(self.ctl("get", "priority", me), "-7\n-7\n")  # both have this process id
+        self.assertEqual(self.ctl("get", "limit", me), "1536MiB\n1536MiB\n")
+        answer = json.loads(self.ctl("get", "weight", me, "--json"))["settings"]
+        self.assertEqual([(s["program"], s["pid"], s["value"]) for s in answer],
+                         [(name, os.getpid(), 100) for name in ("train", "infer ?[31m")])
+        self.assertIn("no program with process id 1", self.ctl("get", "weight", "1", code=1))
+
+    def test_what_get_prints_is_what_set_takes(self):
+        settable = [line.split()[0] for line in self.ctl("set", "--help").splitlines() if line.startswith("  ")]
+        me = str(os.getpid())
+        for name in settable:
+            pid = [me] if name in ("weight", "priority", "limit") else []
+            before = self.ctl("get", name, *pid)
+            self.ctl("set", name, *pid, before.split("\n", maxsplit=1)[0])
+            self.assertEqual(self.ctl("get", name, *pid), before)
+
+    def control(self, op, value, pid=0):
+        """What the daemon answers to a change as some other program might ask for it: code and text."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            caller.settimeout(PATIENCE)
+            caller.connect(self.daemon.path)
+            caller.send(message(CONTROL, struct.pack("=IiQ", op, pid, value % 2**64)))
+            answer = caller.recv(4096)
+        code, _, text = struct.unpack_from("=iI192s", answer, 16)
+        return code, text.split(b"\0")[0].decode()
+
+    def test_daemon_checks_the_bounds_itself(self):
+        before, me = self.get(), os.getpid()
+        for op, value, said in ((1, 999999, "quantum: the value is out of range (1 to 3600000 ms, or auto)"),
+                                (2, 3600 * 10**9 + 1, "idle: "), (13, 999, "switch-share: "), (13, 500001, "switch-share: "),
+                                (3, 2**48 + 1, "reserve: "), (6, 4, "policy: the value is out of range (fair|fifo|rr|priority)"),
+                                (7, 2, "exclusive: "), (8, 0, "weight: "), (8, 10001, "weight: "), (9, 101, "priority: "),
+                                (9, -101, "priority: the value is out of range (-100 to 100)"), (10, 2**48 + 1, "limit: ")):
+            code, text = self.control(op, value, me if op in (8, 9, 10) else 0)
+            self.assertEqual(code, -34, (op, value, text))
+            self.assertTrue(text.startswith(said), text)
+        self.assertEqual(self.get(), before)
+        for op in (0, 5000):
+            self.assertIn(f"unknown operation {op}", self.control(op, 1)[1])
+        self.assertEqual(self.control(1, 10**6), (0, ""))
+        self.assertEqual(self.control(9, -100, me), (0, ""))
+        self.assertEqual(self.ctl("get", "quantum") + self.ctl("get", "priority", str(me)), "1\n-100\n-100\n")
 
     def test_evict_moves_memory_out(self):
         self.assertIn("evicting 2", self.ctl("evict", str(os.getpid())))
