@@ -224,6 +224,14 @@ class CtlTest(unittest.TestCase):
         code, _, text = struct.unpack_from("=iI192s", answer, 16)
         return code, text.split(b"\0")[0].decode()
 
+    def test_log_level_while_it_runs(self):
+        self.ctl("set", "log-level", "error")
+        self.ctl("set", "idle", "100")
+        self.ctl("set", "log-level", "info")
+        self.ctl("set", "idle", "200")
+        self.assertIn("value 200000000: done", self.daemon.said())
+        self.assertNotIn("value 100000000", self.daemon.said())
+
     def test_daemon_checks_the_bounds_itself(self):
         before, me = self.get(), os.getpid()
         for op, value, said in ((1, 999999, "quantum: the value is out of range (1 to 3600000 ms, or auto)"),
