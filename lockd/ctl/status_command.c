@@ -10,8 +10,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 static void add(char *buffer, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -158,7 +156,7 @@ static void print_text(const struct ctl_answer *answer)
     }
 }
 
-static enum ctl_exit show(struct ctl *ctl, bool json)
+static enum ctl_exit show_status(struct ctl *ctl, bool json)
 {
     struct ctl_answer answer;
     enum ctl_exit exit_code = CTL_OK;
@@ -176,31 +174,19 @@ static enum ctl_exit show(struct ctl *ctl, bool json)
 
 static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
 {
-    bool json = false, watch = false;
+    bool json = false;
     const struct lockd_option table[] = {
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {.name = "watch", .kind = LOCKD_OPTION_FLAG, .value = &watch},
         {0},
     };
-    const struct timespec second = {.tv_sec = 1};
-    enum ctl_exit code;
     int index = 1;
 
     if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_status, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_status, "it takes no argument");
-    for (;;) {
-        if (watch && isatty(STDOUT_FILENO))
-            fputs("\033[H\033[2J", stdout);
-        code = show(ctl, json);
-        if (!watch || (code != CTL_OK && code != CTL_NO_DAEMON))
-            return code;
-        ctl->err.code = 0;
-        nanosleep(&second, NULL);
-    }
+    return show_status(ctl, json);
 }
 
-const struct ctl_command ctl_status = {"status", "[--json] [--watch]",
-                                       "devices, programs and what they wait for", status_run,
-                                       NULL};
+const struct ctl_command ctl_status = {
+    "status", "[--json]", "devices, programs and what they wait for", status_run, NULL};

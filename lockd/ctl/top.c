@@ -314,7 +314,7 @@ static enum ctl_exit show(struct top *top, uint64_t interval_ns)
     screen = newterm(terminal, stdout, stdin);
     if (screen == NULL || tigetstr("cup") == NULL) {
         gs_err_set(&top->ctl->err, -ENOTTY,
-                   "the terminal type '%s' %s: set TERM, or use gpusharectl status --watch",
+                   "the terminal type '%s' %s: set TERM, or use top --json",
                    terminal != NULL ? terminal : "",
                    screen == NULL ? "is not known here" : "has no cursor to move");
         if (screen != NULL) {
@@ -380,7 +380,7 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     if (!json && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
         gs_err_set(&ctl->err, -ENOTTY,
                    "top needs a terminal; for a pipe or a log use: "
-                   "gpusharectl status --watch, or top --json");
+                   "gpusharectl status, or top --json");
         return ctl_fail(ctl);
     }
     if (look(&top) != 0)

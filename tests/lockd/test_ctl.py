@@ -130,7 +130,7 @@ class CtlTest(unittest.TestCase):
                                       (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "process id is needed"),
                                       (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "no process id"),
                                       (["set", "stuck", "wait"], 2, "configuration file"),
-                                      (["status", "--frob"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
+                                      (["status", "--watch"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))
 
     def test_no_daemon_is_told(self):

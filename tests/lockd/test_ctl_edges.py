@@ -244,7 +244,7 @@ class EdgesTest(unittest.TestCase):
 
     def test_top_on_a_terminal_without_a_cursor_says_so(self):
         top, main = self.top(24, 80, term="dumb")
-        self.assertIn(b"has no cursor to move", self.read(main, b"--watch"))
+        self.assertIn(b"has no cursor to move", self.read(main, b"top --json"))
         self.assertEqual(top.wait(PATIENCE), 1)
         os.close(main)
 
