@@ -8,6 +8,7 @@
 
 #include "common/err.h"
 #include "lockd/base/options.h"
+#include "lockd/protocol/figures.h"
 #include "lockd/protocol/wire_check.h"
 
 #include <stdbool.h>
@@ -94,6 +95,10 @@ const char *ctl_note_kind(uint32_t kind);
 const char *ctl_policy_name(uint32_t policy);
 /* "1.5 s", "3 min" */
 const char *ctl_duration(uint64_t ns, char *buffer, size_t size);
+
+/* A figure as status shows it: "7.0 GiB", "1.5 s", "12". */
+const char *ctl_figure_text(const struct lockd_figure *figure, uint64_t value, char *buffer,
+                            size_t size);
 
 struct json_t;
 /* A JSON string of whatever bytes a program chose. */

@@ -46,7 +46,7 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
             add(buffer, size, "%s", odd[i].text);
     }
     if (client->weight != 0 && client->weight != GS_WEIGHT_DEFAULT)
-        add(buffer, size, "weight %u", client->weight);
+        add(buffer, size, "weight %llu", (unsigned long long)client->weight);
     if (client->priority != 0)
         add(buffer, size, "priority %d", client->priority);
     if (client->group[0] != '\0')
@@ -62,28 +62,34 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
     }
 }
 
+static int column_width(const struct lockd_figure *figure)
+{
+    return figure->unit == LOCKD_FIGURE_COUNT ? 6 : 10;
+}
+
 static void print_client(const struct ctl_answer *answer, const struct gs_wire_client *client)
 {
-    const uint64_t host =
-        client->demand > client->resident ? client->demand - client->resident : 0;
-    char demand[24], resident[24], on_host[24], out[24], in[24], remarks[256], name[128];
+    char remarks[256], name[128], text[24];
 
     remarks_of(answer, client, remarks, sizeof remarks);
-    printf("  %8d  %s %-12s %10s %10s %10s %10s %10s %6llu  %s\n", client->pid,
-           lockd_text_fit(client->name, 20, name, sizeof name),
-           ctl_condition_name(client->condition),
-           gs_size_format(client->demand, demand, sizeof demand),
-           gs_size_format(client->resident, resident, sizeof resident),
-           gs_size_format(host, on_host, sizeof on_host),
-           gs_size_format(client->moved_out, out, sizeof out),
-           gs_size_format(client->moved_in, in, sizeof in), (unsigned long long)client->turns,
-           remarks);
+    printf("  %8d  %s %-12s", client->pid, lockd_text_fit(client->name, 20, name, sizeof name),
+           ctl_condition_name(client->condition));
+    for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
+        if (at->heading[0] != '\0')
+            printf(" %*s", column_width(at),
+                   ctl_figure_text(at, lockd_figure_value(at, client), text, sizeof text));
+    }
+    printf("  %s\n", remarks);
 }
 
 static void print_heading(void)
 {
-    printf("  %8s  %-20s %-12s %10s %10s %10s %10s %10s %6s  %s\n", "PID", "NAME", "STATE",
-           "DEMAND", "RESIDENT", "ON HOST", "MOVED OUT", "MOVED IN", "TURNS", "NOTES");
+    printf("  %8s  %-20s %-12s", "PID", "NAME", "STATE");
+    for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
+        if (at->heading[0] != '\0')
+            printf(" %*s", column_width(at), at->heading);
+    }
+    puts("  NOTES");
 }
 
 static void print_device(const struct ctl_answer *answer, const struct gs_wire_device *device)
@@ -100,8 +106,9 @@ static void print_device(const struct ctl_answer *answer, const struct gs_wire_d
            gs_size_format(device->demand, demand, sizeof demand),
            gs_size_format(device->resident, resident, sizeof resident));
     if (device->leases != 0)
-        printf(", quantum %s, %u waiting",
-               ctl_duration(device->quantum_ns, quantum, sizeof quantum), device->waiting);
+        printf(", quantum %s, %llu waiting",
+               ctl_duration(device->quantum_ns, quantum, sizeof quantum),
+               (unsigned long long)device->waiting);
     putchar('\n');
     print_heading();
     for (size_t i = 0; i < answer->client_count; i++) {
@@ -131,9 +138,10 @@ static void print_text(const struct ctl_answer *answer)
 {
     char text[24], total[24];
 
-    printf("gpushare-lockd %s (process %d), up %s, %u %s\n", answer->daemon.version,
+    printf("gpushare-lockd %s (process %d), up %s, %llu %s\n", answer->daemon.version,
            answer->daemon.pid, ctl_duration(answer->daemon.uptime_ns, text, sizeof text),
-           answer->daemon.programs, answer->daemon.programs == 1 ? "program" : "programs");
+           (unsigned long long)answer->daemon.programs,
+           answer->daemon.programs == 1 ? "program" : "programs");
     if (answer->daemon.policy != GS_POLICY_FAIR)
         printf("  policy %s\n", ctl_policy_name(answer->daemon.policy));
     if (answer->daemon.hand_over == 0)

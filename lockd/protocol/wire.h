@@ -200,49 +200,36 @@ struct gs_wire_control {
     uint64_t value;
 };
 
+/* The figures of the next three are the rows of figures.def: sizes in bytes, times in nanoseconds; UINT64_MAX: automatic,
+ * none or never. */
 struct gs_wire_daemon {
     struct gs_wire_header header;
     int32_t pid;
-    uint32_t programs;
-    uint64_t uptime_ns;
-    uint64_t quantum_ns, idle_ns, reserve;   /* as set; UINT64_MAX: automatic */
-    uint64_t idle_exit_ns;                   /* UINT64_MAX: never */
-    uint64_t quantum_min_ns, quantum_max_ns; /* of the automatic quantum */
-    uint64_t host_limit;                     /* as set; UINT64_MAX: automatic */
-    uint64_t host_total; /* bytes that programs may have altogether; UINT64_MAX: not limited */
-    uint64_t host_used;  /* bytes they say they have */
-    uint32_t policy;     /* enum gs_policy */
-    uint32_t exclusive;  /* 0 or 1 */
-    uint32_t share_ppm;  /* what switches may cost */
-    uint32_t hand_over;  /* 1: memory goes from one program to the next as it is, 0: not */
+    uint32_t policy; /* enum gs_policy */
+#define GS_DAEMON_FIGURE(field, unit, json, metric, help) uint64_t field;
+#include "lockd/protocol/figures.def"
     char version[16];
 };
 
 struct gs_wire_device {
     struct gs_wire_header header;
     uint8_t uuid[16];
-    uint64_t total, capacity, external, reserve, short_bytes; /* bytes */
-    uint64_t demand, resident;                                /* bytes, sums over the clients */
-    uint64_t quantum_ns, switch_ns;
-    uint32_t clients, waiting;
-    uint32_t leases;    /* 1: turns are taken; 0: open */
-    uint32_t exclusive; /* 1: turns are taken although everything fits */
-    uint64_t switches;  /* turns begun since the device is known */
-    uint64_t gpu_ns;    /* time that programs ran, each counted by itself */
-    uint64_t pinned;    /* bytes, sum over the clients */
+#define GS_DEVICE_FIGURE(field, unit, json, metric, help) uint64_t field;
+#include "lockd/protocol/figures.def"
     char name[64];
 };
 
 enum gs_condition {
-    GS_CONDITION_RUNS = 0,
-    GS_CONDITION_WAITS = 1,
-    GS_CONDITION_IDLE = 2,
-    GS_CONDITION_MOVING = 3,
-    GS_CONDITION_STOPPING = 4,
-    GS_CONDITION_STUCK = 5,
-    GS_CONDITION_PAUSED = 6,
-    GS_CONDITION_DOES_NOT_FIT = 7,
-    GS_CONDITION_NO_DEVICE = 8, /* it has not used a device yet; the other figures are 0 */
+    GS_CONDITION_RUNS = 0,  /* its gate is open */
+    GS_CONDITION_WAITS = 1, /* it has work and no lease */
+    GS_CONDITION_IDLE = 2,  /* it has nothing to run */
+    GS_CONDITION_MOVING =
+        3, /* it has the lease; its memory is being brought in, or room is made */
+    GS_CONDITION_STOPPING = 4,     /* it was asked to stop and has not yet */
+    GS_CONDITION_STUCK = 5,        /* it does not stop, or keeps memory that it may not have */
+    GS_CONDITION_PAUSED = 6,       /* by gpusharectl */
+    GS_CONDITION_DOES_NOT_FIT = 7, /* it needs more than the device can ever give */
+    GS_CONDITION_NO_DEVICE = 8,    /* it has not used a device yet; the other figures are 0 */
 };
 
 /* flags of gs_wire_client */
@@ -261,17 +248,12 @@ struct gs_wire_client { /* one program on one device */
     uint8_t uuid[16];
     int32_t pid;
     uint32_t uid;
-    uint32_t condition;                                     /* enum gs_condition */
-    uint32_t flags;                                         /* GS_CLIENT_* */
-    uint64_t demand, resident, budget, moved_out, moved_in; /* bytes */
-    uint64_t calls, turns, switch_ns;
-    uint64_t pinned, limit;            /* bytes; limit: UINT64_MAX: none */
-    uint64_t host_used, host_budget;   /* bytes, of the process; UINT64_MAX: no limit */
-    uint64_t gpu_ns;                   /* it ran, altogether */
-    uint64_t wait_ns, wait_longest_ns; /* it waited, altogether and at most; what goes on now
-                                          included */
-    uint32_t weight;
+    uint32_t condition; /* enum gs_condition */
+    uint32_t flags;     /* GS_CLIENT_* */
     int32_t priority;
+    uint32_t zero;
+#define GS_PROGRAM_FIGURE(field, unit, json, metric, heading, help) uint64_t field;
+#include "lockd/protocol/figures.def"
     char name[32];
     char version[16];
     char group[32];
@@ -349,9 +331,22 @@ _Static_assert(sizeof(struct gs_wire_state) == 216, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
 _Static_assert(sizeof(struct gs_wire_target) == 96, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
-_Static_assert(sizeof(struct gs_wire_daemon) == 136, "wire");
-_Static_assert(sizeof(struct gs_wire_device) == 208, "wire");
-_Static_assert(sizeof(struct gs_wire_client) == 256, "wire");
+/* no padding, however many figures there are */
+#define GS_DAEMON_FIGURE(field, unit, json, metric, help) +8
+_Static_assert(sizeof(struct gs_wire_daemon) == 16 + 8 + 16
+#include "lockd/protocol/figures.def"
+               ,
+               "wire");
+#define GS_DEVICE_FIGURE(field, unit, json, metric, help) +8
+_Static_assert(sizeof(struct gs_wire_device) == 16 + 16 + 64
+#include "lockd/protocol/figures.def"
+               ,
+               "wire");
+#define GS_PROGRAM_FIGURE(field, unit, json, metric, heading, help) +8
+_Static_assert(sizeof(struct gs_wire_client) == 16 + 16 + 24 + 80
+#include "lockd/protocol/figures.def"
+               ,
+               "wire");
 _Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
 _Static_assert(sizeof(struct gs_wire_trace) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_event) == 128, "wire");

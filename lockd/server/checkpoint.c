@@ -177,25 +177,25 @@ static void advance_thaw(struct lockd_checkpoint *freeze, uint64_t now)
     freeze->retry_at = now + LOOK_NS;
 }
 
-static void take_device(void *context, const struct sched_device_info *info)
+static void take_device(void *context, const struct gs_wire_device *device)
 {
     (void)context;
-    (void)info;
+    (void)device;
 }
 
-static void take_member(void *context, const struct sched_device_info *info,
-                        const struct sched_member_info *member)
+static void take_member(void *context, const struct gs_wire_device *info, void *owner,
+                        const struct gs_wire_client *member)
 {
     struct lockd_checkpoint *freeze = context;
     const struct lockd_track *track;
     struct frozen_device *device;
 
-    if (member->owner != freeze->connection || freeze->count == LOCKD_DEVICES_PER_CLIENT)
+    if (owner != freeze->connection || freeze->count == LOCKD_DEVICES_PER_CLIENT)
         return;
     track = lockd_track_get(&freeze->connection->tracks, info->uuid);
     device = &freeze->device[freeze->count++];
     *device = (struct frozen_device){
-        .may_run = member->run,
+        .may_run = (member->flags & GS_CLIENT_LEASE) != 0,
         .budget = member->budget,
         .movable = member->demand,
         .resident = member->resident,
@@ -420,15 +420,16 @@ struct look {
     uint64_t now;
 };
 
-static void look_at_member(void *context, const struct sched_device_info *info,
-                           const struct sched_member_info *member)
+static void look_at_member(void *context, const struct gs_wire_device *device, void *owner,
+                           const struct gs_wire_client *member)
 {
-    struct lockd_connection *connection = member->owner;
+    struct lockd_connection *connection = owner;
     struct look *look = context;
 
-    (void)info;
-    if (member->condition == LOCKD_STUCK && !member->run && connection->freeze == NULL &&
-        !connection->dead && !connection->foreign && look->now >= connection->freeze_at)
+    (void)device;
+    if (member->condition == GS_CONDITION_STUCK && (member->flags & GS_CLIENT_LEASE) == 0 &&
+        connection->freeze == NULL && !connection->dead && !connection->foreign &&
+        look->now >= connection->freeze_at)
         look->found = connection;
 }
 

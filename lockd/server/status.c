@@ -49,35 +49,17 @@ static void send_daemon(struct status *status, const struct lockd_server *server
     send_one(status, &daemon, GS_WIRE_DAEMON);
 }
 
-static void visit_device(void *context, const struct sched_device_info *info)
+static void visit_device(void *context, const struct gs_wire_device *device)
 {
-    struct gs_wire_device device = {
-        .total = info->total,
-        .capacity = info->capacity,
-        .external = info->external,
-        .reserve = info->reserve,
-        .short_bytes = info->short_bytes,
-        .demand = info->demand,
-        .resident = info->resident,
-        .quantum_ns = info->quantum_ns,
-        .switch_ns = info->switch_ns,
-        .clients = info->clients,
-        .waiting = info->waiting,
-        .leases = info->leases,
-        .exclusive = info->exclusive,
-        .switches = info->switches,
-        .gpu_ns = info->gpu_ns,
-        .pinned = info->pinned,
-    };
+    struct gs_wire_device message = *device;
 
-    memcpy(device.uuid, info->uuid, sizeof device.uuid);
-    memcpy(device.name, info->name, sizeof device.name);
-    send_one(context, &device, GS_WIRE_DEVICE);
+    send_one(context, &message, GS_WIRE_DEVICE);
 }
 
-static void program(struct gs_wire_client *client, const struct lockd_connection *connection)
+/* What the scheduler does not know of a program. */
+static void describe_program(struct gs_wire_client *client,
+                             const struct lockd_connection *connection)
 {
-    client->flags |= sched_client_paused(connection->client) ? GS_CLIENT_PAUSED : 0;
     client->pid = (int32_t)connection->pid;
     client->uid = connection->uid;
     client->flags |= lockd_checkpoint_holds(connection) ? GS_CLIENT_FROZEN : 0;
@@ -87,52 +69,14 @@ static void program(struct gs_wire_client *client, const struct lockd_connection
     memcpy(client->group, connection->group, sizeof client->group);
 }
 
-/* The order of both enums is the same; the wire's may not change, the lock's may grow. */
-static uint32_t wire_condition(enum sched_member_condition condition)
+static void visit_member(void *context, const struct gs_wire_device *device, void *owner,
+                         const struct gs_wire_client *client)
 {
-    static const uint32_t table[] = {
-        [LOCKD_RUNS] = GS_CONDITION_RUNS,
-        [LOCKD_WAITS] = GS_CONDITION_WAITS,
-        [LOCKD_IDLE] = GS_CONDITION_IDLE,
-        [LOCKD_MOVING] = GS_CONDITION_MOVING,
-        [LOCKD_STOPPING] = GS_CONDITION_STOPPING,
-        [LOCKD_STUCK] = GS_CONDITION_STUCK,
-        [LOCKD_PAUSED] = GS_CONDITION_PAUSED,
-        [LOCKD_DOES_NOT_FIT] = GS_CONDITION_DOES_NOT_FIT,
-    };
+    struct gs_wire_client message = *client;
 
-    return table[condition];
-}
-
-static void visit_member(void *context, const struct sched_device_info *device,
-                         const struct sched_member_info *info)
-{
-    struct gs_wire_client client = {
-        .condition = wire_condition(info->condition),
-        .flags = (info->run ? GS_CLIENT_LEASE : 0) | (info->skipped ? GS_CLIENT_SKIPPED : 0) |
-                 (info->partial ? GS_CLIENT_PARTIAL : 0) | (info->apart ? GS_CLIENT_APART : 0),
-        .demand = info->demand,
-        .resident = info->resident,
-        .budget = info->budget,
-        .moved_out = info->moved_out,
-        .moved_in = info->moved_in,
-        .calls = info->calls,
-        .turns = info->turns,
-        .switch_ns = info->switch_ns,
-        .pinned = info->pinned,
-        .limit = info->limit,
-        .host_used = info->host_used,
-        .host_budget = info->host_budget,
-        .gpu_ns = info->gpu_ns,
-        .wait_ns = info->wait_ns,
-        .wait_longest_ns = info->wait_longest_ns,
-        .weight = info->weight,
-        .priority = info->priority,
-    };
-
-    memcpy(client.uuid, device->uuid, sizeof client.uuid);
-    program(&client, info->owner);
-    send_one(context, &client, GS_WIRE_CLIENT);
+    (void)device;
+    describe_program(&message, owner);
+    send_one(context, &message, GS_WIRE_CLIENT);
 }
 
 static bool note_ended(const struct lockd_server *server, const struct lockd_remark *note)
@@ -178,13 +122,16 @@ void lockd_status_send(struct lockd_connection *connection)
             .condition = GS_CONDITION_NO_DEVICE,
             .limit = each->limit,
             .host_budget = UINT64_MAX,
+            .flags = each->client != NULL && sched_client_paused(each->client)
+                         ? GS_CLIENT_PAUSED
+                         : 0,
         };
 
         if (connection->dead) /* it has left this list, and `at` may be its link in the other */
             return;
         if (each->client == NULL || !sched_client_unused(each->client))
             continue;
-        program(&client, each);
+        describe_program(&client, each);
         send_one(&status, &client, GS_WIRE_CLIENT);
     }
     send_notes(&status, server);

@@ -354,6 +354,38 @@ class CtlTest(unittest.TestCase):
         self.assertEqual([line for line in self.ctl("metrics", environment={"GPUSHARE_SOCKET": "/nowhere/x"}).splitlines()
                           if line[0] != "#"], ["gpushare_up 0"])
 
+    def test_metrics_keep_the_rules_of_prometheus(self):
+        text = self.ctl("metrics")
+        kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+        helps = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.M))
+        self.assertEqual(set(kinds), set(helps))
+        self.assertGreater(len(kinds), 35)
+        for name, kind in kinds.items():
+            self.assertEqual(kind == "counter", name.endswith("_total"), name)
+            self.assertNotRegex(name, r"_(ns|ms|mib|percent|ppm)(_|$)")  # base units: seconds, bytes
+            self.assertRegex(helps[name], r"^[A-Z1][^;]{14,}[^.]$")
+            self.assertNotIn("..", helps[name])  # it does not go on from the line before
+        self.assertEqual(len(set(helps.values())), len(helps))
+
+    def test_figures_agree_wherever_they_are_shown(self):
+        self.one.moved_out, self.one.moved_in = 3 * GIB, 2 * GIB
+        self.one.say()
+        wait_for(lambda: self.programs()["train"]["moved_in"] == 2 * GIB, PATIENCE, "the report")
+        shown, text = self.programs()["train"], self.ctl("metrics")
+        for field, metric in (("demand", "demand_bytes"), ("resident", "resident_bytes"), ("on_host", "on_host_bytes"),
+                              ("moved_out", "moved_out_bytes_total"), ("moved_in", "moved_in_bytes_total"), ("turns", "turns_total"),
+                              ("weight", "weight")):
+            self.assertRegex(text, rf'(?m)^gpushare_program_{metric}{{[^}}]*name="train"[^}}]*}} {shown[field]}$')
+        self.assertRegex(self.ctl("status"), r"train +runs +7.0 GiB +7.0 GiB +0 B +3.0 GiB +2.0 GiB +\d+ ")
+
+    def test_protocol_page_names_every_field(self):
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/protocol.md")
+        with open(page, encoding="utf-8") as file:
+            named = set(re.findall(r'"([a-z_]+)"', file.read().split("## JSON of")[1]))
+        answer = self.status()
+        for part in (answer, answer["daemon"], answer["devices"][0], answer["devices"][0]["programs"][0]):
+            self.assertLessEqual(set(part), named)
+
     def serve(self):
         server = subprocess.Popen([CTL, "--socket", self.daemon.path, "metrics", "--listen", "127.0.0.1:0"], text=True,
                                   stdout=subprocess.PIPE)
