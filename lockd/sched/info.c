@@ -105,7 +105,9 @@ static struct gs_wire_device describe_device(const struct sched_device *device, 
 static struct gs_wire_client describe_member(const struct sched_member *member, uint64_t now)
 {
     const struct sched_client *client = member->client;
-    const bool waits = member->waits_since != 0;
+    /* what it does by its last report; waits_since is of what it did until then */
+    const bool waits = (member->flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
+    const uint64_t since = member->waits_since != 0 ? member->waits_since : member->counted_at;
     struct gs_wire_client wire = {
         .condition = member_condition(member, now),
         .flags = member_flags(member),
@@ -125,8 +127,8 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .host_budget = client->host_budget,
         .gpu_ns = member_gpu_ns(member, now),
         .wait_ns = member->wait_ns + (waits ? sched_less(now, member->counted_at) : 0),
-        .wait_longest_ns = sched_max(member->wait_longest_ns,
-                                     waits ? sched_less(now, member->waits_since) : 0),
+        .wait_longest_ns =
+            sched_max(member->wait_longest_ns, waits ? sched_less(now, since) : 0),
         .weight = client->weight,
     };
 

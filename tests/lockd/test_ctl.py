@@ -378,6 +378,19 @@ class CtlTest(unittest.TestCase):
             self.assertRegex(text, rf'(?m)^gpushare_program_{metric}{{[^}}]*name="train"[^}}]*}} {shown[field]}$')
         self.assertRegex(self.ctl("status"), r"train +runs +7.0 GiB +7.0 GiB +0 B +3.0 GiB +2.0 GiB +\d+ ")
 
+    def test_wait_is_counted_while_a_program_waits_and_not_while_it_runs(self):
+        # neither says anything from now on: what counts is what they do, not when they last said so
+        ran = self.programs()["train"]["wait_ns"], self.programs()["train"]["wait_longest_ns"]
+        wait_for(lambda: self.programs()["infer ?[31m"]["wait_ns"] > 10**8, PATIENCE, "the wait to be counted")
+        both = self.programs()
+        self.assertEqual((both["train"]["wait_ns"], both["train"]["wait_longest_ns"]), ran)
+        self.assertGreater(both["train"]["gpu_ns"], 10**8)
+        self.assertEqual(both["infer ?[31m"]["gpu_ns"], 0)
+        self.assertGreaterEqual(both["infer ?[31m"]["wait_longest_ns"], 10**8)
+        metric = re.search(r'(?m)^gpushare_program_wait_seconds_total{[^}]*name="infer[^}]*} (\S+)$', self.ctl("metrics"))[1]
+        self.assertGreaterEqual(float(metric), both["infer ?[31m"]["wait_ns"] / 1e9)
+        self.assertLess(float(metric), both["infer ?[31m"]["wait_ns"] / 1e9 + PATIENCE)  # seconds
+
     def test_protocol_page_names_every_field(self):
         page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/protocol.md")
         with open(page, encoding="utf-8") as file:
