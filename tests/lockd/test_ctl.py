@@ -391,6 +391,13 @@ class CtlTest(unittest.TestCase):
         self.assertGreaterEqual(float(metric), both["infer ?[31m"]["wait_ns"] / 1e9)
         self.assertLess(float(metric), both["infer ?[31m"]["wait_ns"] / 1e9 + PATIENCE)  # seconds
 
+    def test_time_since_a_program_connected_is_shown(self):
+        wait_for(lambda: self.programs()["train"]["connected_ns"] > 10**8, PATIENCE, "0.1 s")
+        shown = self.programs()
+        self.assertGreaterEqual(shown["train"]["connected_ns"], shown["infer ?[31m"]["connected_ns"])  # it came first
+        self.assertLess(shown["train"]["connected_ns"], self.status()["daemon"]["uptime_ns"])
+        self.assertRegex(self.ctl("metrics"), r'(?m)^gpushare_program_connected_seconds{[^}]*name="train"')
+
     def test_protocol_page_names_every_field(self):
         page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/protocol.md")
         with open(page, encoding="utf-8") as file:
