@@ -43,19 +43,20 @@ static void own_table(struct arguments *arguments, struct lockd_option table[])
 {
     const struct lockd_option own[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
-         "where programs connect (default: as GPUSHARE_SOCKET or the standard place)", NULL},
+         "where programs connect (default: as GPUSHARE_SOCKET or the standard place)", NULL, 0},
         {"config", "FILE", LOCKD_OPTION_TEXT, &arguments->config, 0, 0,
-         "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL},
+         "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL, 0},
         {"check", NULL, LOCKD_OPTION_FLAG, &arguments->check, 0, 0,
-         "read the configuration, say what is wrong with it, and end", NULL},
+         "read the configuration, say what is wrong with it, and end", NULL, 0},
         {"detach", NULL, LOCKD_OPTION_FLAG, &arguments->detach, 0, 0,
-         "go to the background once the socket listens", NULL},
+         "go to the background once the socket listens", NULL, 0},
         {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
-         "stay in the foreground (the default)", NULL},
+         "stay in the foreground (the default)", NULL, 0},
         {"guard", "PID", LOCKD_OPTION_COUNT, &arguments->guard, 1, INT32_MAX,
-         "what the daemon runs for `stuck = checkpoint`; not for you", NULL},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "this text", NULL},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "the release", NULL},
+         "what the daemon runs for `stuck = checkpoint`; not for you", NULL, 0},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "this text", NULL, 'h'},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "the release", NULL,
+         'V'},
     };
 
     _Static_assert(sizeof own / sizeof own[0] == OWN_OPTIONS, "count them");
@@ -70,7 +71,7 @@ static int read_arguments(struct arguments *arguments, struct lockd_config *conf
 
     own_table(arguments, table);
     lockd_config_table(config, table + OWN_OPTIONS);
-    code = lockd_options_parse(table, arguments->argc, arguments->argv, &index, err);
+    code = lockd_options_parse(table, false, arguments->argc, arguments->argv, &index, err);
     if (code != 0)
         return code;
     if (arguments->help) {

@@ -3,9 +3,11 @@
  * options.c: reads a command line by a table (options.h), and which socket is meant. No state.
  */
 #include "lockd/base/options.h"
+#include "common/fd.h"
 #include "common/size.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,50 +166,108 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
     return -EINVAL;
 }
 
-static const struct lockd_option *find(const struct lockd_option *table, const char *name,
-                                       size_t length)
+#define OPTIONS_MAX 40
+#define LONG_BASE   256 /* what getopt_long() returns for the first row */
+
+/* The table as getopt_long() wants it: letters begins with "+:", which leaves the order and the messages to us. */
+static int make_table(const struct lockd_option *table, struct option *rows, char *letters)
 {
+    size_t count = 0;
+
+    letters = stpcpy(letters, "+:");
+    for (; table[count].name != NULL; count++) {
+        const struct lockd_option *each = &table[count];
+
+        if (count == OPTIONS_MAX)
+            return -ENOMEM;
+        rows[count] = (struct option){
+            .name = each->name,
+            .has_arg = each->argument != NULL ? required_argument : no_argument,
+            .val = LONG_BASE + (int)count,
+        };
+        if (each->letter != 0) {
+            *letters++ = each->letter;
+            if (each->argument != NULL)
+                *letters++ = ':';
+        }
+    }
+    rows[count] = (struct option){0};
+    *letters = '\0';
+    return 0;
+}
+
+/* The row that getopt_long() means; NULL: none. */
+static const struct lockd_option *row_of(const struct lockd_option *table, int value)
+{
+    if (value >= LONG_BASE)
+        return &table[value - LONG_BASE];
     for (; table->name != NULL; table++) {
-        if (strlen(table->name) == length && strncmp(table->name, name, length) == 0)
+        if (value != 0 && table->letter == value)
             return table;
     }
     return NULL;
 }
 
-const struct lockd_option *lockd_options_find(const struct lockd_option *table,
-                                              const char *name)
+static int take_option(const struct lockd_option *table, int value, char **argv,
+                       struct gs_err *err)
 {
-    return find(table, name, strlen(name));
+    const struct lockd_option *row =
+        row_of(table, value == '?' || value == ':' ? optopt : value);
+
+    if (row == NULL && optopt != 0)
+        return gs_err_set(err, -EINVAL, "unknown option -%c (--help lists them)", optopt);
+    if (row == NULL)
+        return gs_err_set(err, -EINVAL, "unknown option %s (--help lists them)",
+                          argv[optind - 1]);
+    if (value == '?')
+        return gs_err_set(err, -EINVAL, "--%s takes no value", row->name);
+    if (value == ':')
+        return gs_err_set(err, -EINVAL, "--%s needs %s", row->name, row->argument);
+    return lockd_option_value(row, optarg != NULL ? optarg : "", err);
 }
 
-int lockd_options_parse(const struct lockd_option *table, int argc, char **argv, int *index,
-                        struct gs_err *err)
+static bool is_negative_number(const char *word)
 {
-    while (*index < argc && argv[*index][0] == '-' && argv[*index][1] != '\0') {
-        const char *name = argv[*index], *text;
-        const struct lockd_option *option;
-        int code;
+    return word[0] == '-' && word[1] >= '0' && word[1] <= '9';
+}
 
-        (*index)++;
-        if (strcmp(name, "--") == 0)
-            return 0;
-        name += strspn(name, "-");
-        text = strchr(name, '=');
-        option = find(table, name, text != NULL ? (size_t)(text - name) : strlen(name));
-        if (option == NULL || argv[*index - 1][1] != '-')
-            return gs_err_set(err, -EINVAL, "unknown option %s (--help lists them)",
-                              argv[*index - 1]);
-        if (option->argument == NULL && text != NULL)
-            return gs_err_set(err, -EINVAL, "--%s takes no value", option->name);
-        if (option->argument != NULL && text == NULL && *index == argc)
-            return gs_err_set(err, -EINVAL, "--%s needs %s", option->name, option->argument);
-        if (option->argument != NULL)
-            text = text != NULL ? text + 1 : argv[(*index)++];
-        code = lockd_option_value(option, text != NULL ? text : "", err);
-        if (code != 0)
-            return code;
+int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, char **argv,
+                        int *index, struct gs_err *err)
+{
+    struct option rows[OPTIONS_MAX + 1];
+    char letters[2 * OPTIONS_MAX + 3];
+    GS_FREE char **arguments = calloc((size_t)argc + 1, sizeof *arguments);
+    int count = 0, at = -1, code = make_table(table, rows, letters);
+
+    if (code != 0 || arguments == NULL)
+        return gs_err_set(err, -ENOMEM, "no memory to read the command line");
+    opterr = 0;
+    /* getopt begins at argv[1], after a name: glibc starts afresh with 0 */
+    argc -= *index - 1;
+    argv += *index - 1;
+    for (optind = 0; code == 0;) {
+        const bool whole = optind != at; /* no letter of a cluster (-ab) is left */
+        int value = -1;
+
+        at = optind == 0 ? 1 : optind;
+        if (at < argc && !(whole && is_negative_number(argv[at])))
+            value = getopt_long(argc, argv, letters, rows, NULL);
+        if (value != -1) {
+            code = take_option(table, value, argv, err);
+            continue;
+        }
+        at = optind == 0 ? 1 : optind;
+        if (at >= argc || stop || (at > 1 && strcmp(argv[at - 1], "--") == 0))
+            break;
+        arguments[count++] = argv[at];
+        optind = at + 1;
     }
-    return 0;
+    at = at > argc ? argc : at;
+    while (at < argc) /* behind "--", or all with stop */
+        arguments[count++] = argv[at++];
+    memcpy(argv + argc - count, arguments, (size_t)count * sizeof *arguments);
+    *index += argc - 1 - count;
+    return code;
 }
 
 int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err)
@@ -227,9 +287,11 @@ int lockd_socket_places(const char *option, struct gs_places *places, struct gs_
 void lockd_options_help(const struct lockd_option *table, FILE *file)
 {
     for (; table->name != NULL; table++) {
-        char left[64];
+        char left[64], letter[] = "-?, ";
 
-        snprintf(left, sizeof left, "--%s%s%s", table->name, table->argument != NULL ? " " : "",
+        letter[1] = table->letter;
+        snprintf(left, sizeof left, "%s--%s%s%s", table->letter != 0 ? letter : "", table->name,
+                 table->argument != NULL ? " " : "",
                  table->argument != NULL ? table->argument : "");
         fprintf(file, "  %-28s %s", left, table->help);
         if (table->initial != NULL && table->initial[0] != '\0')

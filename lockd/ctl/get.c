@@ -135,7 +135,7 @@ static enum ctl_exit get_run(struct ctl *ctl, int argc, char **argv)
     int32_t pid = 0;
     int index = 1;
 
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_get, "%s", ctl->err.text);
     if (index == argc)
         return ask_settings(ctl, NULL, 0, json);

@@ -70,9 +70,7 @@ static enum ctl_exit operate(struct ctl *ctl, const struct ctl_command *command,
     };
     int index = 1;
 
-    if (argc == 2 && argv[1][0] == '-' && argv[1][1] >= '0' && argv[1][1] <= '9')
-        return ctl_usage(command, "'%s' is no process id", argv[1]);
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(command, "%s", ctl->err.text);
     if (index != argc - 1)
         return ctl_usage(command, all ? "one process id, or all, is needed"

@@ -54,7 +54,7 @@ static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
     const struct lockd_setting *setting;
     int index = 1;
 
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_set, "%s", ctl->err.text);
     if (index == argc)
         return ctl_usage(&ctl_set, "a name and a value are needed (set --help lists them)");
@@ -74,7 +74,7 @@ static enum ctl_exit reload_run(struct ctl *ctl, int argc, char **argv)
     };
     int index = 1;
 
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_reload, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_reload, "it takes no argument");

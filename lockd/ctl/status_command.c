@@ -189,7 +189,7 @@ static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
     };
     int index = 1;
 
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_status, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_status, "it takes no argument");

@@ -364,15 +364,15 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     bool json = false;
     const struct lockd_option table[] = {
         {"interval", "SECONDS", LOCKD_OPTION_SECONDS, &interval_ns, 50000000u, 3600000000000u,
-         NULL, NULL},
-        {"count", "N", LOCKD_OPTION_COUNT, &count, 1, 1000000000, NULL, NULL},
+         NULL, NULL, 0},
+        {"count", "N", LOCKD_OPTION_COUNT, &count, 1, 1000000000, NULL, NULL, 0},
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
         {0},
     };
     enum ctl_exit code;
     int index = 1;
 
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_top, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_top, "it takes no argument but its options");

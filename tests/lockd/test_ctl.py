@@ -108,7 +108,7 @@ class CtlTest(unittest.TestCase):
         self.assertEqual(self.status()["devices"][0]["capacity"], 9 * GIB)
 
     def test_wrong_usage_says_what(self):
-        for arguments, code, said in ((["frob"], 2, "unknown command"), ([], 2, "no command"), (["set"], 2, "usage"),
+        for arguments, code, said in ((["frob"], 2, "unknown command"), ([], 2, "usage: gpusharectl [options] COMMAND"), (["set"], 2, "usage"),
                                       (["set", "quantum", "0"], 2, "outside"), (["set", "quantum", "soon"], 2, "number"),
                                       (["set", "colour", "3"], 2, "no setting 'colour'"), (["pause", "-1"], 2, "'-1' is no process id"),
                                       (["pause"], 2, "needed"), (["pause", "99999999999"], 2, "'99999999999' is no"),
@@ -146,6 +146,17 @@ class CtlTest(unittest.TestCase):
                         "exit codes"):
             self.assertIn(command, text)
         self.assertIn("gpusharectl ", self.ctl("--version"))
+
+    def test_help_and_release_everywhere(self):
+        commands = re.findall(r"^  ([a-z]+) ", self.ctl("--help").split("options\n")[0], re.M)
+        self.assertGreater(len(commands), 11)
+        self.assertEqual(self.ctl("-h"), self.ctl("--help"))
+        for command in commands:
+            for words in (["-h"], ["--help"], ["x", "-h"], ["--json", "--help"]):
+                self.assertIn(f"usage: gpusharectl {command} ", self.ctl(command, *words))
+            self.assertEqual(self.ctl(command, "-V"), self.ctl("--version"))
+        for option, said in (("-h", "usage: gpushare-lockd"), ("-V", "gpushare-lockd ")):
+            self.assertIn(said, subprocess.run([LOCKD, option], capture_output=True, text=True, timeout=PATIENCE, check=True).stdout)
 
     def test_json_of_a_change_says_how_it_went(self):
         done = json.loads(self.ctl("pause", "--json", str(os.getpid())))

@@ -105,7 +105,8 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
 
     if (doctor == NULL)
         return CTL_FAILED;
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0 || index < argc - 1) {
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0 ||
+        index < argc - 1) {
         free(doctor);
         return ctl_usage(&ctl_doctor, "%s",
                          ctl->err.code != 0 ? ctl->err.text : "one process id or file at most");
