@@ -86,8 +86,8 @@ int main(int argc, char **argv)
     const struct lockd_option table[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments.socket, 0, 0,
          "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)", NULL, 0},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments.help, 0, 0, "this text", NULL, 'h'},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments.version, 0, 0, "the release", NULL,
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments.help, 0, 0, "show this help", NULL, 'h'},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments.version, 0, 0, "show the release", NULL,
          'V'},
         {0},
     };

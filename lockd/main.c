@@ -47,16 +47,16 @@ static void own_table(struct arguments *arguments, struct lockd_option table[])
         {"config", "FILE", LOCKD_OPTION_TEXT, &arguments->config, 0, 0,
          "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL, 0},
         {"check", NULL, LOCKD_OPTION_FLAG, &arguments->check, 0, 0,
-         "read the configuration, say what is wrong with it, and end", NULL, 0},
+         "check the configuration, print the first error, and exit", NULL, 0},
         {"detach", NULL, LOCKD_OPTION_FLAG, &arguments->detach, 0, 0,
          "go to the background once the socket listens", NULL, 0},
         {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
          "stay in the foreground (the default)", NULL, 0},
         {"guard", "PID", LOCKD_OPTION_COUNT, &arguments->guard, 1, INT32_MAX,
-         "what the daemon runs for `stuck = checkpoint`; not for you", NULL, 0},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "this text", NULL, 'h'},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "the release", NULL,
-         'V'},
+         "used by the daemon itself, for `stuck = checkpoint`", NULL, 0},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h'},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "show the release",
+         NULL, 'V'},
     };
 
     _Static_assert(sizeof own / sizeof own[0] == OWN_OPTIONS, "count them");

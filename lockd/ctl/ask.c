@@ -42,7 +42,7 @@ static int explain(struct ctl *ctl, int code, const struct gs_err *why)
         if (ctl->kept_out)
             return gs_err_set(&ctl->err, -ENOENT,
                               "user %u may not connect to the service at %s (a member of its "
-                              "group may), and has no gpushare-lockd of his own running",
+                              "group may), and has no gpushare-lockd of its own",
                               (unsigned)geteuid(), GS_SYSTEM_SOCKET);
         return gs_err_set(&ctl->err, -ENOENT,
                           "no gpushare-lockd is running (socket %s); it starts with the first "

@@ -41,5 +41,5 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_metrics = {"metrics", "[--json | --listen 127.0.0.1:PORT]",
-                                        "figures for Prometheus, once or served", metrics_run,
-                                        NULL};
+                                        "print all figures for Prometheus, or serve them",
+                                        metrics_run, NULL};

@@ -111,11 +111,12 @@ static enum ctl_exit suspend_run(struct ctl *ctl, int argc, char **argv)
 const struct ctl_command ctl_pause = {
     "pause", "[--json] PID|all",
     "stop a program from using GPUs; its memory stays until others need it", pause_run, NULL};
-const struct ctl_command ctl_resume = {
-    "resume", "[--json] PID|all", "let a paused or suspended program go on", resume_run, NULL};
+const struct ctl_command ctl_resume = {"resume", "[--json] PID|all",
+                                       "let a paused or suspended program run again",
+                                       resume_run, NULL};
 const struct ctl_command ctl_evict = {
-    "evict", "[--json] PID|all", "move its memory to the host now; it comes back in its turn",
+    "evict", "[--json] PID|all", "move the memory of a program to the host until its next turn",
     evict_run, NULL};
 const struct ctl_command ctl_suspend = {"suspend", "[--json] PID",
-                                        "pause it and move all its memory to the host",
+                                        "pause a program and move all its memory to the host",
                                         suspend_run, NULL};

@@ -85,5 +85,5 @@ const struct ctl_command ctl_set = {"set", "[--json] NAME [PID] VALUE",
                                     "change a setting (set --help lists them)", set_run,
                                     list_settings};
 const struct ctl_command ctl_reload = {"reload", "[--json]",
-                                       "let the daemon read its configuration files again",
+                                       "make the daemon read its configuration files again",
                                        reload_run, NULL};

@@ -197,4 +197,4 @@ static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_status = {
-    "status", "[--json]", "devices, programs and what they wait for", status_run, NULL};
+    "status", "[--json]", "show the devices and the programs on them", status_run, NULL};

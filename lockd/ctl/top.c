@@ -218,7 +218,7 @@ static void put_device(struct top *top, const struct gs_wire_device *device, str
              gs_size_format(device->resident, bytes[0], sizeof bytes[0]),
              gs_size_format(device->total, bytes[1], sizeof bytes[1]),
              gs_size_format(device->demand, bytes[2], sizeof bytes[2]));
-    put_line(top, 0, "  %s not ours; %s, quantum %s, %llu wait, %llu switches",
+    put_line(top, 0, "  %s used by others; %s, quantum %s, %llu wait, %llu switches",
              gs_size_format(device->external, bytes[3], sizeof bytes[3]),
              device->exclusive != 0 ? "exclusive"
              : device->leases != 0  ? "leases"
@@ -390,6 +390,6 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     return code;
 }
 
-const struct ctl_command ctl_top = {"top", "[--interval SECONDS] [--json [--count N]]",
-                                    "status as it changes: memory, bytes moved, who waits",
-                                    top_run, NULL};
+const struct ctl_command ctl_top = {
+    "top", "[--interval SECONDS] [--json [--count N]]",
+    "show memory, bytes moved and waiting programs as they change", top_run, NULL};

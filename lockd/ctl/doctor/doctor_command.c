@@ -37,7 +37,7 @@ static void print_text(const struct doctor *doctor)
     }
     switch (worst(doctor)) {
     case DOCTOR_FAIL:
-        puts("\nThe lines that begin with `fail` are why.");
+        puts("\nThe lines that begin with `fail` say why it does not share.");
         break;
     case DOCTOR_WARN:
         puts("\nNothing stands in the way for certain; look at the lines that begin with "
@@ -134,5 +134,5 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
     return ctl_done(code != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK);
 }
 
-const struct ctl_command ctl_doctor = {"doctor", "[--json] [PID|FILE]",
-                                       "why is my program not sharing?", doctor_run, NULL};
+const struct ctl_command ctl_doctor = {
+    "doctor", "[--json] [PID|FILE]", "find out why a program does not share", doctor_run, NULL};
