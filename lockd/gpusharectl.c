@@ -11,8 +11,8 @@
 #include <string.h>
 
 static const struct ctl_command *const commands[] = {
-    &ctl_status,  &ctl_top,    &ctl_set,   &ctl_pause,   &ctl_resume, &ctl_evict,
-    &ctl_suspend, &ctl_reload, &ctl_trace, &ctl_metrics, &ctl_doctor,
+    &ctl_status, &ctl_top,     &ctl_get,    &ctl_set,   &ctl_pause,   &ctl_resume,
+    &ctl_evict,  &ctl_suspend, &ctl_reload, &ctl_trace, &ctl_metrics, &ctl_doctor,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
@@ -22,19 +22,29 @@ struct ctl_arguments {
     bool help, version;
 };
 
-static void print_help(const struct lockd_option *table)
+static void print_help(FILE *out, const struct lockd_option *table)
 {
-    puts("usage: gpusharectl [options] COMMAND ...\n"
-         "Shows and steers gpushare-lockd, which decides who may use a GPU.\n\ncommands");
+    fputs("usage: gpusharectl [options] COMMAND ...\n"
+          "Shows and steers gpushare-lockd, which decides which programs may use a GPU.\n\n"
+          "commands\n",
+          out);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         char left[64];
 
         snprintf(left, sizeof left, "%s %s", commands[i]->name, commands[i]->arguments);
-        printf("  %-45s %s\n", left, commands[i]->help);
+        fprintf(out, "  %-45s %s\n", left, commands[i]->help);
     }
-    puts("\noptions");
-    lockd_options_help(table, stdout);
-    puts("\nexit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running");
+    fputs("\noptions\n", out);
+    lockd_options_help(table, out);
+    fputs(
+        "\nexit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running\n",
+        out);
+}
+
+static enum ctl_exit print_version(void)
+{
+    puts("gpusharectl " GS_VERSION);
+    return ctl_done(CTL_OK);
 }
 
 static enum ctl_exit command_help(const struct ctl_command *command)
@@ -45,18 +55,12 @@ static enum ctl_exit command_help(const struct ctl_command *command)
     return ctl_done(CTL_OK);
 }
 
-/* Options that every command has may also stand behind its arguments: brings the first one of
- * that name to the front. */
-static bool bring_forward(int argc, char **argv, const char *option)
+/* Every command has -h and -V, wherever they stand. */
+static bool has_option(int argc, char **argv, const char *letter, const char *name)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        char *const word = argv[i];
-
-        if (strcmp(word, option) != 0)
-            continue;
-        memmove(argv + 2, argv + 1, (size_t)(i - 1) * sizeof *argv);
-        argv[1] = word;
-        return true;
+        if (strcmp(argv[i], letter) == 0 || strcmp(argv[i], name) == 0)
+            return true;
     }
     return false;
 }
@@ -66,9 +70,10 @@ static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(argv[0], commands[i]->name) != 0)
             continue;
-        if (bring_forward(argc, argv, "--help"))
+        if (has_option(argc, argv, "-h", "--help"))
             return command_help(commands[i]);
-        bring_forward(argc, argv, "--json");
+        if (has_option(argc, argv, "-V", "--version"))
+            return print_version();
         return commands[i]->run(ctl, argc, argv);
     }
     fprintf(stderr, "gpusharectl: unknown command '%s' (--help lists them)\n", argv[0]);
@@ -80,9 +85,10 @@ int main(int argc, char **argv)
     struct ctl_arguments arguments = {0};
     const struct lockd_option table[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments.socket, 0, 0,
-         "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)", NULL},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments.help, 0, 0, "this text", NULL},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments.version, 0, 0, "the release", NULL},
+         "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)", NULL, 0},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments.help, 0, 0, "show this help", NULL, 'h'},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments.version, 0, 0, "show the release", NULL,
+         'V'},
         {0},
     };
     struct ctl ctl = {0};
@@ -91,20 +97,18 @@ int main(int argc, char **argv)
     if (gs_fd_open_standard(O_RDONLY) != 0)
         return CTL_FAILED;
     setlocale(LC_CTYPE, ""); /* how wide a character is */
-    if (lockd_options_parse(table, argc, argv, &index, &ctl.err) != 0) {
+    if (lockd_options_parse(table, true, argc, argv, &index, &ctl.err) != 0) {
         ctl_fail(&ctl);
         return CTL_USAGE;
     }
     if (arguments.help) {
-        print_help(table);
+        print_help(stdout, table);
         return (int)ctl_done(CTL_OK);
     }
-    if (arguments.version) {
-        puts("gpusharectl " GS_VERSION);
-        return (int)ctl_done(CTL_OK);
-    }
+    if (arguments.version)
+        return (int)print_version();
     if (index == argc) {
-        fputs("gpusharectl: no command (--help lists them)\n", stderr);
+        print_help(stderr, table);
         return CTL_USAGE;
     }
     ctl.path_by_user = arguments.socket != NULL;

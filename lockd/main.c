@@ -46,19 +46,20 @@ static void fill_own_table(struct arguments *arguments, struct lockd_option tabl
 {
     const struct lockd_option own[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
-         "where programs connect (default: as GPUSHARE_SOCKET or the standard place)", NULL},
+         "where programs connect (default: as GPUSHARE_SOCKET or the standard place)", NULL, 0},
         {"config", "FILE", LOCKD_OPTION_TEXT, &arguments->config, 0, 0,
-         "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL},
+         "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL, 0},
         {"check", NULL, LOCKD_OPTION_FLAG, &arguments->check, 0, 0,
-         "read the configuration, say what is wrong with it, and end", NULL},
+         "check the configuration, print the first error, and exit", NULL, 0},
         {"detach", NULL, LOCKD_OPTION_FLAG, &arguments->detach, 0, 0,
-         "go to the background once the socket listens", NULL},
+         "go to the background once the socket listens", NULL, 0},
         {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
-         "stay in the foreground (the default)", NULL},
+         "stay in the foreground (the default)", NULL, 0},
         {"guard", "PID", LOCKD_OPTION_COUNT, &arguments->guard, 1, INT32_MAX,
-         "what the daemon runs for `stuck = checkpoint`; not for you", NULL},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "this text", NULL},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "the release", NULL},
+         "used by the daemon itself, for `stuck = checkpoint`", NULL, 0},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h'},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "show the release",
+         NULL, 'V'},
     };
 
     _Static_assert(sizeof own / sizeof own[0] == OWN_OPTIONS, "count them");
@@ -73,7 +74,7 @@ static int read_arguments(struct arguments *arguments, struct lockd_config *conf
 
     fill_own_table(arguments, table);
     lockd_config_table(config, table + OWN_OPTIONS);
-    code = lockd_options_parse(table, arguments->argc, arguments->argv, &index, err);
+    code = lockd_options_parse(table, false, arguments->argc, arguments->argv, &index, err);
     if (code != 0)
         return code;
     if (arguments->help) {
@@ -147,7 +148,7 @@ static int serve_place(struct arguments *arguments, const struct lockd_config *c
 static int run(struct arguments *arguments, const struct lockd_config *config,
                struct gs_err *err)
 {
-    const bool on_demand = arguments->detach || config->idle_exit_ns != LOCKD_NEVER;
+    const bool on_demand = arguments->detach || config->set.idle_exit != LOCKD_NEVER;
     struct lockd_place place;
     int code;
 
@@ -212,7 +213,7 @@ int main(int argc, char **argv)
         return fflush(stdout) == 0 ? 0 : 1;
     if (arguments.guard != 0)
         return lockd_guard((int32_t)arguments.guard);
-    lockd_log_open((enum lockd_log_level)config.log_level);
+    lockd_log_open(lockd_config_log_level(&config));
     if (run(&arguments, &config, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);
         return is_temporary_error(err.code) ? TEMPORARY : 1;

@@ -77,23 +77,24 @@ static struct sim_message *message_new(struct sim_program *program, bool to_lock
     return message;
 }
 
-static void device_seen(void *context, const struct sched_device_info *info)
+static void device_seen(void *context, const struct gs_wire_device *info)
 {
     struct sim_world *world = context;
     uint32_t index;
 
     memcpy(&index, info->uuid, sizeof index);
-    if (index < world->scenario->cards && info->leases &&
+    if (index < world->scenario->cards && info->leases != 0 &&
         info->quantum_ns > world->cards[index].quantum_most)
         world->cards[index].quantum_most = info->quantum_ns;
 }
 
-static void member_seen(void *context, const struct sched_device_info *device,
-                        const struct sched_member_info *info)
+static void member_seen(void *context, const struct gs_wire_device *device, void *owner,
+                        const struct gs_wire_client *client)
 {
     (void)context;
     (void)device;
-    (void)info;
+    (void)owner;
+    (void)client;
 }
 
 /* Takes what the lock wants to send, and asks when it wants to look again. */

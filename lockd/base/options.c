@@ -3,9 +3,11 @@
  * options.c: reads a command line by a table (options.h), and which socket is meant. No state.
  */
 #include "lockd/base/options.h"
+#include "common/fd.h"
 #include "common/size.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +26,9 @@ static int read_number(const struct lockd_option *option, const char *text, doub
     if (end == text || *end != '\0' || errno != 0 || !isfinite(number))
         return gs_err_set(err, -EINVAL, "%s: '%s' is not a number of %s", option->name, text,
                           unit);
-    if (number < (double)option->low || number > (double)option->high)
-        return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu %s", option->name, text,
-                          (unsigned long long)option->low, (unsigned long long)option->high,
+    if (number * factor < (double)option->low || number * factor > (double)option->high)
+        return gs_err_set(err, -EINVAL, "%s: %s is outside %.15g to %.15g %s", option->name,
+                          text, (double)option->low / factor, (double)option->high / factor,
                           unit);
     *(uint64_t *)option->value = (uint64_t)(number * factor);
     return 0;
@@ -45,23 +47,6 @@ static int read_size(const struct lockd_option *option, const char *text, struct
                           (unsigned long long)option->high);
     *(uint64_t *)option->value = bytes;
     return 0;
-}
-
-static int read_level(const struct lockd_option *option, const char *text, struct gs_err *err)
-{
-    static const struct {
-        const char *name;
-        uint64_t level;
-    } levels[] = {{"error", 3}, {"warning", 4}, {"info", 6}, {"debug", 7}};
-
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        if (strcmp(text, levels[i].name) == 0) {
-            *(uint64_t *)option->value = levels[i].level;
-            return 0;
-        }
-    }
-    return gs_err_set(err, -EINVAL, "%s: '%s' is not error, warning, info or debug",
-                      option->name, text);
 }
 
 static int read_count(const struct lockd_option *option, const char *text, struct gs_err *err)
@@ -96,19 +81,25 @@ static int read_signed(const struct lockd_option *option, const char *text, stru
     return 0;
 }
 
-static int read_choice(const struct lockd_option *option, const char *text, struct gs_err *err)
+/* words: "one|another". */
+static int read_choice(const struct lockd_option *option, const char *words, const char *text,
+                       struct gs_err *err)
 {
     char all[256] = "";
     size_t at = 0;
+    uint64_t place = 0;
 
-    for (uint64_t i = 0; option->choices[i] != NULL; i++) {
-        if (strcmp(text, option->choices[i]) == 0) {
-            *(uint64_t *)option->value = i;
+    for (const char *word = words; word != NULL; place++) {
+        const size_t length = strcspn(word, "|");
+
+        if (strlen(text) == length && strncmp(word, text, length) == 0) {
+            *(uint64_t *)option->value = place;
             return 0;
         }
         if (at < sizeof all)
-            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i == 0 ? "" : ", ",
-                                   option->choices[i]);
+            at += (size_t)snprintf(all + at, sizeof all - at, "%s%.*s", place == 0 ? "" : ", ",
+                                   (int)length, word);
+        word = word[length] == '|' ? word + length + 1 : NULL;
     }
     return gs_err_set(err, -EINVAL, "%s: '%s' is none of: %s", option->name, text, all);
 }
@@ -122,16 +113,23 @@ static int read_name(const struct lockd_option *option, const char *text, struct
     return 0;
 }
 
-/* "auto", "never" and "none" all mean UINT64_MAX, each where it reads well and the argument's
- * description offers it. */
+const char *lockd_option_word(enum lockd_option_kind kind, const char *argument)
+{
+    const char *word = kind == LOCKD_OPTION_SECONDS ? "never"
+                       : kind == LOCKD_OPTION_COUNT ? "none"
+                                                    : "auto";
+    const bool number = kind == LOCKD_OPTION_SECONDS || kind == LOCKD_OPTION_COUNT ||
+                        kind == LOCKD_OPTION_MS || kind == LOCKD_OPTION_SIZE ||
+                        kind == LOCKD_OPTION_PERCENT;
+
+    return number && argument != NULL && strstr(argument, word) != NULL ? word : NULL;
+}
+
 static bool is_word(const struct lockd_option *option, const char *text)
 {
-    const char *word = option->kind == LOCKD_OPTION_SECONDS ? "never"
-                       : option->kind == LOCKD_OPTION_COUNT ? "none"
-                                                            : "auto";
+    const char *word = lockd_option_word(option->kind, option->argument);
 
-    if (strcmp(text, word) != 0 ||
-        (option->argument != NULL && strstr(option->argument, word) == NULL))
+    if (word == NULL || strcmp(text, word) != 0)
         return false;
     *(uint64_t *)option->value = UINT64_MAX;
     return true;
@@ -139,9 +137,6 @@ static bool is_word(const struct lockd_option *option, const char *text)
 
 int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err)
 {
-    static const char *const yes_no[] = {"no", "yes", NULL};
-    struct lockd_option choice = *option;
-
     switch (option->kind) {
     case LOCKD_OPTION_FLAG:
         *(bool *)option->value = true;
@@ -163,61 +158,116 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
         return is_word(option, text) ? 0 : read_count(option, text, err);
     case LOCKD_OPTION_SIGNED:
         return read_signed(option, text, err);
-    case LOCKD_OPTION_LEVEL:
-        return read_level(option, text, err);
     case LOCKD_OPTION_YES:
-        choice.choices = yes_no;
-        return read_choice(&choice, text, err);
+        return read_choice(option, "no|yes", text, err);
     case LOCKD_OPTION_CHOICE:
-        return read_choice(option, text, err);
+        return read_choice(option, option->argument, text, err);
     }
     return -EINVAL;
 }
 
-static const struct lockd_option *find(const struct lockd_option *table, const char *name,
-                                       size_t length)
+#define OPTIONS_MAX 40
+#define LONG_BASE   256 /* what getopt_long() returns for the first row */
+
+/* The table as getopt_long() wants it: letters begins with "+:", which leaves the order and the messages to us. */
+static int make_table(const struct lockd_option *table, struct option *rows, char *letters)
 {
+    size_t count = 0;
+
+    letters = stpcpy(letters, "+:");
+    for (; table[count].name != NULL; count++) {
+        const struct lockd_option *each = &table[count];
+
+        if (count == OPTIONS_MAX)
+            return -ENOMEM;
+        rows[count] = (struct option){
+            .name = each->name,
+            .has_arg = each->argument != NULL ? required_argument : no_argument,
+            .val = LONG_BASE + (int)count,
+        };
+        if (each->letter != 0) {
+            *letters++ = each->letter;
+            if (each->argument != NULL)
+                *letters++ = ':';
+        }
+    }
+    rows[count] = (struct option){0};
+    *letters = '\0';
+    return 0;
+}
+
+/* The row that getopt_long() means; NULL: none. */
+static const struct lockd_option *row_of(const struct lockd_option *table, int value)
+{
+    if (value >= LONG_BASE)
+        return &table[value - LONG_BASE];
     for (; table->name != NULL; table++) {
-        if (strlen(table->name) == length && strncmp(table->name, name, length) == 0)
+        if (value != 0 && table->letter == value)
             return table;
     }
     return NULL;
 }
 
-const struct lockd_option *lockd_options_find(const struct lockd_option *table,
-                                              const char *name)
+static int take_option(const struct lockd_option *table, int value, char **argv,
+                       struct gs_err *err)
 {
-    return find(table, name, strlen(name));
+    const struct lockd_option *row =
+        row_of(table, value == '?' || value == ':' ? optopt : value);
+
+    if (row == NULL && optopt != 0)
+        return gs_err_set(err, -EINVAL, "unknown option -%c (--help lists them)", optopt);
+    if (row == NULL)
+        return gs_err_set(err, -EINVAL, "unknown option %s (--help lists them)",
+                          argv[optind - 1]);
+    if (value == '?')
+        return gs_err_set(err, -EINVAL, "--%s takes no value", row->name);
+    if (value == ':')
+        return gs_err_set(err, -EINVAL, "--%s needs %s", row->name, row->argument);
+    return lockd_option_value(row, optarg != NULL ? optarg : "", err);
 }
 
-int lockd_options_parse(const struct lockd_option *table, int argc, char **argv, int *index,
-                        struct gs_err *err)
+static bool is_negative_number(const char *word)
 {
-    while (*index < argc && argv[*index][0] == '-' && argv[*index][1] != '\0') {
-        const char *name = argv[*index], *text;
-        const struct lockd_option *option;
-        int code;
+    return word[0] == '-' && word[1] >= '0' && word[1] <= '9';
+}
 
-        (*index)++;
-        if (strcmp(name, "--") == 0)
-            return 0;
-        name += strspn(name, "-");
-        text = strchr(name, '=');
-        option = find(table, name, text != NULL ? (size_t)(text - name) : strlen(name));
-        if (option == NULL || argv[*index - 1][1] != '-')
-            return gs_err_set(err, -EINVAL, "unknown option %s (--help lists them)",
-                              argv[*index - 1]);
-        if (option->argument == NULL && text != NULL)
-            return gs_err_set(err, -EINVAL, "--%s takes no value", option->name);
-        if (option->argument != NULL && text == NULL && *index == argc)
-            return gs_err_set(err, -EINVAL, "--%s needs %s", option->name, option->argument);
-        if (option->argument != NULL)
-            text = text != NULL ? text + 1 : argv[(*index)++];
-        code = lockd_option_value(option, text != NULL ? text : "", err);
-        if (code != 0)
-            return code;
+int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, char **argv,
+                        int *index, struct gs_err *err)
+{
+    struct option rows[OPTIONS_MAX + 1];
+    char letters[2 * OPTIONS_MAX + 3];
+    GS_FREE char **arguments = calloc((size_t)argc + 1, sizeof *arguments);
+    int count = 0, at = -1, code = make_table(table, rows, letters);
+
+    if (code != 0 || arguments == NULL)
+        return gs_err_set(err, -ENOMEM, "no memory to read the command line");
+    opterr = 0;
+    /* getopt begins at argv[1], after a name: glibc starts afresh with 0 */
+    argc -= *index - 1;
+    argv += *index - 1;
+    for (optind = 0; code == 0;) {
+        const bool whole = optind != at; /* no letter of a cluster (-ab) is left */
+        int value = -1;
+
+        at = optind == 0 ? 1 : optind;
+        if (at < argc && !(whole && is_negative_number(argv[at])))
+            value = getopt_long(argc, argv, letters, rows, NULL);
+        if (value != -1) {
+            code = take_option(table, value, argv, err);
+            continue;
+        }
+        at = optind == 0 ? 1 : optind;
+        if (at >= argc || stop || (at > 1 && strcmp(argv[at - 1], "--") == 0))
+            break;
+        arguments[count++] = argv[at];
+        optind = at + 1;
     }
-    return 0;
+    at = at > argc ? argc : at;
+    while (at < argc) /* behind "--", or all with stop */
+        arguments[count++] = argv[at++];
+    memcpy(argv + argc - count, arguments, (size_t)count * sizeof *arguments);
+    *index += argc - 1 - count;
+    return code;
 }
 
 int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err)
@@ -237,10 +287,15 @@ int lockd_socket_places(const char *option, struct gs_places *places, struct gs_
 void lockd_options_help(const struct lockd_option *table, FILE *file)
 {
     for (; table->name != NULL; table++) {
-        char left[64];
+        char left[64], letter[] = "-?, ";
 
-        snprintf(left, sizeof left, "--%s%s%s", table->name, table->argument != NULL ? " " : "",
+        letter[1] = table->letter;
+        snprintf(left, sizeof left, "%s--%s%s%s", table->letter != 0 ? letter : "", table->name,
+                 table->argument != NULL ? " " : "",
                  table->argument != NULL ? table->argument : "");
-        fprintf(file, "  %-28s %s\n", left, table->help);
+        fprintf(file, "  %-28s %s", left, table->help);
+        if (table->initial != NULL && table->initial[0] != '\0')
+            fprintf(file, " [%s]", table->initial);
+        putc('\n', file);
     }
 }

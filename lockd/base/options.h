@@ -19,12 +19,11 @@ enum lockd_option_kind {
     LOCKD_OPTION_SECONDS, /* uint64_t *: ns, fractions allowed; or "never" for UINT64_MAX */
     LOCKD_OPTION_MS,      /* uint64_t *: ns; or "auto" */
     LOCKD_OPTION_SIZE,    /* uint64_t *: bytes; or "auto" */
-    LOCKD_OPTION_LEVEL,   /* uint64_t *: error, warning, info, debug as syslog's number */
     LOCKD_OPTION_COUNT,   /* uint64_t *: a whole number; or "none" for UINT64_MAX */
     LOCKD_OPTION_SIGNED,  /* int64_t *: a whole number from -high to high */
     LOCKD_OPTION_PERCENT, /* uint64_t *: millionths; or "auto" */
     LOCKD_OPTION_YES,     /* uint64_t *: yes or no, as 1 or 0 */
-    LOCKD_OPTION_CHOICE,  /* uint64_t *: one of choices, as its place there */
+    LOCKD_OPTION_CHOICE,  /* uint64_t *: one of the argument's words, as its place there */
     LOCKD_OPTION_NAME,    /* char[LOCKD_NAME_SIZE]: a copy */
 };
 
@@ -35,21 +34,24 @@ struct lockd_option {
     const char *argument; /* in --help; NULL for flags */
     enum lockd_option_kind kind;
     void *value;
-    uint64_t low, high; /* bounds of a number, in its own unit: s, ms, bytes */
+    uint64_t low,
+        high; /* bounds of a number, in the unit of the value: ns, bytes, millionths */
     const char *help;
-    const char *const *choices; /* ends with NULL */
+    const char *initial; /* the default, for --help; NULL or "": none to show */
+    char letter;         /* its short form: -h; 0: none */
 };
 
-/* Reads options up to the first argument that is none (or "--"); *index: in: where to begin,
- * out: that argument. 0, or -EINVAL with a text for the user. */
-int lockd_options_parse(const struct lockd_option *table, int argc, char **argv, int *index,
-                        struct gs_err *err);
+/* Reads a command line with getopt_long(). stop: at the first argument that is no option (the name of a command);
+ * else options may stand anywhere before "--", and the arguments are moved to the end of argv. A negative number is an
+ * argument. *index: in: where to begin, out: the first argument. 0, or -EINVAL with a text for the user. */
+int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, char **argv,
+                        int *index, struct gs_err *err);
 /* Reads one value as that kind of option would. Used for `gpusharectl set` and the
  * configuration file too. */
 int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err);
-/* The option of that name, NULL if there is none. */
-const struct lockd_option *lockd_options_find(const struct lockd_option *table,
-                                              const char *name);
+/* "auto", "never" or "none", which all mean UINT64_MAX: the one that fits the kind, if the argument offers it; else
+ * NULL. */
+const char *lockd_option_word(enum lockd_option_kind kind, const char *argument);
 /* The daemon's sockets: what --socket says, else the places it has without (common/paths.h).
  * option: NULL without --socket. 0 or -EINVAL. */
 int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err);

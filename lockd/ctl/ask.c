@@ -42,7 +42,7 @@ static int explain(struct ctl *ctl, int code, const struct gs_err *why)
         if (ctl->kept_out)
             return gs_err_set(&ctl->err, -ENOENT,
                               "user %u may not connect to the service at %s (a member of its "
-                              "group may), and has no gpushare-lockd of his own running",
+                              "group may), and has no gpushare-lockd of its own",
                               (unsigned)geteuid(), GS_SYSTEM_SOCKET);
         return gs_err_set(&ctl->err, -ENOENT,
                           "no gpushare-lockd is running (socket %s); it starts with the first "
@@ -160,6 +160,9 @@ static int take(struct ctl *ctl, struct ctl_answer *answer, const union lockd_me
     case GS_WIRE_REMARK:
         return append(ctl, &answer->remarks, &answer->remark_count, message,
                       sizeof message->remark);
+    case GS_WIRE_SETTING:
+        return append(ctl, &answer->settings, &answer->setting_count, message,
+                      sizeof message->setting);
     case GS_WIRE_END:
         answer->end = message->end;
         return 1;
@@ -202,6 +205,7 @@ void ctl_answer_deinit(struct ctl_answer *answer)
     free(answer->devices);
     free(answer->clients);
     free(answer->remarks);
+    free(answer->settings);
     memset(answer, 0, sizeof *answer);
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/err.h"
 #include "lockd/base/options.h"
+#include "lockd/protocol/figures.h"
 #include "lockd/protocol/wire_check.h"
 
 #include <stdbool.h>
@@ -34,17 +35,18 @@ struct ctl_command {
     void (*details)(void);             /* more for its --help; may be NULL */
 };
 
-extern const struct ctl_command ctl_status, ctl_top, ctl_set, ctl_pause, ctl_resume, ctl_evict,
-    ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_doctor;
+extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause, ctl_resume,
+    ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_doctor;
 
-/* All that a daemon answered to GS_WIRE_STATUS, in its order. */
+/* All that a daemon answered to GS_WIRE_STATUS or GS_WIRE_GET, in its order. */
 struct ctl_answer {
     bool running;
     struct gs_wire_daemon daemon;
     struct gs_wire_device *devices;
     struct gs_wire_client *clients;
     struct gs_wire_remark *remarks;
-    size_t device_count, client_count, remark_count;
+    struct gs_wire_setting *settings;
+    size_t device_count, client_count, remark_count, setting_count;
     struct gs_wire_end end;
 };
 
@@ -93,6 +95,10 @@ const char *ctl_note_kind(uint32_t kind);
 const char *ctl_policy_name(uint32_t policy);
 /* "1.5 s", "3 min" */
 const char *ctl_duration(uint64_t ns, char *buffer, size_t size);
+
+/* A figure as status shows it: "7.0 GiB", "1.5 s", "12". */
+const char *ctl_figure_text(const struct lockd_figure *figure, uint64_t value, char *buffer,
+                            size_t size);
 
 struct json_t;
 /* A JSON string of whatever bytes a program chose. */

@@ -4,6 +4,9 @@
  * has a small buffer and a deadline, so that who sends garbage, slowly, or nothing costs one of
  * CALLERS_MAX places for a few seconds, or until somebody else needs it, and nothing else. The
  * page is made at most once in PAGE_FRESH_NS however often it is asked for.
+ *
+ * Our own, since Debian's libmicrohttpd.a needs GnuTLS, which cannot be linked statically (it loads p11-kit, which has no
+ * archive): gpusharectl would depend on both at run time, for one page without TLS.
  */
 #include "common/fd.h"
 #include "lockd/ctl/metrics.h"

@@ -6,6 +6,7 @@
 #include "common/fd.h"
 #include "lockd/ctl/rates.h"
 #include "lockd/base/text.h"
+#include "lockd/protocol/figures.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -31,31 +32,35 @@ json_t *ctl_json_text(const char *bytes)
     return json_string(text);
 }
 
+/* Adds the figures of a message to the object that shows it. */
+static void add_figures(json_t *object, const struct lockd_figure *figures, const void *message)
+{
+    for (const struct lockd_figure *at = figures; at->help != NULL; at++) {
+        const uint64_t value = lockd_figure_value(at, message);
+
+        if (at->json[0] != '\0')
+            json_object_set_new(object, at->json,
+                                at->unit == LOCKD_FIGURE_FLAG ? json_boolean(value != 0)
+                                                              : number(value));
+    }
+}
+
 static json_t *client_json(const struct gs_wire_client *client)
 {
-    const uint64_t host =
-        client->demand > client->resident ? client->demand - client->resident : 0;
-
-    return json_pack(
-        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:i, s:o, s:b}",
-        "pid", client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
+    json_t *object = json_pack(
+        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b}", "pid",
+        client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
         "version", ctl_json_text(client->version), "state",
         ctl_condition_name(client->condition), "lease", (client->flags & GS_CLIENT_LEASE) != 0,
         "skipped", (client->flags & GS_CLIENT_SKIPPED) != 0, "paused",
         (client->flags & GS_CLIENT_PAUSED) != 0, "partial",
         (client->flags & GS_CLIENT_PARTIAL) != 0, "checkpointed",
         (client->flags & GS_CLIENT_FROZEN) != 0, "foreign_pid",
-        (client->flags & GS_CLIENT_FOREIGN) != 0, "demand", number(client->demand), "resident",
-        number(client->resident), "on_host", number(host), "budget", number(client->budget),
-        "moved_out", number(client->moved_out), "moved_in", number(client->moved_in), "calls",
-        number(client->calls), "turns", number(client->turns), "switch_ns",
-        number(client->switch_ns), "pinned", number(client->pinned), "limit",
-        number(client->limit), "host_used", number(client->host_used), "host_budget",
-        number(client->host_budget), "gpu_ns", number(client->gpu_ns), "wait_ns",
-        number(client->wait_ns), "wait_longest_ns", number(client->wait_longest_ns), "weight",
-        (json_int_t)client->weight, "priority", client->priority, "group",
+        (client->flags & GS_CLIENT_FOREIGN) != 0, "priority", client->priority, "group",
         ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0);
+
+    add_figures(object, lockd_program_figures, client);
+    return object;
 }
 
 static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)
@@ -76,20 +81,13 @@ static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)
 static json_t *device_json(const struct ctl_answer *answer, const struct gs_wire_device *device)
 {
     char uuid[CTL_UUID_SIZE];
+    json_t *object =
+        json_pack("{s:s, s:o, s:s}", "uuid", ctl_uuid(device->uuid, uuid), "name",
+                  ctl_json_text(device->name), "mode", device->leases != 0 ? "leases" : "open");
 
-    ctl_uuid(device->uuid, uuid);
-    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, "
-                     "s:o, s:o, s:o, s:o}",
-                     "uuid", uuid, "name", ctl_json_text(device->name), "mode",
-                     device->leases != 0 ? "leases" : "open", "total", number(device->total),
-                     "capacity", number(device->capacity), "external", number(device->external),
-                     "reserve", number(device->reserve), "short", number(device->short_bytes),
-                     "demand", number(device->demand), "resident", number(device->resident),
-                     "quantum_ns", number(device->quantum_ns), "switch_ns",
-                     number(device->switch_ns), "waiting", (json_int_t)device->waiting,
-                     "exclusive", device->exclusive != 0, "switches", number(device->switches),
-                     "gpu_ns", number(device->gpu_ns), "pinned", number(device->pinned),
-                     "programs", clients_json(answer, uuid));
+    add_figures(object, lockd_device_figures, device);
+    json_object_set_new(object, "programs", clients_json(answer, uuid));
+    return object;
 }
 
 static json_t *remark_json(const struct gs_wire_remark *remark)
@@ -102,18 +100,11 @@ static json_t *remark_json(const struct gs_wire_remark *remark)
 
 static json_t *daemon_json(const struct gs_wire_daemon *daemon)
 {
-    return json_pack(
-        "{s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:I, s:o, s:o, "
-        "s:o, s:b}",
-        "version", ctl_json_text(daemon->version), "pid", daemon->pid, "programs",
-        (json_int_t)daemon->programs, "uptime_ns", number(daemon->uptime_ns), "quantum_ns",
-        number(daemon->quantum_ns), "idle_ns", number(daemon->idle_ns), "reserve",
-        number(daemon->reserve), "idle_exit_ns", number(daemon->idle_exit_ns), "policy",
-        ctl_policy_name(daemon->policy), "exclusive", daemon->exclusive != 0, "quantum_min_ns",
-        number(daemon->quantum_min_ns), "quantum_max_ns", number(daemon->quantum_max_ns),
-        "switch_share_ppm", (json_int_t)daemon->share_ppm, "host_limit",
-        number(daemon->host_limit), "host_total", number(daemon->host_total), "host_used",
-        number(daemon->host_used), "hand_over", daemon->hand_over != 0);
+    json_t *object = json_pack("{s:o, s:i, s:s}", "version", ctl_json_text(daemon->version),
+                               "pid", daemon->pid, "policy", ctl_policy_name(daemon->policy));
+
+    add_figures(object, lockd_daemon_figures, daemon);
+    return object;
 }
 
 static json_t *answer_json(const struct ctl *ctl, const struct ctl_answer *answer)

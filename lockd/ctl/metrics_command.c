@@ -13,7 +13,7 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     const char *address = NULL;
     bool json = false;
     const struct lockd_option table[] = {
-        {"listen", "ADDRESS:PORT", LOCKD_OPTION_TEXT, &address, 0, 0, NULL, NULL},
+        {"listen", "ADDRESS:PORT", LOCKD_OPTION_TEXT, &address, 0, 0, NULL, NULL, 0},
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
         {0},
     };
@@ -21,7 +21,7 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     struct ctl_answer answer;
     int index = 1, code;
 
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_metrics, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_metrics, "it takes no argument but its options");
@@ -41,5 +41,5 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_metrics = {"metrics", "[--json | --listen 127.0.0.1:PORT]",
-                                        "figures for Prometheus, once or served", metrics_run,
-                                        NULL};
+                                        "print all figures for Prometheus, or serve them",
+                                        metrics_run, NULL};

@@ -70,9 +70,7 @@ static enum ctl_exit operate(struct ctl *ctl, const struct ctl_command *command,
     };
     int index = 1;
 
-    if (argc == 2 && argv[1][0] == '-' && argv[1][1] >= '0' && argv[1][1] <= '9')
-        return ctl_usage(command, "'%s' is no process id", argv[1]);
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(command, "%s", ctl->err.text);
     if (index != argc - 1)
         return ctl_usage(command, all ? "one process id, or all, is needed"
@@ -113,11 +111,12 @@ static enum ctl_exit suspend_run(struct ctl *ctl, int argc, char **argv)
 const struct ctl_command ctl_pause = {
     "pause", "[--json] PID|all",
     "stop a program from using GPUs; its memory stays until others need it", pause_run, NULL};
-const struct ctl_command ctl_resume = {
-    "resume", "[--json] PID|all", "let a paused or suspended program go on", resume_run, NULL};
+const struct ctl_command ctl_resume = {"resume", "[--json] PID|all",
+                                       "let a paused or suspended program run again",
+                                       resume_run, NULL};
 const struct ctl_command ctl_evict = {
-    "evict", "[--json] PID|all", "move its memory to the host now; it comes back in its turn",
+    "evict", "[--json] PID|all", "move the memory of a program to the host until its next turn",
     evict_run, NULL};
 const struct ctl_command ctl_suspend = {"suspend", "[--json] PID",
-                                        "pause it and move all its memory to the host",
+                                        "pause a program and move all its memory to the host",
                                         suspend_run, NULL};

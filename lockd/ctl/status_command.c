@@ -10,8 +10,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 static void add(char *buffer, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -48,7 +46,7 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
             add(buffer, size, "%s", odd[i].text);
     }
     if (client->weight != 0 && client->weight != GS_WEIGHT_DEFAULT)
-        add(buffer, size, "weight %u", client->weight);
+        add(buffer, size, "weight %llu", (unsigned long long)client->weight);
     if (client->priority != 0)
         add(buffer, size, "priority %d", client->priority);
     if (client->group[0] != '\0')
@@ -64,28 +62,34 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
     }
 }
 
+static int column_width(const struct lockd_figure *figure)
+{
+    return figure->unit == LOCKD_FIGURE_COUNT ? 6 : 10;
+}
+
 static void print_client(const struct ctl_answer *answer, const struct gs_wire_client *client)
 {
-    const uint64_t host =
-        client->demand > client->resident ? client->demand - client->resident : 0;
-    char demand[24], resident[24], on_host[24], out[24], in[24], remarks[256], name[128];
+    char remarks[256], name[128], text[24];
 
     remarks_of(answer, client, remarks, sizeof remarks);
-    printf("  %8d  %s %-12s %10s %10s %10s %10s %10s %6llu  %s\n", client->pid,
-           lockd_text_fit(client->name, 20, name, sizeof name),
-           ctl_condition_name(client->condition),
-           gs_size_format(client->demand, demand, sizeof demand),
-           gs_size_format(client->resident, resident, sizeof resident),
-           gs_size_format(host, on_host, sizeof on_host),
-           gs_size_format(client->moved_out, out, sizeof out),
-           gs_size_format(client->moved_in, in, sizeof in), (unsigned long long)client->turns,
-           remarks);
+    printf("  %8d  %s %-12s", client->pid, lockd_text_fit(client->name, 20, name, sizeof name),
+           ctl_condition_name(client->condition));
+    for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
+        if (at->heading[0] != '\0')
+            printf(" %*s", column_width(at),
+                   ctl_figure_text(at, lockd_figure_value(at, client), text, sizeof text));
+    }
+    printf("  %s\n", remarks);
 }
 
 static void print_heading(void)
 {
-    printf("  %8s  %-20s %-12s %10s %10s %10s %10s %10s %6s  %s\n", "PID", "NAME", "STATE",
-           "DEMAND", "RESIDENT", "ON HOST", "MOVED OUT", "MOVED IN", "TURNS", "NOTES");
+    printf("  %8s  %-20s %-12s", "PID", "NAME", "STATE");
+    for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
+        if (at->heading[0] != '\0')
+            printf(" %*s", column_width(at), at->heading);
+    }
+    puts("  NOTES");
 }
 
 static void print_device(const struct ctl_answer *answer, const struct gs_wire_device *device)
@@ -102,8 +106,9 @@ static void print_device(const struct ctl_answer *answer, const struct gs_wire_d
            gs_size_format(device->demand, demand, sizeof demand),
            gs_size_format(device->resident, resident, sizeof resident));
     if (device->leases != 0)
-        printf(", quantum %s, %u waiting",
-               ctl_duration(device->quantum_ns, quantum, sizeof quantum), device->waiting);
+        printf(", quantum %s, %llu waiting",
+               ctl_duration(device->quantum_ns, quantum, sizeof quantum),
+               (unsigned long long)device->waiting);
     putchar('\n');
     print_heading();
     for (size_t i = 0; i < answer->client_count; i++) {
@@ -133,9 +138,10 @@ static void print_text(const struct ctl_answer *answer)
 {
     char text[24], total[24];
 
-    printf("gpushare-lockd %s (process %d), up %s, %u %s\n", answer->daemon.version,
+    printf("gpushare-lockd %s (process %d), up %s, %llu %s\n", answer->daemon.version,
            answer->daemon.pid, ctl_duration(answer->daemon.uptime_ns, text, sizeof text),
-           answer->daemon.programs, answer->daemon.programs == 1 ? "program" : "programs");
+           (unsigned long long)answer->daemon.programs,
+           answer->daemon.programs == 1 ? "program" : "programs");
     if (answer->daemon.policy != GS_POLICY_FAIR)
         printf("  policy %s\n", ctl_policy_name(answer->daemon.policy));
     if (answer->daemon.hand_over == 0)
@@ -158,7 +164,7 @@ static void print_text(const struct ctl_answer *answer)
     }
 }
 
-static enum ctl_exit show(struct ctl *ctl, bool json)
+static enum ctl_exit show_status(struct ctl *ctl, bool json)
 {
     struct ctl_answer answer;
     enum ctl_exit exit_code = CTL_OK;
@@ -176,31 +182,19 @@ static enum ctl_exit show(struct ctl *ctl, bool json)
 
 static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
 {
-    bool json = false, watch = false;
+    bool json = false;
     const struct lockd_option table[] = {
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {.name = "watch", .kind = LOCKD_OPTION_FLAG, .value = &watch},
         {0},
     };
-    const struct timespec second = {.tv_sec = 1};
-    enum ctl_exit code;
     int index = 1;
 
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_status, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_status, "it takes no argument");
-    for (;;) {
-        if (watch && isatty(STDOUT_FILENO))
-            fputs("\033[H\033[2J", stdout);
-        code = show(ctl, json);
-        if (!watch || (code != CTL_OK && code != CTL_NO_DAEMON))
-            return code;
-        ctl->err.code = 0;
-        nanosleep(&second, NULL);
-    }
+    return show_status(ctl, json);
 }
 
-const struct ctl_command ctl_status = {"status", "[--json] [--watch]",
-                                       "devices, programs and what they wait for", status_run,
-                                       NULL};
+const struct ctl_command ctl_status = {
+    "status", "[--json]", "show the devices and the programs on them", status_run, NULL};

@@ -147,13 +147,11 @@ static void put_client(struct top *top, const struct line *line,
                        const struct gs_wire_device *device)
 {
     const struct gs_wire_client *client = line->client;
-    const uint64_t host =
-        client->demand > client->resident ? client->demand - client->resident : 0;
     const bool wide = COLS >= WIDE;
     char bytes[5][24], memory[BAR_WIDTH + 3], wait[24], name[80];
 
-    bar(client->resident, client->pinned, host, device->total, wide ? BAR_WIDTH : BAR_SMALL,
-        memory);
+    bar(client->resident, client->pinned, client->on_host, device->total,
+        wide ? BAR_WIDTH : BAR_SMALL, memory);
     lockd_text_fit(client->name, wide ? 15 : 12, name, sizeof name);
     gs_size_format((uint64_t)line->rate.out, bytes[0], sizeof bytes[0]);
     gs_size_format((uint64_t)line->rate.in, bytes[1], sizeof bytes[1]);
@@ -162,7 +160,7 @@ static void put_client(struct top *top, const struct line *line,
                  " %8d %s %-12s %s %9s %9s %9s %9s/s %9s/s %5.1f%% %6llu %8s", client->pid,
                  name, ctl_condition_name(client->condition), memory,
                  gs_size_format(client->resident, bytes[2], sizeof bytes[2]),
-                 gs_size_format(host, bytes[3], sizeof bytes[3]),
+                 gs_size_format(client->on_host, bytes[3], sizeof bytes[3]),
                  gs_size_format(client->pinned, bytes[4], sizeof bytes[4]), bytes[0], bytes[1],
                  line->rate.gpu * 100, (unsigned long long)client->turns,
                  ctl_duration(client->wait_longest_ns, wait, sizeof wait));
@@ -220,13 +218,13 @@ static void put_device(struct top *top, const struct gs_wire_device *device, str
              gs_size_format(device->resident, bytes[0], sizeof bytes[0]),
              gs_size_format(device->total, bytes[1], sizeof bytes[1]),
              gs_size_format(device->demand, bytes[2], sizeof bytes[2]));
-    put_line(top, 0, "  %s not ours; %s, quantum %s, %u wait, %llu switches",
+    put_line(top, 0, "  %s used by others; %s, quantum %s, %llu wait, %llu switches",
              gs_size_format(device->external, bytes[3], sizeof bytes[3]),
              device->exclusive != 0 ? "exclusive"
              : device->leases != 0  ? "leases"
                                     : "open",
-             ctl_duration(device->quantum_ns, time, sizeof time), device->waiting,
-             (unsigned long long)device->switches);
+             ctl_duration(device->quantum_ns, time, sizeof time),
+             (unsigned long long)device->waiting, (unsigned long long)device->switches);
     put_heading(top);
     for (size_t i = 0; i < count; i++)
         put_client(top, &lines[i], device);
@@ -242,10 +240,11 @@ static void draw(struct top *top)
     if (top->skip > 0 && top->skip >= top->row) /* there are fewer lines than there were */
         top->skip = top->row > 0 ? top->row - 1 : 0;
     top->row = 0;
-    put_line(top, 0, "gpushare-lockd %s (process %d), up %s, %u programs, policy %s",
+    put_line(top, 0, "gpushare-lockd %s (process %d), up %s, %llu programs, policy %s",
              top->now.daemon.version, top->now.daemon.pid,
              ctl_duration(top->now.daemon.uptime_ns, time, sizeof time),
-             top->now.daemon.programs, ctl_policy_name(top->now.daemon.policy));
+             (unsigned long long)top->now.daemon.programs,
+             ctl_policy_name(top->now.daemon.policy));
     for (size_t i = 0; lines != NULL && i < top->now.device_count; i++)
         put_device(top, &top->now.devices[i], lines);
     for (size_t i = 0; i < top->now.client_count; i++)
@@ -314,7 +313,7 @@ static enum ctl_exit show(struct top *top, uint64_t interval_ns)
     screen = newterm(terminal, stdout, stdin);
     if (screen == NULL || tigetstr("cup") == NULL) {
         gs_err_set(&top->ctl->err, -ENOTTY,
-                   "the terminal type '%s' %s: set TERM, or use gpusharectl status --watch",
+                   "the terminal type '%s' %s: set TERM, or use top --json",
                    terminal != NULL ? terminal : "",
                    screen == NULL ? "is not known here" : "has no cursor to move");
         if (screen != NULL) {
@@ -364,24 +363,23 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     struct top top = {.ctl = ctl};
     bool json = false;
     const struct lockd_option table[] = {
-        {"interval", "SECONDS", LOCKD_OPTION_SECONDS, &interval_ns, 0, 3600, NULL, NULL},
-        {"count", "N", LOCKD_OPTION_COUNT, &count, 1, 1000000000, NULL, NULL},
+        {"interval", "SECONDS", LOCKD_OPTION_SECONDS, &interval_ns, 50000000u, 3600000000000u,
+         NULL, NULL, 0},
+        {"count", "N", LOCKD_OPTION_COUNT, &count, 1, 1000000000, NULL, NULL, 0},
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
         {0},
     };
     enum ctl_exit code;
     int index = 1;
 
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_top, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_top, "it takes no argument but its options");
-    if (interval_ns < 50000000u)
-        return ctl_usage(&ctl_top, "--interval: at least 0.05 seconds");
     if (!json && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
         gs_err_set(&ctl->err, -ENOTTY,
                    "top needs a terminal; for a pipe or a log use: "
-                   "gpusharectl status --watch, or top --json");
+                   "gpusharectl status, or top --json");
         return ctl_fail(ctl);
     }
     if (look(&top) != 0)
@@ -392,6 +390,6 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     return code;
 }
 
-const struct ctl_command ctl_top = {"top", "[--interval SECONDS] [--json [--count N]]",
-                                    "status as it changes: memory, bytes moved, who waits",
-                                    top_run, NULL};
+const struct ctl_command ctl_top = {
+    "top", "[--interval SECONDS] [--json [--count N]]",
+    "show memory, bytes moved and waiting programs as they change", top_run, NULL};

@@ -146,23 +146,18 @@ static enum ctl_exit trace(struct ctl *ctl, const char *path, uint64_t duration_
 static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
 {
     const struct sigaction action = {.sa_handler = on_signal};
-    char long_form[] = "--output";
     const char *path = NULL;
     uint64_t duration_ns = 10000000000u;
     bool json = false;
     const struct lockd_option table[] = {
-        {"seconds", "N", LOCKD_OPTION_SECONDS, &duration_ns, 0, 3600, NULL, NULL},
-        {"output", "FILE", LOCKD_OPTION_TEXT, &path, 0, 0, NULL, NULL},
+        {"seconds", "N", LOCKD_OPTION_SECONDS, &duration_ns, 0, 3600000000000u, NULL, NULL, 0},
+        {"output", "FILE", LOCKD_OPTION_TEXT, &path, 0, 0, NULL, NULL, 'o'},
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json}, /* it always is */
         {0},
     };
     int index = 1;
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-o") == 0)
-            argv[i] = long_form;
-    }
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_trace, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_trace, "it takes no argument but its options");

@@ -3,6 +3,7 @@
  * words.c: what gpusharectl calls things. No state.
  */
 #include "lockd/ctl/ctl.h"
+#include "common/size.h"
 
 #include <stdio.h>
 
@@ -56,4 +57,18 @@ const char *ctl_duration(uint64_t ns, char *buffer, size_t size)
     else
         snprintf(buffer, size, "%.1f h", seconds / 3600);
     return buffer;
+}
+
+const char *ctl_figure_text(const struct lockd_figure *figure, uint64_t value, char *buffer,
+                            size_t size)
+{
+    switch (figure->unit) {
+    case LOCKD_FIGURE_BYTES:
+        return gs_size_format(value, buffer, size);
+    case LOCKD_FIGURE_NS:
+        return ctl_duration(value, buffer, size);
+    default:
+        snprintf(buffer, size, "%llu", (unsigned long long)value);
+        return buffer;
+    }
 }

@@ -6,27 +6,28 @@
  * with gs_wire_header. Host byte order (both ends are on one machine). All text fields are
  * NUL-terminated inside their size.
  *
- * The protocol is level-triggered. The daemon keeps, per (connection, device), a *target*: may
- * it run, and how many bytes of device memory may it hold. The client works towards the newest
- * target and reports its *state*, echoing the number of the target that it has taken over.
- * Nothing is a question with an answer that could get lost: whoever connects anew sends its
- * full state and gets a full target.
+ * The protocol is level-triggered. The daemon keeps a *target* for each connection and device: may
+ * the program run, and how many bytes of device memory may it hold. The client works towards the
+ * newest target and reports its *state*, echoing the number of the target that it has taken over.
+ * Nothing is a question whose answer could get lost: a client that connects anew sends its full
+ * state and gets a full target.
  *
  * Promises of the client
- *   - resident never grows beyond the budget of the newest target it has seen;
- *   - a target with RUN off: it closes its gate, lets submitted work finish, then reports
- * RUNNING off; only then does it start moving memory out;
- *   - a target with a lower budget: it evicts down to it (when not running) and reports
- * resident as it falls, at least every 64 MiB;
- *   - it runs only when the target says RUN and everything it has is resident (resident ==
- * demand). Promises of the daemon
- *   - the sum over clients of max(resident, newest budget, budgets not yet echoed) never
- * exceeds the capacity, as far as the clients' own demand does not (a budget for bytes that
- * another client still holds is given only as those bytes leave);
- *   - the budget of a client with RUN is at least its demand, or becomes so step by step as
- * others make room (its turn begins with RUN; it brings in what the budget allows and opens its
- * gate when everything is there);
- *   - a client that wants to run and whose demand is <= capacity gets RUN in bounded time.
+ *   - Resident never grows beyond the budget of the newest target that it has seen.
+ *   - After a target with RUN off it closes its gate, lets submitted work finish and reports
+ *     RUNNING off. Only then does it start to move memory out.
+ *   - After a target with a lower budget it evicts down to that (when it does not run) and reports
+ *     resident as it falls, at least every 64 MiB.
+ *   - It runs only when the target says RUN and all its memory is resident (resident == demand).
+ *
+ * Promises of the daemon
+ *   - The sum over clients of max(resident, newest budget, budgets not yet echoed) never exceeds
+ *     the capacity, as far as the clients' own demand does not. (A budget for bytes that another
+ *     client still holds is given only as those bytes leave.)
+ *   - The budget of a client with RUN is at least its demand, or becomes so step by step as others
+ *     make room. (Its turn begins with RUN; it brings in what the budget allows and opens its gate
+ *     when everything is there.)
+ *   - A client that wants to run and whose demand is at most the capacity gets RUN in bounded time.
  */
 #ifndef GS_LOCKD_PROTOCOL_WIRE_H
 #define GS_LOCKD_PROTOCOL_WIRE_H
@@ -42,24 +43,26 @@
 #define GS_PRIORITY_MAX   100 /* and as far below 0 */
 
 enum gs_wire_type {
-    GS_WIRE_HELLO = 1, /* client -> daemon, first message of a program */
-    GS_WIRE_STATE =
-        2, /* client -> daemon, one device; the first one for a device registers it */
-    GS_WIRE_NOTE = 3, /* client -> daemon, a remark for gpusharectl status; also without HELLO,
-                         for a last word */
-    GS_WIRE_TARGET = 4, /* daemon -> client, one device */
-    /* gpusharectl: either of the first two is answered by any number of the others and one END
-     */
-    GS_WIRE_STATUS = 16,  /* gpusharectl -> daemon: only a header */
-    GS_WIRE_CONTROL = 17, /* gpusharectl -> daemon */
-    GS_WIRE_DAEMON = 18,  /* daemon -> gpusharectl, and so the rest */
+    /* between a program and the daemon */
+    GS_WIRE_HELLO = 1,  /* to the daemon: the first message of a program */
+    GS_WIRE_STATE = 2,  /* to the daemon: one device; the first one for a device registers it */
+    GS_WIRE_NOTE = 3,   /* to the daemon: a remark for gpusharectl status; needs no HELLO */
+    GS_WIRE_TARGET = 4, /* to the program: one device */
+
+    /* from gpusharectl; every answer ends with one END */
+    GS_WIRE_STATUS = 16,  /* only a header; answered by DAEMON, DEVICEs, CLIENTs and REMARKs */
+    GS_WIRE_CONTROL = 17, /* answered by END alone */
+    GS_WIRE_TRACE = 23,   /* answered by EVENTs from now on, until its time is over */
+    GS_WIRE_GET = 25,     /* answered by a SETTING for each row */
+
+    /* to gpusharectl */
+    GS_WIRE_DAEMON = 18,
     GS_WIRE_DEVICE = 19,
     GS_WIRE_CLIENT = 20,
     GS_WIRE_REMARK = 21,
     GS_WIRE_END = 22,
-    GS_WIRE_TRACE = 23, /* gpusharectl -> daemon: what happens from now on; answered by EVENTs
-                           until the time is over, then END */
-    GS_WIRE_EVENT = 24, /* daemon -> gpusharectl */
+    GS_WIRE_EVENT = 24,
+    GS_WIRE_SETTING = 26,
 };
 
 struct gs_wire_header {
@@ -82,21 +85,19 @@ struct gs_wire_hello {
                        their devices together; "": none */
 };
 
-/* flags of gs_wire_state */
-#define GS_STATE_RUNNING                                                                       \
-    0x01u /* the gate is open (or work submitted through it is still unfinished) */
-#define GS_STATE_WANT                                                                          \
-    0x02u /* it has something to run: a thread waits at the gate, or it runs and is not idle   \
-           */
-#define GS_STATE_MOVING 0x04u /* copying in or out: resident is about to change */
-#define GS_STATE_STUCK                                                                         \
-    0x08u /* asked to stop, but submitted work does not finish; the gate was opened again */
-#define GS_STATE_SHORT                                                                         \
-    0x10u /* the driver had no memory although the budget allowed it: short_bytes were missing \
-           */
-#define GS_STATE_PARTIAL                                                                       \
-    0x20u /* not everything this program does on the GPU is covered (see its notes) */
-#define GS_STATE_ALL 0x3fu
+/* Flags of gs_wire_state. RUNNING: the gate is open, or work submitted through it is unfinished.
+ * WANT: a thread waits at the gate, or the program runs and is not idle. MOVING: it copies in or
+ * out, so resident is about to change. STUCK: it was asked to stop and submitted work does not
+ * finish, so the gate was opened again. SHORT: the driver lacked short_bytes although the budget
+ * allowed them. PARTIAL: gpushare does not cover all that the program does on the GPU (its notes
+ * say what). */
+#define GS_STATE_RUNNING 0x01u
+#define GS_STATE_WANT    0x02u
+#define GS_STATE_MOVING  0x04u
+#define GS_STATE_STUCK   0x08u
+#define GS_STATE_SHORT   0x10u
+#define GS_STATE_PARTIAL 0x20u
+#define GS_STATE_ALL     0x3fu
 
 struct gs_wire_state {
     struct gs_wire_header header;
@@ -105,32 +106,32 @@ struct gs_wire_state {
     uint32_t flags;        /* GS_STATE_* */
     uint64_t device_total; /* bytes: physical memory of the device, or GPUSHARE_DEVICE_LIMIT
                               where that is lower */
-    uint64_t
-        device_free; /* bytes the driver calls free at this moment; UINT64_MAX: not measured */
-    uint64_t demand; /* bytes of movable memory the program has, wherever they are */
-    uint64_t resident;    /* ... of these, on the device now; holes of page rounding included */
-    uint64_t short_bytes; /* with GS_STATE_SHORT */
-    uint64_t moved_out;   /* bytes copied to the host since it started */
-    uint64_t moved_in;    /* bytes copied back */
-    uint64_t calls;       /* gated calls since it started (approximate) */
-    uint64_t switch_ns;   /* duration of its last switch (out, or in), 0 before the first */
+    uint64_t device_free;  /* bytes that the driver calls free; UINT64_MAX: not measured */
+    uint64_t demand;       /* bytes of movable memory the program has, wherever they are */
+    uint64_t resident;     /* bytes of demand that are on the device, page rounding included */
+    uint64_t short_bytes;  /* with GS_STATE_SHORT */
+    uint64_t moved_out;    /* bytes copied to the host since it started */
+    uint64_t moved_in;     /* bytes copied back */
+    uint64_t calls;        /* gated calls since it started (approximate) */
+    uint64_t switch_ns;    /* duration of its last switch (out, or in), 0 before the first */
     uint64_t pinned; /* bytes it is known to have there that cannot be moved; not in demand */
     uint64_t host_used; /* bytes of host memory the process has for what moves (all devices) */
-    uint64_t host_wanted; /* ... that it would have if it were not limited; >= host_used */
-    uint64_t
-        given_bytes; /* of each piece of device memory that has left it and is not released:
-                        its descriptor comes with this message, it is not in `resident` */
-    uint32_t given;  /* ... how many, at most GS_GIVEN_MOST */
+    uint64_t host_wanted; /* bytes of host memory that it would have without a limit */
+    /* Pieces of device memory that have left it and are not released; their descriptors come with
+     * this message, and resident does not count them. */
+    uint64_t given_bytes; /* bytes of each */
+    uint32_t given;       /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
     char device_name[64];
 };
 
 #define GS_GIVEN_MOST 16 /* descriptors with one message */
 
-#define GS_NOTE_UNROUTED 1 /* patched, used CUDA, but nothing was routed */
-#define GS_NOTE_NEWER                                                                          \
-    2 /* a driver function in a newer ABI than this library knows passed through ungated */
-#define GS_NOTE_OTHER 3
+/* Kinds of note. UNROUTED: the program is patched and used CUDA, but nothing was routed. NEWER: a
+ * driver function in a newer ABI than this library knows passed through ungated. */
+#define GS_NOTE_UNROUTED 1
+#define GS_NOTE_NEWER    2
+#define GS_NOTE_OTHER    3
 
 struct gs_wire_note {
     struct gs_wire_header header;
@@ -140,67 +141,57 @@ struct gs_wire_note {
     char text[192];
 };
 
-/* flags of gs_wire_target */
-#define GS_TARGET_RUN 0x01u /* may run */
-#define GS_TARGET_WAITERS                                                                      \
-    0x02u /* others wait for this device: bound unfinished work, give back when idle */
-#define GS_TARGET_SOLE                                                                         \
-    0x08u /* no other program is known on this device: nobody can make room */
-#define GS_TARGET_PAUSED 0x04u /* not running because somebody paused it */
-#define GS_TARGET_GIVE   0x10u /* what leaves may be given to others as it is */
+/* Flags of gs_wire_target. RUN: the program may run. WAITERS: others wait for this device, so it
+ * bounds unfinished work and stops when idle. PAUSED: somebody paused it. SOLE: no other program is
+ * known on this device, so nobody can make room. GIVE: memory that leaves may go to others as it
+ * is. */
+#define GS_TARGET_RUN     0x01u
+#define GS_TARGET_WAITERS 0x02u
+#define GS_TARGET_PAUSED  0x04u
+#define GS_TARGET_SOLE    0x08u
+#define GS_TARGET_GIVE    0x10u
 
 struct gs_wire_target {
     struct gs_wire_header header;
     uint8_t uuid[16];
-    uint32_t
-        seq; /* rises by one with every target sent for this (connection, device); from 1 */
-    uint32_t flags; /* GS_TARGET_* */
+    uint32_t seq;      /* from 1; rises with every target for this connection and device */
+    uint32_t flags;    /* GS_TARGET_* */
+    uint64_t budget;   /* bytes it may hold on the device; with RUN at least demand, or more */
+    uint64_t capacity; /* bytes: the most that one program can ever get here. cuMemGetInfo and
+                        * out-of-memory errors go by it */
     uint64_t
-        budget; /* bytes it may hold on the device; >= demand with RUN, plus what is spare */
-    uint64_t capacity; /* the most that any one program can ever get here: cuMemGetInfo's and
-                          out-of-memory's truth */
-    uint64_t idle_ns; /* report WANT off after this long without a gated call or a waiting sync,
-                         also while nobody waits; 0: never. Not 0 with WAITERS */
-    uint64_t host_budget; /* bytes of host memory that the process may have for what moves, all
-                             devices together; UINT64_MAX: no limit. Below host_used: drop
-                             copies of what is on a device as well */
-    uint64_t shortfall;  /* bytes by which the demand of all programs on this device exceeds its
-                            capacity; 0: everything fits. Told with other news */
-    uint64_t gift_bytes; /* of each piece of device memory whose descriptor comes with this
-                            message: part of what the budget has risen by; with what another
-                            program had in it */
-    uint32_t gifts;      /* ... how many, at most GS_GIVEN_MOST */
+        idle_ns; /* report WANT off after so long without a gated call or a waiting sync, also
+                        * while nobody waits; 0: never. Not 0 with WAITERS */
+    uint64_t
+        host_budget;    /* bytes of host memory that the process may have for what moves, on all
+                           * devices together; UINT64_MAX: no limit. When it is below host_used,
+                           * copies of what is on a device are dropped as well */
+    uint64_t shortfall; /* bytes by which the demand of all programs on this device exceeds its
+                           * capacity; 0: everything fits. Sent with other news */
+    /* Pieces of device memory that another program had; their descriptors come with this message.
+     * They are part of what the budget has risen by, and hold what that program had in them. */
+    uint64_t gift_bytes; /* bytes of each */
+    uint32_t gifts;      /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
 };
 
+/* What gpusharectl has done with a program, or with all. The other operations set the settings that
+ * have their number in settings.def; the value is in the unit of that row (a signed one as int64_t),
+ * UINT64_MAX: automatic, no limit. */
 enum gs_control_op {
-    GS_CONTROL_QUANTUM = 1,   /* value: ns, UINT64_MAX: automatic */
-    GS_CONTROL_IDLE = 2,      /* value: ns, UINT64_MAX: automatic */
-    GS_CONTROL_RESERVE = 3,   /* value: bytes, UINT64_MAX: automatic */
-    GS_CONTROL_PAUSE = 4,     /* pid; 0: all programs */
-    GS_CONTROL_RESUME = 5,    /* pid; 0: all programs */
-    GS_CONTROL_POLICY = 6,    /* value: enum gs_policy */
-    GS_CONTROL_EXCLUSIVE = 7, /* value: 1: turns also when everything fits, 0: not */
-    GS_CONTROL_WEIGHT = 8,    /* pid; value: 1 to GS_WEIGHT_MAX */
-    GS_CONTROL_PRIORITY = 9,  /* pid; value: an int64_t, -GS_PRIORITY_MAX to GS_PRIORITY_MAX */
-    GS_CONTROL_LIMIT = 10, /* pid; value: the most it may hold on one device, bytes; UINT64_MAX:
-                              none */
-    GS_CONTROL_QUANTUM_MIN = 11, /* value: ns, of the automatic quantum; UINT64_MAX: default */
-    GS_CONTROL_QUANTUM_MAX = 12, /* value: ns, of the automatic quantum; UINT64_MAX: default */
-    GS_CONTROL_SHARE = 13,       /* value: what switches may cost, in millionths of the time;
-                                    UINT64_MAX: default */
-    GS_CONTROL_HOST = 14,  /* value: bytes of host memory for all programs together; UINT64_MAX:
-                              automatic */
-    GS_CONTROL_EVICT = 15, /* pid: stop it and move all its memory out now */
+    GS_CONTROL_PAUSE = 4,    /* pid; 0: all programs */
+    GS_CONTROL_RESUME = 5,   /* pid; 0: all programs */
+    GS_CONTROL_EVICT = 15,   /* pid; 0: all programs: stop it and move all its memory out now */
     GS_CONTROL_SUSPEND = 16, /* pid: pause, and move all its memory out */
     GS_CONTROL_RELOAD = 17,  /* read the configuration files again */
 };
 
-enum gs_policy {                         /* who comes next */
-                 GS_POLICY_FAIR = 0,     /* who had least of the device for its weight */
-                 GS_POLICY_FIFO = 1,     /* who came first, for as long as it has work */
-                 GS_POLICY_RR = 2,       /* in turn */
-                 GS_POLICY_PRIORITY = 3, /* the highest priority, in turn among equals */
+/* The rule that chooses the program whose turn is next. */
+enum gs_policy {
+    GS_POLICY_FAIR = 0,     /* the one that had least of the device for its weight */
+    GS_POLICY_FIFO = 1,     /* the one that came first, for as long as it has work */
+    GS_POLICY_RR = 2,       /* each in turn */
+    GS_POLICY_PRIORITY = 3, /* the highest priority, in turn among equals */
 };
 #define GS_POLICY_COUNT 4
 
@@ -211,78 +202,61 @@ struct gs_wire_control {
     uint64_t value;
 };
 
+/* The figures of the next three are the rows of figures.def: sizes in bytes, times in nanoseconds;
+ * UINT64_MAX: automatic, none or never. */
 struct gs_wire_daemon {
     struct gs_wire_header header;
     int32_t pid;
-    uint32_t programs;
-    uint64_t uptime_ns;
-    uint64_t quantum_ns, idle_ns, reserve;   /* as set; UINT64_MAX: automatic */
-    uint64_t idle_exit_ns;                   /* UINT64_MAX: never */
-    uint64_t quantum_min_ns, quantum_max_ns; /* of the automatic quantum */
-    uint64_t host_limit;                     /* as set; UINT64_MAX: automatic */
-    uint64_t host_total; /* bytes that programs may have altogether; UINT64_MAX: not limited */
-    uint64_t host_used;  /* bytes they say they have */
-    uint32_t policy;     /* enum gs_policy */
-    uint32_t exclusive;  /* 0 or 1 */
-    uint32_t share_ppm;  /* what switches may cost */
-    uint32_t hand_over;  /* 1: memory goes from one program to the next as it is, 0: not */
+    uint32_t policy; /* enum gs_policy */
+#define GS_DAEMON_FIGURE(field, unit, json, metric, help) uint64_t field;
+#include "lockd/protocol/figures.def"
     char version[16];
 };
 
 struct gs_wire_device {
     struct gs_wire_header header;
     uint8_t uuid[16];
-    uint64_t total, capacity, external, reserve, short_bytes; /* bytes */
-    uint64_t demand, resident;                                /* bytes, sums over the clients */
-    uint64_t quantum_ns, switch_ns;
-    uint32_t clients, waiting;
-    uint32_t leases;    /* 1: turns are taken; 0: open */
-    uint32_t exclusive; /* 1: turns are taken although everything fits */
-    uint64_t switches;  /* turns begun since the device is known */
-    uint64_t gpu_ns;    /* time that programs ran, each counted by itself */
-    uint64_t pinned;    /* bytes, sum over the clients */
+#define GS_DEVICE_FIGURE(field, unit, json, metric, help) uint64_t field;
+#include "lockd/protocol/figures.def"
     char name[64];
 };
 
 enum gs_condition {
-    GS_CONDITION_RUNS = 0,
-    GS_CONDITION_WAITS = 1,
-    GS_CONDITION_IDLE = 2,
-    GS_CONDITION_MOVING = 3,
-    GS_CONDITION_STOPPING = 4,
-    GS_CONDITION_STUCK = 5,
-    GS_CONDITION_PAUSED = 6,
-    GS_CONDITION_DOES_NOT_FIT = 7,
-    GS_CONDITION_NO_DEVICE = 8, /* it has not used a device yet; the other figures are 0 */
+    GS_CONDITION_RUNS = 0,  /* its gate is open */
+    GS_CONDITION_WAITS = 1, /* it has work and no lease */
+    GS_CONDITION_IDLE = 2,  /* it has nothing to run */
+    GS_CONDITION_MOVING =
+        3, /* it has the lease; its memory is being brought in, or room is made */
+    GS_CONDITION_STOPPING = 4,     /* it was asked to stop and has not yet */
+    GS_CONDITION_STUCK = 5,        /* it does not stop, or keeps memory that it may not have */
+    GS_CONDITION_PAUSED = 6,       /* by gpusharectl */
+    GS_CONDITION_DOES_NOT_FIT = 7, /* it needs more than the device can ever give */
+    GS_CONDITION_NO_DEVICE = 8,    /* it has not used a device yet; the other figures are 0 */
 };
 
-/* flags of gs_wire_client */
-#define GS_CLIENT_LEASE   0x01u /* its newest target says RUN */
-#define GS_CLIENT_SKIPPED 0x02u /* its last turn ended without it coming to run */
-#define GS_CLIENT_PARTIAL 0x04u /* as GS_STATE_PARTIAL */
-#define GS_CLIENT_FROZEN  0x20u /* the driver has checkpointed it, since it did not stop */
-#define GS_CLIENT_PAUSED  0x10u /* by gpusharectl; it may not have stopped yet */
-#define GS_CLIENT_APART   0x40u /* its group is too large to be on a device together */
-#define GS_CLIENT_FOREIGN                                                                      \
-    0x08u /* the pid is the program's own word (another pid namespace)                         \
-           */
+/* Flags of gs_wire_client. LEASE: its newest target says RUN. SKIPPED: its last turn ended before it
+ * ran. PARTIAL: as GS_STATE_PARTIAL. FOREIGN: the process id is what the program says (another pid
+ * namespace). PAUSED: by gpusharectl; it may not have stopped yet. FROZEN: the driver has
+ * checkpointed it, since it did not stop. APART: its group is too large for the device together. */
+#define GS_CLIENT_LEASE   0x01u
+#define GS_CLIENT_SKIPPED 0x02u
+#define GS_CLIENT_PARTIAL 0x04u
+#define GS_CLIENT_FOREIGN 0x08u
+#define GS_CLIENT_PAUSED  0x10u
+#define GS_CLIENT_FROZEN  0x20u
+#define GS_CLIENT_APART   0x40u
 
 struct gs_wire_client { /* one program on one device */
     struct gs_wire_header header;
     uint8_t uuid[16];
     int32_t pid;
     uint32_t uid;
-    uint32_t condition;                                     /* enum gs_condition */
-    uint32_t flags;                                         /* GS_CLIENT_* */
-    uint64_t demand, resident, budget, moved_out, moved_in; /* bytes */
-    uint64_t calls, turns, switch_ns;
-    uint64_t pinned, limit;            /* bytes; limit: UINT64_MAX: none */
-    uint64_t host_used, host_budget;   /* bytes, of the process; UINT64_MAX: no limit */
-    uint64_t gpu_ns;                   /* it ran, altogether */
-    uint64_t wait_ns, wait_longest_ns; /* it waited, altogether and at most; what goes on now
-                                          included */
-    uint32_t weight;
+    uint32_t condition; /* enum gs_condition */
+    uint32_t flags;     /* GS_CLIENT_* */
     int32_t priority;
+    uint32_t zero;
+#define GS_PROGRAM_FIGURE(field, unit, json, metric, heading, help) uint64_t field;
+#include "lockd/protocol/figures.def"
     char name[32];
     char version[16];
     char group[32];
@@ -304,15 +278,15 @@ struct gs_wire_trace {
     uint64_t duration_ns; /* 1 ns to 1 h */
 };
 
-enum gs_phase {                    /* what a program does on a device, as a timeline shows it */
-                GS_PHASE_IDLE = 0, /* it has nothing to run */
-                GS_PHASE_COMPUTE = 1,  /* its gate is open */
-                GS_PHASE_STOP = 2,     /* asked to stop, submitted work is finishing */
-                GS_PHASE_COPY_OUT = 3, /* its memory is on the way to the host */
-                GS_PHASE_COPY_IN = 4,  /* ... and back */
-                GS_PHASE_WAIT =
-                    5, /* it has work, and it is not its turn or there is no room yet */
-                GS_PHASE_PAUSED = 6, /* by gpusharectl */
+/* What a program does on a device, as a timeline shows it. */
+enum gs_phase {
+    GS_PHASE_IDLE = 0,     /* it has nothing to run */
+    GS_PHASE_COMPUTE = 1,  /* its gate is open */
+    GS_PHASE_STOP = 2,     /* it was asked to stop, and submitted work is finishing */
+    GS_PHASE_COPY_OUT = 3, /* its memory is being moved to the host */
+    GS_PHASE_COPY_IN = 4,  /* its memory is being brought back */
+    GS_PHASE_WAIT = 5,     /* it has work, and it is not its turn or there is no room yet */
+    GS_PHASE_PAUSED = 6,   /* by gpusharectl */
 };
 #define GS_PHASE_COUNT 7
 
@@ -329,6 +303,24 @@ struct gs_wire_event { /* a program on a device began a phase, or moved memory i
     char name[32];
 };
 
+struct gs_wire_get {
+    struct gs_wire_header header;
+    int32_t pid; /* the settings of the programs with that process id; 0: the daemon's */
+    uint32_t zero;
+};
+
+struct gs_wire_setting { /* one row of settings.def */
+    struct gs_wire_header header;
+    char name[32];
+    uint64_t value; /* as set, in the unit of the row; UINT64_MAX: auto, never, none */
+    uint64_t
+        in_force;  /* what that comes to; UINT64_MAX: no limit, or it is measured as needed */
+    char text[64]; /* of a row that is a text; value is 0 then */
+    int32_t pid;   /* of the program; 0: the daemon's */
+    uint32_t zero;
+    char program[32]; /* its name; "": the daemon's */
+};
+
 struct gs_wire_end {
     struct gs_wire_header header;
     int32_t code;   /* 0, or a negative errno */
@@ -342,12 +334,27 @@ _Static_assert(sizeof(struct gs_wire_state) == 216, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
 _Static_assert(sizeof(struct gs_wire_target) == 96, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
-_Static_assert(sizeof(struct gs_wire_daemon) == 136, "wire");
-_Static_assert(sizeof(struct gs_wire_device) == 208, "wire");
-_Static_assert(sizeof(struct gs_wire_client) == 256, "wire");
+/* no padding, however many figures there are */
+#define GS_DAEMON_FIGURE(field, unit, json, metric, help) +8
+_Static_assert(sizeof(struct gs_wire_daemon) == 16 + 8 + 16
+#include "lockd/protocol/figures.def"
+               ,
+               "wire");
+#define GS_DEVICE_FIGURE(field, unit, json, metric, help) +8
+_Static_assert(sizeof(struct gs_wire_device) == 16 + 16 + 64
+#include "lockd/protocol/figures.def"
+               ,
+               "wire");
+#define GS_PROGRAM_FIGURE(field, unit, json, metric, heading, help) +8
+_Static_assert(sizeof(struct gs_wire_client) == 16 + 16 + 24 + 80
+#include "lockd/protocol/figures.def"
+               ,
+               "wire");
 _Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
 _Static_assert(sizeof(struct gs_wire_trace) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_event) == 128, "wire");
+_Static_assert(sizeof(struct gs_wire_get) == 24, "wire");
+_Static_assert(sizeof(struct gs_wire_setting) == 168, "wire");
 _Static_assert(sizeof(struct gs_wire_end) == 216, "wire");
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "lockd/protocol/wire_check.h"
 #include "lockd/base/text.h"
+#include "lockd/protocol/setting_table.h"
 
 #include <errno.h>
 
@@ -39,6 +40,10 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_trace);
     case GS_WIRE_EVENT:
         return sizeof(struct gs_wire_event);
+    case GS_WIRE_GET:
+        return sizeof(struct gs_wire_get);
+    case GS_WIRE_SETTING:
+        return sizeof(struct gs_wire_setting);
     default:
         return 0;
     }
@@ -115,10 +120,38 @@ static int check_note(struct gs_wire_note *note, struct gs_err *err)
 
 static int check_control(const struct gs_wire_control *control, struct gs_err *err)
 {
-    if (control->op < GS_CONTROL_QUANTUM || control->op > GS_CONTROL_RELOAD)
-        return gs_err_set(err, -EBADMSG, "control: unknown operation %u", control->op);
+    switch (control->op) {
+    case GS_CONTROL_PAUSE:
+    case GS_CONTROL_RESUME:
+    case GS_CONTROL_EVICT:
+    case GS_CONTROL_SUSPEND:
+    case GS_CONTROL_RELOAD:
+        break;
+    default:
+        if (lockd_setting_of_op(control->op) == NULL)
+            return gs_err_set(err, -EBADMSG, "control: unknown operation %u", control->op);
+    }
     if (control->pid < 0)
         return gs_err_set(err, -EBADMSG, "control: process %d", control->pid);
+    return 0;
+}
+
+static int check_get(const struct gs_wire_get *get, struct gs_err *err)
+{
+    if (get->pid < 0 || get->zero != 0)
+        return gs_err_set(err, -EBADMSG, "get: process %d, and %u where 0 must be", get->pid,
+                          get->zero);
+    return 0;
+}
+
+static int check_setting(struct gs_wire_setting *setting, struct gs_err *err)
+{
+    CLEAN(setting->name);
+    CLEAN(setting->text);
+    CLEAN(setting->program);
+    if (setting->name[0] == '\0' || setting->pid < 0 || setting->zero != 0)
+        return gs_err_set(err, -EBADMSG, "setting '%s': process %d, and %u where 0 must be",
+                          setting->name, setting->pid, setting->zero);
     return 0;
 }
 
@@ -156,6 +189,10 @@ static int check_body(union lockd_message *message, struct gs_err *err)
     case GS_WIRE_EVENT:
         CLEAN(message->event.name);
         return 0;
+    case GS_WIRE_GET:
+        return check_get(&message->get, err);
+    case GS_WIRE_SETTING:
+        return check_setting(&message->setting, err);
     case GS_WIRE_END:
         CLEAN(message->end.text);
         return 0;

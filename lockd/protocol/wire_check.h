@@ -28,6 +28,8 @@ union lockd_message {
     struct gs_wire_end end;
     struct gs_wire_trace trace;
     struct gs_wire_event event;
+    struct gs_wire_get get;
+    struct gs_wire_setting setting;
 };
 
 /* Size of a message of that type, 0 for an unknown type. */

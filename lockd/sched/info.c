@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * info.c: the lock's state as a person is shown it. Reads only.
+ * info.c: the scheduler's state as gpusharectl shows it (figures.def). Reads only.
  */
 #include "lockd/sched/parts.h"
 
@@ -16,6 +16,16 @@ bool sched_client_paused(const struct sched_client *client)
     return client->paused;
 }
 
+uint32_t sched_client_weight(const struct sched_client *client)
+{
+    return client->weight;
+}
+
+int32_t sched_client_priority(const struct sched_client *client)
+{
+    return client->priority;
+}
+
 bool sched_client_unused(const struct sched_client *client)
 {
     return client->member_count == 0;
@@ -28,111 +38,120 @@ uint64_t sched_client_resident(const struct sched_client *client, const uint8_t 
     return member != NULL ? member->resident : 0;
 }
 
-static enum sched_member_condition condition(const struct sched_member *member, uint64_t now)
+static enum gs_condition member_condition(const struct sched_member *member, uint64_t now)
 {
     if (sched_member_stuck(member, now) || sched_member_clings(member, now))
-        return LOCKD_STUCK;
+        return GS_CONDITION_STUCK;
     if (!member->party->held && sched_member_busy(member))
-        return LOCKD_STOPPING;
+        return GS_CONDITION_STOPPING;
     if (member->party->gang->paused != 0)
-        return LOCKD_PAUSED;
+        return GS_CONDITION_PAUSED;
     if (member->demand > member->device->capacity && (member->flags & GS_STATE_RUNNING) == 0)
-        return LOCKD_DOES_NOT_FIT;
+        return GS_CONDITION_DOES_NOT_FIT;
     if ((member->flags & GS_STATE_WANT) == 0)
-        return LOCKD_IDLE;
+        return GS_CONDITION_IDLE;
     if (!sched_member_run(member))
-        return LOCKD_WAITS;
-    return (member->flags & GS_STATE_RUNNING) != 0 ? LOCKD_RUNS : LOCKD_MOVING;
+        return GS_CONDITION_WAITS;
+    return (member->flags & GS_STATE_RUNNING) != 0 ? GS_CONDITION_RUNS : GS_CONDITION_MOVING;
 }
 
-static uint64_t gpu_ns(const struct sched_member *member, uint64_t now)
+static uint32_t member_flags(const struct sched_member *member)
+{
+    const struct sched_client *client = member->client;
+
+    return (sched_member_run(member) ? GS_CLIENT_LEASE : 0) |
+           (member->party->skipped != 0 ? GS_CLIENT_SKIPPED : 0) |
+           ((member->flags & GS_STATE_PARTIAL) != 0 ? GS_CLIENT_PARTIAL : 0) |
+           (client->paused ? GS_CLIENT_PAUSED : 0) |
+           (client->in_group != NULL && client->in_group->apart ? GS_CLIENT_APART : 0);
+}
+
+static uint64_t member_gpu_ns(const struct sched_member *member, uint64_t now)
 {
     const bool runs = (member->flags & GS_STATE_RUNNING) != 0;
 
     return member->gpu_ns + (runs ? sched_less(now, member->counted_at) : 0);
 }
 
-static uint64_t waits_altogether(const struct sched_member *member, uint64_t now)
+static struct gs_wire_device describe_device(const struct sched_device *device, uint64_t now)
 {
-    return member->waits_since != 0 ? sched_less(now, member->waits_since) : 0;
-}
+    struct gs_wire_device wire = {
+        .total = device->total,
+        .capacity = device->capacity,
+        .external = device->external,
+        .reserve = sched_device_reserve(device),
+        .short_bytes = device->short_bytes,
+        .demand = device->sum.demand,
+        .resident = device->sum.resident,
+        .pinned = device->sum.pinned,
+        .clients = device->member_count,
+        .waiting = device->queue.count + device->hopeless.count,
+        .leases = device->leases,
+        .exclusive = device->leases && device->sum.demand <= device->capacity,
+        .quantum_ns = sched_device_quantum(device),
+        .switch_ns = sched_device_switch(device),
+        .switches = device->switches,
+        .gpu_ns = device->gpu_ns_gone,
+    };
 
-static void device_info(const struct sched_device *device, uint64_t now,
-                        struct sched_device_info *info)
-{
-    memset(info, 0, sizeof *info);
-    memcpy(info->uuid, device->uuid, sizeof info->uuid);
-    memcpy(info->name, device->name, sizeof info->name);
-    info->total = device->total;
-    info->capacity = device->capacity;
-    info->external = device->external;
-    info->reserve = sched_device_reserve(device);
-    info->short_bytes = device->short_bytes;
-    info->demand = device->sum.demand;
-    info->resident = device->sum.resident;
-    info->pinned = device->sum.pinned;
-    info->gpu_ns = device->gpu_ns_gone;
+    memcpy(wire.uuid, device->uuid, sizeof wire.uuid);
+    memcpy(wire.name, device->name, sizeof wire.name);
     for (const struct lockd_list *at = device->members.next; at != &device->members;
          at = at->next)
-        info->gpu_ns += gpu_ns(sched_member_of(at, of_device), now);
-    info->switches = device->switches;
-    info->exclusive = device->leases && device->sum.demand <= device->capacity;
-    info->quantum_ns = sched_device_quantum(device);
-    info->switch_ns = sched_device_switch(device);
-    info->clients = device->member_count;
-    info->waiting = device->queue.count + device->hopeless.count;
-    info->leases = device->leases;
+        wire.gpu_ns += member_gpu_ns(sched_member_of(at, of_device), now);
+    return wire;
 }
 
-static void member_info(const struct sched_member *member, uint64_t now,
-                        struct sched_member_info *info)
+static struct gs_wire_client describe_member(const struct sched_member *member, uint64_t now)
 {
-    const uint64_t waits = member->waits_since != 0 ? sched_less(now, member->counted_at) : 0;
-
-    *info = (struct sched_member_info){
-        .owner = member->client->owner,
-        .condition = condition(member, now),
+    const struct sched_client *client = member->client;
+    /* what it does by its last report; waits_since is of what it did until then */
+    const bool waits = (member->flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
+    const uint64_t since = member->waits_since != 0 ? member->waits_since : member->counted_at;
+    struct gs_wire_client wire = {
+        .condition = member_condition(member, now),
+        .flags = member_flags(member),
+        .priority = client->priority,
         .demand = member->demand,
         .resident = member->resident,
+        .on_host = sched_less(member->demand, member->resident),
         .budget = member->budget,
         .moved_out = member->moved_out,
         .moved_in = member->moved_in,
         .calls = member->calls,
-        .switch_ns = member->switch_ns,
         .turns = member->party->turns,
-        .run = sched_member_run(member),
-        .skipped = member->party->skipped != 0,
+        .switch_ns = member->switch_ns,
         .pinned = member->pinned,
-        .gpu_ns = gpu_ns(member, now),
-        .wait_ns = member->wait_ns + waits,
-        .wait_longest_ns = sched_max(member->wait_longest_ns, waits_altogether(member, now)),
-        .apart = member->client->in_group != NULL && member->client->in_group->apart,
-        .partial = (member->flags & GS_STATE_PARTIAL) != 0,
-        .limit = sched_min(member->client->limit, member->quota),
-        .host_used = member->client->host_used,
-        .host_budget = member->client->host_budget,
-        .weight = member->client->weight,
-        .priority = member->client->priority,
-        .group = member->client->group,
+        .limit = sched_min(client->limit, member->quota),
+        .host_used = client->host_used,
+        .host_budget = client->host_budget,
+        .gpu_ns = member_gpu_ns(member, now),
+        .wait_ns = member->wait_ns + (waits ? sched_less(now, member->counted_at) : 0),
+        .wait_longest_ns =
+            sched_max(member->wait_longest_ns, waits ? sched_less(now, since) : 0),
+        .weight = client->weight,
     };
+
+    memcpy(wire.uuid, member->device->uuid, sizeof wire.uuid);
+    memcpy(wire.group, client->group, sizeof wire.group);
+    return wire;
 }
 
-void sched_visit(const struct sched *lock, sched_visit_device *device,
-                 sched_visit_member *member, void *context, uint64_t now_ns)
+void sched_visit(const struct sched *lock, sched_visit_device *visit_device,
+                 sched_visit_member *visit_member, void *context, uint64_t now_ns)
 {
     for (const struct lockd_list *at = lock->devices.next; at != &lock->devices;
          at = at->next) {
         const struct sched_device *each = lockd_entry(at, struct sched_device, link);
-        struct sched_device_info info;
+        const struct gs_wire_device device = describe_device(each, now_ns);
 
-        device_info(each, now_ns, &info);
-        device(context, &info);
+        visit_device(context, &device);
         for (const struct lockd_list *of = each->members.next; of != &each->members;
              of = of->next) {
-            struct sched_member_info figures;
+            const struct sched_member *member = lockd_entry(of, struct sched_member, of_device);
+            const struct gs_wire_client client = describe_member(member, now_ns);
 
-            member_info(lockd_entry(of, struct sched_member, of_device), now_ns, &figures);
-            member(context, &info, &figures);
+            visit_member(context, &device, member->client->owner, &client);
         }
     }
 }

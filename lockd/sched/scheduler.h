@@ -48,43 +48,6 @@ struct sched_send {
     uint64_t rise; /* bytes, of the budget beyond all that the client may have there now */
 };
 
-/* Sizes in bytes, times in nanoseconds. */
-struct sched_device_info {
-    uint8_t uuid[16];
-    char name[64];
-    uint64_t total, capacity, external, reserve, short_bytes;
-    uint64_t demand, resident; /* sums over the clients */
-    uint64_t quantum_ns, switch_ns;
-    uint32_t clients, waiting;
-    bool leases;    /* turns are taken: not everything fits, or exclusive */
-    bool exclusive; /* everything fits, and turns are taken all the same */
-    uint64_t switches, gpu_ns, pinned;
-};
-
-enum sched_member_condition {
-    LOCKD_RUNS,   /* its gate is open */
-    LOCKD_WAITS,  /* it has work and no lease */
-    LOCKD_IDLE,   /* it has nothing to run */
-    LOCKD_MOVING, /* it has the lease, its memory is being brought in (or room is being made) */
-    LOCKD_STOPPING,    /* it was asked to stop and has not yet */
-    LOCKD_STUCK,       /* ... and does not, or keeps memory that it may not have */
-    LOCKD_PAUSED,      /* by gpusharectl */
-    LOCKD_DOES_NOT_FIT /* it needs more than the device can ever give */
-};
-
-struct sched_member_info {
-    void *owner;
-    enum sched_member_condition condition;
-    uint64_t demand, resident, budget, moved_out, moved_in, calls, switch_ns, turns;
-    bool run, skipped, partial;
-    bool apart; /* its group is too large to have its turns together */
-    uint64_t pinned, limit, host_used, host_budget;
-    uint64_t gpu_ns, wait_ns, wait_longest_ns;
-    uint32_t weight;
-    int32_t priority;
-    const char *group; /* "": none; valid until the next event */
-};
-
 /* Host memory of all clients, bytes. */
 struct sched_host_info {
     uint64_t total; /* what they may have altogether; UINT64_MAX: not limited */
@@ -146,13 +109,16 @@ uint64_t sched_settings_quantum_min(const struct sched_settings *settings);
 uint64_t sched_settings_quantum_max(const struct sched_settings *settings);
 uint32_t sched_settings_share(const struct sched_settings *settings);
 bool sched_client_paused(const struct sched_client *client);
+uint32_t sched_client_weight(const struct sched_client *client);
+int32_t sched_client_priority(const struct sched_client *client);
 bool sched_client_unused(const struct sched_client *client); /* it has not named a device */
 /* What it has on that device, as far as it is believed; bytes, 0: it has not named it. */
 uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid);
-/* Calls visit for each device, then for each client on it. */
-typedef void sched_visit_device(void *context, const struct sched_device_info *info);
-typedef void sched_visit_member(void *context, const struct sched_device_info *device,
-                                const struct sched_member_info *info);
+/* Calls visit for each device, then for each client on it. The scheduler knows the figures and flags; the header, process,
+ * user, name and version of a client are 0. owner: as given to sched_client_add(). */
+typedef void sched_visit_device(void *context, const struct gs_wire_device *device);
+typedef void sched_visit_member(void *context, const struct gs_wire_device *device, void *owner,
+                                const struct gs_wire_client *client);
 void sched_visit(const struct sched *lock, sched_visit_device *device,
                  sched_visit_member *member, void *context, uint64_t now_ns);
 

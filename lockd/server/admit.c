@@ -190,7 +190,7 @@ static bool is_trusted(const struct caller *caller)
 static int check_caller(struct lockd_server *server, int fd, const struct caller *caller,
                         struct lockd_user *user)
 {
-    const uint64_t now = lockd_now(), most = server->config.limits.connections;
+    const uint64_t now = lockd_now(), most = server->config.set.max_connections;
     const bool may = is_trusted(caller) || is_in_group(caller, server->admission.group) ||
                      is_in_group(caller, server->config.control_gid);
     const bool full =

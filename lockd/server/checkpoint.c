@@ -284,10 +284,10 @@ static void begin_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
     advance_restore(checkpoint, now);
 }
 
-static void ignore_device(void *context, const struct sched_device_info *info)
+static void ignore_device(void *context, const struct gs_wire_device *device)
 {
     (void)context;
-    (void)info;
+    (void)device;
 }
 
 struct look {
@@ -295,15 +295,16 @@ struct look {
     uint64_t now;
 };
 
-static void look_at_member(void *context, const struct sched_device_info *info,
-                           const struct sched_member_info *member)
+static void look_at_member(void *context, const struct gs_wire_device *device, void *owner,
+                           const struct gs_wire_client *member)
 {
-    struct lockd_connection *connection = member->owner;
+    struct lockd_connection *connection = owner;
     struct look *look = context;
 
-    (void)info;
-    if (member->condition == LOCKD_STUCK && !member->run && connection->checkpoint == NULL &&
-        !connection->dead && !connection->foreign && look->now >= connection->checkpoint_at)
+    (void)device;
+    if (member->condition == GS_CONDITION_STUCK && (member->flags & GS_CLIENT_LEASE) == 0 &&
+        connection->checkpoint == NULL && !connection->dead && !connection->foreign &&
+        look->now >= connection->checkpoint_at)
         look->found = connection;
 }
 
@@ -311,7 +312,7 @@ static uint64_t look_for_stuck(struct lockd_server *server, uint64_t now)
 {
     struct look look = {NULL, now};
 
-    if (server->config.stuck != LOCKD_STUCK_CHECKPOINT || server->connections.programs == 0)
+    if (server->config.set.stuck != LOCKD_STUCK_CHECKPOINT || server->connections.programs == 0)
         return LOCKD_NEVER;
     if (now < server->checkpoints.look_at)
         return server->checkpoints.look_at;

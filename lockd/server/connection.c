@@ -129,7 +129,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         lockd_connection_kill(connection, "a second hello");
         return;
     }
-    if (connection->user->programs >= server->config.limits.programs) {
+    if (connection->user->programs >= server->config.set.max_programs) {
         reject_connection(connection, -EDQUOT,
                           "user %u has %u programs here already: end some, or raise "
                           "max-programs",
@@ -198,10 +198,12 @@ static void take_request(struct lockd_connection *connection,
         return;
     }
     /* an answer of a thousand programs costs as much as many messages */
-    lockd_bucket_take(&connection->user->bucket, server->config.limits.messages,
+    lockd_bucket_take(&connection->user->bucket, server->config.set.max_messages,
                       1 + server->connections.programs / PROGRAMS_PER_TICKET, lockd_now());
     if (message->header.type == GS_WIRE_TRACE)
         lockd_trace_listen(connection, &message->trace);
+    else if (message->header.type == GS_WIRE_GET)
+        lockd_status_settings(connection, &message->get);
     else
         lockd_status_send(connection);
 }
@@ -223,6 +225,7 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
     case GS_WIRE_STATUS:
     case GS_WIRE_CONTROL:
     case GS_WIRE_TRACE:
+    case GS_WIRE_GET:
         take_request(connection, message);
         break;
     default:
@@ -282,7 +285,7 @@ static bool is_over_rate(struct lockd_connection *connection, uint64_t now)
 
 static void pay_message(struct lockd_connection *connection, uint64_t now)
 {
-    const uint64_t rate = connection->server->config.limits.messages;
+    const uint64_t rate = connection->server->config.set.max_messages;
 
     lockd_bucket_take(&connection->rate.bucket, rate, 1, now);
     lockd_bucket_take(&connection->user->bucket, rate * USER_RATE, 1, now);

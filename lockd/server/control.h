@@ -7,6 +7,10 @@
 
 struct gs_wire_control;
 struct lockd_connection;
+struct lockd_values;
+
+/* The settings of one program: the rows of settings.def whose scope is PROGRAM; the others are 0. */
+void lockd_control_values(const struct lockd_connection *program, struct lockd_values *values);
 
 /* Carries out one operation, if the caller may ask for it, and answers. */
 void lockd_control_operate(struct lockd_connection *connection,

@@ -82,7 +82,7 @@ static bool exceeds_quota(uint64_t demand, uint64_t others, uint64_t most)
 static void release_held(struct lockd_server *server, struct lockd_user *user,
                          const uint8_t *uuid)
 {
-    const uint64_t most = server->config.limits.memory;
+    const uint64_t most = server->config.set.max_memory;
     uint64_t sum;
 
     if (user->over == 0)
@@ -105,7 +105,7 @@ static void release_held(struct lockd_server *server, struct lockd_user *user,
 static void tell_limit(struct lockd_connection *connection, struct lockd_track *track,
                        uint64_t others)
 {
-    const uint64_t most = connection->server->config.limits.memory;
+    const uint64_t most = connection->server->config.set.max_memory;
     uint64_t limit = UINT64_MAX;
 
     if (most != UINT64_MAX) {
@@ -125,7 +125,7 @@ void lockd_quota_init(struct lockd_quotas *quotas)
 
 static void plan_telling(struct lockd_server *server)
 {
-    if (server->config.limits.memory != UINT64_MAX && server->quota.tell_at == LOCKD_NEVER)
+    if (server->config.set.max_memory != UINT64_MAX && server->quota.tell_at == LOCKD_NEVER)
         server->quota.tell_at = lockd_now() + TELL_NS;
 }
 
@@ -149,7 +149,7 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
                 all = sum_demand(server, each->user, track->uuid);
             user = each->user;
             uuid = track->uuid;
-            if (server->config.limits.memory != UINT64_MAX || track->quota.limited)
+            if (server->config.set.max_memory != UINT64_MAX || track->quota.limited)
                 tell_limit(each, track, sum_others(track, all));
         }
     }
@@ -158,7 +158,7 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
 
 void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state)
 {
-    const uint64_t most = connection->server->config.limits.memory;
+    const uint64_t most = connection->server->config.set.max_memory;
     struct lockd_track *track = lockd_track_get(&connection->tracks, state->uuid);
     uint64_t others, before;
 

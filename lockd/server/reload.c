@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reload.c: a configuration that was read again takes the place of the present one. No state.
+ * reload.c: a configuration that was read again, or changed by gpusharectl, takes the place of the present one.
+ * No state.
  */
 #include "lockd/server/reload.h"
 
@@ -14,6 +15,23 @@
 
 #include <errno.h>
 
+void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *config)
+{
+    const bool handed_over = server->config.hands_over;
+
+    server->config = *config;
+    lockd_log_open(lockd_config_log_level(config));
+    lockd_handover_changed(server, handed_over);
+    sched_set(server->scheduler, &config->settings, lockd_now());
+    lockd_quota_changed(server);
+    lockd_list_each (at, &server->connections.all) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client != NULL)
+            lockd_closer_allow(each, server->config.hands_over);
+    }
+}
+
 int lockd_reload_config(struct lockd_server *server, struct gs_err *err)
 {
     struct lockd_config config = server->config;
@@ -24,19 +42,7 @@ int lockd_reload_config(struct lockd_server *server, struct gs_err *err)
     lockd_notify("RELOADING=1");
     code = server->reload.read(server->reload.context, &config, err);
     if (code == 0) {
-        const bool handed_over = server->config.hands_over;
-
-        server->config = config;
-        lockd_log_open((enum lockd_log_level)config.log_level);
-        lockd_handover_changed(server, handed_over);
-        sched_set(server->scheduler, &config.settings, lockd_now());
-        lockd_quota_changed(server);
-        lockd_list_each (at, &server->connections.all) {
-            struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
-            if (each->client != NULL)
-                lockd_closer_allow(each, server->config.hands_over);
-        }
+        lockd_reload_apply(server, &config);
         lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
     } else {
         lockd_log(LOCKD_LOG_ERROR, "the configuration stays as it was: %s", err->text);

@@ -20,6 +20,9 @@ struct lockd_reloading {
     void *context;
 };
 
+/* From now on that configuration counts, which lockd_config_finish() has passed. */
+void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *config);
+
 /* Takes over a configuration that was read again. 0, or -errno and nothing has changed. */
 int lockd_reload_config(struct lockd_server *server, struct gs_err *err);
 

@@ -136,7 +136,7 @@ static void bury_dead(struct lockd_server *server)
 /* The program that started the daemon may not have connected yet. */
 static uint64_t idle_deadline(const struct lockd_server *server)
 {
-    uint64_t wait = server->config.idle_exit_ns;
+    uint64_t wait = server->config.set.idle_exit;
 
     if (wait == LOCKD_NEVER || server->connections.programs != 0)
         return LOCKD_NEVER;

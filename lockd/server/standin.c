@@ -98,25 +98,25 @@ void lockd_standin_report_back(struct lockd_standin *standin, uint64_t now)
     }
 }
 
-static void ignore_device(void *context, const struct sched_device_info *info)
+static void ignore_device(void *context, const struct gs_wire_device *device)
 {
     (void)context;
-    (void)info;
+    (void)device;
 }
 
-static void record_member(void *context, const struct sched_device_info *info,
-                          const struct sched_member_info *member)
+static void record_member(void *context, const struct gs_wire_device *info, void *owner,
+                          const struct gs_wire_client *member)
 {
     struct lockd_standin *standin = context;
     const struct lockd_track *track;
     struct lockd_standin_device *device;
 
-    if (member->owner != standin->connection || standin->count == LOCKD_DEVICES_PER_CLIENT)
+    if (owner != standin->connection || standin->count == LOCKD_DEVICES_PER_CLIENT)
         return;
     track = lockd_track_get(&standin->connection->tracks, info->uuid);
     device = &standin->device[standin->count++];
     *device = (struct lockd_standin_device){
-        .may_run = member->run,
+        .may_run = (member->flags & GS_CLIENT_LEASE) != 0,
         .budget = member->budget,
         .movable = member->demand,
         .resident = member->resident,

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status.c: answers `gpusharectl status`: the daemon, its devices, the programs on them, and
- * their remarks. Reads only. Every caller that may connect may ask.
+ * status.c: answers `gpusharectl status` (the daemon, its devices, the programs on them, what
+ * programs remarked) and `gpusharectl get`. Reads only. Whoever may connect may look.
  */
 #include "lockd/server/status.h"
 
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/clock.h"
+#include "lockd/server/control.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,7 +41,7 @@ static void send_daemon(struct status *status, const struct lockd_server *server
         .quantum_ns = settings->quantum_ns,
         .idle_ns = settings->idle_ns,
         .reserve = settings->reserve,
-        .idle_exit_ns = server->config.idle_exit_ns,
+        .idle_exit_ns = server->config.set.idle_exit,
         .quantum_min_ns = sched_settings_quantum_min(settings),
         .quantum_max_ns = sched_settings_quantum_max(settings),
         .host_limit = settings->host == 0 ? LOCKD_AUTO : settings->host,
@@ -54,37 +57,20 @@ static void send_daemon(struct status *status, const struct lockd_server *server
     send_one(status, &daemon, GS_WIRE_DAEMON);
 }
 
-static void visit_device(void *context, const struct sched_device_info *info)
+static void visit_device(void *context, const struct gs_wire_device *device)
 {
-    struct gs_wire_device device = {
-        .total = info->total,
-        .capacity = info->capacity,
-        .external = info->external,
-        .reserve = info->reserve,
-        .short_bytes = info->short_bytes,
-        .demand = info->demand,
-        .resident = info->resident,
-        .quantum_ns = info->quantum_ns,
-        .switch_ns = info->switch_ns,
-        .clients = info->clients,
-        .waiting = info->waiting,
-        .leases = info->leases,
-        .exclusive = info->exclusive,
-        .switches = info->switches,
-        .gpu_ns = info->gpu_ns,
-        .pinned = info->pinned,
-    };
+    struct gs_wire_device message = *device;
 
-    memcpy(device.uuid, info->uuid, sizeof device.uuid);
-    memcpy(device.name, info->name, sizeof device.name);
-    send_one(context, &device, GS_WIRE_DEVICE);
+    send_one(context, &message, GS_WIRE_DEVICE);
 }
 
-static void program(struct gs_wire_client *client, const struct lockd_connection *connection)
+/* What the scheduler does not know of a program. */
+static void describe_program(struct gs_wire_client *client,
+                             const struct lockd_connection *connection)
 {
-    client->flags |= sched_client_paused(connection->client) ? GS_CLIENT_PAUSED : 0;
     client->pid = (int32_t)connection->pid;
     client->uid = connection->uid;
+    client->connected_ns = lockd_now() - connection->silence.since;
     client->flags |= lockd_checkpoint_holds(connection) ? GS_CLIENT_FROZEN : 0;
     client->flags |= connection->foreign ? GS_CLIENT_FOREIGN : 0;
     memcpy(client->name, connection->name, sizeof client->name);
@@ -92,53 +78,14 @@ static void program(struct gs_wire_client *client, const struct lockd_connection
     memcpy(client->group, connection->group, sizeof client->group);
 }
 
-/* The order of both enums is the same; that of the wire may not change, that of the scheduler
- * may grow. */
-static uint32_t wire_condition(enum sched_member_condition condition)
+static void visit_member(void *context, const struct gs_wire_device *device, void *owner,
+                         const struct gs_wire_client *client)
 {
-    static const uint32_t table[] = {
-        [LOCKD_RUNS] = GS_CONDITION_RUNS,
-        [LOCKD_WAITS] = GS_CONDITION_WAITS,
-        [LOCKD_IDLE] = GS_CONDITION_IDLE,
-        [LOCKD_MOVING] = GS_CONDITION_MOVING,
-        [LOCKD_STOPPING] = GS_CONDITION_STOPPING,
-        [LOCKD_STUCK] = GS_CONDITION_STUCK,
-        [LOCKD_PAUSED] = GS_CONDITION_PAUSED,
-        [LOCKD_DOES_NOT_FIT] = GS_CONDITION_DOES_NOT_FIT,
-    };
+    struct gs_wire_client message = *client;
 
-    return table[condition];
-}
-
-static void visit_member(void *context, const struct sched_device_info *device,
-                         const struct sched_member_info *info)
-{
-    struct gs_wire_client client = {
-        .condition = wire_condition(info->condition),
-        .flags = (info->run ? GS_CLIENT_LEASE : 0) | (info->skipped ? GS_CLIENT_SKIPPED : 0) |
-                 (info->partial ? GS_CLIENT_PARTIAL : 0) | (info->apart ? GS_CLIENT_APART : 0),
-        .demand = info->demand,
-        .resident = info->resident,
-        .budget = info->budget,
-        .moved_out = info->moved_out,
-        .moved_in = info->moved_in,
-        .calls = info->calls,
-        .turns = info->turns,
-        .switch_ns = info->switch_ns,
-        .pinned = info->pinned,
-        .limit = info->limit,
-        .host_used = info->host_used,
-        .host_budget = info->host_budget,
-        .gpu_ns = info->gpu_ns,
-        .wait_ns = info->wait_ns,
-        .wait_longest_ns = info->wait_longest_ns,
-        .weight = info->weight,
-        .priority = info->priority,
-    };
-
-    memcpy(client.uuid, device->uuid, sizeof client.uuid);
-    program(&client, info->owner);
-    send_one(context, &client, GS_WIRE_CLIENT);
+    (void)device;
+    describe_program(&message, owner);
+    send_one(context, &message, GS_WIRE_CLIENT);
 }
 
 static bool note_ended(const struct lockd_server *server, const struct lockd_remark *note)
@@ -184,16 +131,87 @@ void lockd_status_send(struct lockd_connection *connection)
             .condition = GS_CONDITION_NO_DEVICE,
             .limit = each->limit,
             .host_budget = UINT64_MAX,
+            .flags = each->client != NULL && sched_client_paused(each->client)
+                         ? GS_CLIENT_PAUSED
+                         : 0,
         };
 
         if (connection->dead) /* it has left this list, and `at` may be its link in the other */
             return;
         if (each->client == NULL || !sched_client_unused(each->client))
             continue;
-        program(&client, each);
+        describe_program(&client, each);
         send_one(&status, &client, GS_WIRE_CLIENT);
     }
     send_notes(&status, server);
     end.count = status.count;
+    send_one(&status, &end, GS_WIRE_END);
+}
+
+/* --- settings --- */
+
+/* What the settings that are automatic come to, where that is known. */
+static struct lockd_values values_in_force(const struct lockd_server *server)
+{
+    const struct sched_settings *settings = sched_settings(server->scheduler);
+    struct lockd_values values = server->config.set;
+
+    values.quantum_min = sched_settings_quantum_min(settings);
+    values.quantum_max = sched_settings_quantum_max(settings);
+    values.switch_share = sched_settings_share(settings);
+    values.host = sched_host_info(server->scheduler).total;
+    values.hand_over = server->config.hands_over ? LOCKD_HAND_OVER_YES : LOCKD_HAND_OVER_NO;
+    return values;
+}
+
+/* program: NULL for the daemon's settings. */
+static void send_settings(struct status *status, const struct lockd_connection *program,
+                          struct lockd_values *values, struct lockd_values *in_force)
+{
+    for (const struct lockd_setting *row = lockd_settings; row->name != NULL; row++) {
+        struct gs_wire_setting setting = {.pid = program != NULL ? (int32_t)program->pid : 0};
+        const void *place = lockd_setting_place(row, values);
+
+        if ((row->scope == LOCKD_SCOPE_PROGRAM) != (program != NULL))
+            continue;
+        snprintf(setting.name, sizeof setting.name, "%s", row->name);
+        if (row->kind == LOCKD_OPTION_NAME) {
+            memcpy(setting.text, place, sizeof setting.text);
+        } else {
+            memcpy(&setting.value, place, sizeof setting.value);
+            memcpy(&setting.in_force, lockd_setting_place(row, in_force),
+                   sizeof setting.in_force);
+        }
+        if (program != NULL)
+            memcpy(setting.program, program->name, sizeof setting.program);
+        send_one(status, &setting, GS_WIRE_SETTING);
+    }
+}
+
+void lockd_status_settings(struct lockd_connection *connection, const struct gs_wire_get *get)
+{
+    struct lockd_server *server = connection->server;
+    struct status status = {.to = connection};
+    struct lockd_values values = server->config.set, in_force = values_in_force(server);
+    struct gs_wire_end end = {0};
+
+    if (get->pid == 0)
+        send_settings(&status, NULL, &values, &in_force);
+    lockd_list_each (at, &server->connections.all) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (connection->dead) /* as above */
+            return;
+        if (get->pid == 0 || each->client == NULL || each->pid != get->pid)
+            continue;
+        lockd_control_values(each, &values);
+        send_settings(&status, each, &values, &values);
+    }
+    end.count = status.count;
+    if (get->pid != 0 && status.count == 0) {
+        end.code = -ESRCH;
+        snprintf(end.text, sizeof end.text, "no program with process id %d is connected",
+                 get->pid);
+    }
     send_one(&status, &end, GS_WIRE_END);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.c: the daemon's configuration: its defaults, the table of its keys, and the files
- * (INI, read with inih). No state. A file with anything in it that is not understood is refused
+ * config.c: the daemon's configuration: its defaults, what the values mean to its parts, and the files
+ * (INI, read with inih), whose keys are the rows of protocol/settings.def. No state. A file with anything in it that is not understood is refused
  * as a whole, with the line and with what is allowed there: a daemon that guesses is worse than
  * one that does not start.
  */
@@ -22,136 +22,68 @@
 #define DROP_INS_MAX 256
 #define LINE_MAX_INI 190 /* inih cuts lines at 200 bytes: ours end before */
 
-static const char *const sections[] = {"daemon", "scheduling", "limits", "access", NULL};
-
-static const struct {
-    const char *key;
-    int section;
-} places[] = {
-    {"idle-exit", 0},    {"log-level", 0},       {"quantum", 1},      {"quantum-min", 1},
-    {"quantum-max", 1},  {"switch-share", 1},    {"idle", 1},         {"policy", 1},
-    {"exclusive", 1},    {"reserve", 1},         {"host", 1},         {"stuck", 1},
-    {"hand-over", 1},    {"max-connections", 2}, {"max-programs", 2}, {"max-memory", 2},
-    {"max-messages", 2}, {"control-group", 3},
-};
-
-static const char *const policies[] = {"fair", "fifo", "rr", "priority", NULL};
-static const char *const stuck_words[] = {"wait", "checkpoint", NULL};
-static const char *const hand_over_words[] = {"auto", "yes", "no", NULL};
-
-const char *lockd_config_section(const char *key)
+static const struct lockd_setting *find_key(const char *key)
 {
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        if (strcmp(places[i].key, key) == 0)
-            return sections[places[i].section];
-    }
-    return NULL;
+    const struct lockd_setting *setting = lockd_setting_find(key);
+
+    return setting != NULL && setting->scope != LOCKD_SCOPE_PROGRAM ? setting : NULL;
 }
 
 void lockd_config_default(struct lockd_config *config)
 {
-    *config = (struct lockd_config){
-        .settings =
-            {
-                .quantum_ns = LOCKD_AUTO,
-                .idle_ns = LOCKD_AUTO,
-                .reserve = LOCKD_AUTO,
-                .host = LOCKD_AUTO,
-            },
-        .share_ppm = LOCKD_AUTO,
-        .quantum_min_ns = LOCKD_AUTO,
-        .quantum_max_ns = LOCKD_AUTO,
-        .limits =
-            {
-                .connections = 2048,
-                .programs = 1024,
-                .memory = UINT64_MAX,
-                .messages = 2000,
-            },
-        .idle_exit_ns = LOCKD_NEVER,
-        .log_level = 6,
-        .control_gid = (gid_t)-1,
-    };
+    struct gs_err err = {0};
+
+    *config = (struct lockd_config){.control_gid = (gid_t)-1};
+    lockd_settings_default(&config->set);
+    lockd_config_finish(config, &err);
 }
 
 void lockd_config_table(struct lockd_config *config,
                         struct lockd_option table[LOCKD_CONFIG_KEYS + 1])
 {
-    struct sched_settings *settings = &config->settings;
-    struct lockd_limits *limits = &config->limits;
-    const struct lockd_option all[] = {
-        {"idle-exit", "SECONDS|never", LOCKD_OPTION_SECONDS, &config->idle_exit_ns, 0, 86400,
-         "end when no program has been connected for so long (default never)", NULL},
-        {"log-level", "LEVEL", LOCKD_OPTION_LEVEL, &config->log_level, 0, 0,
-         "error, warning, info or debug (default info)", NULL},
-        {"quantum", "MS|auto", LOCKD_OPTION_MS, &settings->quantum_ns, 1, 3600000,
-         "length of a turn (default auto: 20 times the measured cost of a switch)", NULL},
-        {"quantum-min", "MS|auto", LOCKD_OPTION_MS, &config->quantum_min_ns, 1, 3600000,
-         "an automatic quantum is no shorter", NULL},
-        {"quantum-max", "MS|auto", LOCKD_OPTION_MS, &config->quantum_max_ns, 1, 3600000,
-         "... and no longer", NULL},
-        {"switch-share", "PERCENT|auto", LOCKD_OPTION_PERCENT, &config->share_ppm, 0, 50,
-         "of the time that an automatic quantum lets switches cost (default auto: 5)", NULL},
-        {"idle", "MS|auto", LOCKD_OPTION_MS, &settings->idle_ns, 1, 3600000,
-         "how long a holder may idle while others wait (default auto)", NULL},
-        {"policy", "NAME", LOCKD_OPTION_CHOICE, &config->policy, 0, 0,
-         "who comes next: fair, fifo, rr or priority (default fair)", policies},
-        {"exclusive", "yes|no", LOCKD_OPTION_YES, &config->exclusive, 0, 0,
-         "take turns also when everything fits (default no)", NULL},
-        {"reserve", "SIZE|auto", LOCKD_OPTION_SIZE, &settings->reserve, 0, LOCKD_BYTES_MAX,
-         "device memory that nobody gets (default auto: 1/64 of it, 2 MiB to 1 GiB)", NULL},
-        {"host", "SIZE|auto", LOCKD_OPTION_SIZE, &settings->host, 0, LOCKD_BYTES_MAX,
-         "host memory for what is moved out (default auto: a share of what is available)",
-         NULL},
-        {"stuck", "wait|checkpoint", LOCKD_OPTION_CHOICE, &config->stuck, 0, 0,
-         "a holder that does not stop: wait, or have the driver move it out (default wait)",
-         stuck_words},
-        {"hand-over", "auto|yes|no", LOCKD_OPTION_CHOICE, &config->hand_over, 0, 0,
-         "pass device memory between one user's programs without releasing it (default auto: "
-         "yes, unless stuck = checkpoint)",
-         hand_over_words},
-        {"max-connections", "N", LOCKD_OPTION_COUNT, &limits->connections, 1, 65536,
-         "connections of one user at once (default 2048)", NULL},
-        {"max-programs", "N", LOCKD_OPTION_COUNT, &limits->programs, 1, 65536,
-         "programs of one user at once (default 1024)", NULL},
-        {"max-memory", "SIZE|auto", LOCKD_OPTION_SIZE, &limits->memory, 1u << 20,
-         LOCKD_BYTES_MAX, "what one user's programs may have on a device (default auto: all)",
-         NULL},
-        {"max-messages", "N", LOCKD_OPTION_COUNT, &limits->messages, 100, 1000000,
-         "messages a second that are read from one connection (default 2000)", NULL},
-        {"control-group", "GROUP", LOCKD_OPTION_NAME, config->control_group, 0, 0,
-         "its members may change settings, as root and the daemon's user may", NULL},
-    };
+    size_t count = 0;
 
-    _Static_assert(sizeof all / sizeof all[0] <= LOCKD_CONFIG_KEYS, "the table is too small");
-    memcpy(table, all, sizeof all);
-    memset(&table[sizeof all / sizeof all[0]], 0, sizeof table[0]);
+    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+        if (at->scope != LOCKD_SCOPE_PROGRAM)
+            table[count++] = lockd_setting_option(at, lockd_setting_place(at, &config->set));
+    }
+    table[count] = (struct lockd_option){0};
 }
 
 int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
 {
-    struct sched_settings *settings = &config->settings;
-    const bool own_share = config->share_ppm != LOCKD_AUTO;
+    const struct lockd_values *set = &config->set;
 
-    settings->policy = (enum gs_policy)config->policy;
-    settings->exclusive = config->exclusive == 1;
-    settings->quantum_min_ns =
-        config->quantum_min_ns == LOCKD_AUTO ? 0 : config->quantum_min_ns;
-    settings->quantum_max_ns =
-        config->quantum_max_ns == LOCKD_AUTO ? 0 : config->quantum_max_ns;
-    settings->share_ppm = own_share ? (uint32_t)config->share_ppm : 0;
-    if (own_share && config->share_ppm < 1000)
-        return gs_err_set(err, -EINVAL, "switch-share: less than 0.1 percent");
-    if (settings->quantum_max_ns != 0 && settings->quantum_min_ns > settings->quantum_max_ns)
+    if (set->quantum_max != LOCKD_AUTO && set->quantum_min != LOCKD_AUTO &&
+        set->quantum_min > set->quantum_max)
         return gs_err_set(err, -EINVAL, "quantum-min is above quantum-max");
-    if (config->hand_over == LOCKD_HAND_OVER_YES && config->stuck == LOCKD_STUCK_CHECKPOINT)
+    if (set->hand_over == LOCKD_HAND_OVER_YES && set->stuck == LOCKD_STUCK_CHECKPOINT)
         return gs_err_set(
             err, -EINVAL,
             "hand-over = yes and stuck = checkpoint exclude each other: the driver "
             "checkpoints no memory that came from another process; leave hand-over out");
+    config->settings = (struct sched_settings){
+        .quantum_ns = set->quantum,
+        .idle_ns = set->idle,
+        .reserve = set->reserve,
+        .policy = (enum gs_policy)set->policy,
+        .exclusive = set->exclusive == 1,
+        .quantum_min_ns = set->quantum_min,
+        .quantum_max_ns = set->quantum_max,
+        .host = set->host,
+        .share_ppm = set->switch_share != LOCKD_AUTO ? (uint32_t)set->switch_share : 0,
+    };
     config->hands_over =
-        config->hand_over != LOCKD_HAND_OVER_NO && config->stuck != LOCKD_STUCK_CHECKPOINT;
+        set->hand_over != LOCKD_HAND_OVER_NO && set->stuck != LOCKD_STUCK_CHECKPOINT;
     return 0;
+}
+
+enum lockd_log_level lockd_config_log_level(const struct lockd_config *config)
+{
+    static const enum lockd_log_level levels[] = {LOCKD_LOG_ERROR, LOCKD_LOG_WARNING,
+                                                  LOCKD_LOG_INFO, LOCKD_LOG_DEBUG};
+
+    return levels[config->set.log_level];
 }
 
 int lockd_config_group(struct lockd_config *config, struct gs_err *err)
@@ -159,12 +91,13 @@ int lockd_config_group(struct lockd_config *config, struct gs_err *err)
     const struct group *group;
 
     config->control_gid = (gid_t)-1;
-    if (config->control_group[0] == '\0')
+    if (config->set.control_group[0] == '\0')
         return 0;
-    group = getgrnam(config->control_group); /* one thread, at the start and at a reload only */
+    group =
+        getgrnam(config->set.control_group); /* one thread, at the start and at a reload only */
     if (group == NULL)
         return gs_err_set(err, -ENOENT, "control-group: there is no group '%s'",
-                          config->control_group);
+                          config->set.control_group);
     config->control_gid = group->gr_gid;
     return 0;
 }
@@ -172,7 +105,7 @@ int lockd_config_group(struct lockd_config *config, struct gs_err *err)
 /* --- one file --- */
 
 struct reader {
-    struct lockd_option table[LOCKD_CONFIG_KEYS + 1];
+    struct lockd_config *config;
     const char *path, *text;
     size_t left;
     int line, bad_line; /* the last one handed to inih; the first one in error */
@@ -234,49 +167,66 @@ static char *next_line(char *line, int size, void *stream)
     return line;
 }
 
+/* Appends a word to a list that commas divide. */
+static void list_word(char *buffer, size_t size, const char *open, const char *word,
+                      const char *close)
+{
+    const size_t at = strlen(buffer);
+
+    snprintf(buffer + at, size - at, "%s%s%s%s", at != 0 ? ", " : "", open, word, close);
+}
+
 static void list_keys(const char *section, char *buffer, size_t size)
 {
-    size_t at = 0;
+    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+        if (section[0] != '\0' && strcmp(at->section, section) == 0)
+            list_word(buffer, size, "", at->name, "");
+    }
+}
 
-    for (size_t i = 0; i < sizeof places / sizeof places[0] && at < size; i++) {
-        if (strcmp(sections[places[i].section], section) == 0)
-            at += (size_t)snprintf(buffer + at, size - at, "%s%s", at != 0 ? ", " : "",
-                                   places[i].key);
+static void list_sections(char *buffer, size_t size)
+{
+    const char *last = "";
+
+    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+        if (at->section[0] != '\0' && strcmp(at->section, last) != 0)
+            list_word(buffer, size, "[", at->section, "]");
+        last = at->section;
     }
 }
 
 static int take_value(void *user, const char *section, const char *name, const char *value)
 {
     struct reader *reader = user;
-    const char *belongs = lockd_config_section(name);
-    char keys[256] = "";
+    const struct lockd_setting *setting = find_key(name);
+    char list[256] = "";
 
-    if (belongs != NULL && strcmp(belongs, section) == 0)
-        return lockd_option_value(lockd_options_find(reader->table, name), value,
-                                  &reader->err) == 0
-                   ? 1
-                   : bad(reader);
-    list_keys(section, keys, sizeof keys);
-    if (belongs != NULL)
-        gs_err_set(&reader->err, -EINVAL, "%s belongs into section [%s]", name, belongs);
-    else if (keys[0] != '\0')
+    if (setting != NULL && strcmp(setting->section, section) == 0) {
+        const struct lockd_option option =
+            lockd_setting_option(setting, lockd_setting_place(setting, &reader->config->set));
+
+        return lockd_option_value(&option, value, &reader->err) == 0 ? 1 : bad(reader);
+    }
+    list_keys(section, list, sizeof list);
+    if (setting != NULL) {
+        gs_err_set(&reader->err, -EINVAL, "%s belongs into section [%s]", name,
+                   setting->section);
+    } else if (list[0] != '\0') {
         gs_err_set(&reader->err, -EINVAL, "unknown key '%s'; [%s] knows: %s", name, section,
-                   keys);
-    else
-        gs_err_set(&reader->err, -EINVAL,
-                   "unknown section [%s]; there are [daemon], [scheduling], [limits], [access]",
-                   section);
+                   list);
+    } else {
+        list_sections(list, sizeof list);
+        gs_err_set(&reader->err, -EINVAL, "unknown section [%s]; there are %s", section, list);
+    }
     return bad(reader);
 }
 
 int lockd_config_text(struct lockd_config *config, const char *path, const char *text,
                       size_t size, struct gs_err *err)
 {
-    struct reader reader = {.path = path, .text = text, .left = size};
-    int wrong;
+    struct reader reader = {.config = config, .path = path, .text = text, .left = size};
+    const int wrong = ini_parse_stream(next_line, &reader, take_value, &reader);
 
-    lockd_config_table(config, reader.table);
-    wrong = ini_parse_stream(next_line, &reader, take_value, &reader);
     if (wrong == 0 && reader.bad_line == 0)
         return 0;
     /* inih found the line wrong itself, maybe before one that we did */

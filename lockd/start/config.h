@@ -6,8 +6,9 @@
 #define GS_LOCKD_START_CONFIG_H
 
 #include "common/err.h"
+#include "lockd/base/log.h"
+#include "lockd/protocol/setting_table.h"
 #include "lockd/sched/scheduler.h"
-#include "lockd/base/options.h"
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -15,21 +16,13 @@
 #define LOCKD_CONFIG_PATH "/etc/gpushare/lockd.conf"
 #define LOCKD_CONFIG_MAX  65536 /* bytes of one file */
 
-struct lockd_limits {
-    uint64_t connections; /* of one user at once */
-    uint64_t programs;    /* ... that said HELLO */
-    uint64_t memory;      /* bytes that one user's programs may have on one device together;
-                             UINT64_MAX: no limit */
-    uint64_t messages;    /* a second, from one connection; beyond it is read later */
-};
-
-/* What becomes of a holder that does not stop. */
+/* What becomes of a holder that does not stop: the words of the row `stuck`, in their order. */
 enum lockd_stuck {
     LOCKD_STUCK_WAIT = 0,       /* it is waited for; others that fit beside it go on */
     LOCKD_STUCK_CHECKPOINT = 1, /* the driver moves its memory out (checkpoint.h) */
 };
 
-/* Memory that leaves a program goes to another one as it is (handover.h). */
+/* Memory that leaves a program goes to another one as it is (handover.h): the words of `hand-over`. */
 enum lockd_hand_over {
     LOCKD_HAND_OVER_AUTO = 0, /* yes, unless the driver is to make checkpoints */
     LOCKD_HAND_OVER_YES = 1,
@@ -37,28 +30,30 @@ enum lockd_hand_over {
 };
 
 struct lockd_config {
-    struct sched_settings settings;
-    struct lockd_limits limits;
-    uint64_t policy, exclusive, share_ppm, quantum_min_ns, quantum_max_ns; /* as read */
-    uint64_t stuck;        /* enum lockd_stuck */
-    uint64_t hand_over;    /* enum lockd_hand_over, as read */
-    bool hands_over;       /* ... what has become of it */
-    uint64_t idle_exit_ns; /* LOCKD_NEVER: a service */
-    uint64_t log_level;
-    char control_group[LOCKD_NAME_SIZE]; /* its members may change settings; "": nobody more */
-    gid_t control_gid; /* of that group; (gid_t)-1: nobody but owner and root */
+    struct lockd_values set;        /* as read, or changed by gpusharectl */
+    struct sched_settings settings; /* what that means to the scheduler */
+    bool hands_over;                /* ... and to memory that leaves a program */
+    gid_t control_gid;              /* of control-group; (gid_t)-1: nobody but owner and root */
 };
 
-#define LOCKD_CONFIG_KEYS 21
+/* How many rows of settings.def are keys of the file. */
+enum {
+    LOCKD_CONFIG_KEYS = 0
+#define GS_SETTING(field, name, section, scope, op, kind, argument, low, high, initial, help)  \
+    +(LOCKD_SCOPE_##scope != LOCKD_SCOPE_PROGRAM)
+#define GS_SETTING_TEXT(field, name, section, scope, argument, initial, help) +1
+#include "lockd/protocol/settings.def"
+#undef GS_SETTING
+#undef GS_SETTING_TEXT
+};
 
-/* Which section of the file a key of lockd_config_table() belongs to. */
-const char *lockd_config_section(const char *key);
 /* Fills table with the keys, ended by an empty entry. Each is a command-line option as well. */
 void lockd_config_table(struct lockd_config *config,
                         struct lockd_option table[LOCKD_CONFIG_KEYS + 1]);
 void lockd_config_default(struct lockd_config *config);
-/* Puts what was read into settings, and checks what no single key can. 0 or -EINVAL. */
+/* Puts what was read where it is obeyed, and checks what no single key can. 0 or -EINVAL. */
 int lockd_config_finish(struct lockd_config *config, struct gs_err *err);
+enum lockd_log_level lockd_config_log_level(const struct lockd_config *config);
 /* Looks the control group up. 0 or -ENOENT. */
 int lockd_config_group(struct lockd_config *config, struct gs_err *err);
 /* Reads one file's text; path: for messages. 0, or -EINVAL with "path:line: what is allowed";

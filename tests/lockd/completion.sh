@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# bash completion of gpusharectl: completion.sh GPUSHARECTL SOURCE-FOLDER. Every command and setting that the program
+# bash completion of gpusharectl: completion.sh GPUSHARECTL FOLDER. Every command and setting that the program
 # knows is offered by all three shells' files.
 set -euo pipefail
-ctl=$1 folder=$2/lockd/completion failed=0
+ctl=$1 folder=$2 failed=0
 # shellcheck disable=SC1091
 . "$folder/gpusharectl.bash"
 gpusharectl() { GPUSHARE_SOCKET=/nowhere/lockd.sock "$ctl" "$@"; }
@@ -31,17 +31,22 @@ for word in $commands; do expect "$word" gpusharectl ""; done
 for word in $settings; do expect "$word" gpusharectl set ""; done
 expect rr gpusharectl set policy ""
 expect all gpusharectl --socket /x pause ""
-expect --watch gpusharectl status --w
+expect stuck gpusharectl get ""
+expect quantum gpusharectl get ""
+expect auto gpusharectl set quantum ""
+if grep -n "@" "$folder"/* | grep -v ":local\|COMP\|commands\[@\]"; then echo "something was not replaced"; failed=1; fi
 for word in $commands $settings; do
     for file in _gpusharectl gpusharectl.fish; do
         grep -qE "(^|[^a-z-])$word([^a-z-]|$)" "$folder/$file" || { echo "$file lacks $word"; failed=1; }
     done
 done
-# where the values of a setting are offered, all of them are
-for word in $("$ctl" set --help | awk '$1 == "policy" { gsub(/\|/, " ", $2); $1 = ""; sub(/ who.*/, ""); print }'); do
-    expect "$word" gpusharectl set policy ""
-    grep -q "from policy\" -a \".*\b$word\b" "$folder/gpusharectl.fish" || { echo "fish does not offer policy $word"; failed=1; }
-    grep -q "2:value or program:.*\b$word\b" "$folder/_gpusharectl" || { echo "zsh does not offer policy $word"; failed=1; }
-done
+# every word that may be a value of a setting, as the help shows it
+while read -r name values; do
+    for word in $values; do
+        expect "$word" gpusharectl set "$name" ""
+        grep -qE "from $name\" -a \".*\b$word\b" "$folder/gpusharectl.fish" || { echo "fish does not offer $name $word"; failed=1; }
+        grep -qE "2:value or program:.*\b$word\b" "$folder/_gpusharectl" || { echo "zsh does not offer $name $word"; failed=1; }
+    done
+done < <("$ctl" set --help | awk '/^  / && $2 != "PID" { gsub(/[A-Z]+\||\|[A-Z]+/, "", $2); gsub(/\|/, " ", $2); print $1, $2 }')
 for word in $commands; do expect --json gpusharectl "$word" --js; done
 exit $failed

@@ -32,17 +32,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(strncmp(err.text, "fuzz:", 5) == 0 && err.text[5] >= '1' && err.text[5] <= '9');
         return 0;
     }
-    require(is_time(config.settings.quantum_ns) && is_time(config.settings.idle_ns) &&
-            is_time(config.quantum_min_ns) && is_time(config.quantum_max_ns));
-    require(config.settings.reserve == LOCKD_AUTO ||
-            config.settings.reserve <= LOCKD_BYTES_MAX);
-    require(config.policy < GS_POLICY_COUNT && config.exclusive <= 1);
-    require(config.stuck <= LOCKD_STUCK_CHECKPOINT && config.hand_over <= LOCKD_HAND_OVER_NO);
-    require(config.limits.messages >= 100 && config.limits.connections >= 1 &&
-            config.limits.programs >= 1);
-    require(strnlen(config.control_group, sizeof config.control_group) <
-            sizeof config.control_group);
+    require(is_time(config.set.quantum) && is_time(config.set.idle) &&
+            is_time(config.set.quantum_min) && is_time(config.set.quantum_max));
+    require(config.set.reserve == LOCKD_AUTO || config.set.reserve <= LOCKD_BYTES_MAX);
+    require(config.set.policy < GS_POLICY_COUNT && config.set.exclusive <= 1);
+    require(config.set.stuck <= LOCKD_STUCK_CHECKPOINT &&
+            config.set.hand_over <= LOCKD_HAND_OVER_NO);
+    require(config.set.max_messages >= 100 && config.set.max_connections >= 1 &&
+            config.set.max_programs >= 1);
+    require(strnlen(config.set.control_group, sizeof config.set.control_group) <
+            sizeof config.set.control_group);
     if (lockd_config_finish(&config, &err) == 0)
-        require(!config.hands_over || config.stuck == LOCKD_STUCK_WAIT);
+        require(!config.hands_over || config.set.stuck == LOCKD_STUCK_WAIT);
     return 0;
 }

@@ -225,6 +225,8 @@ static void step(struct fuzz *fuzz)
         say_anything(fuzz, peer);
     else if (what == 13)
         say_typed(fuzz, peer, byte(fuzz));
+    else if (what == 14)
+        say_typed(fuzz, peer, GS_WIRE_GET);
     else
         say_likely(fuzz, peer);
     clock_ns += MS;
@@ -272,7 +274,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lockd_config_default(&config);
     clock_ns = 1000000 * MS;
     if (byte(&fuzz) % 4 == 0)
-        config.limits.memory = CARD / 2;
+        config.set.max_memory = CARD / 2;
     config.hands_over = byte(&fuzz) % 4 != 0;
     require(lockd_server_init(&fuzz.server, &config, &listener, 1, (gid_t)-1, &err) == 0);
     for (int i = 0; i < STEPS && fuzz.left != 0; i++)

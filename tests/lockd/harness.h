@@ -170,33 +170,33 @@ static inline uint64_t quantum_of(const struct harness *h)
     return sched_device_quantum(device_of(h));
 }
 
-static inline enum sched_member_condition condition_of(const struct harness *h, int who);
+static inline enum gs_condition condition_of(const struct harness *h, int who);
 
 struct harness_look {
     const void *owner;
-    enum sched_member_condition condition;
+    enum gs_condition condition;
     bool skipped;
 };
 
-static inline void harness_ignore(void *context, const struct sched_device_info *info)
+static inline void harness_ignore(void *context, const struct gs_wire_device *info)
 {
     (void)context;
     (void)info;
 }
 
-static inline void harness_member(void *context, const struct sched_device_info *device,
-                                  const struct sched_member_info *info)
+static inline void harness_member(void *context, const struct gs_wire_device *device,
+                                  void *owner, const struct gs_wire_client *info)
 {
     struct harness_look *look = context;
 
     (void)device;
-    if (info->owner != look->owner)
+    if (owner != look->owner)
         return;
-    look->condition = info->condition;
-    look->skipped = info->skipped;
+    look->condition = (enum gs_condition)info->condition;
+    look->skipped = (info->flags & GS_CLIENT_SKIPPED) != 0;
 }
 
-static inline enum sched_member_condition condition_of(const struct harness *h, int who)
+static inline enum gs_condition condition_of(const struct harness *h, int who)
 {
     struct harness_look look = {.owner = &h->client[who]};
 

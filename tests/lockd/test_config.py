@@ -90,13 +90,13 @@ class ConfigTest(unittest.TestCase):
                            ("[scheduling]\n\nquantum = 0\n", ":3: quantum: 0 is outside 1 to 3600000 milliseconds"),
                            ("quantum = 5\n", ":1: quantum belongs into section [scheduling]"),
                            ("[limits]\nquantum = 5\n", ":2: quantum belongs into section [scheduling]"),
-                           ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: quantum"),
-                           ("[paint]\ncolour = red\n", ":2: unknown section [paint]"),
+                           ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: policy, exclusive, quantum"),
+                           ("[paint]\ncolour = red\n", ":2: unknown section [paint]; there are [daemon], [scheduling], [limits], [access]"),
                            ("[scheduling]\nquantum\n", ":2: expected"), ("[scheduling\n", ":1: expected"),
                            ("[scheduling] quantum = 5\n", ":1: something stands behind"),
                            ("[scheduling]\npolicy = best\n", "none of: fair, fifo, rr, priority"),
                            ("[scheduling]\nexclusive = 1\n", "none of: no, yes"),
-                           ("[scheduling]\nreserve = lots\n", "no size"), ("[scheduling]\nswitch-share = 0\n", "0.1 percent"),
+                           ("[scheduling]\nreserve = lots\n", "no size"), ("[scheduling]\nswitch-share = 0\n", "0 is outside 0.1 to 50 percent"),
                            ("[scheduling]\nhand-over = yes\nstuck = checkpoint\n", "exclude each other"),
                            ("[scheduling]\nhand-over = always\n", "none of: auto, yes, no"),
                            ("[scheduling]\nquantum-min = 9\nquantum-max = 8\n", "quantum-min is above"),
@@ -123,7 +123,7 @@ class ConfigTest(unittest.TestCase):
         self.assertIn("not a file", self.check()[1])
 
     def test_example_file_shows_every_key_and_its_default(self):
-        example = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lockd/systemd/lockd.conf")
+        example = os.path.join(os.path.dirname(LOCKD), "systemd/lockd.conf")
         with open(example, encoding="utf-8") as file:
             text = re.sub(r"^#([a-z-]+ =)", r"\1", file.read(), flags=re.M)
         self.write(text)

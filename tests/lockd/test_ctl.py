@@ -17,7 +17,8 @@ import sys
 import time
 import unittest
 
-from fake import GIB, MOVING, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, note, settle_all, wait_for
+from fake import (CONTROL, GIB, MOVING, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, message, note, settle_all,
+                  wait_for)
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -107,7 +108,7 @@ class CtlTest(unittest.TestCase):
         self.assertEqual(self.status()["devices"][0]["capacity"], 9 * GIB)
 
     def test_wrong_usage_says_what(self):
-        for arguments, code, said in ((["frob"], 2, "unknown command"), ([], 2, "no command"), (["set"], 2, "usage"),
+        for arguments, code, said in ((["frob"], 2, "unknown command"), ([], 2, "usage: gpusharectl [options] COMMAND"), (["set"], 2, "usage"),
                                       (["set", "quantum", "0"], 2, "outside"), (["set", "quantum", "soon"], 2, "number"),
                                       (["set", "colour", "3"], 2, "no setting 'colour'"), (["pause", "-1"], 2, "'-1' is no process id"),
                                       (["pause"], 2, "needed"), (["pause", "99999999999"], 2, "'99999999999' is no"),
@@ -126,7 +127,10 @@ class CtlTest(unittest.TestCase):
                                       (["--socket", "/" + "x" * 120, "status"], 2, "107 bytes"),
                                       (["--socket", "/etc/passwd", "status"], 1, "is a file, not the socket"),
                                       (["--socket", "/tmp", "status"], 1, "is a folder"),
-                                      (["status", "--frob"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
+                                      (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "process id is needed"),
+                                      (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "no process id"),
+                                      (["set", "stuck", "wait"], 2, "configuration file"),
+                                      (["status", "--watch"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))
 
     def test_no_daemon_is_told(self):
@@ -142,6 +146,17 @@ class CtlTest(unittest.TestCase):
                         "exit codes"):
             self.assertIn(command, text)
         self.assertIn("gpusharectl ", self.ctl("--version"))
+
+    def test_help_and_release_everywhere(self):
+        commands = re.findall(r"^  ([a-z]+) ", self.ctl("--help").split("options\n")[0], re.M)
+        self.assertGreater(len(commands), 11)
+        self.assertEqual(self.ctl("-h"), self.ctl("--help"))
+        for command in commands:
+            for words in (["-h"], ["--help"], ["x", "-h"], ["--json", "--help"]):
+                self.assertIn(f"usage: gpusharectl {command} ", self.ctl(command, *words))
+            self.assertEqual(self.ctl(command, "-V"), self.ctl("--version"))
+        for option, said in (("-h", "usage: gpushare-lockd"), ("-V", "gpushare-lockd ")):
+            self.assertIn(said, subprocess.run([LOCKD, option], capture_output=True, text=True, timeout=PATIENCE, check=True).stdout)
 
     def test_json_of_a_change_says_how_it_went(self):
         done = json.loads(self.ctl("pause", "--json", str(os.getpid())))
@@ -166,9 +181,84 @@ class CtlTest(unittest.TestCase):
         self.assertEqual((daemon["switch_share_ppm"], daemon["host_limit"]), (25000, 3 * GIB))
         self.assertEqual((one["weight"], one["priority"], one["limit"]), (250, -7, 8 * GIB))
         self.assertIn("weight 250", self.ctl("status"))
-        self.assertIn("quantum-min would be above", self.ctl("set", "quantum-min", "10000", code=1))
+        self.assertIn("quantum-min is above", self.ctl("set", "quantum-min", "10000", code=1))
         self.ctl("set", "limit", me, "auto")
         self.assertIsNone(self.programs()["train"]["limit"])
+
+    def get(self, *arguments):
+        return {s["name"]: s for s in json.loads(self.ctl("get", "--json", *arguments))["settings"]}
+
+    def test_get_answers_what_is_in_force(self):
+        self.ctl("set", "quantum-max", "9000")
+        self.ctl("set", "policy", "rr")
+        shown = self.get()
+        self.assertEqual([(shown[name]["value"], shown[name]["in_force"], shown[name]["unit"]) for name in
+                          ("quantum", "quantum-min", "quantum-max", "switch-share", "policy", "exclusive", "idle-exit", "max-programs")],
+                         [(60 * 10**9, 60 * 10**9, "ns"), (None, 2 * 10**8, "ns"), (9 * 10**9, 9 * 10**9, "ns"),
+                          (None, 50000, "ppm"), ("rr", "rr", ""), (False, False, ""), (None, None, "ns"), (1024, 1024, "")])
+        self.assertNotIn("weight", shown)
+        self.assertEqual(self.ctl("get", "quantum"), "60000\n")
+        self.assertEqual(self.ctl("get", "quantum-min"), "auto\n")
+        text = self.ctl("get")
+        self.assertRegex(text, r"(?m)^quantum-min +auto \(200 ms\) +shortest")
+        self.assertRegex(text, r"(?m)^policy +rr +rule")
+
+    def test_get_of_one_program(self):
+        me = str(os.getpid())
+        self.ctl("set", "priority", me, "-7")
+        self.ctl("set", "limit", me, "1536MiB")
+        self.assertEqual(self.ctl("get", "priority", me), "-7\n-7\n")  # both have this process id
+        self.assertEqual(self.ctl("get", "limit", me), "1536MiB\n1536MiB\n")
+        answer = json.loads(self.ctl("get", "weight", me, "--json"))["settings"]
+        self.assertEqual([(s["program"], s["pid"], s["value"]) for s in answer],
+                         [(name, os.getpid(), 100) for name in ("train", "infer ?[31m")])
+        self.assertIn("no program with process id 1", self.ctl("get", "weight", "1", code=1))
+
+    def test_what_get_prints_is_what_set_takes(self):
+        settable = [line.split()[0] for line in self.ctl("set", "--help").splitlines() if line.startswith("  ")]
+        me = str(os.getpid())
+        for name in settable:
+            pid = [me] if name in ("weight", "priority", "limit") else []
+            before = self.ctl("get", name, *pid)
+            self.ctl("set", name, *pid, before.split("\n", maxsplit=1)[0])
+            self.assertEqual(self.ctl("get", name, *pid), before)
+
+    def control(self, op, value, pid=0):
+        """What the daemon answers to a change as some other program might ask for it: code and text."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            caller.settimeout(PATIENCE)
+            caller.connect(self.daemon.path)
+            caller.send(message(CONTROL, struct.pack("=IiQ", op, pid, value % 2**64)))
+            answer = caller.recv(4096)
+        if not answer:
+            return None, "hung up"
+        code, _, text = struct.unpack_from("=iI192s", answer, 16)
+        return code, text.split(b"\0")[0].decode()
+
+    def test_log_level_while_it_runs(self):
+        self.ctl("set", "log-level", "error")
+        self.ctl("set", "idle", "100")
+        self.ctl("set", "log-level", "info")
+        self.ctl("set", "idle", "200")
+        self.assertIn("value 200000000: done", self.daemon.said())
+        self.assertNotIn("value 100000000", self.daemon.said())
+
+    def test_daemon_checks_the_bounds_itself(self):
+        before, me = self.get(), os.getpid()
+        for op, value, said in ((1, 999999, "quantum: the value is out of range (1 to 3600000 ms, or auto)"),
+                                (2, 3600 * 10**9 + 1, "idle: "), (13, 999, "switch-share: "), (13, 500001, "switch-share: "),
+                                (3, 2**48 + 1, "reserve: "), (6, 4, "policy: the value is out of range (fair|fifo|rr|priority)"),
+                                (7, 2, "exclusive: "), (8, 0, "weight: "), (8, 10001, "weight: "), (9, 101, "priority: "),
+                                (9, -101, "priority: the value is out of range (-100 to 100)"), (10, 2**48 + 1, "limit: ")):
+            code, text = self.control(op, value, me if op in (8, 9, 10) else 0)
+            self.assertEqual(code, -34, (op, value, text))
+            self.assertTrue(text.startswith(said), text)
+        self.assertEqual(self.get(), before)
+        for op in (0, 5000):
+            self.assertEqual(self.control(op, 1), (None, "hung up"))
+        self.assertEqual(self.control(1, 10**6), (0, ""))
+        self.assertEqual(self.control(9, -100, me), (0, ""))
+        self.assertEqual(self.ctl("get", "quantum") + self.ctl("get", "priority", str(me)), "1\n-100\n-100\n")
 
     def test_evict_moves_memory_out(self):
         self.assertIn("evicting 2", self.ctl("evict", str(os.getpid())))
@@ -274,6 +364,58 @@ class CtlTest(unittest.TestCase):
         self.assertIn('state="waits"} 1', text)
         self.assertEqual([line for line in self.ctl("metrics", environment={"GPUSHARE_SOCKET": "/nowhere/x"}).splitlines()
                           if line[0] != "#"], ["gpushare_up 0"])
+
+    def test_metrics_keep_the_rules_of_prometheus(self):
+        text = self.ctl("metrics")
+        kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+        helps = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.M))
+        self.assertEqual(set(kinds), set(helps))
+        self.assertGreater(len(kinds), 35)
+        for name, kind in kinds.items():
+            self.assertEqual(kind == "counter", name.endswith("_total"), name)
+            self.assertNotRegex(name, r"_(ns|ms|mib|percent|ppm)(_|$)")  # base units: seconds, bytes
+            self.assertRegex(helps[name], r"^[A-Z1][^;]{14,}[^.]$")
+            self.assertNotIn("..", helps[name])  # it does not go on from the line before
+        self.assertEqual(len(set(helps.values())), len(helps))
+
+    def test_figures_agree_wherever_they_are_shown(self):
+        self.one.moved_out, self.one.moved_in = 3 * GIB, 2 * GIB
+        self.one.say()
+        wait_for(lambda: self.programs()["train"]["moved_in"] == 2 * GIB, PATIENCE, "the report")
+        shown, text = self.programs()["train"], self.ctl("metrics")
+        for field, metric in (("demand", "demand_bytes"), ("resident", "resident_bytes"), ("on_host", "on_host_bytes"),
+                              ("moved_out", "moved_out_bytes_total"), ("moved_in", "moved_in_bytes_total"), ("turns", "turns_total"),
+                              ("weight", "weight")):
+            self.assertRegex(text, rf'(?m)^gpushare_program_{metric}{{[^}}]*name="train"[^}}]*}} {shown[field]}$')
+        self.assertRegex(self.ctl("status"), r"train +runs +7.0 GiB +7.0 GiB +0 B +3.0 GiB +2.0 GiB +\d+ ")
+
+    def test_wait_is_counted_while_a_program_waits_and_not_while_it_runs(self):
+        # neither says anything from now on: what counts is what they do, not when they last said so
+        ran = self.programs()["train"]["wait_ns"], self.programs()["train"]["wait_longest_ns"]
+        wait_for(lambda: self.programs()["infer ?[31m"]["wait_ns"] > 10**8, PATIENCE, "the wait to be counted")
+        both = self.programs()
+        self.assertEqual((both["train"]["wait_ns"], both["train"]["wait_longest_ns"]), ran)
+        self.assertGreater(both["train"]["gpu_ns"], 10**8)
+        self.assertEqual(both["infer ?[31m"]["gpu_ns"], 0)
+        self.assertGreaterEqual(both["infer ?[31m"]["wait_longest_ns"], 10**8)
+        metric = re.search(r'(?m)^gpushare_program_wait_seconds_total{[^}]*name="infer[^}]*} (\S+)$', self.ctl("metrics"))[1]
+        self.assertGreaterEqual(float(metric), both["infer ?[31m"]["wait_ns"] / 1e9)
+        self.assertLess(float(metric), both["infer ?[31m"]["wait_ns"] / 1e9 + PATIENCE)  # seconds
+
+    def test_time_since_a_program_connected_is_shown(self):
+        wait_for(lambda: self.programs()["train"]["connected_ns"] > 10**8, PATIENCE, "0.1 s")
+        shown = self.programs()
+        self.assertGreaterEqual(shown["train"]["connected_ns"], shown["infer ?[31m"]["connected_ns"])  # it came first
+        self.assertLess(shown["train"]["connected_ns"], self.status()["daemon"]["uptime_ns"])
+        self.assertRegex(self.ctl("metrics"), r'(?m)^gpushare_program_connected_seconds{[^}]*name="train"')
+
+    def test_protocol_page_names_every_field(self):
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/protocol.md")
+        with open(page, encoding="utf-8") as file:
+            named = set(re.findall(r'"([a-z_]+)"', file.read().split("## JSON of")[1]))
+        answer = self.status()
+        for part in (answer, answer["daemon"], answer["devices"][0], answer["devices"][0]["programs"][0]):
+            self.assertLessEqual(set(part), named)
 
     def serve(self):
         server = subprocess.Popen([CTL, "--socket", self.daemon.path, "metrics", "--listen", "127.0.0.1:0"], text=True,

@@ -24,7 +24,7 @@ import urllib.request
 from fake import END, GIB, HELLO, MIB, PATIENCE, RUNNING, WANT, Daemon, Program, message, settle_all, wait_for
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
-DAEMON, TRACE = 18, 23
+STATUS, DAEMON, TRACE = 16, 18, 23
 ODD = b"bad\x9b31m\xff\"\\\n\xe3\x83"  # CSI for an 8-bit terminal, no UTF-8, quotes, a line's end, half a character
 
 
@@ -135,13 +135,19 @@ class EdgesTest(unittest.TestCase):
 
     def test_answer_that_does_not_end_is_given_up(self):
         stop = threading.Event()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            caller.settimeout(PATIENCE)
+            caller.connect(self.daemon.path)
+            caller.send(message(STATUS, b""))
+            first = caller.recv(4096)  # of a real answer
+        self.assertEqual(struct.unpack_from("<IHH", first)[2], DAEMON)
 
         def go_on(server):
             caller, _ = server.accept()
             with caller:
                 while not stop.wait(0.01):
                     try:
-                        caller.send(message(DAEMON, bytes(120)))
+                        caller.send(first)
                     except OSError:
                         return
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
@@ -244,7 +250,7 @@ class EdgesTest(unittest.TestCase):
 
     def test_top_on_a_terminal_without_a_cursor_says_so(self):
         top, main = self.top(24, 80, term="dumb")
-        self.assertIn(b"has no cursor to move", self.read(main, b"--watch"))
+        self.assertIn(b"has no cursor to move", self.read(main, b"top --json"))
         self.assertEqual(top.wait(PATIENCE), 1)
         os.close(main)
 

@@ -55,14 +55,14 @@ struct seen {
     bool apart;
 };
 
-static void look(void *context, const struct sched_device_info *device,
-                 const struct sched_member_info *info)
+static void look(void *context, const struct gs_wire_device *device, void *owner,
+                 const struct gs_wire_client *info)
 {
     struct seen *seen = context;
 
     (void)device;
-    if (info->owner == seen->owner)
-        seen->apart = info->apart;
+    if (owner == seen->owner)
+        seen->apart = (info->flags & GS_CLIENT_APART) != 0;
 }
 
 static bool shown_apart(struct harness *h, int who)

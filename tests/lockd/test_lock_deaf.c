@@ -27,7 +27,7 @@ static void lock_stopped_waiter_costs_the_others_one_turn(void **state)
     say(h, 1, W, 3 * GIB, 0);
     say(h, 2, W, 3 * GIB, 0);
     obey_for(h, 600, 1, 4, ran);
-    assert_int_equal(condition_of(h, 0), LOCKD_STUCK);
+    assert_int_equal(condition_of(h, 0), GS_CONDITION_STUCK);
     for (int i = 1; i < 4; i++)
         assert_true(ran[i] > 300);
 }
@@ -68,7 +68,7 @@ static void lock_stopped_idle_program_memory_of_other_idle_ones_leaves_instead(v
         obey_for(h, 1, 2, 3, ran);
     }
     assert_true(is_running(h, 2));
-    assert_int_equal(condition_of(h, 0), LOCKD_STUCK);
+    assert_int_equal(condition_of(h, 0), GS_CONDITION_STUCK);
     say(h, 3, W, 100 * MIB, 0); /* fits */
     idles(h, 1);
     obeys(h, 3);
@@ -103,7 +103,7 @@ static void lock_evicted_program_that_does_not_answer_is_shown(void **state)
         obey_for(h, 1, 3, 4, ran);
     }
     assert_true(is_running(h, 3));
-    assert_int_equal(condition_of(h, 0), LOCKD_STUCK);
+    assert_int_equal(condition_of(h, 0), GS_CONDITION_STUCK);
 }
 
 static void lock_stopped_idle_program_with_exclusive_turns_others_run(void **state)

@@ -126,7 +126,7 @@ static void lock_what_cannot_leave_is_nobodys_at_once(void **state)
             assert_true(h->client[1].target.capacity <= before - stays + external);
         later(h, EXTERNAL_UNSAID + 300 * MS);
         assert_true(h->client[1].target.capacity == before - stays);
-        assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);
+        assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
         say(h, 1, W, before - stays, 0); /* its last call was refused */
         assert_true(has_run(h, 1));
         assert_true(h->client[1].target.budget >= before - stays);

@@ -139,7 +139,7 @@ static void lock_needs_more_than_capacity_runs_alone(void **state)
     sched_set(h->lock, &reserve, h->now);
     runs(h, 0, 3 * GIB);
     say(h, 1, W, 9 * GIB, 0); /* capacity 8, device 10 */
-    assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);
+    assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
     later(h, quantum_of(h));
     say(h, 0, W, 3 * GIB, 3 * GIB);
     assert_true(has_run(h, 1));
@@ -147,7 +147,7 @@ static void lock_needs_more_than_capacity_runs_alone(void **state)
     say(h, 0, W, 3 * GIB, 0);
     assert_true(h->client[1].target.budget == 9 * GIB); /* everybody else is out */
     say(h, 1, R, 9 * GIB, 9 * GIB);
-    assert_int_equal(condition_of(h, 1), LOCKD_RUNS);
+    assert_int_equal(condition_of(h, 1), GS_CONDITION_RUNS);
 }
 
 /* 0 idles at its prompt with 200 of 512 MiB; 1 asks for about all of it, before or after it
@@ -203,7 +203,7 @@ static void lock_needs_more_than_the_device_others_do_not_suffer(void **state)
     later(h, 10 * quantum_of(h));
     assert_true(has_run(h, 0));
     assert_false(has_waiters(h, 0));
-    assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);
+    assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
 }
 
 static void lock_driver_short_victims_make_room(void **state)

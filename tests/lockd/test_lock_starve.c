@@ -216,7 +216,7 @@ static void lock_newcomer_that_runs_and_fits_goes_on(void **state)
     runs(h, 0, 3 * GIB);
     say(h, 1, R, 3 * GIB, 3 * GIB); /* its connection was lost */
     assert_true(has_run(h, 1));
-    assert_int_equal(condition_of(h, 1), LOCKD_RUNS);
+    assert_int_equal(condition_of(h, 1), GS_CONDITION_RUNS);
 }
 
 int main(void)

@@ -40,7 +40,7 @@ static void lock_does_not_fit_newcomer_waits(void **state)
     assert_true(has_run(h, 0));
     assert_true(has_waiters(h, 0));
     assert_true(h->client[0].target.idle_ns == sched_device_idle(device_of(h)));
-    assert_int_equal(condition_of(h, 1), LOCKD_WAITS);
+    assert_int_equal(condition_of(h, 1), GS_CONDITION_WAITS);
 }
 
 /* Bursts are known by it, also of one beside whom the others rest. */
@@ -235,7 +235,7 @@ static void lock_stuck_holder_others_that_fit_go_on(void **state)
     say(h, 1, W, 7 * GIB, 0);
     later(h, quantum_of(h));
     say(h, 0, R | GS_STATE_STUCK, 7 * GIB, 7 * GIB);
-    assert_int_equal(condition_of(h, 0), LOCKD_STUCK);
+    assert_int_equal(condition_of(h, 0), GS_CONDITION_STUCK);
     runs(h, 2, 2 * GIB);
     asked = h->client[0].targets;
     for (int i = 0; i < 5; i++) {
@@ -281,7 +281,7 @@ static void lock_paused_program_stops_memory_stays(void **state)
     assert_int_equal(h->client[0].target.flags, GS_TARGET_PAUSED);
     say(h, 0, W, 4 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget >= 4 * GIB);
-    assert_int_equal(condition_of(h, 0), LOCKD_PAUSED);
+    assert_int_equal(condition_of(h, 0), GS_CONDITION_PAUSED);
     say(h, 1, R, 8 * GIB, 4 * GIB); /* now the room is needed */
     assert_true(h->client[0].target.budget == 2 * GIB);
     say(h, 0, W, 4 * GIB, 2 * GIB);

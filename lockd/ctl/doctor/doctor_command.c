@@ -37,7 +37,7 @@ static void print_text(const struct doctor *doctor)
     }
     switch (worst(doctor)) {
     case DOCTOR_FAIL:
-        puts("\nThe lines that begin with `fail` are why.");
+        puts("\nThe lines that begin with `fail` say why it does not share.");
         break;
     case DOCTOR_WARN:
         puts("\nNothing stands in the way for certain; look at the lines that begin with "
@@ -105,7 +105,8 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
 
     if (doctor == NULL)
         return CTL_FAILED;
-    if (lockd_options_parse(table, argc, argv, &index, &ctl->err) != 0 || index < argc - 1) {
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0 ||
+        index < argc - 1) {
         free(doctor);
         return ctl_usage(&ctl_doctor, "%s",
                          ctl->err.code != 0 ? ctl->err.text : "one process id or file at most");
@@ -133,5 +134,5 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
     return ctl_done(code != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK);
 }
 
-const struct ctl_command ctl_doctor = {"doctor", "[--json] [PID|FILE]",
-                                       "why is my program not sharing?", doctor_run, NULL};
+const struct ctl_command ctl_doctor = {
+    "doctor", "[--json] [PID|FILE]", "find out why a program does not share", doctor_run, NULL};

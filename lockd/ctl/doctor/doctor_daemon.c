@@ -187,9 +187,9 @@ void doctor_daemon(struct doctor *doctor)
         return;
     }
     doctor_add(doctor, "daemon.reachable", DOCTOR_OK, NULL,
-               "gpushare-lockd %s (process %d) answers; %u programs",
+               "gpushare-lockd %s (process %d) answers; %llu programs",
                doctor->answer.daemon.version, doctor->answer.daemon.pid,
-               doctor->answer.daemon.programs);
+               (unsigned long long)doctor->answer.daemon.programs);
     look_at_versions(doctor);
     look_at_hand_over(doctor);
     look_at_client(doctor);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * setting_pages.c: a program that runs at build time: copies a page from stdin to stdout and puts what settings.def says where
+ * the page asks for it: manual pages (scdoc), shell completion, the example of a configuration file. No state.
+ *
+ * A line that begins with @settings is replaced by lines made of some of the rows:
+ *   @settings man SECTION     of that section of the configuration file, as a list
+ *   @settings set             those that `gpusharectl set` changes in the daemon; "set program": in a program
+ *   @settings conf SECTION    as comments that show the defaults
+ *   @settings bash, fish      what may stand behind the name of a setting
+ * and in any other line @settable@ by the names that `set` takes, @names@ by all, @of_program@ by those of
+ * one program, @words@ by every word that may be a value.
+ */
+#include "lockd/protocol/setting_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define each_row(row)                                                                          \
+    const struct lockd_setting *row = lockd_settings;                                          \
+    row->name != NULL;                                                                         \
+    row++
+
+static bool is_of_program(const struct lockd_setting *row)
+{
+    return row->scope == LOCKD_SCOPE_PROGRAM;
+}
+
+/* "*auto*|_MS_": words as they stand are bold, others are underlined. */
+static void put_argument(const struct lockd_setting *row)
+{
+    for (const char *word = row->argument; *word != '\0';) {
+        const size_t length = strcspn(word, "|");
+        const char mark = *word >= 'a' && *word <= 'z' ? '*' : '_';
+
+        printf("%c%.*s%c%s", mark, (int)length, word, mark, word[length] == '|' ? "|" : "");
+        word += length + (word[length] == '|');
+    }
+}
+
+/* scdoc has signs of its own. */
+static void put_sentence(const char *text)
+{
+    for (size_t i = 0; text[i] != '\0'; i++) {
+        if (strchr("*_\\<>", text[i]) != NULL)
+            putchar('\\');
+        putchar(i == 0 && text[i] >= 'a' && text[i] <= 'z' ? text[i] - 'a' + 'A' : text[i]);
+    }
+    putchar('.');
+}
+
+static void put_man(const char *section)
+{
+    char range[64];
+
+    for (each_row(row)) {
+        if (strcmp(row->section, section) != 0)
+            continue;
+        printf("*%s* = ", row->name);
+        put_argument(row);
+        fputs("\n\t", stdout);
+        put_sentence(row->help);
+        if (lockd_setting_unit(row)[0] != '\0' || row->kind == LOCKD_OPTION_COUNT)
+            printf(" Allowed: %s.", lockd_setting_range(row, range, sizeof range));
+        if (row->initial[0] != '\0')
+            printf(" Default: *%s*.", row->initial);
+        fputs("\n\n", stdout);
+    }
+}
+
+static void put_set(bool of_program)
+{
+    for (each_row(row)) {
+        if (row->op == 0 || is_of_program(row) != of_program)
+            continue;
+        printf("\t*%s* %s", row->name, of_program ? "_PID_ " : "");
+        put_argument(row);
+        fputs("++\n\t", stdout);
+        put_sentence(row->help);
+        fputs("\n\n", stdout);
+    }
+}
+
+static void put_conf(const char *section)
+{
+    char left[64];
+
+    for (each_row(row)) {
+        if (strcmp(row->section, section) != 0)
+            continue;
+        snprintf(left, sizeof left, "#%s = %s", row->name, row->initial);
+        printf("%-26s ; %s\n", left, row->help);
+        if (row->kind == LOCKD_OPTION_CHOICE || row->kind == LOCKD_OPTION_YES)
+            printf("%-26s ; (%s)\n", "#", row->argument);
+    }
+}
+
+static void put_bash(void)
+{
+    char words[128];
+
+    for (each_row(row)) {
+        if (row->op != 0 && !is_of_program(row))
+            printf("        %s) choices=\"%s\" ;;\n", row->name,
+                   lockd_setting_words(row, words, sizeof words));
+    }
+}
+
+static void put_fish(void)
+{
+    char words[128];
+
+    for (each_row(row)) {
+        lockd_setting_words(row, words, sizeof words);
+        if (row->op != 0 && words[0] != '\0')
+            printf("complete -c gpusharectl -n \"__fish_seen_subcommand_from set; and "
+                   "__fish_seen_subcommand_from %s\" -a \"%s\"\n",
+                   row->name, words);
+    }
+}
+
+/* Every word once, since several settings have "auto". */
+static void put_words(void)
+{
+    char words[128], all[512] = " ";
+
+    for (each_row(row)) {
+        if (row->op == 0)
+            continue;
+        lockd_setting_words(row, words, sizeof words);
+        for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " ")) {
+            char wrapped[128];
+
+            snprintf(wrapped, sizeof wrapped, " %s ", word);
+            if (strstr(all, wrapped) == NULL)
+                snprintf(all + strlen(all), sizeof all - strlen(all), "%s ", word);
+        }
+    }
+    printf("%.*s", (int)(strlen(all) - 2), all + 1);
+}
+
+static void put_names(bool settable, bool of_program)
+{
+    const char *space = "";
+
+    for (each_row(row)) {
+        if ((settable && row->op == 0) || (of_program && !is_of_program(row)))
+            continue;
+        printf("%s%s", space, row->name);
+        space = " ";
+    }
+}
+
+static bool put_token(const char *line, size_t *length)
+{
+    static const char *const tokens[] = {"@settable@", "@names@", "@of_program@", "@words@"};
+    size_t which = 0;
+
+    while (which < 4 && strncmp(line, tokens[which], strlen(tokens[which])) != 0)
+        which++;
+    if (which == 4)
+        return false;
+    *length = strlen(tokens[which]);
+    if (which == 3)
+        put_words();
+    else
+        put_names(which == 0, which == 2);
+    return true;
+}
+
+/* 0, or 1 for a request that there is not. */
+static int put_rows(const char *what)
+{
+    if (strncmp(what, "man ", 4) == 0)
+        put_man(what + 4);
+    else if (strncmp(what, "conf ", 5) == 0)
+        put_conf(what + 5);
+    else if (strcmp(what, "set") == 0 || strcmp(what, "set program") == 0)
+        put_set(what[3] != '\0');
+    else if (strcmp(what, "bash") == 0)
+        put_bash();
+    else if (strcmp(what, "fish") == 0)
+        put_fish();
+    else
+        return fprintf(stderr, "setting_pages: what is '@settings %s'?\n", what), 1;
+    return 0;
+}
+
+int main(void)
+{
+    char line[4096];
+    int code = 0;
+
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        if (strncmp(line, "@settings ", 10) == 0) {
+            line[strcspn(line, "\n")] = '\0';
+            code |= put_rows(line + 10);
+            continue;
+        }
+        for (const char *at = line; *at != '\0';) {
+            size_t length = 1;
+
+            if (!put_token(at, &length))
+                putchar(*at);
+            at += length;
+        }
+    }
+    return code != 0 || ferror(stdin) != 0 || fflush(stdout) != 0;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * setting_table.c: the rows of settings.def, and what every user of them asks: which row, is a value within its bounds,
+ * how is it written. No state.
+ */
+#include "lockd/protocol/setting_table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const struct lockd_setting lockd_settings[] = {
+#define GS_SETTING(field, name, section, scope, op, kind, argument, low, high, initial, help)  \
+    {name,                                                                                     \
+     section,                                                                                  \
+     LOCKD_SCOPE_##scope,                                                                      \
+     op,                                                                                       \
+     LOCKD_OPTION_##kind,                                                                      \
+     argument,                                                                                 \
+     low,                                                                                      \
+     high,                                                                                     \
+     initial,                                                                                  \
+     help,                                                                                     \
+     offsetof(struct lockd_values, field)},
+#define GS_SETTING_TEXT(field, name, section, scope, argument, initial, help)                  \
+    {name,                                                                                     \
+     section,                                                                                  \
+     LOCKD_SCOPE_##scope,                                                                      \
+     0,                                                                                        \
+     LOCKD_OPTION_NAME,                                                                        \
+     argument,                                                                                 \
+     0,                                                                                        \
+     0,                                                                                        \
+     initial,                                                                                  \
+     help,                                                                                     \
+     offsetof(struct lockd_values, field)},
+#include "lockd/protocol/settings.def"
+#undef GS_SETTING
+#undef GS_SETTING_TEXT
+    {.name = NULL},
+};
+
+const struct lockd_setting *lockd_setting_find(const char *name)
+{
+    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+        if (strcmp(at->name, name) == 0)
+            return at;
+    }
+    return NULL;
+}
+
+const struct lockd_setting *lockd_setting_of_op(uint32_t op)
+{
+    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+        if (at->op == op && op != 0)
+            return at;
+    }
+    return NULL;
+}
+
+void *lockd_setting_place(const struct lockd_setting *setting, struct lockd_values *values)
+{
+    return (char *)values + setting->offset;
+}
+
+struct lockd_option lockd_setting_option(const struct lockd_setting *setting, void *value)
+{
+    return (struct lockd_option){
+        .name = setting->name,
+        .argument = setting->argument,
+        .kind = setting->kind,
+        .value = value,
+        .low = setting->low,
+        .high = setting->high,
+        .help = setting->help,
+        .initial = setting->initial,
+    };
+}
+
+void lockd_settings_default(struct lockd_values *values)
+{
+    memset(values, 0, sizeof *values);
+    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+        const struct lockd_option option =
+            lockd_setting_option(at, lockd_setting_place(at, values));
+        struct gs_err err = {0};
+
+        lockd_option_value(&option, at->initial, &err); /* test_settings: all are right */
+    }
+}
+
+bool lockd_setting_allows(const struct lockd_setting *setting, uint64_t value)
+{
+    const int64_t number = (int64_t)value, most = (int64_t)setting->high;
+
+    if (setting->kind == LOCKD_OPTION_SIGNED)
+        return number >= -most && number <= most;
+    if (value == UINT64_MAX)
+        return lockd_option_word(setting->kind, setting->argument) != NULL;
+    return value >= setting->low && value <= setting->high;
+}
+
+/* How many of the value's units are one of those that people write. */
+static double unit_size(enum lockd_option_kind kind)
+{
+    return kind == LOCKD_OPTION_SECONDS   ? 1e9
+           : kind == LOCKD_OPTION_MS      ? 1e6
+           : kind == LOCKD_OPTION_PERCENT ? 1e4
+                                          : 1;
+}
+
+static const char *unit_text(enum lockd_option_kind kind)
+{
+    return kind == LOCKD_OPTION_SECONDS   ? " s"
+           : kind == LOCKD_OPTION_MS      ? " ms"
+           : kind == LOCKD_OPTION_PERCENT ? " %"
+                                          : "";
+}
+
+static void format_bytes(uint64_t bytes, char *buffer, size_t size)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+
+    while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < sizeof units / sizeof units[0]) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(buffer, size, "%" PRIu64 "%s", bytes, units[unit]);
+}
+
+/* The index-th word of "a|b|c". */
+static void choice_word(const char *argument, uint64_t index, char *buffer, size_t size)
+{
+    for (; index > 0 && argument != NULL; index--) {
+        argument = strchr(argument, '|');
+        argument = argument != NULL ? argument + 1 : NULL;
+    }
+    if (argument == NULL)
+        snprintf(buffer, size, "unknown");
+    else
+        snprintf(buffer, size, "%.*s", (int)strcspn(argument, "|"), argument);
+}
+
+char *lockd_setting_format(const struct lockd_setting *setting, uint64_t value, bool with_unit,
+                           char *buffer, size_t size)
+{
+    const char *word = lockd_option_word(setting->kind, setting->argument);
+
+    if (value == UINT64_MAX && word != NULL) {
+        snprintf(buffer, size, "%s", word);
+        return buffer;
+    }
+    switch (setting->kind) {
+    case LOCKD_OPTION_SIZE:
+        format_bytes(value, buffer, size);
+        break;
+    case LOCKD_OPTION_SIGNED:
+        snprintf(buffer, size, "%" PRId64, (int64_t)value);
+        break;
+    case LOCKD_OPTION_YES:
+        snprintf(buffer, size, "%s", value == 1 ? "yes" : "no");
+        break;
+    case LOCKD_OPTION_CHOICE:
+        choice_word(setting->argument, value, buffer, size);
+        break;
+    default:
+        snprintf(buffer, size, "%.15g%s", (double)value / unit_size(setting->kind),
+                 with_unit ? unit_text(setting->kind) : "");
+    }
+    return buffer;
+}
+
+char *lockd_setting_range(const struct lockd_setting *setting, char *buffer, size_t size)
+{
+    const char *word = lockd_option_word(setting->kind, setting->argument);
+    char low[32], high[32];
+
+    if (setting->kind == LOCKD_OPTION_YES || setting->kind == LOCKD_OPTION_CHOICE) {
+        snprintf(buffer, size, "%s", setting->argument);
+        return buffer;
+    }
+    if (setting->kind == LOCKD_OPTION_SIGNED)
+        snprintf(low, sizeof low, "-%" PRIu64, setting->high);
+    else
+        lockd_setting_format(setting, setting->low, false, low, sizeof low);
+    lockd_setting_format(setting, setting->high, true, high, sizeof high);
+    snprintf(buffer, size, "%s to %s%s%s", low, high, word != NULL ? ", or " : "",
+             word != NULL ? word : "");
+    return buffer;
+}
+
+const char *lockd_setting_unit(const struct lockd_setting *setting)
+{
+    switch (setting->kind) {
+    case LOCKD_OPTION_SECONDS:
+    case LOCKD_OPTION_MS:
+        return "ns";
+    case LOCKD_OPTION_SIZE:
+        return "bytes";
+    case LOCKD_OPTION_PERCENT:
+        return "ppm";
+    default:
+        return "";
+    }
+}
+
+char *lockd_setting_words(const struct lockd_setting *setting, char *buffer, size_t size)
+{
+    size_t at = 0;
+
+    buffer[0] = '\0';
+    for (const char *word = setting->argument; *word != '\0';) {
+        const size_t length = strcspn(word, "|");
+
+        if (*word >= 'a' && *word <= 'z' && at < size)
+            at += (size_t)snprintf(buffer + at, size - at, "%s%.*s", at != 0 ? " " : "",
+                                   (int)length, word);
+        word += length + (word[length] == '|');
+    }
+    return buffer;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * setting_table.h: the table of settings (settings.def) for the daemon, gpusharectl and the generator of pages.
+ */
+#ifndef GS_LOCKD_PROTOCOL_SETTING_TABLE_H
+#define GS_LOCKD_PROTOCOL_SETTING_TABLE_H
+
+#include "lockd/base/options.h"
+#include "lockd/protocol/wire_check.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GS_MS      1000000ull
+#define GS_SECOND  1000000000ull
+#define GS_PERCENT 10000ull /* in millionths */
+
+enum lockd_scope { LOCKD_SCOPE_DAEMON, LOCKD_SCOPE_USER, LOCKD_SCOPE_PROGRAM };
+
+/* A value for each row, in its unit; UINT64_MAX: auto, never, none. */
+struct lockd_values {
+#define GS_SETTING(field, name, section, scope, op, kind, argument, low, high, initial, help)  \
+    uint64_t field;
+#define GS_SETTING_TEXT(field, name, section, scope, argument, initial, help)                  \
+    char field[LOCKD_NAME_SIZE];
+#include "lockd/protocol/settings.def"
+#undef GS_SETTING
+#undef GS_SETTING_TEXT
+};
+
+struct lockd_setting {
+    const char *name, *section;
+    enum lockd_scope scope;
+    uint32_t op; /* of gs_wire_control; 0: not while the daemon runs */
+    enum lockd_option_kind kind;
+    const char *argument;
+    uint64_t low, high;
+    const char *initial, *help;
+    size_t offset; /* in struct lockd_values */
+};
+
+/* All of them, ended by a row whose name is NULL. */
+extern const struct lockd_setting lockd_settings[];
+
+/* The row of that name, or with that operation; NULL: there is none. */
+const struct lockd_setting *lockd_setting_find(const char *name);
+const struct lockd_setting *lockd_setting_of_op(uint32_t op);
+/* Where values has the setting: a uint64_t *, or with LOCKD_OPTION_NAME a char *. */
+void *lockd_setting_place(const struct lockd_setting *setting, struct lockd_values *values);
+/* The same row as an option that is read into value. */
+struct lockd_option lockd_setting_option(const struct lockd_setting *setting, void *value);
+/* The default of every row. */
+void lockd_settings_default(struct lockd_values *values);
+/* May a message set it to that? Not for texts. */
+bool lockd_setting_allows(const struct lockd_setting *setting, uint64_t value);
+/* "1 to 3600000 ms, or auto": what it may be. */
+char *lockd_setting_range(const struct lockd_setting *setting, char *buffer, size_t size);
+/* As one would write it: "500", "2GiB", "auto"; with_unit: "500 ms". Not for texts. */
+char *lockd_setting_format(const struct lockd_setting *setting, uint64_t value, bool with_unit,
+                           char *buffer, size_t size);
+/* The unit of a value in the table: "ns", "bytes", "ppm"; "" for what has none. */
+const char *lockd_setting_unit(const struct lockd_setting *setting);
+/* The words of the argument that are taken as they stand: "auto", "yes no". */
+char *lockd_setting_words(const struct lockd_setting *setting, char *buffer, size_t size);
+
+#endif
