@@ -33,6 +33,9 @@ def record_line(root, path):
     return f"{name},sha256={digest},{len(data)}\n"
 
 
+AS_ROOT = unittest.skipUnless(os.geteuid() == 0, "only root can make files of others")
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         self.folder = make_folder("gpushare-tree.")
@@ -318,25 +321,26 @@ class Tree(Case):
 
     def as_nobody(self, *args):
         """Patches the tree as somebody who owns what is in it."""
-        if os.geteuid() != 0:
-            self.skipTest("only root can make files of others")
         patch, runtime = copy_for_others(self, OPTIONS.patch, OPTIONS.runtime)
         os.chmod(self.folder, 0o777)
         for path in ("bin", "lib", "lib/x-1.dist-info", "lib/x-1.dist-info/RECORD", "lib/cuda, too.so", "old", "old/uses"):
             os.chown(self.path(path), 65534, 65534)
         return tool.run("--runtime", runtime, "--tree", self.folder, *args, tool_path=patch, **AS_OTHER_USER)[::2]
 
+    @AS_ROOT
     def test_what_may_not_be_read_is_named(self):
         os.chmod(self.path("bin/uses"), 0o711)
         status, errors = self.as_nobody()
         self.assertEqual((status, self.path("bin/uses") + ": cannot open" in errors), (1, True), errors)
         self.assertEqual(run("--check", self.path("old/uses"))[0], 0)
 
+    @AS_ROOT
     def test_what_may_not_be_looked_at_is_named(self):
         os.chmod(self.path("old"), 0o666)  # its names can be read, but not what they are
         status, errors = self.as_nobody()
         self.assertEqual((status, self.path("old/uses") + ": cannot look at it (--exclude" in errors), (1, True), errors)
 
+    @AS_ROOT
     def test_folder_that_may_not_be_looked_into_can_be_left_out(self):
         os.chmod(self.path("old"), 0o666)
         status, errors = self.as_nobody("--exclude", "bin", "--exclude", "old")
