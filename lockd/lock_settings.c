@@ -105,6 +105,10 @@ void lockd_gang_requeue(struct lockd_gang *gang, uint64_t now)
         struct lockd_party *party = lockd_party_of(at, of_gang);
 
         party->device->generation++;
+        if (party->gang->gives_way) { /* it may be served now */
+            lockd_gang_give_way(gang, party->device->lock, false);
+            lockd_gang_settle(gang);
+        }
         requeue(party, now);
         lockd_plan_also(party->device); /* a holder may have to give way now */
     }
