@@ -142,7 +142,7 @@ uint64_t lockd_queue_place(const struct lockd_party *party);
 /* What its turn takes of the device. */
 uint64_t lockd_queue_takes(const struct lockd_party *party);
 /* The one to be served next, or NULL. */
-struct lockd_party *lockd_queue_head(struct lockd_device *device);
+struct lockd_party *lockd_queue_head(const struct lockd_device *device);
 
 /* --- lock_turns.c --- */
 void lockd_turns_plan(struct lockd_device *device, uint64_t now);

@@ -101,7 +101,7 @@ uint64_t lockd_queue_takes(const struct lockd_party *party)
 
 /* The one to be served next; those that do not fit beside stuck ones keep their places in front
  * of it. What can never fit has its turn only when nobody else has work. */
-struct lockd_party *lockd_queue_head(struct lockd_device *device)
+struct lockd_party *lockd_queue_head(const struct lockd_device *device)
 {
     struct lockd_node *first = lockd_order_first(&device->queue);
 

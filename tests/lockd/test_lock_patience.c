@@ -111,12 +111,45 @@ static void patience_gang_that_gives_way_becomes_more_important_runs_then(void *
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
 
+/* Nobody has to stop for the one behind the gang, so nobody says anything when its time is
+ * over. */
+static void patience_is_over_the_next_one_runs_without_another_word(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_RR);
+    runs(h, 5, 7 * GIB);
+    h->client[5].deaf = true;
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    assert_false(has_run(h, 4));
+    later(h, 15000 * MS);
+    assert_true(has_run(h, 4));
+}
+
+static void patience_higher_priority_takes_a_kept_place_at_once(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_PRIORITY);
+    lockd_lock_priority(h->lock, h->client[4].client, 5, h->now);
+    lockd_lock_priority(h->lock, h->client[5].client, 5, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    assert_true(has_run(h, 4));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(patience_gangs_wait_in_vain_others_run),
         scenario(patience_gang_gives_way_to_one_that_becomes_idle_runs_then),
         scenario(patience_gang_that_gives_way_becomes_more_important_runs_then),
+        scenario(patience_is_over_the_next_one_runs_without_another_word),
+        scenario(patience_higher_priority_takes_a_kept_place_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
