@@ -130,6 +130,15 @@ static bool equal(const struct sched_share *a, const struct sched_share *b)
            a->held == b->held && a->unsure == b->unsure && a->unsure_most == b->unsure_most;
 }
 
+/* The next one has room and was not given its place. */
+static bool overlooks_head(const struct sched_device *device)
+{
+    const struct sched_party *head = sched_queue_head(device);
+
+    return head != NULL && device->leases && device->settle_until <= device->lock->created &&
+           device->need_busy - head->need_busy + sched_queue_takes(head) <= device->capacity;
+}
+
 static const char *check_device(const struct sched_device *device)
 {
     struct total total = {0};
@@ -141,6 +150,8 @@ static const char *check_device(const struct sched_device *device)
     }
     if (wrong != NULL)
         return wrong;
+    if (overlooks_head(device))
+        return "the head of the queue has room and does not get it";
     if (!equal(&total.sum, &device->sum))
         return "sums of memory";
     if (total.need_held != device->need_held || total.need_busy != device->need_busy ||

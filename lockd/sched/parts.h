@@ -146,7 +146,7 @@ uint64_t sched_queue_place(const struct sched_party *party);
 /* What its turn takes of the device. */
 uint64_t sched_queue_takes(const struct sched_party *party);
 /* The one to be served next, or NULL. */
-struct sched_party *sched_queue_head(struct sched_device *device);
+struct sched_party *sched_queue_head(const struct sched_device *device);
 
 /* --- turns.c --- */
 void sched_turns_plan(struct sched_device *device, uint64_t now);

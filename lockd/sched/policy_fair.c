@@ -246,7 +246,7 @@ static void shorter(struct sched_party *party, double part)
 
 static bool ahead(const struct sched_party *head, const struct sched_party *holder)
 {
-    if (head->queued.key % CLASSES != FIRST)
+    if (head->queued.key % CLASSES != FIRST || !holder->gang->runs)
         return false;
     if (assembles(head)) /* two gangs would never stop ending each other's turns */
         return holder->gang->party_count == 1;

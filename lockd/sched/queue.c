@@ -101,7 +101,7 @@ uint64_t sched_queue_takes(const struct sched_party *party)
 
 /* The one to be served next; those that do not fit beside stuck ones keep their places in front
  * of it. What can never fit has its turn only when nobody else has work. */
-struct sched_party *sched_queue_head(struct sched_device *device)
+struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     struct sched_node *first = sched_order_first(&device->queue);
 

@@ -84,6 +84,10 @@ void sched_gang_requeue(struct sched_gang *gang, uint64_t now)
         struct sched_party *party = sched_party_of(at, of_gang);
 
         party->device->generation++;
+        if (party->gang->gives_way) { /* it may be served now */
+            sched_gang_give_way(gang, party->device->lock, false);
+            sched_gang_settle(gang);
+        }
         requeue(party, now);
         sched_plan_also(party->device); /* a holder may have to give way now */
     }

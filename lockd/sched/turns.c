@@ -95,6 +95,11 @@ static void settle(struct sched_device *device, uint64_t now)
 
 /* --- the head of the queue and the holders --- */
 
+static bool has_room(const struct sched_device *device, const struct sched_party *head)
+{
+    return device->need_busy - head->need_busy + sched_queue_takes(head) <= device->capacity;
+}
+
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
  * does not, or NULL. */
 static struct sched_party *serve(struct sched_device *device, uint64_t now)
@@ -102,7 +107,7 @@ static struct sched_party *serve(struct sched_device *device, uint64_t now)
     struct sched_party *head;
 
     while ((head = sched_queue_head(device)) != NULL) {
-        if (device->need_busy - head->need_busy + sched_queue_takes(head) > device->capacity)
+        if (!has_room(device, head))
             return head;
         sched_gang_admit(head, false, now);
         settle(device, now);
@@ -120,8 +125,8 @@ static bool revocable(const struct sched_party *party, const struct sched_party 
         return true;
     if (sched_party_blocked(head) && party->running_members == 0)
         return true; /* it may itself wait for what the head has */
-    if (!party->gang->runs)
-        return now >= party->until;
+    if (now >= party->until && !party->gang->runs)
+        return true;
     if (now >= party->until)
         return policy->stays == NULL || head->first || !policy->stays(party, head);
     return policy->ahead != NULL && !party->first && policy->ahead(head, party);
@@ -316,7 +321,8 @@ static void change_mode(struct sched_device *device, uint64_t now)
     }
 }
 
-/* Returns whether what it did has brought another one to the head of the queue. */
+/* Returns whether what it did has brought another one to the head of the queue, or made room
+ * for it at once: what only kept a place has nobody who must stop first. */
 static bool plan_leases(struct sched_device *device, uint64_t now)
 {
     struct sched_party *head;
@@ -338,6 +344,8 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     }
     settle(device, now);
     note_waiters(device, now);
+    if (head != NULL && sched_queue_head(device) == head && has_room(device, head))
+        return true;
     return sched_queue_head(device) != head || (device->waiters && device->grace_at <= now);
 }
 

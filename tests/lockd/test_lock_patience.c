@@ -85,11 +85,71 @@ static void patience_gang_gives_way_to_one_that_becomes_idle_runs_then(void **st
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
 
+/* It gave way to one of higher priority; now it goes before that. */
+static void patience_gang_that_gives_way_becomes_more_important_runs_then(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_PRIORITY);
+    sched_priority(h->lock, h->client[5].client, 50, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 1000 && !is_running(h, 4); step++) {
+        obeys(h, 4);
+        later(h, 100 * MS);
+    }
+    assert_true(is_running(h, 4) && h->client[0].client->gang->gives_way);
+    sched_priority(h->lock, h->client[1].client, 60, h->now);
+    harness_take(h);
+    for (int step = 0; step < 5; step++) {
+        obeys(h, 4);
+        obeys(h, 5);
+        later(h, 50 * MS);
+    }
+    assert_true(has_run(h, 0) && has_run(h, 1));
+}
+
+/* Nobody has to stop for the one behind the gang, so nobody says anything when its time is
+ * over. */
+static void patience_is_over_the_next_one_runs_without_another_word(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_RR);
+    runs(h, 5, 7 * GIB);
+    h->client[5].deaf = true;
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    assert_false(has_run(h, 4));
+    later(h, 15000 * MS);
+    assert_true(has_run(h, 4));
+}
+
+static void patience_higher_priority_takes_a_kept_place_at_once(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_PRIORITY);
+    sched_priority(h->lock, h->client[4].client, 5, h->now);
+    sched_priority(h->lock, h->client[5].client, 5, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    assert_true(has_run(h, 4));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(patience_gangs_wait_in_vain_others_run),
         scenario(patience_gang_gives_way_to_one_that_becomes_idle_runs_then),
+        scenario(patience_gang_that_gives_way_becomes_more_important_runs_then),
+        scenario(patience_is_over_the_next_one_runs_without_another_word),
+        scenario(patience_higher_priority_takes_a_kept_place_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,7 +212,8 @@ static void lock_random_what_once_failed(void **state)
 }
 
 /* With a quantum shorter than a switch, what came to run first used up the turns of its gang; a
- * gang gave way to those that had nothing to do; spare bytes were kept from one that grew. */
+ * gang gave way to those that had nothing to do, or were less important by then; spare bytes
+ * were kept from one that grew. */
 static void lock_random_mixed_what_once_failed(void **state)
 {
     struct model_options options = plain;
@@ -227,6 +228,8 @@ static void lock_random_mixed_what_once_failed(void **state)
     model_free(run_one(options, 100067));
     options.kills = options.pauses = options.restarts = true;
     model_free(run_one(options, 1047));
+    options.policy = GS_POLICY_PRIORITY;
+    model_free(run_one(options, 500125));
 }
 
 int main(void)
