@@ -3,7 +3,6 @@
  * options.c: reads a command line by a table (options.h), and which socket is meant. No state.
  */
 #include "lockd/base/options.h"
-#include "common/fd.h"
 #include "common/size.h"
 
 #include <errno.h>
@@ -236,10 +235,12 @@ int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, c
 {
     struct option rows[OPTIONS_MAX + 1];
     char letters[2 * OPTIONS_MAX + 3];
-    GS_FREE char **arguments = calloc((size_t)argc + 1, sizeof *arguments);
+    char **arguments = NULL;
     int count = 0, at = -1, code = make_table(table, rows, letters);
 
-    if (code != 0 || arguments == NULL)
+    if (code == 0)
+        arguments = calloc((size_t)argc + 1, sizeof *arguments);
+    if (arguments == NULL)
         return gs_err_set(err, -ENOMEM, "no memory to read the command line");
     opterr = 0;
     /* getopt begins at argv[1], after a name: glibc starts afresh with 0 */
@@ -267,6 +268,7 @@ int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, c
         arguments[count++] = argv[at++];
     memcpy(argv + argc - count, arguments, (size_t)count * sizeof *arguments);
     *index += argc - 1 - count;
+    free(arguments);
     return code;
 }
 

@@ -34,7 +34,7 @@ static int patience_s(const struct ctl *ctl)
 }
 
 /* Why there is no connection, in words that help. */
-static int explain(struct ctl *ctl, int code, const struct gs_err *why)
+static int explain_failure(struct ctl *ctl, int code, const struct gs_err *why)
 {
     switch (code) {
     case -ENOENT:
@@ -103,7 +103,7 @@ int ctl_connect(struct ctl *ctl)
 
     if (!gs_place_is_empty(code))
         memcpy(ctl->path, ctl->places.path[which], sizeof ctl->path);
-    return code == 0 ? call.fd : explain(ctl, code, &why);
+    return code == 0 ? call.fd : explain_failure(ctl, code, &why);
 }
 
 int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
@@ -128,7 +128,8 @@ int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
 }
 
 /* Appends a copy of a message to an array of them. */
-static int append(struct ctl *ctl, void *array, size_t *count, const void *message, size_t size)
+static int append_message(struct ctl *ctl, void *array, size_t *count, const void *message,
+                          size_t size)
 {
     void **start = array;
     void *grown;
@@ -145,24 +146,25 @@ static int append(struct ctl *ctl, void *array, size_t *count, const void *messa
 }
 
 /* 0: more to come, 1: that was the end, -errno. */
-static int take(struct ctl *ctl, struct ctl_answer *answer, const union lockd_message *message)
+static int take_message(struct ctl *ctl, struct ctl_answer *answer,
+                        const union lockd_message *message)
 {
     switch (message->header.type) {
     case GS_WIRE_DAEMON:
         answer->daemon = message->daemon;
         return 0;
     case GS_WIRE_DEVICE:
-        return append(ctl, &answer->devices, &answer->device_count, message,
-                      sizeof message->device);
+        return append_message(ctl, &answer->devices, &answer->device_count, message,
+                              sizeof message->device);
     case GS_WIRE_CLIENT:
-        return append(ctl, &answer->clients, &answer->client_count, message,
-                      sizeof message->client);
+        return append_message(ctl, &answer->clients, &answer->client_count, message,
+                              sizeof message->client);
     case GS_WIRE_REMARK:
-        return append(ctl, &answer->remarks, &answer->remark_count, message,
-                      sizeof message->remark);
+        return append_message(ctl, &answer->remarks, &answer->remark_count, message,
+                              sizeof message->remark);
     case GS_WIRE_SETTING:
-        return append(ctl, &answer->settings, &answer->setting_count, message,
-                      sizeof message->setting);
+        return append_message(ctl, &answer->settings, &answer->setting_count, message,
+                              sizeof message->setting);
     case GS_WIRE_END:
         answer->end = message->end;
         return 1;
@@ -186,7 +188,7 @@ int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer
         union lockd_message message;
 
         code = ctl_receive(ctl, fd, &message);
-        code = code == 0 ? take(ctl, answer, &message) : code;
+        code = code == 0 ? take_message(ctl, answer, &message) : code;
         if (code == 0 && ctl_now() > until)
             code = gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the answer does not end within %d s",
                               ctl->path, patience_s(ctl));

@@ -92,8 +92,8 @@ static int make_page(struct http *http)
 }
 
 /* Makes the reply; without memory the caller is dropped. */
-static void reply(struct caller *caller, const char *status, const char *type, const char *body,
-                  size_t size, bool head_only)
+static void make_reply(struct caller *caller, const char *status, const char *type,
+                       const char *body, size_t size, bool head_only)
 {
     FILE *out = open_memstream(&caller->reply, &caller->size);
 
@@ -112,9 +112,9 @@ static void reply(struct caller *caller, const char *status, const char *type, c
         hang_up(caller);
 }
 
-static void refuse(struct caller *caller, const char *status)
+static void refuse_caller(struct caller *caller, const char *status)
 {
-    reply(caller, status, "text/plain", status, strlen(status), false);
+    make_reply(caller, status, "text/plain", status, strlen(status), false);
 }
 
 static bool is_metrics(const char *target, size_t length)
@@ -124,26 +124,26 @@ static bool is_metrics(const char *target, size_t length)
 }
 
 /* The whole head of a request has come. */
-static void answer(struct http *http, struct caller *caller)
+static void answer_caller(struct http *http, struct caller *caller)
 {
     const bool head = strncmp(caller->request, "HEAD ", 5) == 0;
     const char *target = caller->request + (head ? 5 : 4);
     const char *end;
 
     if (!head && strncmp(caller->request, "GET ", 4) != 0) {
-        refuse(caller, "405 Method Not Allowed");
+        refuse_caller(caller, "405 Method Not Allowed");
         return;
     }
     end = strpbrk(target, " \r\n");
     if (end == NULL || strncmp(end, " HTTP/1.", 8) != 0)
-        refuse(caller, "400 Bad Request");
+        refuse_caller(caller, "400 Bad Request");
     else if (!is_metrics(target, (size_t)(end - target)))
-        refuse(caller, "404 Not Found");
+        refuse_caller(caller, "404 Not Found");
     else if (make_page(http) != 0)
-        refuse(caller, "500 Internal Server Error");
+        refuse_caller(caller, "500 Internal Server Error");
     else
-        reply(caller, "200 OK", "text/plain; version=0.0.4; charset=utf-8", http->page,
-              http->page_size, head);
+        make_reply(caller, "200 OK", "text/plain; version=0.0.4; charset=utf-8", http->page,
+                   http->page_size, head);
 }
 
 static void read_more(struct http *http, struct caller *caller)
@@ -160,12 +160,12 @@ static void read_more(struct http *http, struct caller *caller)
     caller->got += (size_t)got;
     caller->request[caller->got] = '\0';
     if (strlen(caller->request) != caller->got)
-        refuse(caller, "400 Bad Request");
+        refuse_caller(caller, "400 Bad Request");
     else if (strstr(caller->request, "\r\n\r\n") != NULL ||
              strstr(caller->request, "\n\n") != NULL)
-        answer(http, caller);
+        answer_caller(http, caller);
     else if (caller->got == sizeof caller->request - 1)
-        refuse(caller, "431 Request Header Fields Too Large");
+        refuse_caller(caller, "431 Request Header Fields Too Large");
 }
 
 static void write_more(struct caller *caller)

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Bytes and nanoseconds as integers, which have a sign here; what is automatic as null. */
-static json_t *number(uint64_t value)
+static json_t *number_json(uint64_t value)
 {
     return value == UINT64_MAX
                ? json_null()
@@ -41,7 +41,7 @@ static void add_figures(json_t *object, const struct lockd_figure *figures, cons
         if (at->json[0] != '\0')
             json_object_set_new(object, at->json,
                                 at->unit == LOCKD_FIGURE_FLAG ? json_boolean(value != 0)
-                                                              : number(value));
+                                                              : number_json(value));
     }
 }
 
@@ -94,7 +94,7 @@ static json_t *remark_json(const struct gs_wire_remark *remark)
 {
     return json_pack("{s:i, s:o, s:s, s:o, s:b, s:I, s:o}", "pid", remark->pid, "name",
                      ctl_json_text(remark->name), "kind", ctl_note_kind(remark->kind), "age_ns",
-                     number(remark->age_ns), "ended", remark->ended != 0, "count",
+                     number_json(remark->age_ns), "ended", remark->ended != 0, "count",
                      (json_int_t)remark->count, "text", ctl_json_text(remark->text));
 }
 
@@ -160,7 +160,7 @@ int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
                              rate.out, "moved_in_per_s", rate.in, "gpu_share", rate.gpu,
                              "calls_per_s", rate.calls, "turns", (json_int_t)rate.turns));
     }
-    json_object_set_new(root, "interval_ns", number(elapsed_ns));
+    json_object_set_new(root, "interval_ns", number_json(elapsed_ns));
     json_object_set_new(root, "rates", rates);
     code = root == NULL || json_dumpf(root, stdout, JSON_COMPACT) != 0 ? -ENOMEM : 0;
     putchar('\n');

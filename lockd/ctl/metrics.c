@@ -4,7 +4,6 @@
  * figure of figures.def that has a metric. No state.
  */
 #include "lockd/ctl/metrics.h"
-#include "common/fd.h"
 #include "lockd/ctl/rates.h"
 #include "lockd/protocol/figures.h"
 
@@ -120,7 +119,7 @@ static void put_state(FILE *out, const struct ctl_answer *answer, const unsigned
 
 static void put_programs(FILE *out, const struct ctl_answer *answer)
 {
-    GS_FREE unsigned *twins = calloc(answer->client_count + 1, sizeof *twins);
+    unsigned *twins = calloc(answer->client_count + 1, sizeof *twins);
 
     if (twins == NULL)
         return;
@@ -141,6 +140,7 @@ static void put_programs(FILE *out, const struct ctl_answer *answer)
         }
     }
     put_state(out, answer, twins);
+    free(twins);
 }
 
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)

@@ -61,8 +61,8 @@ enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
     return CTL_FAILED;
 }
 
-static enum ctl_exit operate(struct ctl *ctl, const struct ctl_command *command,
-                             struct ctl_act *act, bool all, int argc, char **argv)
+static enum ctl_exit operate_program(struct ctl *ctl, const struct ctl_command *command,
+                                     struct ctl_act *act, bool all, int argc, char **argv)
 {
     const struct lockd_option table[] = {
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &act->json},
@@ -84,28 +84,28 @@ static enum ctl_exit pause_run(struct ctl *ctl, int argc, char **argv)
 {
     struct ctl_act act = {.op = GS_CONTROL_PAUSE, .done = "paused"};
 
-    return operate(ctl, &ctl_pause, &act, true, argc, argv);
+    return operate_program(ctl, &ctl_pause, &act, true, argc, argv);
 }
 
 static enum ctl_exit resume_run(struct ctl *ctl, int argc, char **argv)
 {
     struct ctl_act act = {.op = GS_CONTROL_RESUME, .done = "resumed"};
 
-    return operate(ctl, &ctl_resume, &act, true, argc, argv);
+    return operate_program(ctl, &ctl_resume, &act, true, argc, argv);
 }
 
 static enum ctl_exit evict_run(struct ctl *ctl, int argc, char **argv)
 {
     struct ctl_act act = {.op = GS_CONTROL_EVICT, .done = "evicting"};
 
-    return operate(ctl, &ctl_evict, &act, true, argc, argv);
+    return operate_program(ctl, &ctl_evict, &act, true, argc, argv);
 }
 
 static enum ctl_exit suspend_run(struct ctl *ctl, int argc, char **argv)
 {
     struct ctl_act act = {.op = GS_CONTROL_SUSPEND, .done = "suspended"};
 
-    return operate(ctl, &ctl_suspend, &act, false, argc, argv);
+    return operate_program(ctl, &ctl_suspend, &act, false, argc, argv);
 }
 
 const struct ctl_command ctl_pause = {

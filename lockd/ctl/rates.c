@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static bool alike(const struct gs_wire_client *one, const struct gs_wire_client *other)
+static bool look_alike(const struct gs_wire_client *one, const struct gs_wire_client *other)
 {
     return one->pid == other->pid && one->uid == other->uid &&
            memcmp(one->uuid, other->uuid, sizeof one->uuid) == 0 &&
@@ -18,17 +18,18 @@ unsigned ctl_twin(const struct ctl_answer *answer, size_t index)
     unsigned count = 0;
 
     for (size_t i = 0; i < index; i++)
-        count += alike(&answer->clients[i], &answer->clients[index]);
+        count += look_alike(&answer->clients[i], &answer->clients[index]);
     return count;
 }
 
-static const struct gs_wire_client *find(const struct ctl_answer *answer,
-                                         const struct gs_wire_client *client, unsigned twin)
+static const struct gs_wire_client *find_program(const struct ctl_answer *answer,
+                                                 const struct gs_wire_client *client,
+                                                 unsigned twin)
 {
     for (size_t i = 0; i < answer->client_count; i++) {
         const struct gs_wire_client *each = &answer->clients[i];
 
-        if (alike(each, client) && twin-- == 0)
+        if (look_alike(each, client) && twin-- == 0)
             return each;
     }
     return NULL;
@@ -38,7 +39,7 @@ struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct ctl_an
                             size_t index, uint64_t elapsed_ns)
 {
     const struct gs_wire_client *now = &answer->clients[index];
-    const struct gs_wire_client *then = find(before, now, ctl_twin(answer, index));
+    const struct gs_wire_client *then = find_program(before, now, ctl_twin(answer, index));
     const double seconds = (double)elapsed_ns / 1e9;
     struct ctl_rate rate = {0};
 

@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add(char *buffer, size_t size, const char *format, ...)
+static void add_remark(char *buffer, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void add(char *buffer, size_t size, const char *format, ...)
+static void add_remark(char *buffer, size_t size, const char *format, ...)
 {
     size_t at = strlen(buffer);
     va_list ap;
@@ -43,22 +43,23 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
     buffer[0] = '\0';
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
         if ((client->flags & odd[i].flag) != 0)
-            add(buffer, size, "%s", odd[i].text);
+            add_remark(buffer, size, "%s", odd[i].text);
     }
     if (client->weight != 0 && client->weight != GS_WEIGHT_DEFAULT)
-        add(buffer, size, "weight %llu", (unsigned long long)client->weight);
+        add_remark(buffer, size, "weight %llu", (unsigned long long)client->weight);
     if (client->priority != 0)
-        add(buffer, size, "priority %d", client->priority);
+        add_remark(buffer, size, "priority %d", client->priority);
     if (client->group[0] != '\0')
-        add(buffer, size, "group %s%s", client->group,
-            (client->flags & GS_CLIENT_APART) != 0 ? " (apart)" : "");
+        add_remark(buffer, size, "group %s%s", client->group,
+                   (client->flags & GS_CLIENT_APART) != 0 ? " (apart)" : "");
     if (client->limit != UINT64_MAX)
-        add(buffer, size, "limit %s", gs_size_format(client->limit, limit, sizeof limit));
+        add_remark(buffer, size, "limit %s",
+                   gs_size_format(client->limit, limit, sizeof limit));
     for (size_t i = 0; i < answer->remark_count; i++) {
         const struct gs_wire_remark *remark = &answer->remarks[i];
 
         if (remark->pid == client->pid && remark->ended == 0)
-            add(buffer, size, "%s", ctl_note_kind(remark->kind));
+            add_remark(buffer, size, "%s", ctl_note_kind(remark->kind));
     }
 }
 

@@ -27,12 +27,12 @@ const char *ctl_phase_name(uint32_t phase)
     return phase < GS_PHASE_COUNT ? names[phase] : "unknown";
 }
 
-static double micros(const struct ctl_timeline *timeline, uint64_t at_ns)
+static double to_micros(const struct ctl_timeline *timeline, uint64_t at_ns)
 {
     return at_ns > timeline->base_ns ? (double)(at_ns - timeline->base_ns) / 1e3 : 0;
 }
 
-static int put(struct ctl_timeline *timeline, json_t *event)
+static int put_event(struct ctl_timeline *timeline, json_t *event)
 {
     if (event == NULL)
         return -ENOMEM;
@@ -48,14 +48,14 @@ static int name_track(struct ctl_timeline *timeline, const struct ctl_track *tra
     json_t *name = ctl_json_text(track->name);
     int code;
 
-    code = put(timeline,
-               json_pack("{s:s, s:s, s:i, s:i, s:{s:o}}", "ph", "M", "name", "process_name",
-                         "pid", track->pid, "tid", 0, "args", "name", name));
+    code = put_event(timeline, json_pack("{s:s, s:s, s:i, s:i, s:{s:o}}", "ph", "M", "name",
+                                         "process_name", "pid", track->pid, "tid", 0, "args",
+                                         "name", name));
     return code != 0 ? code
-                     : put(timeline, json_pack("{s:s, s:s, s:i, s:I, s:{s:s}}", "ph", "M",
-                                               "name", "thread_name", "pid", track->pid, "tid",
-                                               (json_int_t)track->line, "args", "name",
-                                               ctl_uuid(track->uuid, uuid)));
+                     : put_event(timeline, json_pack("{s:s, s:s, s:i, s:I, s:{s:s}}", "ph", "M",
+                                                     "name", "thread_name", "pid", track->pid,
+                                                     "tid", (json_int_t)track->line, "args",
+                                                     "name", ctl_uuid(track->uuid, uuid)));
 }
 
 /* The span that ends with this event (or with the recording). */
@@ -66,14 +66,14 @@ static int close_span(struct ctl_timeline *timeline, const struct ctl_track *tra
 
     if (ns == 0 || track->phase == GS_PHASE_IDLE)
         return 0;
-    return put(timeline,
-               json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:{s:I, s:I, s:I}}", "ph", "X",
-                         "cat", "gpushare", "name", ctl_phase_name(track->phase), "pid",
-                         track->pid, "tid", (json_int_t)track->line, "ts",
-                         micros(timeline, track->since_ns), "dur", (double)ns / 1e3, "args",
-                         "moved_out", (json_int_t)(moved_out - track->moved_out), "moved_in",
-                         (json_int_t)(moved_in - track->moved_in), "resident",
-                         (json_int_t)track->resident));
+    return put_event(timeline,
+                     json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:{s:I, s:I, s:I}}", "ph",
+                               "X", "cat", "gpushare", "name", ctl_phase_name(track->phase),
+                               "pid", track->pid, "tid", (json_int_t)track->line, "ts",
+                               to_micros(timeline, track->since_ns), "dur", (double)ns / 1e3,
+                               "args", "moved_out", (json_int_t)(moved_out - track->moved_out),
+                               "moved_in", (json_int_t)(moved_in - track->moved_in), "resident",
+                               (json_int_t)track->resident));
 }
 
 static int count_bytes(struct ctl_timeline *timeline, const struct ctl_track *track,
@@ -84,11 +84,12 @@ static int count_bytes(struct ctl_timeline *timeline, const struct ctl_track *tr
     const uint64_t demand = event->ended != 0 ? 0 : event->demand;
 
     snprintf(name, sizeof name, "memory %.12s", ctl_uuid(track->uuid, uuid));
-    return put(timeline, json_pack("{s:s, s:s, s:i, s:I, s:f, s:{s:I, s:I}}", "ph", "C", "name",
-                                   name, "pid", track->pid, "id", (json_int_t)track->line, "ts",
-                                   micros(timeline, event->at_ns), "args", "on card",
-                                   (json_int_t)resident, "on host",
-                                   (json_int_t)(demand > resident ? demand - resident : 0)));
+    return put_event(timeline,
+                     json_pack("{s:s, s:s, s:i, s:I, s:f, s:{s:I, s:I}}", "ph", "C", "name",
+                               name, "pid", track->pid, "id", (json_int_t)track->line, "ts",
+                               to_micros(timeline, event->at_ns), "args", "on card",
+                               (json_int_t)resident, "on host",
+                               (json_int_t)(demand > resident ? demand - resident : 0)));
 }
 
 static struct ctl_track *track_of(struct ctl_timeline *timeline,
@@ -129,10 +130,10 @@ static int say_lost(struct ctl_timeline *timeline, const struct gs_wire_event *e
     if (event->lost == 0)
         return 0;
     timeline->lost += event->lost;
-    return put(timeline, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:{s:I}}", "ph", "i", "s",
-                                   "g", "name", "events lost", "pid", event->pid, "tid", 0,
-                                   "ts", micros(timeline, event->at_ns), "args", "count",
-                                   (json_int_t)event->lost));
+    return put_event(timeline, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:{s:I}}", "ph", "i",
+                                         "s", "g", "name", "events lost", "pid", event->pid,
+                                         "tid", 0, "ts", to_micros(timeline, event->at_ns),
+                                         "args", "count", (json_int_t)event->lost));
 }
 
 void ctl_timeline_init(struct ctl_timeline *timeline, FILE *out)

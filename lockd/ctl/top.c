@@ -45,7 +45,7 @@ struct line {
 };
 
 /* The next look. 0, or -errno with ctl->err; then the last one stays. */
-static int look(struct top *top)
+static int take_look(struct top *top)
 {
     struct ctl_answer answer;
     const uint64_t now = ctl_now();
@@ -86,8 +86,8 @@ static void put_line(struct top *top, int colour, const char *format, ...)
 
 /* "[######+++---.....]": of `total`: on the card, pinned there, on the host (what does not fit
  * into the bar is cut). */
-static const char *bar(uint64_t resident, uint64_t pinned, uint64_t host, uint64_t total,
-                       int width, char *buffer)
+static const char *draw_bar(uint64_t resident, uint64_t pinned, uint64_t host, uint64_t total,
+                            int width, char *buffer)
 {
     const struct {
         uint64_t bytes;
@@ -150,8 +150,8 @@ static void put_client(struct top *top, const struct line *line,
     const bool wide = COLS >= WIDE;
     char bytes[5][24], memory[BAR_WIDTH + 3], wait[24], name[80];
 
-    bar(client->resident, client->pinned, client->on_host, device->total,
-        wide ? BAR_WIDTH : BAR_SMALL, memory);
+    draw_bar(client->resident, client->pinned, client->on_host, device->total,
+             wide ? BAR_WIDTH : BAR_SMALL, memory);
     lockd_text_fit(client->name, wide ? 15 : 12, name, sizeof name);
     gs_size_format((uint64_t)line->rate.out, bytes[0], sizeof bytes[0]);
     gs_size_format((uint64_t)line->rate.in, bytes[1], sizeof bytes[1]);
@@ -184,7 +184,7 @@ static double key_of(const struct line *line, enum order order)
     }
 }
 
-static void sort(struct line *lines, size_t count, enum order order)
+static void sort_lines(struct line *lines, size_t count, enum order order)
 {
     for (size_t i = 1; i < count; i++) { /* they keep their places among equals */
         const struct line line = lines[i];
@@ -210,11 +210,11 @@ static void put_device(struct top *top, const struct gs_wire_device *device, str
         lines[count++] =
             (struct line){client, ctl_rate_of(&top->before, &top->now, i, top->elapsed)};
     }
-    sort(lines, count, top->order);
+    sort_lines(lines, count, top->order);
     put_line(top, 0, "%s", "");
     put_line(top, 0, "%s  %s", device->name, ctl_uuid(device->uuid, uuid));
     put_line(top, 0, "  %s %s of %s on the card, %s wanted",
-             bar(device->resident, device->pinned, 0, device->total, BAR_WIDTH, memory),
+             draw_bar(device->resident, device->pinned, 0, device->total, BAR_WIDTH, memory),
              gs_size_format(device->resident, bytes[0], sizeof bytes[0]),
              gs_size_format(device->total, bytes[1], sizeof bytes[1]),
              gs_size_format(device->demand, bytes[2], sizeof bytes[2]));
@@ -230,7 +230,7 @@ static void put_device(struct top *top, const struct gs_wire_device *device, str
         put_client(top, &lines[i], device);
 }
 
-static void draw(struct top *top)
+static void draw_screen(struct top *top)
 {
     struct line *lines = calloc(top->now.client_count + 1, sizeof *lines);
     size_t without = 0;
@@ -303,7 +303,7 @@ static bool hung_up(void)
     return poll(ends, 2, 0) > 0 && ((ends[0].revents | ends[1].revents) & ~POLLNVAL) != 0;
 }
 
-static enum ctl_exit show(struct top *top, uint64_t interval_ns)
+static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
 {
     const char *terminal = getenv("TERM");
     SCREEN *screen;
@@ -327,14 +327,14 @@ static enum ctl_exit show(struct top *top, uint64_t interval_ns)
     for (next = ctl_now() + interval_ns; on;) {
         const uint64_t now = ctl_now();
 
-        draw(top);
+        draw_screen(top);
         timeout(now >= next ? 0 : (int)((next - now) / 1000000) + 1);
         on = take_key(top, getch()) && !hung_up();
         if (!on || ctl_now() < next)
             continue;
         next = ctl_now() + interval_ns;
         snprintf(top->message, sizeof top->message, "%.150s",
-                 look(top) != 0 ? top->ctl->err.text : "");
+                 take_look(top) != 0 ? top->ctl->err.text : "");
     }
     endwin();
     delscreen(screen);
@@ -348,7 +348,7 @@ static enum ctl_exit print_json(struct top *top, uint64_t interval_ns, uint64_t 
 
     for (uint64_t i = 0; i < count; i++) {
         nanosleep(&pause, NULL);
-        if (look(top) != 0)
+        if (take_look(top) != 0)
             return ctl_fail(top->ctl);
         if (ctl_json_top(top->ctl, &top->now, &top->before, top->elapsed) != 0 ||
             ctl_done(CTL_OK) != CTL_OK)
@@ -382,9 +382,9 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
                    "gpusharectl status, or top --json");
         return ctl_fail(ctl);
     }
-    if (look(&top) != 0)
+    if (take_look(&top) != 0)
         return ctl_fail(ctl);
-    code = json ? print_json(&top, interval_ns, count) : show(&top, interval_ns);
+    code = json ? print_json(&top, interval_ns, count) : show_screen(&top, interval_ns);
     ctl_answer_deinit(&top.now);
     ctl_answer_deinit(&top.before);
     return code;

@@ -35,7 +35,7 @@ struct place {
 
 /* What was in the file goes when there is something to put there: an older recording is not
  * lost to a refusal. */
-static int begin(struct ctl *ctl, const struct place *place, struct ctl_timeline *timeline)
+static int begin_file(struct ctl *ctl, const struct place *place, struct ctl_timeline *timeline)
 {
     struct stat st;
 
@@ -49,8 +49,8 @@ static int begin(struct ctl *ctl, const struct place *place, struct ctl_timeline
 }
 
 /* 0: go on, 1: the end, -errno. */
-static int take(struct ctl *ctl, int fd, const struct place *place,
-                struct ctl_timeline *timeline)
+static int take_event(struct ctl *ctl, int fd, const struct place *place,
+                      struct ctl_timeline *timeline)
 {
     union lockd_message message;
     int code = ctl_receive(ctl, fd, &message);
@@ -64,7 +64,7 @@ static int take(struct ctl *ctl, int fd, const struct place *place,
     if (message.header.type != GS_WIRE_EVENT)
         return gs_err_set(&ctl->err, -EBADMSG, "%s: unexpected message type %u", ctl->path,
                           message.header.type);
-    code = begin(ctl, place, timeline);
+    code = begin_file(ctl, place, timeline);
     if (code != 0)
         return code;
     if (ctl_timeline_add(timeline, &message.event) != 0)
@@ -73,8 +73,8 @@ static int take(struct ctl *ctl, int fd, const struct place *place,
 }
 
 /* Until the daemon ends it, or the user does. */
-static int record(struct ctl *ctl, int fd, uint64_t duration_ns, const struct place *place,
-                  struct ctl_timeline *timeline)
+static int record_events(struct ctl *ctl, int fd, uint64_t duration_ns,
+                         const struct place *place, struct ctl_timeline *timeline)
 {
     struct gs_wire_trace wish = {.duration_ns = duration_ns};
     const uint64_t patience = ctl_now() + duration_ns + 10000000000u;
@@ -87,12 +87,12 @@ static int record(struct ctl *ctl, int fd, uint64_t duration_ns, const struct pl
         struct pollfd ready = {.fd = fd, .events = POLLIN};
 
         if (poll(&ready, 1, SLICE_MS) > 0)
-            code = take(ctl, fd, place, timeline);
+            code = take_event(ctl, fd, place, timeline);
         if (code == 0 && ctl_now() > patience)
             code =
                 gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the recording does not end", ctl->path);
     }
-    return code >= 0 ? begin(ctl, place, timeline) : code; /* also of nothing at all */
+    return code >= 0 ? begin_file(ctl, place, timeline) : code; /* also of nothing at all */
 }
 
 static int open_place(struct ctl *ctl, const char *path, struct place *place)
@@ -112,7 +112,7 @@ static int open_place(struct ctl *ctl, const char *path, struct place *place)
     return -EIO;
 }
 
-static enum ctl_exit trace(struct ctl *ctl, const char *path, uint64_t duration_ns)
+static enum ctl_exit write_trace(struct ctl *ctl, const char *path, uint64_t duration_ns)
 {
     GS_CLOSE_FD int fd = ctl_connect(ctl);
     struct ctl_timeline timeline = {0};
@@ -125,7 +125,7 @@ static enum ctl_exit trace(struct ctl *ctl, const char *path, uint64_t duration_
         ctl_fail(ctl);
         return CTL_FAILED;
     }
-    code = record(ctl, fd, duration_ns, &place, &timeline);
+    code = record_events(ctl, fd, duration_ns, &place, &timeline);
     if (timeline.out != NULL)
         written = ctl_timeline_finish(&timeline, ctl_now());
     if (place.path != NULL && fclose(place.file) != 0 && written == 0)
@@ -165,7 +165,7 @@ static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_trace, "--seconds: must be more than 0");
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    return trace(ctl, path, duration_ns);
+    return write_trace(ctl, path, duration_ns);
 }
 
 const struct ctl_command ctl_trace = {"trace", "[--json] [--seconds N] [-o FILE]",

@@ -120,7 +120,7 @@ static void values_are_written_with_their_unit(void **state)
         const char *name;
         uint64_t value;
         const char *text, *range;
-    } rows[] = {{"quantum", 1500 * 1000, "1.5 ms", "1 to 3600000 ms, or auto"},
+    } rows[] = {{"quantum", 1500000, "1.5 ms", "1 to 3600000 ms, or auto"},
                 {"idle-exit", UINT64_MAX, "never", "0 to 86400 s, or never"},
                 {"switch-share", 25000, "2.5 %", "0.1 to 50 %, or auto"},
                 {"reserve", 3ull << 30, "3GiB", "0 to 256TiB, or auto"},

@@ -15,7 +15,7 @@ extern char **environ;
 
 static const char *const level_names[] = {"ok", "info", "warn", "fail"};
 
-static enum doctor_level worst(const struct doctor *doctor)
+static enum doctor_level worst_level(const struct doctor *doctor)
 {
     enum doctor_level level = DOCTOR_OK;
 
@@ -35,7 +35,7 @@ static void print_text(const struct doctor *doctor)
         if (finding->advice[0] != '\0')
             printf("      -> %s\n", finding->advice);
     }
-    switch (worst(doctor)) {
+    switch (worst_level(doctor)) {
     case DOCTOR_FAIL:
         puts("\nThe lines that begin with `fail` say why it does not share.");
         break;
@@ -63,8 +63,8 @@ static int print_json(const struct doctor *doctor)
                                         ctl_json_text(finding->text), "advice",
                                         finding->advice[0] != '\0' ? finding->advice : NULL));
     }
-    root = json_pack("{s:s, s:o?, s:o?, s:o}", "verdict", level_names[worst(doctor)], "pid",
-                     doctor->pid != 0 ? json_integer(doctor->pid) : NULL, "file",
+    root = json_pack("{s:s, s:o?, s:o?, s:o}", "verdict", level_names[worst_level(doctor)],
+                     "pid", doctor->pid != 0 ? json_integer(doctor->pid) : NULL, "file",
                      doctor->file != NULL ? ctl_json_text(doctor->file) : NULL, "findings",
                      findings);
     code = root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 ? -ENOMEM : 0;
@@ -128,7 +128,7 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
         code = print_json(doctor);
     else
         print_text(doctor);
-    level = worst(doctor);
+    level = worst_level(doctor);
     ctl_answer_deinit(&doctor->answer);
     free(doctor);
     return ctl_done(code != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK);

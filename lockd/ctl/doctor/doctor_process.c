@@ -16,8 +16,8 @@
 
 #define STRINGS_MAX (1u << 20)
 
-static const char *proc(const struct doctor *doctor, const char *what, char *buffer,
-                        size_t size)
+static const char *proc_path(const struct doctor *doctor, const char *what, char *buffer,
+                             size_t size)
 {
     snprintf(buffer, size, "/proc/%d/%s", (int)doctor->pid, what);
     return buffer;
@@ -44,7 +44,7 @@ static bool is_deleted(const char *path)
 static char *read_strings(const struct doctor *doctor, const char *what, size_t *size)
 {
     char path[64];
-    GS_CLOSE_FD int fd = open(proc(doctor, what, path, sizeof path), O_RDONLY | O_CLOEXEC);
+    GS_CLOSE_FD int fd = open(proc_path(doctor, what, path, sizeof path), O_RDONLY | O_CLOEXEC);
     char *text = fd < 0 ? NULL : malloc(STRINGS_MAX);
     ssize_t got;
 
@@ -91,7 +91,7 @@ static void look_at_exe(struct doctor *doctor)
     char link[64], exe[4096], start[4096];
     ssize_t length;
 
-    proc(doctor, "exe", link, sizeof link);
+    proc_path(doctor, "exe", link, sizeof link);
     length = readlink(link, exe, sizeof exe - 1);
     if (length < 0) {
         may_not(doctor, link);
@@ -166,7 +166,7 @@ static void look_at_maps(struct doctor *doctor)
 {
     char path[64], line[4608];
     struct maps maps = {0};
-    FILE *file = fopen(proc(doctor, "maps", path, sizeof path), "re");
+    FILE *file = fopen(proc_path(doctor, "maps", path, sizeof path), "re");
 
     if (file == NULL) {
         may_not(doctor, path);
@@ -197,7 +197,7 @@ static void look_at_environment(struct doctor *doctor)
     if (text != NULL)
         doctor_environment(doctor, text, size, "the process (as it started)");
     else
-        may_not(doctor, proc(doctor, "environ", path, sizeof path));
+        may_not(doctor, proc_path(doctor, "environ", path, sizeof path));
 }
 
 /* In a container the socket's folder must be mounted. */
@@ -207,7 +207,7 @@ static void look_at_namespaces(struct doctor *doctor)
     struct stat here, there;
     ssize_t a, b;
 
-    a = readlink(proc(doctor, "ns/mnt", path, sizeof path), theirs, sizeof theirs - 1);
+    a = readlink(proc_path(doctor, "ns/mnt", path, sizeof path), theirs, sizeof theirs - 1);
     b = readlink("/proc/self/ns/mnt", ours, sizeof ours - 1);
     if (a < 0 || b < 0 || (a == b && memcmp(theirs, ours, (size_t)a) == 0))
         return;
@@ -235,7 +235,7 @@ void doctor_process(struct doctor *doctor)
 {
     char path[64];
 
-    if (access(proc(doctor, "", path, sizeof path), F_OK) != 0) {
+    if (access(proc_path(doctor, "", path, sizeof path), F_OK) != 0) {
         doctor_add(doctor, "process.there", DOCTOR_FAIL, NULL, "there is no process %d",
                    (int)doctor->pid);
         return;
