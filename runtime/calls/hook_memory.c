@@ -19,12 +19,13 @@
     512 /* what drivers give; textures want at least the device's own alignment, which is no   \
            larger */
 
-/* The current device if its memory is ours to give; NULL: the driver's call. */
+/* The current device if its memory is ours to give; NULL: the driver's call. The real driver is
+ * there. */
 static struct gs_device *movable_device(void)
 {
     struct gs_device *device;
 
-    if (!gs_client_ready() || gs_runtime.config.disabled)
+    if (gs_runtime.config.disabled)
         return NULL;
     device = gs_device_current();
     if (device == NULL || !gs_device_is_movable(device))
@@ -35,12 +36,13 @@ static struct gs_device *movable_device(void)
 
 CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-    struct gs_device *device = movable_device();
+    struct gs_device *device;
     unsigned attempt = 0;
     CUresult result;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
+    device = movable_device();
     if (device != NULL && dptr != NULL)
         return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytesize},
                                   dptr);
@@ -53,12 +55,13 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
                                    size_t Height, unsigned int ElementSizeBytes)
 {
-    struct gs_device *device = movable_device();
+    struct gs_device *device;
     size_t pitch = 0, bytes = 0;
     CUresult result;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
+    device = movable_device();
     /* the driver refuses impossible requests */
     if (device == NULL || dptr == NULL || pPitch == NULL || WidthInBytes == 0 || Height == 0 ||
         (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||

@@ -25,23 +25,13 @@
 #include "runtime/memory/retire.h"
 #include "runtime/range/memory_lock.h"
 
-/* an empty range with address space of its own */
-static struct gs_range *new_range(struct gs_device *device, uint64_t reserved, CUresult *result)
-{
-    struct gs_range *range =
-        gs_range_new(device, reserved,
-                     reserved < GS_LARGE_RANGE_BYTES ? GS_CHUNK_BYTES : GS_LARGE_CHUNK_BYTES);
-
-    *result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (range == NULL)
-        return NULL;
-    *result = gs_backend_of(range)->reserve(range);
-    if (*result != CUDA_SUCCESS) {
-        free(range);
-        return NULL;
-    }
-    return range;
-}
+/* An allocation on its way: the request, and what it comes to. */
+struct need {
+    const struct gs_request *request;
+    CUcontext context; /* that has charge of the memory */
+    uint64_t reserved; /* bytes of the range that it takes */
+    uint64_t slab_for; /* the range is cut for pieces of that size; 0: it is not */
+};
 
 /* a range that never got into the tree, and has no memory */
 static void discard_range(struct gs_range *range)
@@ -53,50 +43,90 @@ static void discard_range(struct gs_range *range)
     free(range);
 }
 
-/* Under the lock: the range is the program's from now on. slab_for: cut it for pieces of that
- * size and take the first. */
-static CUdeviceptr enter_life(struct gs_range *range, const struct gs_request *request,
-                              uint64_t slab_for)
+/* false: more than the pool, or the program, may have */
+static bool account_range(struct gs_range *range, struct gs_pool *pool)
+{
+    bool joined;
+
+    gs_daemon_await_target(range->device); /* it says how much there is to have */
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    joined = gs_pool_join(range, pool);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return joined && gs_range_account(range->device, range->reserved);
+}
+
+/* An empty range with address space of its own, in the accounts. */
+static CUresult make_range(const struct need *need, struct gs_range **made)
+{
+    struct gs_range *range = gs_range_new(
+        need->request->device, need->reserved,
+        need->reserved < GS_LARGE_RANGE_BYTES ? GS_CHUNK_BYTES : GS_LARGE_CHUNK_BYTES);
+    CUresult result;
+
+    if (range == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    range->context = need->context;
+    result = gs_backend_of(range)->reserve(range);
+    if (result != CUDA_SUCCESS) {
+        free(range);
+        return result;
+    }
+    if (!account_range(range, need->request->pool)) {
+        discard_range(range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *made = range;
+    return CUDA_SUCCESS;
+}
+
+/* Under the lock: the range is the program's from now on. A slab gives its first piece. */
+static CUdeviceptr enter_life(struct gs_range *range, const struct need *need)
 {
     CUdeviceptr address = range->node.base;
-    uint64_t bytes = request->bytes;
+    uint64_t bytes = need->request->bytes;
 
     range->at_rest = false;
-    if (slab_for != 0 && gs_slab_make(range, slab_for)) {
-        address = gs_slab_take(range->device, range->context, range->pool, slab_for);
+    if (need->slab_for != 0 && gs_slab_make(range, need->slab_for)) {
+        address = gs_slab_take(range->device, range->context, range->pool, need->slab_for);
         bytes = range->reserved;
     }
     gs_range_set_address(range, range->node.base, bytes);
-    gs_pool_use(request->pool, request->bytes);
+    gs_pool_use(need->request->pool, need->request->bytes);
     return address;
 }
 
-/* Memory that was freed before and has the right size. false: there is none */
-static bool reuse_freed(const struct gs_request *request, CUcontext context, uint64_t reserved,
-                        uint64_t slab_for, CUdeviceptr *address)
+/* Under the lock: a range that was freed, with its memory, lives again. False: that is more than
+ * the pool, or the program, may have; the range goes. */
+static bool revive_range(struct gs_range *range, const struct need *need, CUdeviceptr *address)
 {
+    if (!gs_pool_join(range, need->request->pool) || !gs_range_begin_life(range)) {
+        gs_pool_leave(range);
+        gs_retire_bury(range);
+        return false;
+    }
+    range->context = need->context;
+    *address = enter_life(range, need);
+    return true;
+}
+
+/* Memory that was freed before and has the right size. false: there is none */
+static bool reuse_freed(const struct need *need, CUdeviceptr *address)
+{
+    const struct gs_request *request = need->request;
     struct gs_range *range = NULL;
     bool good = false;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (request->position != NULL)
         range = gs_stream_order_take(request->position, request->device, request->pool,
-                                     reserved, false)
+                                     need->reserved, false)
                     .range;
     if (range == NULL)
-        range = gs_idle_take(request->device, request->pool, reserved);
-    if (range != NULL) {
-        if (request->pool == NULL)
-            gs_pool_leave(range);
-        good = gs_pool_join(range, request->pool) && gs_range_begin_life(range);
-    }
-    if (good) {
-        range->context = context;
-        *address = enter_life(range, request, slab_for);
-    } else if (range != NULL) { /* more than the program may have: it goes */
+        range = gs_idle_take(request->device, request->pool, need->reserved);
+    if (range != NULL && request->pool == NULL)
         gs_pool_leave(range);
-        gs_retire_bury(range);
-    }
+    if (range != NULL)
+        good = revive_range(range, need, address);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (good)
         gs_worker_wake_soon();
@@ -118,73 +148,45 @@ static bool place_range(struct gs_range *range, bool *placed)
     return *placed || !gs_daemon_is_absent();
 }
 
-static CUresult account_range(struct gs_range *range, struct gs_pool *pool)
-{
-    bool joined;
-
-    gs_daemon_await_target(
-        range->device); /* what there is to have; known from the first allocation on */
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    joined = gs_pool_join(range, pool);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return joined && gs_range_account(range->device, range->reserved)
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 /* There is no room now: memory that another stream has freed and not passed, which this one is
  * made to wait for. Inside the gate. */
-static bool behind_another(const struct gs_request *request, CUcontext context,
-                           uint64_t reserved, uint64_t slab_for, CUdeviceptr *address)
+static bool reuse_behind_another(const struct need *need, CUdeviceptr *address)
 {
+    const struct gs_request *request = need->request;
     struct gs_range *range;
     bool good;
 
     if (request->position == NULL || !request->pool->may_wait)
         return false;
     range = gs_stream_order_take_behind(request->position, request->device, request->pool,
-                                        reserved);
+                                        need->reserved);
     if (range == NULL)
         return false;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    good = gs_range_begin_life(range);
-    if (good) {
-        range->context = context;
-        *address = enter_life(range, request, slab_for);
-    } else {
-        gs_pool_leave(range);
-        gs_retire_bury(range);
-    }
+    good = revive_range(range, need, address);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return good;
 }
 
 /* A new range in the tree, in place or missing. */
-static CUresult allocate_range(const struct gs_request *request, CUcontext context,
-                               uint64_t reserved, uint64_t slab_for, CUdeviceptr *address)
+static CUresult allocate_range(const struct need *need, CUdeviceptr *address)
 {
-    struct gs_device *device = request->device;
-    CUresult result;
-    struct gs_range *range = new_range(device, reserved, &result);
+    struct gs_device *device = need->request->device;
     bool entered, can_wait, placed = false;
+    struct gs_range *range;
+    CUresult result = make_range(need, &range);
     unsigned pass;
 
-    if (range == NULL)
+    if (result != CUDA_SUCCESS)
         return result;
-    range->context = context;
-    result = account_range(range, request->pool);
-    if (result != CUDA_SUCCESS) {
-        discard_range(range);
-        return result;
-    }
     entered = gs_gate_try_enter(&pass);
     can_wait = !entered || place_range(range, &placed);
-    if (entered && !placed && (!can_wait || request->position != NULL)) {
+    if (entered && !placed && (!can_wait || need->request->position != NULL)) {
         bool found;
 
-        gs_range_unaccount(device, reserved);
-        found = behind_another(request, context, reserved, slab_for, address);
-        if (found || !can_wait || !gs_range_account(device, reserved)) {
+        gs_range_unaccount(device, need->reserved);
+        found = reuse_behind_another(need, address);
+        if (found || !can_wait || !gs_range_account(device, need->reserved)) {
             gs_range_take_back(range);
             gs_gate_leave(pass);
             discard_range(range);
@@ -195,7 +197,7 @@ static CUresult allocate_range(const struct gs_request *request, CUcontext conte
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!placed)
         gs_range_miss(range);
-    *address = enter_life(range, request, slab_for);
+    *address = enter_life(range, need);
     gs_range_link(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (entered)
@@ -204,56 +206,52 @@ static CUresult allocate_range(const struct gs_request *request, CUcontext conte
     return CUDA_SUCCESS;
 }
 
-static CUdeviceptr take_piece(const struct gs_request *request, CUcontext context)
+/* A free piece of a slab. */
+static bool take_piece(const struct need *need, CUdeviceptr *address)
 {
+    const struct gs_request *request = need->request;
     const uint64_t size = gs_slab_piece_bytes(request->bytes);
     struct gs_freed_memory freed = {0};
-    CUdeviceptr address;
+    CUdeviceptr piece;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (request->position != NULL)
         freed =
             gs_stream_order_take(request->position, request->device, request->pool, size, true);
-    address = freed.piece;
-    if (address != 0)
-        gs_slab_revive(freed.range, address, request->bytes);
+    piece = freed.piece;
+    if (piece != 0)
+        gs_slab_revive(freed.range, piece, request->bytes);
     else
-        address = gs_slab_take(request->device, context, request->pool, request->bytes);
-    if (address != 0)
+        piece = gs_slab_take(request->device, need->context, request->pool, request->bytes);
+    if (piece != 0)
         gs_pool_use(request->pool, request->bytes);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return address;
+    *address = piece;
+    return piece != 0;
 }
 
 CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *address)
 {
     const uint64_t granule = request->device->granule;
     const bool small = request->bytes <= GS_SLAB_MAX_BYTES && granule <= GS_SLAB_BYTES;
-    const uint64_t slab_for = small ? request->bytes : 0;
-    uint64_t reserved = GS_SLAB_BYTES;
-    CUcontext context = NULL;
-    CUresult result;
+    struct need need = {.request = request,
+                        .reserved = small ? GS_SLAB_BYTES
+                                          : (request->bytes + granule - 1) / granule * granule,
+                        .slab_for = small ? request->bytes : 0};
+    CUresult result = gs_driver.cuCtxGetCurrent(&need.context);
 
-    result = gs_driver.cuCtxGetCurrent(&context);
     if (result == CUDA_SUCCESS)
-        result = gs_context_check(context);
+        result = gs_context_check(need.context);
     if (result != CUDA_SUCCESS)
         return result;
     if (request->bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (request->bytes > request->device->total) /* also bounds the bookkeeping */
         return CUDA_ERROR_OUT_OF_MEMORY;
-    context = gs_context_home(context);
-    if (small) {
-        *address = take_piece(request, context);
-        if (*address != 0)
-            return CUDA_SUCCESS;
-    } else {
-        reserved = (request->bytes + granule - 1) / granule * granule;
-    }
-    if (reuse_freed(request, context, reserved, slab_for, address))
+    need.context = gs_context_home(need.context);
+    if ((small && take_piece(&need, address)) || reuse_freed(&need, address))
         return CUDA_SUCCESS;
-    return allocate_range(request, context, reserved, slab_for, address);
+    return allocate_range(&need, address);
 }
 
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation)
@@ -328,7 +326,7 @@ static enum use look_up(CUdeviceptr address, uint64_t *room)
     return use;
 }
 
-/* What the thread has looked up since something was last freed, and found in use: loops work on
+/* Addresses that the thread has found in use since something was last freed: loops work on
  * the same few buffers, and need not take the lock each time. */
 static _Thread_local struct {
     uint32_t frees;
