@@ -4,7 +4,11 @@
  * sums is kept in it; after every change the old share is taken out and the new one put in, so
  * the sums are always those of all members (check.c says so in the tests). O(log n).
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/books.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/lease.h"
+#include "lockd/sched/policy.h"
 
 /* It does not read its targets. */
 static bool is_deaf(const struct sched_member *member, uint64_t now)
@@ -37,6 +41,12 @@ static void put(struct lockd_list *list, struct lockd_list *link, bool on)
         lockd_list_append(list, link);
 }
 
+/* A party of a gang that waits elsewhere: it is further away than all in the queue. */
+static uint64_t queue_key(const struct sched_party *party)
+{
+    return party->queued.in ? party->queued.key : UINT64_MAX;
+}
+
 /* Memory of what has nothing to do goes before that of what waits; of those, who ran least
  * recently, of these, whose turn is furthest away. */
 static void sort_victim(struct sched_member *member, bool busy)
@@ -49,7 +59,7 @@ static void sort_victim(struct sched_member *member, bool busy)
         of = &device->victims_idle;
         if (sched_member_wants(member) || sched_gang_wants(member->party->gang)) {
             of = &device->victims_waiting;
-            key = sched_queue_place(member->party);
+            key = queue_key(member->party);
         }
     }
     if (of == member->victim_of && (of == NULL || key == member->victim.key))
@@ -124,7 +134,7 @@ static void count_deaf(struct sched_party *party, uint32_t deaf)
     gang->deaf += deaf - party->deaf_members;
     party->deaf_members = deaf;
     if (before != (gang->deaf != 0))
-        sched_gang_settle(gang);
+        sched_agenda_settle_gang(gang);
 }
 
 /* It says that it cannot stop before it got more memory. That is so for as long as it takes
@@ -152,7 +162,7 @@ static void party_counts(struct sched_party *party, uint64_t now)
     }
     count_deaf(party, deaf);
     if ((blocks != 0) != sched_party_blocked(party))
-        sched_plan_settle(party); /* its place is another one */
+        sched_agenda_settle(party); /* its place is another one */
     if ((running != 0) != (party->running_members != 0))
         party->device->generation++;
     party->blocked_members = blocks;
@@ -277,9 +287,18 @@ void sched_books_forget(struct sched_member *member)
     member->victim_of = NULL;
 }
 
+bool sched_party_works(const struct sched_party *party)
+{
+    lockd_list_each (at, &party->members) {
+        if ((sched_member_of(at, of_party)->flags & GS_STATE_WANT) != 0)
+            return true;
+    }
+    return false;
+}
+
 void sched_books_ran(struct sched_party *party, uint64_t now)
 {
-    const struct sched_policy *policy = sched_device_policy(party->device);
+    const struct sched_policy *policy = sched_policy_of(party->device);
     const uint64_t ns = sched_less(now, party->counted_at);
 
     const bool keeps = party->held && party->gang->runs && !sched_party_works(party);

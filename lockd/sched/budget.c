@@ -11,7 +11,10 @@
  * that does not get all it needs ends the round, so that one is complete early rather than all
  * late.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/budget.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
 
 static void change(struct sched_member *member, uint64_t budget, uint64_t now)
 {
@@ -19,7 +22,7 @@ static void change(struct sched_member *member, uint64_t budget, uint64_t now)
         return;
     member->budget = budget;
     sched_books_member(member, now);
-    sched_plan_touch(member);
+    sched_agenda_touch(member);
 }
 
 /* Takes up to so many bytes of a budget; returns what is still missing. */

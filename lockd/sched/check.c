@@ -3,7 +3,9 @@
  * check.c: adds up from scratch what books.c and the others keep up to date, and says
  * what differs. For tests; reads only.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/check.h"
+
+#include "lockd/sched/lease.h"
 
 struct total {
     struct sched_share sum;
@@ -79,9 +81,9 @@ static const char *check_turn(const struct sched_party *party)
         return "a gang runs with all its places and only with them";
     if (!party->device->leases || party->device->settle_until > party->device->lock->created)
         return NULL;
-    if (queued && (!sched_gang_wants(gang) || sched_gang_next(gang) != party))
+    if (queued && (!sched_gang_wants(gang) || sched_lease_next(gang) != party))
         return "queued out of order";
-    if (!queued && sched_gang_wants(gang) && sched_gang_next(gang) == party)
+    if (!queued && sched_gang_wants(gang) && sched_lease_next(gang) == party)
         return "forgotten: it wants to run and is not in the queue";
     return NULL;
 }

@@ -5,7 +5,12 @@
  * a program on several devices: its gate opens only when it may run on all of them. Their turns
  * are in lease.c.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/gang.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/lease.h"
+#include "lockd/sched/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,20 +32,6 @@ static uint32_t find_weight(const struct sched_gang *gang, uint32_t enough)
     return weight;
 }
 
-int32_t sched_gang_priority(const struct sched_gang *gang)
-{
-    int32_t priority = INT32_MIN;
-
-    lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
-            const struct sched_client *client = sched_member_of(of, of_party)->client;
-
-            priority = client->priority > priority ? client->priority : priority;
-        }
-    }
-    return priority;
-}
-
 static void set_weight(struct sched_gang *gang, uint32_t weight)
 {
     gang->weight = weight;
@@ -55,23 +46,6 @@ static void set_weight(struct sched_gang *gang, uint32_t weight)
 void sched_gang_reweigh(struct sched_gang *gang)
 {
     set_weight(gang, find_weight(gang, GS_WEIGHT_MAX));
-}
-
-struct sched_party *sched_gang_next(const struct sched_gang *gang)
-{
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
-        if (!party->held)
-            return party;
-    }
-    return NULL;
-}
-
-void sched_gang_settle(struct sched_gang *gang)
-{
-    lockd_list_each (at, &gang->parties)
-        sched_plan_settle(sched_party_of(at, of_gang));
 }
 
 /* --- who belongs to it --- */
@@ -103,7 +77,7 @@ static void gang_exit(struct sched_client *client)
         return;
     if (gang->group != NULL)
         gang->group->gang = NULL;
-    sched_gang_give_way(gang, client->lock, false);
+    sched_lease_give_way(gang, client->lock, false);
     free(gang);
 }
 
@@ -114,11 +88,6 @@ static struct sched_gang *gang_of(struct sched_client *client)
 
     if (client->gang != NULL)
         return client->gang;
-    if (client->group[0] != '\0' && group == NULL) {
-        group = sched_group_enter(client);
-        if (group == NULL)
-            return NULL;
-    }
     if (group != NULL && !group->apart)
         gang = group->gang;
     if (gang == NULL)
@@ -137,10 +106,9 @@ void sched_gang_client_gone(struct sched_client *client)
 {
     if (client->gang != NULL) {
         if (client->paused)
-            sched_gang_settle(client->gang);
+            sched_agenda_settle_gang(client->gang);
         gang_exit(client);
     }
-    sched_group_leave(client);
 }
 
 static void insert_sorted(struct sched_gang *gang, struct sched_party *party)
@@ -252,9 +220,9 @@ void sched_gang_leave(struct sched_member *member, uint64_t now)
         gang->weight = 0;
     }
     if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
-        sched_gang_begin(gang, now);
-    sched_gang_requeue(gang, now);
-    sched_gang_settle(gang);
+        sched_lease_begin(gang, now);
+    sched_queue_renew_gang(gang, now);
+    sched_agenda_settle_gang(gang);
 }
 
 /* --- a client moves to another gang --- */
@@ -312,7 +280,7 @@ static void move_member(struct sched_member *member, struct sched_gang *to, uint
     to->wanting += (member->flags & GS_STATE_WANT) != 0;
     to->evicting += member->evict;
     sched_books_party(party, now);
-    sched_plan_touch(member);
+    sched_agenda_touch(member);
 }
 
 void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_t now)
@@ -329,8 +297,8 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
             free(to);
         return;
     }
-    sched_gang_give_way(from, client->lock, false);
-    sched_gang_give_way(to, client->lock, false);
+    sched_lease_give_way(from, client->lock, false);
+    sched_lease_give_way(to, client->lock, false);
     to->out = made ? from->out : to->out && from->out;
     lockd_list_each (at, &client->members)
         move_member(sched_member_of(at, of_client), to, now);
@@ -339,5 +307,5 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
     sched_gang_reweigh(to);
     if (!last)
         sched_gang_reweigh(from);
-    sched_gang_settle(to);
+    sched_agenda_settle_gang(to);
 }

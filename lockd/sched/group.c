@@ -7,7 +7,12 @@
  *
  * Whatever may change that marks the group; it is looked at before devices are planned.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/group.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/gang.h"
+#include "lockd/sched/lease.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +24,8 @@
 
 #define group_of(at, link) lockd_entry(at, struct sched_group, link)
 
-void sched_group_mark(struct sched_group *group)
-{
-    if (group != NULL && lockd_list_empty(&group->marked))
-        lockd_list_append(&group->lock->groups_marked, &group->marked);
-}
-
-struct sched_group *sched_group_enter(struct sched_client *client)
+/* The group that the client names; made if there is none. NULL without memory. */
+static struct sched_group *enter_group(struct sched_client *client)
 {
     struct sched *lock = client->lock;
     struct sched_group *group;
@@ -48,11 +48,21 @@ struct sched_group *sched_group_enter(struct sched_client *client)
 found:
     client->in_group = group;
     lockd_list_append(&group->clients, &client->of_group);
-    sched_group_mark(group);
+    sched_agenda_mark(group);
     return group;
 }
 
-void sched_group_leave(struct sched_client *client)
+struct sched_party *sched_group_join(struct sched_client *client, struct sched_device *device)
+{
+    const bool enters =
+        client->gang == NULL && client->group[0] != '\0' && client->in_group == NULL;
+
+    if (enters && enter_group(client) == NULL)
+        return NULL;
+    return sched_gang_join(client, device);
+}
+
+static void leave_group(struct sched_client *client)
 {
     struct sched_group *group = client->in_group;
 
@@ -60,12 +70,18 @@ void sched_group_leave(struct sched_client *client)
         return;
     client->in_group = NULL;
     lockd_list_remove(&client->of_group);
-    sched_group_mark(group);
+    sched_agenda_mark(group);
     if (!lockd_list_empty(&group->clients))
         return;
     lockd_list_remove(&group->marked);
     lockd_list_remove(&group->link);
     free(group);
+}
+
+void sched_group_client_gone(struct sched_client *client)
+{
+    sched_gang_client_gone(client);
+    leave_group(client);
 }
 
 /* --- is it too large? --- */
@@ -122,7 +138,7 @@ static void part(struct sched_group *group, const struct sched_device *device, u
     memcpy(group->too_small, device->name, sizeof group->too_small);
     if (group->gang == NULL)
         return;
-    sched_gang_stop(group->gang, now);
+    sched_lease_end(group->gang, now);
     group->gang->group = NULL;
     group->gang = NULL;
     lockd_list_each (at, &group->clients) {
@@ -144,7 +160,7 @@ static void come_together(struct sched_group *group, uint64_t now)
 
         if (client->gang == NULL)
             continue;
-        sched_gang_stop(client->gang, now);
+        sched_lease_end(client->gang, now);
         if (gang == NULL)
             gang = client->gang;
         else if (client->gang != gang)
@@ -179,7 +195,7 @@ void sched_group_plan(struct sched *lock, uint64_t now)
         lock->groups_at = LOCKD_NEVER;
         lockd_list_each (at, &lock->groups) {
             if (group_of(at, link)->fits_since != LOCKD_NEVER)
-                sched_group_mark(group_of(at, link));
+                sched_agenda_mark(group_of(at, link));
         }
     }
     while (!lockd_list_empty(&lock->groups_marked)) {

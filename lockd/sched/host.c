@@ -15,7 +15,9 @@
  * is new, up to the total, or all of it while those that an earlier daemon knew come back.
  * Nobody has use for more than the total.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/host.h"
+
+#include "lockd/sched/agenda.h"
 
 #define HOST_PART     80 /* per cent of what is available that programs may have */
 #define HOST_PAUSE    (10 * NS_PER_MS)
@@ -69,7 +71,7 @@ static void give(struct sched_client *client, uint64_t budget)
     client->host_given = sched_max(client->host_given, budget);
     share(client);
     lockd_list_each (at, &client->members)
-        sched_plan_touch(sched_member_of(at, of_client));
+        sched_agenda_touch(sched_member_of(at, of_client));
 }
 
 /* Changes a budget towards goal: up by what is free, and never for a trifle. */

@@ -2,7 +2,10 @@
  *
  * info.c: the lock's state as a person is shown it. Reads only.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/device.h"
+#include "lockd/sched/quantum.h"
 
 #include <string.h>
 

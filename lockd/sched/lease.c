@@ -6,18 +6,26 @@
  * can each hold what the other one waits for; the place of the next party is not even queued
  * for before. A turn that ends on one device ends on all. No state of its own.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/lease.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/quantum.h"
+#include "lockd/sched/queue.h"
 
 /* what gave its places up gives way for so many times as long as it had them */
 #define RETRY 2
 
-bool sched_party_works(const struct sched_party *party)
+struct sched_party *sched_lease_next(const struct sched_gang *gang)
 {
-    lockd_list_each (at, &party->members) {
-        if ((sched_member_of(at, of_party)->flags & GS_STATE_WANT) != 0)
-            return true;
+    lockd_list_each (at, &gang->parties) {
+        struct sched_party *party = sched_party_of(at, of_gang);
+
+        if (!party->held)
+            return party;
     }
-    return false;
+    return NULL;
 }
 
 /* The turn lasts as long everywhere as where it is due for longest: what that is too much on
@@ -32,7 +40,7 @@ static uint64_t turn_length(struct sched_gang *gang)
         if (party->begun)
             longest = sched_max(longest, party->turn_length);
         else if (party->device->leases)
-            longest = sched_max(longest, sched_device_policy(party->device)->length(party));
+            longest = sched_max(longest, sched_policy_of(party->device)->length(party));
     }
     return longest;
 }
@@ -63,7 +71,7 @@ static void begin_on(struct sched_party *party, uint64_t length, uint64_t now)
     }
 }
 
-void sched_gang_set_complete(struct sched_gang *gang, uint64_t now)
+void sched_lease_set_complete(struct sched_gang *gang, uint64_t now)
 {
     gang->complete = now;
     lockd_list_each (at, &gang->parties) {
@@ -72,13 +80,13 @@ void sched_gang_set_complete(struct sched_gang *gang, uint64_t now)
         if (party->device->leases && party->turn_length != LOCKD_NEVER)
             party->until = now + party->turn_length;
         party->device->generation++; /* there is a time now when it must stop */
-        sched_plan_also(party->device);
+        sched_agenda_plan(party->device);
     }
 }
 
 /* One that came to run early, since its memory was there, may not use up the time of those that
  * wait for theirs. */
-void sched_gang_look_complete(struct sched_gang *gang, uint64_t now)
+void sched_lease_look_complete(struct sched_gang *gang, uint64_t now)
 {
     if (!gang->runs || gang->complete != 0 || gang->wanting == 0)
         return;
@@ -90,36 +98,37 @@ void sched_gang_look_complete(struct sched_gang *gang, uint64_t now)
                 return;
         }
     }
-    sched_gang_set_complete(gang, now);
+    sched_lease_set_complete(gang, now);
 }
 
 /* Everybody's place is there: the turn begins; not again where it is under way already, and one
  * of the gang came or left. */
-void sched_gang_begin(struct sched_gang *gang, uint64_t now)
+void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 {
     const uint64_t length = turn_length(gang);
 
     gang->runs = true;
     gang->out = false;
-    sched_gang_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, false);
+    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock,
+                         false);
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
         if (!party->begun)
             begin_on(party, length, now);
         lockd_list_each (of, &party->members)
-            sched_plan_touch(sched_member_of(of, of_party));
+            sched_agenda_touch(sched_member_of(of, of_party));
         sched_books_party(party, now);
-        sched_plan_also(party->device);
+        sched_agenda_plan(party->device);
     }
-    sched_gang_look_complete(gang, now);
+    sched_lease_look_complete(gang, now);
 }
 
 /* Its places are of no use before it has all of them, and are kept for no longer than the turns
  * of all others on the device that it waits for should take. */
 static uint64_t patience(const struct sched_gang *gang)
 {
-    const struct sched_device *device = sched_gang_next(gang)->device;
+    const struct sched_device *device = sched_lease_next(gang)->device;
     const uint64_t turns = device->queue.count + device->holder_count + 1ull;
 
     return GRACE + turns * sched_device_quantum(device);
@@ -133,7 +142,7 @@ static void keep_places(struct sched_gang *gang, uint64_t now)
         sched_party_of(at, of_gang)->until = until;
 }
 
-void sched_gang_give_way(struct sched_gang *gang, struct sched *lock, bool gives)
+void sched_lease_give_way(struct sched_gang *gang, struct sched *lock, bool gives)
 {
     lock->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
     gang->gives_way = gives;
@@ -143,14 +152,15 @@ void sched_gang_give_way(struct sched_gang *gang, struct sched *lock, bool gives
  * others where it has a place. */
 static void give_up(struct sched_gang *gang, uint64_t now)
 {
-    sched_gang_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, true);
+    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, true);
     gang->retry_at = now + RETRY * patience(gang);
 }
 
 static void try_again(struct sched_gang *gang)
 {
-    sched_gang_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, false);
-    sched_gang_settle(gang);
+    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock,
+                         false);
+    sched_agenda_settle_gang(gang);
 }
 
 static bool nobody_wants(const struct sched_device *device, const struct sched_gang *but)
@@ -177,7 +187,7 @@ static bool is_alone(const struct sched_gang *gang)
     return true;
 }
 
-void sched_gang_retry(struct sched_device *device, uint64_t now)
+void sched_lease_retry(struct sched_device *device, uint64_t now)
 {
     for (struct sched_node *node = sched_order_first(&device->hopeless); node != NULL;
          node = sched_order_next(node)) {
@@ -198,7 +208,7 @@ void sched_gang_retry(struct sched_device *device, uint64_t now)
     }
 }
 
-void sched_gang_admit(struct sched_party *party, bool backfilled, uint64_t now)
+void sched_lease_admit(struct sched_party *party, bool backfilled, uint64_t now)
 {
     struct sched_device *device = party->device;
 
@@ -217,17 +227,17 @@ void sched_gang_admit(struct sched_party *party, bool backfilled, uint64_t now)
     party->gang->held_count++;
     sched_books_party(party, now);
     if (party->gang->held_count == party->gang->party_count) {
-        sched_gang_begin(party->gang, now);
+        sched_lease_begin(party->gang, now);
     } else {
         keep_places(party->gang, now);
-        sched_gang_settle(party->gang);
+        sched_agenda_settle_gang(party->gang);
     }
 }
 
 static void end(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
-    const struct sched_policy *policy = sched_device_policy(device);
+    const struct sched_policy *policy = sched_policy_of(device);
 
     sched_books_ran(party, now);
     if (device->leases && party->gang->runs && policy->ended != NULL)
@@ -245,13 +255,13 @@ static void end(struct sched_party *party, uint64_t now)
 
         member->stopped = now;
         member->short_had = 0;
-        sched_plan_touch(member);
+        sched_agenda_touch(member);
     }
 }
 
-void sched_gang_stop(struct sched_gang *gang, uint64_t now)
+void sched_lease_end(struct sched_gang *gang, uint64_t now)
 {
-    const struct sched_party *next = sched_gang_next(gang);
+    const struct sched_party *next = sched_lease_next(gang);
 
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
@@ -269,6 +279,6 @@ void sched_gang_stop(struct sched_gang *gang, uint64_t now)
         struct sched_party *party = sched_party_of(at, of_gang);
 
         sched_books_party(party, now);
-        sched_plan_settle(party);
+        sched_agenda_settle(party);
     }
 }

@@ -14,7 +14,9 @@
  * What a program had whose connection has ended is not external for the next few seconds
  * either: it has lost its connection and comes back, or the driver clears up after it.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/measure.h"
+
+#include "lockd/sched/agenda.h"
 
 #include <string.h>
 
@@ -143,7 +145,7 @@ static void weigh(struct sched_member *member, uint64_t least, uint64_t most, ui
 static void ask(struct sched_member *member)
 {
     member->asked = true;
-    sched_plan_touch(member);
+    sched_agenda_touch(member);
 }
 
 static bool can_tell(const struct sched_member *member)
@@ -244,7 +246,7 @@ static void set_total(struct sched_device *device, uint64_t total)
     device->total = total;
     device->recount = true;
     lockd_list_each (at, &device->parties) /* it may be hopeless, or not be any more */
-        sched_gang_settle(sched_party_of(at, of_device)->gang);
+        sched_agenda_settle_gang(sched_party_of(at, of_device)->gang);
 }
 
 void sched_measure_recount(struct sched_device *device)

@@ -4,31 +4,21 @@
  * much (budget.c), then the targets of those whom it concerns. A decision on one device
  * may concern a gang's parties on others; these devices are planned before the event ends.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/plan.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/budget.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/group.h"
+#include "lockd/sched/host.h"
+#include "lockd/sched/measure.h"
+#include "lockd/sched/send.h"
+#include "lockd/sched/turns.h"
 
 /* More rounds than any chain of gangs takes; what is left then is looked at a little later. */
 #define ROUNDS 64
 #define LATER  NS_PER_MS
-
-void sched_plan_also(struct sched_device *device)
-{
-    if (lockd_list_empty(&device->pending))
-        lockd_list_append(&device->lock->pending, &device->pending);
-}
-
-void sched_plan_touch(struct sched_member *member)
-{
-    if (lockd_list_empty(&member->touched))
-        lockd_list_append(&member->device->touched, &member->touched);
-    sched_plan_also(member->device);
-}
-
-void sched_plan_settle(struct sched_party *party)
-{
-    if (lockd_list_empty(&party->settle))
-        lockd_list_append(&party->device->settle, &party->settle);
-    sched_plan_also(party->device);
-}
 
 /* Capacity or the meaning of needs changed: everybody's share did. */
 static void recount(struct sched_device *device, uint64_t now)
@@ -39,9 +29,9 @@ static void recount(struct sched_device *device, uint64_t now)
         struct sched_party *party = sched_party_of(at, of_device);
 
         sched_books_party(party, now);
-        sched_group_mark(party->gang->group);
+        sched_agenda_mark(party->gang->group);
         if (party->queued_of != NULL)
-            sched_plan_settle(party); /* it may have become hopeless, or not be any more */
+            sched_agenda_settle(party); /* it may have become hopeless, or not be any more */
     }
 }
 
@@ -116,13 +106,13 @@ void sched_plan_pending(struct sched *lock, uint64_t now)
 
 void sched_plan(struct sched_device *device, uint64_t now)
 {
-    sched_plan_also(device);
+    sched_agenda_plan(device);
     sched_plan_pending(device->lock, now);
 }
 
 void sched_plan_all(struct sched *lock, uint64_t now)
 {
     lockd_list_each (at, &lock->devices)
-        sched_plan_also(lockd_entry(at, struct sched_device, link));
+        sched_agenda_plan(lockd_entry(at, struct sched_device, link));
     sched_plan_pending(lock, now);
 }

@@ -13,7 +13,7 @@
  *
  * Who has nothing to do saves up one turn at most, and one of short bursts up to SAVED where
  * few share the device, since their requests come in clusters. Who used little of its share and
- * usually runs for a short time (sched_policy_interactive) goes first within the round and may
+ * usually runs for a short time goes first within the round and may
  * end another one's turn before its time. It pays for that: a turn that ends long before its
  * time is charged with the switches that it caused, so such switches come out of the share of
  * who causes them.
@@ -34,7 +34,8 @@
  * Whoever is behind its round by overrun (a kernel that could not be stopped) is kept waiting
  * for DEBT_ROUNDS at most.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/quantum.h"
 
 #define DEBT_ROUNDS 4
 #define TURN_LONGEST                                                                           \
@@ -65,7 +66,8 @@ static uint64_t round_step(const struct sched_device *device)
                             sched_max(device->weights, 1));
 }
 
-bool sched_policy_interactive(const struct sched_party *party)
+/* Does it usually run for a much shorter time than a quantum? */
+static bool is_interactive(const struct sched_party *party)
 {
     const uint64_t most = sched_device_quantum(party->device) / INTERACTIVE;
 
@@ -109,7 +111,7 @@ static uint64_t turns_saved(const struct sched_party *party)
 {
     const uint64_t others = sched_less(party->device->party_count, 1);
 
-    return sched_policy_interactive(party) ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
+    return is_interactive(party) ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
 }
 
 /* It had nothing to do: its share of that time is owed to it, also where nobody waited
@@ -154,8 +156,8 @@ static uint64_t place(struct sched_party *party)
     have = credit(party);
     behind = sched_less(party->virtual_ns, device->level);
     party->round = device->round;
-    if ((sched_policy_interactive(party) || assembles(party)) &&
-        !(party->interrupted || party->yields) && have >= switch_charge(party, true))
+    if ((is_interactive(party) || assembles(party)) && !(party->interrupted || party->yields) &&
+        have >= switch_charge(party, true))
         return party->round * CLASSES + FIRST;
     if (have < worth)
         party->round += (worth - have + behind + step - 1) / step;
@@ -190,10 +192,10 @@ static uint64_t length(struct sched_party *party)
         device->level += rise;
         device->round = party->round;
     }
-    return sched_max(
-        rest_of_burst(party),
-        sched_clamp(to_real(party, sched_less(have + rise, behind)), quantum / WORTH / 2,
-                    quantum * (sched_policy_interactive(party) ? 1 : TURN_LONGEST)));
+    return sched_max(rest_of_burst(party),
+                     sched_clamp(to_real(party, sched_less(have + rise, behind)),
+                                 quantum / WORTH / 2,
+                                 quantum * (is_interactive(party) ? 1 : TURN_LONGEST)));
 }
 
 static void ran(struct sched_party *party, uint64_t ns)
@@ -250,7 +252,7 @@ static bool ahead(const struct sched_party *head, const struct sched_party *hold
         return false;
     if (assembles(head)) /* two gangs would never stop ending each other's turns */
         return holder->gang->party_count == 1;
-    return !sched_policy_interactive(holder);
+    return !is_interactive(holder);
 }
 
 const struct sched_policy sched_policy_fair = {

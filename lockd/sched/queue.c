@@ -4,12 +4,11 @@
  * the policy's; what cannot stop before it got memory goes before all, and what can never fit
  * waits apart. No state of its own.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/queue.h"
 
-uint64_t sched_queue_place(const struct sched_party *party)
-{
-    return party->queued.in ? party->queued.key : UINT64_MAX;
-}
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/policy.h"
 
 void sched_queue_drop(struct sched_party *party)
 {
@@ -37,7 +36,7 @@ static bool still_yields(const struct sched_party *party)
 static void find_place(struct sched_party *party)
 {
     party->yields = still_yields(party);
-    party->queued.key = sched_device_policy(party->device)->place(party);
+    party->queued.key = sched_policy_of(party->device)->place(party);
     party->queued.number = party->arrival;
     if (!party->yields || party->queued.key > party->behind_key)
         return;
@@ -68,7 +67,7 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
 
 void sched_queue_leave(struct sched_party *party, uint64_t now)
 {
-    const struct sched_policy *policy = sched_device_policy(party->device);
+    const struct sched_policy *policy = sched_policy_of(party->device);
 
     if (party->queued_of == NULL)
         return;
@@ -115,4 +114,25 @@ struct sched_party *sched_queue_head(struct sched_device *device)
     if (first == NULL && device->holder_count == 0)
         first = sched_order_first(&device->hopeless);
     return first != NULL ? sched_party_of(first, queued) : NULL;
+}
+
+void sched_queue_renew(struct sched_party *party, uint64_t now)
+{
+    if (party->queued_of == NULL)
+        return;
+    party->keeps_place = true; /* among equals */
+    sched_queue_drop(party);
+    sched_books_party(party, now);
+    sched_agenda_settle(party);
+}
+
+void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now)
+{
+    lockd_list_each (at, &gang->parties) {
+        struct sched_party *party = sched_party_of(at, of_gang);
+
+        party->device->generation++;
+        sched_queue_renew(party, now);
+        sched_agenda_plan(party->device); /* a holder may have to give way now */
+    }
 }

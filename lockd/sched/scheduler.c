@@ -5,22 +5,24 @@
  * of the devices that it concerns, so there is no state in which a decision is still owed. One
  * thread; no I/O, no clock.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/device.h"
+#include "lockd/sched/evict.h"
+#include "lockd/sched/gang.h"
+#include "lockd/sched/group.h"
+#include "lockd/sched/host.h"
+#include "lockd/sched/lease.h"
+#include "lockd/sched/measure.h"
+#include "lockd/sched/plan.h"
+#include "lockd/sched/quantum.h"
+#include "lockd/sched/queue.h"
+#include "lockd/sched/send.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct sched_member *sched_member_find(const struct sched_client *client, const uint8_t *uuid)
-{
-    lockd_list_each (at, &client->members) {
-        struct sched_member *member = sched_member_of(at, of_client);
-
-        if (memcmp(member->device->uuid, uuid, sizeof member->device->uuid) == 0)
-            return member;
-    }
-    return NULL;
-}
 
 static void member_links(struct sched_member *member)
 {
@@ -62,7 +64,7 @@ static void member_adopt(struct sched_member *member, uint64_t now)
     member->sent_flags = GS_TARGET_RUN;
     member->stopped = now;
     if (now - member->device->lock->created < RESTART_WINDOW && !member->party->held)
-        sched_gang_admit(member->party, false, now);
+        sched_lease_admit(member->party, false, now);
 }
 
 /* A client that comes with the number of a target of an earlier connection goes on counting
@@ -74,7 +76,7 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
 
     if (member == NULL)
         return NULL;
-    member->party = sched_gang_join(client, device);
+    member->party = sched_group_join(client, device);
     if (member->party == NULL) {
         free(member);
         return NULL;
@@ -111,9 +113,9 @@ static void gang_grown(struct sched_party *party, uint64_t now)
         return;
     gang->runs = false; /* not all are held any more */
     if (!device->leases || (device->queue.count == 0 && device->need_busy == 0))
-        sched_gang_admit(party, false, now);
+        sched_lease_admit(party, false, now);
     else
-        sched_gang_stop(gang, now);
+        sched_lease_end(gang, now);
 }
 
 static void member_free(struct sched_member *member, uint64_t now)
@@ -179,7 +181,7 @@ static void take_want(struct sched_member *member, bool wants, bool runs, uint64
     if (!wants)
         member->party->measured = false; /* what comes is no switch: nobody is in a hurry */
     if (gang->wanting <= (uint32_t)wants)
-        sched_gang_settle(gang);
+        sched_agenda_settle_gang(gang);
     if (gang->wanting > (uint32_t)wants)
         return;
     lockd_list_each (at, &gang->parties) {
@@ -223,7 +225,7 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
         member->owes = LOCKD_NEVER; /* it is at it */
     member->flags = state->flags;
     if (member->demand != sched_max(state->demand, resident))
-        sched_group_mark(member->client->in_group);
+        sched_agenda_mark(member->client->in_group);
     member->demand = sched_max(state->demand, resident);
     member->resident = resident;
     member->pinned = state->pinned;
@@ -249,7 +251,7 @@ static void member_report(struct sched_member *member, const struct gs_wire_stat
     take_running(member, (state->flags & GS_STATE_RUNNING) != 0, now);
     take_figures(member, state, now);
     sched_books_member(member, now);
-    sched_gang_look_complete(member->party->gang, now);
+    sched_lease_look_complete(member->party->gang, now);
     if ((state->flags & GS_STATE_SHORT) != 0)
         sched_short_report(member, state->short_bytes, now);
     else
@@ -257,9 +259,9 @@ static void member_report(struct sched_member *member, const struct gs_wire_stat
     if ((state->flags & GS_STATE_STUCK) != 0)
         member->device->stop_at = sched_min(member->device->stop_at, now);
     if (hopeless != sched_party_hopeless(member->party))
-        sched_gang_settle(member->party->gang);
+        sched_agenda_settle_gang(member->party->gang);
     sched_evict_check(member, now);
-    sched_plan_touch(member);
+    sched_agenda_touch(member);
 }
 
 int sched_state(struct sched *lock, struct sched_client *client,
@@ -283,8 +285,8 @@ int sched_state(struct sched *lock, struct sched_client *client,
         member_report(member, state, now_ns);
         gang_grown(member->party, now_ns);
         if (member->party->gang->client_count > 1)
-            sched_gang_requeue(member->party->gang, now_ns);
-        sched_gang_settle(member->party->gang);
+            sched_queue_renew_gang(member->party->gang, now_ns);
+        sched_agenda_settle_gang(member->party->gang);
     } else {
         member_report(member, state, now_ns);
     }
@@ -317,12 +319,12 @@ void sched_client_gone(struct sched *lock, struct sched_client *client, uint64_t
         struct sched_member *member = sched_member_of(at, of_client);
         struct sched_device *device = member->device;
 
-        sched_plan_also(device);
+        sched_agenda_plan(device);
         member_free(member, now_ns);
         sched_device_free_unused(device);
     }
     sched_host_forget(client);
-    sched_gang_client_gone(client);
+    sched_group_client_gone(client);
     lockd_list_remove(&client->link);
     free(client);
     sched_plan_pending(lock, now_ns);
@@ -335,7 +337,7 @@ void sched_tick(struct sched *lock, uint64_t now_ns)
 
         sched_evict_watch(device, now_ns);
         if (now_ns >= device->deadline)
-            sched_plan_also(device);
+            sched_agenda_plan(device);
     }
     sched_plan_pending(lock, now_ns);
 }

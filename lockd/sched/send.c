@@ -4,7 +4,12 @@
  * TARGETS_IN_FLIGHT are on the way to a client that does not answer: its next report touches it
  * and what was decided meanwhile is sent then.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/send.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/quantum.h"
 
 #include <string.h>
 
@@ -124,7 +129,7 @@ static void tell_waiters(struct sched_device *device, uint64_t now)
     device->told_waiters = device->waiters;
     lockd_list_each (at, &device->holders) {
         lockd_list_each (of, &sched_party_of(at, holder)->members)
-            sched_plan_touch(sched_member_of(of, of_party));
+            sched_agenda_touch(sched_member_of(of, of_party));
     }
 }
 
@@ -166,7 +171,7 @@ void sched_send_broadcast(struct sched_device *device, uint64_t now)
         struct sched_member *member = sched_member_of(of, of_device);
 
         member->told_capacity = most;
-        sched_plan_touch(member);
+        sched_agenda_touch(member);
     }
 }
 

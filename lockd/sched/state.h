@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * state.h: the structures behind scheduler.h; what the files of the lock offer each other is in
- * parts.h, which they and their tests include.
+ * state.h: the structures behind scheduler.h. The files of the room, bottom first: each calls those above it in this
+ * list only.
  *
- *   scheduler.c           events: what clients report, who comes and goes
- *   device.c    a device's figures: capacity, cost of a switch, length of a turn
- *   measure.c   ... its size, and what is on it that nobody can move
- *   short.c     the driver had no memory although there should be some
- *   books.c     sums over members, kept up to date with every change
- *   plan.c      the order in which all of it is decided anew after an event
- *   queue.c     who waits for a device and who of them is next; asks policy_*.c
- *   turns.c     who runs on a device; asks policy_*.c for how long
- *   stop.c      who stops for reasons of its own, and who was asked to and has not
- *   gang.c      who belongs to which gang
- *   group.c     ... by its group, as long as that fits on its devices as a whole
- *   lease.c     parties of one gang: their turns begin and end together
- *   budget.c    who holds how many bytes of a device
- *   send.c      targets
- *   host.c      who may have how much host memory
- *   settings.c, info.c, check.c (all sums from scratch, for tests)
+ *   ordered_set.c a set in order, with the lowest value of each part of it
+ *   agenda.c      what is to be looked at before the event ends
+ *   device.c      devices come and go
+ *   quantum.c     cost of a switch, length of a turn
+ *   policy.c      the table of policies, and the simple ones; policy_fair.c
+ *   books.c       sums over members, kept up to date with every change
+ *   measure.c     size of a device, and what on it nobody can move
+ *   capacity.c    what is left of it for programs
+ *   queue.c       members that wait for a device, and the next of them
+ *   lease.c       parties of one gang: their turns begin and end together
+ *   gang.c        clients that run together or not at all
+ *   group.c       ... those of one name, as long as the whole fits on its devices
+ *   stop.c        holders that stop for reasons of their own, or were asked to and have not
+ *   turns.c       who runs on a device
+ *   budget.c      how many bytes of it each member may hold
+ *   evict.c       all memory of a client is to go out
+ *   send.c        targets
+ *   host.c        host memory
+ *   plan.c        the order in which all of it is decided anew after an event
+ *   settings.c, scheduler.c, info.c: events, and the state as people see it (scheduler.h)
+ *   check.c       all sums from scratch, for tests
  *
  * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
  * device: it takes turns. A *gang* is one client, or all clients of a group that can be on its
@@ -36,7 +41,6 @@
 #include "lockd/sched/scheduler.h"
 #include "lockd/sched/constants.h"
 #include "lockd/sched/ordered_set.h"
-#include "lockd/sched/policy.h"
 
 /* A budget that the client may still be acting on. */
 struct sched_outstanding {

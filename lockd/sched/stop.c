@@ -6,7 +6,12 @@
  * holders is made only when its time has come (device->grace_at, stop_at) or needs exceed the
  * capacity.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/stop.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/lease.h"
+#include "lockd/sched/quantum.h"
 
 /* Who did not come to run the last time gets so many switches' time; but each so many times as
  * much as anybody, since it may just be slow to begin. */
@@ -52,7 +57,7 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
         }
         if (victim == NULL)
             return;
-        sched_gang_stop(victim->gang, now);
+        sched_lease_end(victim->gang, now);
     }
 }
 
@@ -102,9 +107,9 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
         party->device->grace_at = sched_min(party->device->grace_at, end);
     } else if (none) {
         party->skipped++;
-        sched_gang_stop(party->gang, now);
+        sched_lease_end(party->gang, now);
     } else {
-        sched_gang_set_complete(party->gang, now);
+        sched_lease_set_complete(party->gang, now);
     }
 }
 
@@ -124,7 +129,7 @@ void sched_stop_idle(struct sched_device *device, uint64_t now)
         const struct sched_gang *gang = party->gang;
 
         if (!sched_gang_wants(gang))
-            sched_gang_stop(party->gang, now);
+            sched_lease_end(party->gang, now);
         else if (gang->runs && ((party->running_members == 0 && sched_party_works(party)) ||
                                 (party->running_members != 0 && gang->complete == 0)))
             stop_waiting(party, now);
@@ -155,14 +160,14 @@ void sched_stop_watch(struct sched_device *device, uint64_t now)
 
         sched_books_member(member, now);
         if (member->refuses)
-            sched_plan_touch(member); /* what it was offered is taken back */
+            sched_agenda_touch(member); /* what it was offered is taken back */
         device->stop_at = sched_min(device->stop_at, next_look(member, now));
         if (!sched_member_stuck(member, now))
             continue;
         if (member->echoed != member->seq)
             continue;
         if (now - member->sent_at >= ASK_AGAIN)
-            sched_plan_touch(member);
+            sched_agenda_touch(member);
         device->stop_at =
             sched_min(device->stop_at, sched_max(member->sent_at, now) + ASK_AGAIN);
     }

@@ -16,7 +16,14 @@
  * Each look at all holders (who is to be stopped for the head, who does not get ahead) is made
  * only when something changed since the last one or its time has come.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/turns.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/lease.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/queue.h"
+#include "lockd/sched/stop.h"
 
 #include <string.h>
 
@@ -44,10 +51,10 @@ static void settle_open(struct sched_party *party, uint64_t now)
     party->backfilled = false;
     if (gang->paused != 0 || gang->evicting != 0) {
         if (party->held)
-            sched_gang_stop(gang, now);
-    } else if (!party->held && sched_gang_next(gang) == party &&
+            sched_lease_end(gang, now);
+    } else if (!party->held && sched_lease_next(gang) == party &&
                (!gang->out || gang->wanting != 0)) {
-        sched_gang_admit(party, false, now);
+        sched_lease_admit(party, false, now);
     }
 }
 
@@ -55,7 +62,7 @@ static void settle_open(struct sched_party *party, uint64_t now)
  */
 static bool out_of_order(const struct sched_party *party)
 {
-    const struct sched_party *next = sched_gang_next(party->gang);
+    const struct sched_party *next = sched_lease_next(party->gang);
 
     return next != NULL &&
            memcmp(next->device->uuid, party->device->uuid, sizeof party->device->uuid) < 0;
@@ -66,14 +73,14 @@ static void settle_leases(struct sched_party *party, uint64_t now)
     struct sched_gang *gang = party->gang;
     const bool wants = sched_gang_wants(gang);
 
-    wait_elsewhere(party, wants && !party->held && sched_gang_next(gang) != party, now);
+    wait_elsewhere(party, wants && !party->held && sched_lease_next(gang) != party, now);
     if (party->held) {
         if (gang->paused != 0 || gang->evicting != 0 ||
             (!wants && (party->device->waiters || !gang->runs)) || out_of_order(party))
-            sched_gang_stop(gang, now);
+            sched_lease_end(gang, now);
     } else if (!wants) {
         sched_queue_leave(party, now);
-    } else if (sched_gang_next(gang) == party) {
+    } else if (sched_lease_next(gang) == party) {
         sched_queue_enter(party, now);
     } else {
         sched_queue_leave(party, now);
@@ -104,7 +111,7 @@ static struct sched_party *serve(struct sched_device *device, uint64_t now)
     while ((head = sched_queue_head(device)) != NULL) {
         if (device->need_busy - head->need_busy + sched_queue_takes(head) > device->capacity)
             return head;
-        sched_gang_admit(head, false, now);
+        sched_lease_admit(head, false, now);
         settle(device, now);
     }
     return NULL;
@@ -114,7 +121,7 @@ static struct sched_party *serve(struct sched_device *device, uint64_t now)
 static bool revocable(const struct sched_party *party, const struct sched_party *head,
                       uint64_t now)
 {
-    const struct sched_policy *policy = sched_device_policy(party->device);
+    const struct sched_policy *policy = sched_policy_of(party->device);
 
     if (party->backfilled || sched_party_hopeless(party))
         return true;
@@ -195,7 +202,7 @@ static void end_turn(struct sched_party *victim, struct sched_party *head, uint6
     victim->behind_key = head->queued.key;
     victim->behind_number = head->queued.number;
     head->interrupts = head->interrupts || interrupted;
-    sched_gang_stop(victim->gang, now);
+    sched_lease_end(victim->gang, now);
 }
 
 /* Stops those whose time is over, if that makes room for the head. Returns whether somebody is
@@ -250,7 +257,7 @@ static void backfill(struct sched_device *device, const struct sched_party *head
         if (party == head)
             return;
         used += party->need;
-        sched_gang_admit(party, true, now);
+        sched_lease_admit(party, true, now);
     }
 }
 
@@ -272,7 +279,7 @@ static void note_waiters(struct sched_device *device, uint64_t now)
 /* Turns begin for all that run. */
 static void begin_leases(struct sched_party *party)
 {
-    const struct sched_policy *policy = sched_device_policy(party->device);
+    const struct sched_policy *policy = sched_policy_of(party->device);
 
     if (!party->held || !party->gang->runs)
         return;
@@ -287,7 +294,7 @@ static void begin_leases(struct sched_party *party)
 /* No turn is ended any more; who ended others' pays as if its own was over. */
 static void end_leases(struct sched_party *party)
 {
-    const struct sched_policy *policy = sched_device_policy(party->device);
+    const struct sched_policy *policy = sched_policy_of(party->device);
 
     if (party->interrupts && party->held && policy->ended != NULL)
         policy->ended(party);
@@ -307,7 +314,7 @@ static void change_mode(struct sched_device *device, uint64_t now)
         struct sched_party *party = sched_party_of(at, of_device);
 
         sched_books_ran(party, now);
-        sched_plan_settle(party);
+        sched_agenda_settle(party);
         if (leases)
             begin_leases(party);
         else
@@ -361,5 +368,5 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
         device->grace_at = device->revoke_at = LOCKD_NEVER;
         device->revoke_head = NULL;
     }
-    sched_gang_retry(device, now);
+    sched_lease_retry(device, now);
 }

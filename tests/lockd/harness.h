@@ -12,7 +12,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "lockd/sched/parts.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/check.h"
+#include "lockd/sched/device.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/quantum.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,11 @@
 #ifndef GS_TESTS_LOCKD_MODEL_H
 #define GS_TESTS_LOCKD_MODEL_H
 
-#include "lockd/sched/parts.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/check.h"
+#include "lockd/sched/device.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/quantum.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * capacity.c: what is left of a device for programs: its size less what is external, a reserve and what is
+ * short. *Short*: the driver had no memory for a program although the books say that there is. For a while the device
+ * counts as smaller, so that others make room.
+ * 
+ * What a program asked for in this way and then did not use is held against it for some minutes: a program that is short
+ * of half the card all the time, and has use for none of it, is soon not heard any more. O(1), but for a change of
+ * capacity, which plan.c answers with a recount of all members.
+ */
+#include "lockd/sched/capacity.h"
+
+#include "lockd/sched/measure.h"
+
+/* Room for the contexts of programs yet to come. With GPUSHARE_DEVICE_LIMIT nobody measures the
+ * card, and the limit is meant to be used up. */
+uint64_t sched_device_reserve(const struct sched_device *device)
+{
+    if (device->lock->settings.reserve != LOCKD_AUTO)
+        return device->lock->settings.reserve;
+    return device->measured ? sched_clamp(device->total / 64, 2 * MIB, GIB) : 0;
+}
+
+/* A shortage that the driver reported passes: it makes programs wait, and is no reason to
+ * refuse them memory. */
+uint64_t sched_device_most(const struct sched_device *device)
+{
+    /* what clients know to be pinned need not wait for a moment in which it can be measured;
+     * none counts for more than it was ever given */
+    const uint64_t external = sched_max(device->external, device->sum.pinned);
+
+    return sched_less(sched_less(device->total, external), sched_device_reserve(device));
+}
+
+/* One that needs more than there is counts as all there is, the others with it. */
+uint64_t sched_device_shortfall(const struct sched_device *device)
+{
+    return sched_less(device->sum.demand, device->capacity);
+}
+
+/* --- short --- */
+
+/* How much of it counts. */
+static uint64_t trusted(struct sched_member *member, uint64_t bytes, uint64_t now)
+{
+    uint64_t taken;
+
+    for (; now - member->short_forget_at >= SHORT_FORGET && member->short_unused != 0;
+         member->short_forget_at += SHORT_FORGET)
+        member->short_unused /= 2;
+    if (member->short_unused == 0)
+        member->short_forget_at = now;
+    taken = sched_min(bytes, sched_less(member->device->total / 2, member->short_unused));
+    member->short_unused += taken;
+    return taken;
+}
+
+/* The driver had no memory for it, although the books say there is: others are made to leave,
+ * by lowering the capacity for a while. Never so far that the reporter itself would not fit:
+ * when all others have left there is nothing more to be had. */
+void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t now)
+{
+    struct sched_device *device = member->device;
+    const uint64_t others = sched_less(sched_device_most(device), member->demand);
+    uint64_t taken;
+
+    device->grace_at = sched_min(device->grace_at, now); /* patience may be shorter */
+    if (!sched_member_run(member) || !sched_member_wants(member))
+        return;
+    if (member->short_at != 0 && now - member->short_at < SHORT_REPEAT)
+        return;
+    member->short_at = now;
+    sched_measure_short(member, bytes, now);
+    taken = trusted(member, bytes, now);
+    if (taken == 0)
+        return;
+    device->short_bytes =
+        sched_min(device->short_bytes + taken, sched_min(others, device->total / 2));
+    device->short_until = now + SHORT_DECAY;
+}
+
+/* It has more than it had before in this turn. */
+void sched_short_used(struct sched_member *member)
+{
+    const uint64_t has = member->resident + sched_member_pinned(member);
+
+    member->short_unused = sched_less(member->short_unused, sched_less(has, member->short_had));
+    member->short_had = sched_max(member->short_had, has);
+}
+
+static void decay_short(struct sched_device *device, uint64_t now)
+{
+    if (device->short_bytes == 0 || now < device->short_until)
+        return;
+    device->short_bytes /= 2;
+    device->short_until = now + SHORT_DECAY;
+    if (device->short_bytes < 2 * MIB)
+        device->short_bytes = 0;
+}
+
+/* --- all of it together --- */
+
+void sched_device_refresh(struct sched_device *device, uint64_t now)
+{
+    uint64_t capacity;
+
+    decay_short(device, now);
+    /* never nothing: it would be room for any number of programs that need more */
+    capacity = sched_max(sched_less(sched_device_most(device), device->short_bytes), 1);
+    if (device->fell_at != 0 && now >= device->fell_at + RISE_PAUSE)
+        device->fell_at = 0;
+    if (capacity == device->capacity || (capacity > device->capacity && device->fell_at != 0))
+        return;
+    if (capacity < device->capacity)
+        device->fell_at = now; /* not up and down with every word of somebody's */
+    device->capacity = capacity;
+    device->recount = true;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * evict.c: all memory of a client is to leave its devices, as somebody wished: when that begins, when it is
+ * over, and when it is called off. Owns the fields of a member that say so. O(1) for each member that is concerned.
+ */
+#include "lockd/sched/evict.h"
+
+#include "lockd/sched/agenda.h"
+
+static void evict_end(struct sched_member *member, bool out)
+{
+    struct sched_gang *gang = member->party->gang;
+
+    member->evict = false;
+    gang->evicting--;
+    gang->out = out;
+    sched_agenda_settle_gang(gang);
+    sched_agenda_touch(member);
+}
+
+/* It is over when nothing is left, or what is left does not leave. */
+void sched_evict_check(struct sched_member *member, uint64_t now)
+{
+    struct sched_device *device = member->device;
+
+    if (!member->evict)
+        return;
+    if (sched_member_busy(member) || member->echoed != member->seq ||
+        member->resident < member->evict_left) {
+        member->evict_left = member->resident;
+        member->evict_until = now + GRACE;
+    }
+    if (member->resident == 0 ? !sched_member_busy(member) && member->echoed == member->seq
+                              : now >= member->evict_until)
+        evict_end(member, true);
+    else
+        device->evict_at = sched_min(device->evict_at, member->evict_until);
+}
+
+void sched_evict_watch(struct sched_device *device, uint64_t now)
+{
+    if (now < device->evict_at)
+        return;
+    device->evict_at = LOCKD_NEVER;
+    lockd_list_each (at, &device->members)
+        sched_evict_check(sched_member_of(at, of_device), now);
+}
+
+void sched_evict_begin(struct sched_client *client, uint64_t now)
+{
+    lockd_list_each (at, &client->members) {
+        struct sched_member *member = sched_member_of(at, of_client);
+
+        if (member->evict || member->demand == 0)
+            continue;
+        member->evict = true;
+        member->evict_left = member->resident;
+        member->evict_until = now + GRACE;
+        client->gang->evicting++;
+        sched_agenda_settle_gang(client->gang);
+        sched_agenda_touch(member);
+        sched_evict_check(member, now);
+    }
+}
+
+void sched_evict_cancel(struct sched_client *client)
+{
+    lockd_list_each (at, &client->members) {
+        struct sched_member *member = sched_member_of(at, of_client);
+
+        if (member->evict)
+            evict_end(member, false);
+    }
+}
