@@ -7,7 +7,8 @@
  *   agenda.c      what is to be looked at before the event ends
  *   device.c      devices come and go
  *   quantum.c     cost of a switch, length of a turn
- *   policy.c      the table of policies, and the simple ones; policy_fair.c
+ *   policy_fair.c the fair policy
+ *   policy.c      the other policies, and the table of all
  *   books.c       sums over members, kept up to date with every change
  *   measure.c     size of a device, and what on it nobody can move
  *   capacity.c    what is left of it for programs
