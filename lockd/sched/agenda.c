@@ -9,21 +9,21 @@
 
 void sched_agenda_plan(struct sched_device *device)
 {
-    if (lockd_list_empty(&device->pending))
-        lockd_list_append(&device->lock->pending, &device->pending);
+    if (lockd_list_empty(&device->agenda.pending))
+        lockd_list_append(&device->lock->pending, &device->agenda.pending);
 }
 
 void sched_agenda_touch(struct sched_member *member)
 {
-    if (lockd_list_empty(&member->touched))
-        lockd_list_append(&member->device->touched, &member->touched);
+    if (lockd_list_empty(&member->agenda.touched))
+        lockd_list_append(&member->device->agenda.touched, &member->agenda.touched);
     sched_agenda_plan(member->device);
 }
 
 void sched_agenda_settle(struct sched_party *party)
 {
     if (lockd_list_empty(&party->settle))
-        lockd_list_append(&party->device->settle, &party->settle);
+        lockd_list_append(&party->device->agenda.settle, &party->settle);
     sched_agenda_plan(party->device);
 }
 

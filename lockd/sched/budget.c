@@ -41,20 +41,20 @@ static void evict(struct sched_device *device, uint64_t missing, uint64_t now)
 {
     struct sched_node *node;
 
-    lockd_list_each (at, &device->unused) {
-        struct sched_member *member = sched_member_of(at, unused);
+    lockd_list_each (at, &device->books.unused) {
+        struct sched_member *member = sched_member_of(at, books.unused);
 
         if (missing == 0)
             return;
-        missing = take(member, member->budget - member->resident, missing, now);
+        missing = take(member, member->budget - member->report.resident, missing, now);
     }
-    while (missing > 0 && (node = sched_order_first(&device->victims_idle)) != NULL) {
-        struct sched_member *member = sched_member_of(node, victim);
+    while (missing > 0 && (node = sched_order_first(&device->books.victims_idle)) != NULL) {
+        struct sched_member *member = sched_member_of(node, books.victim);
 
         missing = take(member, member->budget, missing, now);
     }
-    while (missing > 0 && (node = sched_order_last(&device->victims_waiting)) != NULL) {
-        struct sched_member *member = sched_member_of(node, victim);
+    while (missing > 0 && (node = sched_order_last(&device->books.victims_waiting)) != NULL) {
+        struct sched_member *member = sched_member_of(node, books.victim);
 
         missing = take(member, member->budget, missing, now);
     }
@@ -63,8 +63,8 @@ static void evict(struct sched_device *device, uint64_t missing, uint64_t now)
 /* A runner's share of the bytes that nobody needs. */
 static uint64_t spare_share(const struct sched_device *device)
 {
-    const uint64_t share =
-        sched_less(device->capacity, device->sum.kept) / (device->sum.held + 1);
+    const uint64_t share = sched_less(device->space.capacity, device->books.sum.kept) /
+                           (device->books.sum.held + 1);
 
     return share - share % SHARE_STEP;
 }
@@ -72,9 +72,9 @@ static uint64_t spare_share(const struct sched_device *device)
 /* Takes spare bytes back that others need now. */
 static void trim(struct sched_device *device, uint64_t share, uint64_t now)
 {
-    lockd_list_each (at, &device->spared) {
-        struct sched_member *member = sched_member_of(at, spared);
-        const uint64_t most = member->demand + (member->party->held ? share : 0);
+    lockd_list_each (at, &device->books.spared) {
+        struct sched_member *member = sched_member_of(at, books.spared);
+        const uint64_t most = member->report.demand + (member->party->turn.held ? share : 0);
 
         if (most < member->budget)
             member->trimmed_at = now;
@@ -88,7 +88,7 @@ static void raise(struct sched_member *member, uint64_t goal, uint64_t step, uin
 {
     const struct sched_device *device = member->device;
     const uint64_t most =
-        sched_member_hold(member) + sched_less(device->capacity, device->sum.hold);
+        sched_member_hold(member) + sched_less(device->space.capacity, device->books.sum.hold);
     const uint64_t to = sched_min(goal, most);
 
     if (to <= member->budget || (to < goal && to - member->budget < step))
@@ -105,12 +105,12 @@ static uint64_t required(const struct sched_member *member)
     const struct sched_party *party = member->party;
     uint64_t own = 0;
 
-    if (party->demand > device->capacity && party->demand <= device->total &&
-        device->holder_count == 1) {
+    if (party->books.demand > device->space.capacity &&
+        party->books.demand <= device->measure.total && device->turns.holder_count == 1) {
         lockd_list_each (at, &party->members)
             own += sched_member_hold(sched_member_of(at, of_party));
-        if (own == device->sum.hold)
-            return member->demand;
+        if (own == device->books.sum.hold)
+            return member->report.demand;
     }
     return sched_need(member);
 }
@@ -119,21 +119,23 @@ static uint64_t required(const struct sched_member *member)
  * would keep it. */
 static bool has_answered(const struct sched_member *member)
 {
-    return (member->sent_flags & GS_TARGET_RUN) != 0 && member->echoed >= member->run_seq;
+    return (member->sent.flags & GS_TARGET_RUN) != 0 &&
+           member->report.echoed >= member->sent.run_seq;
 }
 
 static void feed(struct sched_device *device, uint64_t now)
 {
-    lockd_list_each (at, &device->hungry) {
-        struct sched_member *member = sched_member_of(at, hungry);
+    lockd_list_each (at, &device->books.hungry) {
+        struct sched_member *member = sched_member_of(at, books.hungry);
         const uint64_t goal = required(member);
 
-        if (device->leases && !has_answered(member))
+        if (device->turns.leases && !has_answered(member))
             continue;
-        if (goal > device->capacity) /* the promise on the sum holds as far as demand does */
+        if (goal >
+            device->space.capacity) /* the promise on the sum holds as far as demand does */
             change(member, sched_max(member->budget, goal), now);
         else
-            raise(member, goal, sched_min(CREDIT_STEP, member->demand / 8), now);
+            raise(member, goal, sched_min(CREDIT_STEP, member->report.demand / 8), now);
         if (member->budget < goal)
             return;
     }
@@ -142,27 +144,27 @@ static void feed(struct sched_device *device, uint64_t now)
 /* Whoever runs may grow without asking by a share of what nobody needs. */
 static void spare(struct sched_device *device, uint64_t share, uint64_t now)
 {
-    lockd_list_each (at, &device->touched) {
-        struct sched_member *member = sched_member_of(at, touched);
-        const uint64_t limit = sched_max(sched_member_limit(member), member->demand);
+    lockd_list_each (at, &device->agenda.touched) {
+        struct sched_member *member = sched_member_of(at, agenda.touched);
+        const uint64_t limit = sched_max(sched_member_limit(member), member->report.demand);
 
         if (member->trimmed_at != 0 && now - member->trimmed_at < TELL_PAUSE)
             continue;
-        if (member->party->held && member->budget >= member->demand &&
-            member->budget < member->demand + share / 4)
-            raise(member, sched_min(member->demand + share, limit), SHARE_STEP, now);
+        if (member->party->turn.held && member->budget >= member->report.demand &&
+            member->budget < member->report.demand + share / 4)
+            raise(member, sched_min(member->report.demand + share, limit), SHARE_STEP, now);
     }
 }
 
 static void put_out(struct sched_device *device, uint64_t now)
 {
-    lockd_list_each (at, &device->touched) {
-        struct sched_member *member = sched_member_of(at, touched);
+    lockd_list_each (at, &device->agenda.touched) {
+        struct sched_member *member = sched_member_of(at, agenda.touched);
 
-        if (member->evict && !sched_member_busy(member))
+        if (member->eviction.wanted && !sched_member_busy(member))
             change(member, 0, now);
-        else if (member->refuses && !member->party->held)
-            change(member, sched_min(member->budget, member->resident), now);
+        else if (member->books.refuses && !member->party->turn.held)
+            change(member, sched_min(member->budget, member->report.resident), now);
     }
 }
 
@@ -171,10 +173,10 @@ void sched_budget_plan(struct sched_device *device, uint64_t now)
     uint64_t share;
 
     put_out(device, now);
-    if (device->sum.kept > device->capacity)
-        evict(device, device->sum.kept - device->capacity, now);
+    if (device->books.sum.kept > device->space.capacity)
+        evict(device, device->books.sum.kept - device->space.capacity, now);
     share = spare_share(device);
-    if (device->sum.kept + device->sum.given > device->capacity)
+    if (device->books.sum.kept + device->books.sum.given > device->space.capacity)
         trim(device, share, now);
     feed(device, now);
     spare(device, share, now);

@@ -18,7 +18,7 @@ uint64_t sched_device_reserve(const struct sched_device *device)
 {
     if (device->lock->settings.reserve != LOCKD_AUTO)
         return device->lock->settings.reserve;
-    return device->measured ? sched_clamp(device->total / 64, 2 * MIB, GIB) : 0;
+    return device->measure.measured ? sched_clamp(device->measure.total / 64, 2 * MIB, GIB) : 0;
 }
 
 /* A shortage that the driver reported passes: it makes programs wait, and is no reason to
@@ -27,15 +27,16 @@ uint64_t sched_device_most(const struct sched_device *device)
 {
     /* what clients know to be pinned need not wait for a moment in which it can be measured;
      * none counts for more than it was ever given */
-    const uint64_t external = sched_max(device->external, device->sum.pinned);
+    const uint64_t external = sched_max(device->measure.external, device->books.sum.pinned);
 
-    return sched_less(sched_less(device->total, external), sched_device_reserve(device));
+    return sched_less(sched_less(device->measure.total, external),
+                      sched_device_reserve(device));
 }
 
 /* One that needs more than there is counts as all there is, the others with it. */
 uint64_t sched_device_shortfall(const struct sched_device *device)
 {
-    return sched_less(device->sum.demand, device->capacity);
+    return sched_less(device->books.sum.demand, device->space.capacity);
 }
 
 /* --- short --- */
@@ -45,13 +46,14 @@ static uint64_t trusted(struct sched_member *member, uint64_t bytes, uint64_t no
 {
     uint64_t taken;
 
-    for (; now - member->short_forget_at >= SHORT_FORGET && member->short_unused != 0;
-         member->short_forget_at += SHORT_FORGET)
-        member->short_unused /= 2;
-    if (member->short_unused == 0)
-        member->short_forget_at = now;
-    taken = sched_min(bytes, sched_less(member->device->total / 2, member->short_unused));
-    member->short_unused += taken;
+    for (; now - member->shortage.forget_at >= SHORT_FORGET && member->shortage.unused != 0;
+         member->shortage.forget_at += SHORT_FORGET)
+        member->shortage.unused /= 2;
+    if (member->shortage.unused == 0)
+        member->shortage.forget_at = now;
+    taken = sched_min(bytes,
+                      sched_less(member->device->measure.total / 2, member->shortage.unused));
+    member->shortage.unused += taken;
     return taken;
 }
 
@@ -61,41 +63,42 @@ static uint64_t trusted(struct sched_member *member, uint64_t bytes, uint64_t no
 void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t now)
 {
     struct sched_device *device = member->device;
-    const uint64_t others = sched_less(sched_device_most(device), member->demand);
+    const uint64_t others = sched_less(sched_device_most(device), member->report.demand);
     uint64_t taken;
 
     device->grace_at = sched_min(device->grace_at, now); /* patience may be shorter */
     if (!sched_member_run(member) || !sched_member_wants(member))
         return;
-    if (member->short_at != 0 && now - member->short_at < SHORT_REPEAT)
+    if (member->shortage.at != 0 && now - member->shortage.at < SHORT_REPEAT)
         return;
-    member->short_at = now;
+    member->shortage.at = now;
     sched_measure_short(member, bytes, now);
     taken = trusted(member, bytes, now);
     if (taken == 0)
         return;
-    device->short_bytes =
-        sched_min(device->short_bytes + taken, sched_min(others, device->total / 2));
-    device->short_until = now + SHORT_DECAY;
+    device->space.short_bytes = sched_min(device->space.short_bytes + taken,
+                                          sched_min(others, device->measure.total / 2));
+    device->space.short_until = now + SHORT_DECAY;
 }
 
 /* It has more than it had before in this turn. */
 void sched_short_used(struct sched_member *member)
 {
-    const uint64_t has = member->resident + sched_member_pinned(member);
+    const uint64_t has = member->report.resident + sched_member_pinned(member);
 
-    member->short_unused = sched_less(member->short_unused, sched_less(has, member->short_had));
-    member->short_had = sched_max(member->short_had, has);
+    member->shortage.unused =
+        sched_less(member->shortage.unused, sched_less(has, member->shortage.had));
+    member->shortage.had = sched_max(member->shortage.had, has);
 }
 
 static void decay_short(struct sched_device *device, uint64_t now)
 {
-    if (device->short_bytes == 0 || now < device->short_until)
+    if (device->space.short_bytes == 0 || now < device->space.short_until)
         return;
-    device->short_bytes /= 2;
-    device->short_until = now + SHORT_DECAY;
-    if (device->short_bytes < 2 * MIB)
-        device->short_bytes = 0;
+    device->space.short_bytes /= 2;
+    device->space.short_until = now + SHORT_DECAY;
+    if (device->space.short_bytes < 2 * MIB)
+        device->space.short_bytes = 0;
 }
 
 /* --- all of it together --- */
@@ -106,13 +109,14 @@ void sched_device_refresh(struct sched_device *device, uint64_t now)
 
     decay_short(device, now);
     /* never nothing: it would be room for any number of programs that need more */
-    capacity = sched_max(sched_less(sched_device_most(device), device->short_bytes), 1);
-    if (device->fell_at != 0 && now >= device->fell_at + RISE_PAUSE)
-        device->fell_at = 0;
-    if (capacity == device->capacity || (capacity > device->capacity && device->fell_at != 0))
+    capacity = sched_max(sched_less(sched_device_most(device), device->space.short_bytes), 1);
+    if (device->space.fell_at != 0 && now >= device->space.fell_at + RISE_PAUSE)
+        device->space.fell_at = 0;
+    if (capacity == device->space.capacity ||
+        (capacity > device->space.capacity && device->space.fell_at != 0))
         return;
-    if (capacity < device->capacity)
-        device->fell_at = now; /* not up and down with every word of somebody's */
-    device->capacity = capacity;
-    device->recount = true;
+    if (capacity < device->space.capacity)
+        device->space.fell_at = now; /* not up and down with every word of somebody's */
+    device->space.capacity = capacity;
+    device->agenda.recount = true;
 }

@@ -25,19 +25,23 @@ static uint32_t length_of(const struct lockd_list *list)
 
 static const char *check_sets(const struct sched_member *member, bool busy)
 {
-    const bool held = member->party->held;
+    const bool held = member->party->turn.held;
 
-    if (lockd_list_empty(&member->hungry) == (held && member->budget < member->demand))
+    if (lockd_list_empty(&member->books.hungry) ==
+        (held && member->budget < member->report.demand))
         return "hungry";
-    if (lockd_list_empty(&member->spared) == (busy && member->budget > member->demand))
+    if (lockd_list_empty(&member->books.spared) ==
+        (busy && member->budget > member->report.demand))
         return "spared";
-    if (lockd_list_empty(&member->unused) == (!busy && member->budget > member->resident))
+    if (lockd_list_empty(&member->books.unused) ==
+        (!busy && member->budget > member->report.resident))
         return "unused";
-    if (lockd_list_empty(&member->stopping) == (!held && (busy || member->owes != LOCKD_NEVER)))
+    if (lockd_list_empty(&member->books.stopping) ==
+        (!held && (busy || member->books.owes != LOCKD_NEVER)))
         return "stopping";
-    if ((member->victim_of != NULL) != (!busy && member->budget > 0))
+    if ((member->books.victim_of != NULL) != (!busy && member->budget > 0))
         return "victims";
-    if (member->victim.in != (member->victim_of != NULL))
+    if (member->books.victim.in != (member->books.victim_of != NULL))
         return "place among the victims";
     return NULL;
 }
@@ -48,38 +52,40 @@ static const char *check_member(const struct sched_member *member, struct total 
     const uint64_t need = sched_need(member), hold = sched_member_hold(member);
 
     total->members++;
-    total->sum.demand += member->demand;
-    total->sum.resident += member->resident;
+    total->sum.demand += member->report.demand;
+    total->sum.resident += member->report.resident;
     total->sum.pinned += sched_member_pinned(member);
     total->sum.hold += hold;
-    total->sum.kept += member->share.kept; /* it and the next change as time passes */
-    total->sum.given += member->share.given;
-    total->sum.held += member->party->held;
-    if (member->share.kept != hold &&
-        (member->share.kept != (busy ? need : member->budget) ||
-         member->share.given != (busy ? sched_less(member->budget, need) : 0)))
+    total->sum.kept += member->books.share.kept; /* it and the next change as time passes */
+    total->sum.given += member->books.share.given;
+    total->sum.held += member->party->turn.held;
+    if (member->books.share.kept != hold &&
+        (member->books.share.kept != (busy ? need : member->budget) ||
+         member->books.share.given != (busy ? sched_less(member->budget, need) : 0)))
         return "what a member keeps";
-    if ((member->flags & GS_STATE_MOVING) != 0 || member->echoed < member->turn_seq) {
-        total->sum.unsure += member->resident;
+    if ((member->report.flags & GS_STATE_MOVING) != 0 ||
+        member->report.echoed < member->sent.turn_seq) {
+        total->sum.unsure += member->report.resident;
         total->sum.unsure_most += hold;
     }
-    total->idle += member->victim_of == &member->device->victims_idle;
-    total->waiting += member->victim_of == &member->device->victims_waiting;
+    total->idle += member->books.victim_of == &member->device->books.victims_idle;
+    total->waiting += member->books.victim_of == &member->device->books.victims_waiting;
     return check_sets(member, busy);
 }
 
 static const char *check_turn(const struct sched_party *party)
 {
     const struct sched_gang *gang = party->gang;
-    const bool queued = party->queued_of != NULL;
+    const bool queued = party->wait.queued_of != NULL;
 
-    if (party->held == lockd_list_empty(&party->holder))
+    if (party->turn.held == lockd_list_empty(&party->turn.holder))
         return "holders";
-    if (queued != party->queued.in || (queued && party->held))
+    if (queued != party->wait.queued.in || (queued && party->turn.held))
         return "queue";
     if (gang->runs != (gang->held_count == gang->party_count))
         return "a gang runs with all its places and only with them";
-    if (!party->device->leases || party->device->settle_until > party->device->lock->created)
+    if (!party->device->turns.leases ||
+        party->device->measure.settle_until > party->device->lock->created)
         return NULL;
     if (queued && (!sched_gang_wants(gang) || sched_lease_next(gang) != party))
         return "queued out of order";
@@ -100,27 +106,28 @@ static const char *check_party(const struct sched_party *party, struct total *to
 
         members++;
         busy += sched_member_busy(member);
-        demand += member->demand;
+        demand += member->report.demand;
         wrong = wrong != NULL ? wrong : check_member(member, total);
     }
-    need = device->lock->settings.exclusive ? device->capacity
-                                            : sched_min(demand, device->capacity);
+    need = device->lock->settings.exclusive ? device->space.capacity
+                                            : sched_min(demand, device->space.capacity);
     total->parties++;
-    total->holders += party->held;
+    total->holders += party->turn.held;
     total->weights += party->weight;
-    total->need_held += party->held ? need : 0;
-    total->need_busy +=
-        busy != 0 && !party->counted_stuck ? sched_max(need, party->lost) : party->lost;
-    total->lost += party->lost;
-    total->stuck += party->counted_stuck;
-    total->stopping += !party->held && busy != 0;
-    total->elsewhere += party->elsewhere;
-    total->queued += party->queued_of == &device->queue;
-    total->hopeless += party->queued_of == &device->hopeless;
+    total->need_held += party->turn.held ? need : 0;
+    total->need_busy += busy != 0 && !party->books.counted_stuck
+                            ? sched_max(need, party->books.lost)
+                            : party->books.lost;
+    total->lost += party->books.lost;
+    total->stuck += party->books.counted_stuck;
+    total->stopping += !party->turn.held && busy != 0;
+    total->elsewhere += party->wait.elsewhere;
+    total->queued += party->wait.queued_of == &device->waiting.queue;
+    total->hopeless += party->wait.queued_of == &device->waiting.hopeless;
     if (wrong != NULL)
         return wrong;
-    if (members != party->member_count || busy != party->busy_members ||
-        demand != party->demand || need != party->need)
+    if (members != party->member_count || busy != party->books.busy_members ||
+        demand != party->books.demand || need != party->books.need)
         return "figures of a party";
     return check_turn(party);
 }
@@ -143,20 +150,22 @@ static const char *check_device(const struct sched_device *device)
     }
     if (wrong != NULL)
         return wrong;
-    if (!equal(&total.sum, &device->sum))
+    if (!equal(&total.sum, &device->books.sum))
         return "sums of memory";
-    if (total.need_held != device->need_held || total.need_busy != device->need_busy ||
-        total.lost != device->lost)
+    if (total.need_held != device->books.need_held ||
+        total.need_busy != device->books.need_busy || total.lost != device->books.lost)
         return "sums of needs";
     if (total.members != device->member_count || total.parties != device->party_count ||
-        total.holders != device->holder_count || total.stopping != device->stopping_parties ||
-        total.stuck != device->stuck_parties || total.weights != device->weights ||
-        total.elsewhere != device->elsewhere)
+        total.holders != device->turns.holder_count ||
+        total.stopping != device->books.stopping_parties ||
+        total.stuck != device->books.stuck_parties || total.weights != device->books.weights ||
+        total.elsewhere != device->turns.elsewhere)
         return "counts";
-    if (length_of(&device->holders) != device->holder_count ||
-        total.queued != device->queue.count || total.hopeless != device->hopeless.count ||
-        total.idle != device->victims_idle.count ||
-        total.waiting != device->victims_waiting.count)
+    if (length_of(&device->turns.holders) != device->turns.holder_count ||
+        total.queued != device->waiting.queue.count ||
+        total.hopeless != device->waiting.hopeless.count ||
+        total.idle != device->books.victims_idle.count ||
+        total.waiting != device->books.victims_waiting.count)
         return "lengths of sets";
     return NULL;
 }
@@ -168,15 +177,15 @@ static const char *check_host(const struct sched *lock)
     lockd_list_each (at, &lock->clients) {
         const struct sched_client *client = lockd_entry(at, struct sched_client, link);
 
-        used += client->host_used;
-        hold += client->host_told == UINT64_MAX
-                    ? client->host_used
-                    : sched_max(client->host_told, client->host_used);
-        off += client->host_off;
-        goal += client->host_goal;
+        used += client->host.used;
+        hold += client->host.told == UINT64_MAX
+                    ? client->host.used
+                    : sched_max(client->host.told, client->host.used);
+        off += client->host.off;
+        goal += client->host.goal;
     }
-    return used != lock->host_used || hold != lock->host_hold || off != lock->host_off ||
-                   goal != lock->host_goal
+    return used != lock->host.used || hold != lock->host.hold || off != lock->host.off ||
+                   goal != lock->host.goal
                ? "sums of host memory"
                : NULL;
 }

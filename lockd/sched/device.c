@@ -15,21 +15,21 @@ static struct sched_device *device_new(struct sched *lock, const uint8_t *uuid, 
     if (device == NULL)
         return NULL;
     device->lock = lock;
-    device->user = user;
-    lockd_list_init(&device->pending);
+    device->identity.user = user;
+    lockd_list_init(&device->agenda.pending);
     lockd_list_init(&device->members);
     lockd_list_init(&device->parties);
-    lockd_list_init(&device->holders);
-    lockd_list_init(&device->touched);
-    lockd_list_init(&device->settle);
-    lockd_list_init(&device->hungry);
-    lockd_list_init(&device->spared);
-    lockd_list_init(&device->unused);
-    lockd_list_init(&device->stopping);
-    memcpy(device->uuid, uuid, sizeof device->uuid);
-    device->deadline = device->grace_at = device->stop_at = device->revoke_at = LOCKD_NEVER;
-    device->exact_at = device->evict_at = LOCKD_NEVER;
-    device->level = LEVEL_START;
+    lockd_list_init(&device->turns.holders);
+    lockd_list_init(&device->agenda.touched);
+    lockd_list_init(&device->agenda.settle);
+    lockd_list_init(&device->books.hungry);
+    lockd_list_init(&device->books.spared);
+    lockd_list_init(&device->books.unused);
+    lockd_list_init(&device->books.stopping);
+    memcpy(device->identity.uuid, uuid, sizeof device->identity.uuid);
+    device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
+    device->told.exact_at = device->evict_at = LOCKD_NEVER;
+    device->fair.level = LEVEL_START;
     lockd_list_append(&lock->devices, &device->link);
     return device;
 }
@@ -41,9 +41,9 @@ int sched_device_get(struct sched *lock, const uint8_t *uuid, uint32_t user,
 
     lockd_list_each (at, &lock->devices) {
         *found = lockd_entry(at, struct sched_device, link);
-        if (memcmp((*found)->uuid, uuid, sizeof(*found)->uuid) == 0)
+        if (memcmp((*found)->identity.uuid, uuid, sizeof(*found)->identity.uuid) == 0)
             return 0;
-        named += (*found)->user == user;
+        named += (*found)->identity.user == user;
     }
     if (named >= LOCKD_DEVICES_PER_USER)
         return -EMFILE;
@@ -55,7 +55,7 @@ void sched_device_free_unused(struct sched_device *device)
 {
     if (device->member_count != 0 || device->party_count != 0)
         return;
-    lockd_list_remove(&device->pending);
+    lockd_list_remove(&device->agenda.pending);
     lockd_list_remove(&device->link);
     free(device);
 }
@@ -65,7 +65,8 @@ struct sched_member *sched_member_find(const struct sched_client *client, const 
     lockd_list_each (at, &client->members) {
         struct sched_member *member = sched_member_of(at, of_client);
 
-        if (memcmp(member->device->uuid, uuid, sizeof member->device->uuid) == 0)
+        if (memcmp(member->device->identity.uuid, uuid, sizeof member->device->identity.uuid) ==
+            0)
             return member;
     }
     return NULL;

@@ -11,7 +11,7 @@ static void evict_end(struct sched_member *member, bool out)
 {
     struct sched_gang *gang = member->party->gang;
 
-    member->evict = false;
+    member->eviction.wanted = false;
     gang->evicting--;
     gang->out = out;
     sched_agenda_settle_gang(gang);
@@ -23,18 +23,19 @@ void sched_evict_check(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
 
-    if (!member->evict)
+    if (!member->eviction.wanted)
         return;
-    if (sched_member_busy(member) || member->echoed != member->seq ||
-        member->resident < member->evict_left) {
-        member->evict_left = member->resident;
-        member->evict_until = now + GRACE;
+    if (sched_member_busy(member) || member->report.echoed != member->sent.seq ||
+        member->report.resident < member->eviction.left) {
+        member->eviction.left = member->report.resident;
+        member->eviction.until = now + GRACE;
     }
-    if (member->resident == 0 ? !sched_member_busy(member) && member->echoed == member->seq
-                              : now >= member->evict_until)
+    if (member->report.resident == 0
+            ? !sched_member_busy(member) && member->report.echoed == member->sent.seq
+            : now >= member->eviction.until)
         evict_end(member, true);
     else
-        device->evict_at = sched_min(device->evict_at, member->evict_until);
+        device->evict_at = sched_min(device->evict_at, member->eviction.until);
 }
 
 void sched_evict_watch(struct sched_device *device, uint64_t now)
@@ -51,11 +52,11 @@ void sched_evict_begin(struct sched_client *client, uint64_t now)
     lockd_list_each (at, &client->members) {
         struct sched_member *member = sched_member_of(at, of_client);
 
-        if (member->evict || member->demand == 0)
+        if (member->eviction.wanted || member->report.demand == 0)
             continue;
-        member->evict = true;
-        member->evict_left = member->resident;
-        member->evict_until = now + GRACE;
+        member->eviction.wanted = true;
+        member->eviction.left = member->report.resident;
+        member->eviction.until = now + GRACE;
         client->gang->evicting++;
         sched_agenda_settle_gang(client->gang);
         sched_agenda_touch(member);
@@ -68,7 +69,7 @@ void sched_evict_cancel(struct sched_client *client)
     lockd_list_each (at, &client->members) {
         struct sched_member *member = sched_member_of(at, of_client);
 
-        if (member->evict)
+        if (member->eviction.wanted)
             evict_end(member, false);
     }
 }

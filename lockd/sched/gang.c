@@ -38,7 +38,7 @@ static void set_weight(struct sched_gang *gang, uint32_t weight)
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        party->device->weights += weight - (uint64_t)party->weight;
+        party->device->books.weights += weight - (uint64_t)party->weight;
         party->weight = weight;
     }
 }
@@ -115,8 +115,9 @@ static void insert_sorted(struct sched_gang *gang, struct sched_party *party)
 {
     struct lockd_list *at = gang->parties.next;
 
-    while (at != &gang->parties && memcmp(sched_party_of(at, of_gang)->device->uuid,
-                                          party->device->uuid, sizeof party->device->uuid) < 0)
+    while (at != &gang->parties &&
+           memcmp(sched_party_of(at, of_gang)->device->identity.uuid,
+                  party->device->identity.uuid, sizeof party->device->identity.uuid) < 0)
         at = at->next;
     lockd_list_append(at, &party->of_gang); /* before it */
 }
@@ -131,10 +132,10 @@ static struct sched_party *party_new(struct sched_gang *gang, struct sched_devic
     party->device = device;
     lockd_list_init(&party->members);
     lockd_list_init(&party->settle);
-    lockd_list_init(&party->holder);
-    party->burst_usual = party->quiet_at = LOCKD_NEVER;
+    lockd_list_init(&party->turn.holder);
+    party->bursts.usual = party->bursts.quiet_at = LOCKD_NEVER;
     party->weight = gang->weight;
-    device->weights += party->weight;
+    device->books.weights += party->weight;
     insert_sorted(gang, party);
     lockd_list_append(&device->parties, &party->of_device);
     gang->party_count++;
@@ -169,28 +170,28 @@ static void party_free(struct sched_party *party)
     struct sched_device *device = party->device;
 
     sched_queue_drop(party);
-    if (party->held) {
-        lockd_list_remove(&party->holder);
-        device->holder_count--;
+    if (party->turn.held) {
+        lockd_list_remove(&party->turn.holder);
+        device->turns.holder_count--;
         party->gang->held_count--;
     }
-    if (device->revoke_head == party)
-        device->revoke_head = NULL;
-    if (device->cleared_for == party)
-        device->cleared_for = NULL;
+    if (device->revoke.head == party)
+        device->revoke.head = NULL;
+    if (device->cleared.party == party)
+        device->cleared.party = NULL;
     lockd_list_remove(&party->settle);
     lockd_list_remove(&party->of_gang);
     lockd_list_remove(&party->of_device);
     party->gang->party_count--;
     device->party_count--;
-    device->need_held -= party->need_held;
-    device->need_busy -= party->need_busy;
-    device->lost -= party->lost;
-    device->stuck_parties -= party->counted_stuck;
-    device->stopping_parties -= party->counted_stopping;
-    device->weights -= party->weight;
-    device->elsewhere -= party->elsewhere;
-    device->generation++;
+    device->books.need_held -= party->books.need_held;
+    device->books.need_busy -= party->books.need_busy;
+    device->books.lost -= party->books.lost;
+    device->books.stuck_parties -= party->books.counted_stuck;
+    device->books.stopping_parties -= party->books.counted_stopping;
+    device->books.weights -= party->weight;
+    device->turns.elsewhere -= party->wait.elsewhere;
+    device->turns.generation++;
     free(party);
 }
 
@@ -198,8 +199,8 @@ static void party_leave(struct sched_member *member, uint64_t now)
 {
     struct sched_party *party = member->party;
 
-    party->gang->wanting -= (member->flags & GS_STATE_WANT) != 0;
-    party->gang->evicting -= member->evict;
+    party->gang->wanting -= (member->report.flags & GS_STATE_WANT) != 0;
+    party->gang->evicting -= member->eviction.wanted;
     lockd_list_remove(&member->of_party);
     party->member_count--;
     sched_books_party(party, now);
@@ -249,19 +250,19 @@ static bool make_parties(const struct sched_client *client, struct sched_gang *t
  * would begin with a turn of credit each time. */
 static void copy_history(struct sched_party *to, const struct sched_party *from, uint64_t now)
 {
-    to->counted_at = now;
-    to->virtual_ns = sched_max(to->virtual_ns, from->virtual_ns);
+    to->time.counted_at = now;
+    to->fair.virtual_ns = sched_max(to->fair.virtual_ns, from->fair.virtual_ns);
     if (to->member_count != 0)
         return;
-    to->turns = from->turns;
-    to->last_ran = from->last_ran;
-    to->level_then = from->level_then;
-    to->rested = from->rested;
-    to->came_up = from->came_up;
-    to->quiet_at = from->quiet_at;
-    to->burst = from->burst;
-    to->burst_usual = from->burst_usual;
-    to->burst_off = from->burst_off;
+    to->turn.count = from->turn.count;
+    to->time.last_ran = from->time.last_ran;
+    to->time.level_then = from->time.level_then;
+    to->bursts.rested = from->bursts.rested;
+    to->bursts.came_up = from->bursts.came_up;
+    to->bursts.quiet_at = from->bursts.quiet_at;
+    to->bursts.now = from->bursts.now;
+    to->bursts.usual = from->bursts.usual;
+    to->bursts.off = from->bursts.off;
 }
 
 static void move_member(struct sched_member *member, struct sched_gang *to, uint64_t now)
@@ -271,14 +272,14 @@ static void move_member(struct sched_member *member, struct sched_gang *to, uint
     sched_books_ran(from, now);
     sched_books_ran(party, now);
     copy_history(party, from, now);
-    from->demand -= member->share.demand;
+    from->books.demand -= member->books.share.demand;
     party_leave(member, now);
     member->party = party;
     lockd_list_append(&party->members, &member->of_party);
     party->member_count++;
-    party->demand += member->share.demand;
-    to->wanting += (member->flags & GS_STATE_WANT) != 0;
-    to->evicting += member->evict;
+    party->books.demand += member->books.share.demand;
+    to->wanting += (member->report.flags & GS_STATE_WANT) != 0;
+    to->evicting += member->eviction.wanted;
     sched_books_party(party, now);
     sched_agenda_touch(member);
 }

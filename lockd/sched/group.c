@@ -91,8 +91,8 @@ static void add_up(const struct sched_client *client)
     lockd_list_each (at, &client->members) {
         const struct sched_member *member = sched_member_of(at, of_client);
 
-        member->device->group_demand += member->demand;
-        member->device->group_members += member->demand != 0;
+        member->device->group.demand += member->report.demand;
+        member->device->group.members += member->report.demand != 0;
     }
 }
 
@@ -101,7 +101,7 @@ static void forget_sums(const struct sched_client *client)
     lockd_list_each (at, &client->members) {
         struct sched_device *device = sched_member_of(at, of_client)->device;
 
-        device->group_demand = device->group_members = 0;
+        device->group.demand = device->group.members = 0;
     }
 }
 
@@ -117,8 +117,8 @@ static const struct sched_device *find_too_small(const struct sched_group *group
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
         const uint64_t most = sched_device_most(device);
 
-        if (device->group_members > 1 && small == NULL && device->total != 0 &&
-            device->group_demand > most - (spare ? most / TOGETHER_SPARE : 0))
+        if (device->group.members > 1 && small == NULL && device->measure.total != 0 &&
+            device->group.demand > most - (spare ? most / TOGETHER_SPARE : 0))
             small = device;
     }
     lockd_list_each (at, &group->clients)
@@ -135,7 +135,7 @@ static void part(struct sched_group *group, const struct sched_device *device, u
     group->apart = group->unsaid = true;
     group->lock->groups_unsaid = true;
     group->fits_since = LOCKD_NEVER;
-    memcpy(group->too_small, device->name, sizeof group->too_small);
+    memcpy(group->too_small, device->identity.name, sizeof group->too_small);
     if (group->gang == NULL)
         return;
     sched_lease_end(group->gang, now);

@@ -27,18 +27,18 @@
 static void share(struct sched_client *client)
 {
     struct sched *lock = client->lock;
-    const bool limited = client->host_told != UINT64_MAX;
+    const bool limited = client->host.told != UINT64_MAX;
     const uint64_t hold =
-        limited ? sched_max(client->host_told, client->host_used) : client->host_used;
+        limited ? sched_max(client->host.told, client->host.used) : client->host.used;
 
-    lock->host_used += client->host_used - client->host_share.used;
-    lock->host_hold += hold - client->host_share.hold;
-    lock->host_off += client->host_off - client->host_share.off;
-    lock->host_goal += client->host_goal - client->host_share.goal;
-    client->host_share.used = client->host_used;
-    client->host_share.hold = hold;
-    client->host_share.off = client->host_off;
-    client->host_share.goal = client->host_goal;
+    lock->host.used += client->host.used - client->host.share.used;
+    lock->host.hold += hold - client->host.share.hold;
+    lock->host.off += client->host.off - client->host.share.off;
+    lock->host.goal += client->host.goal - client->host.share.goal;
+    client->host.share.used = client->host.used;
+    client->host.share.hold = hold;
+    client->host.share.off = client->host.off;
+    client->host.share.goal = client->host.goal;
 }
 
 static bool answered(const struct sched_client *client)
@@ -46,7 +46,8 @@ static bool answered(const struct sched_client *client)
     lockd_list_each (at, &client->members) {
         const struct sched_member *member = sched_member_of(at, of_client);
 
-        if (member->echoed != member->seq || member->sent_host != client->host_budget)
+        if (member->report.echoed != member->sent.seq ||
+            member->sent.host != client->host.budget)
             return false;
     }
     return true;
@@ -54,21 +55,21 @@ static bool answered(const struct sched_client *client)
 
 void sched_host_forget(struct sched_client *client)
 {
-    client->host_used = client->host_wanted = client->host_off = client->host_goal = 0;
-    client->host_told = UINT64_MAX;
-    client->host_given = 0;
+    client->host.used = client->host.wanted = client->host.off = client->host.goal = 0;
+    client->host.told = UINT64_MAX;
+    client->host.given = 0;
     share(client);
-    client->lock->host_changed = true;
+    client->lock->host.changed = true;
 }
 
 static void give(struct sched_client *client, uint64_t budget)
 {
-    if (budget == client->host_budget)
+    if (budget == client->host.budget)
         return;
-    client->host_budget = budget;
-    if (client->host_told == UINT64_MAX || budget > client->host_told)
-        client->host_told = budget;
-    client->host_given = sched_max(client->host_given, budget);
+    client->host.budget = budget;
+    if (client->host.told == UINT64_MAX || budget > client->host.told)
+        client->host.told = budget;
+    client->host.given = sched_max(client->host.given, budget);
     share(client);
     lockd_list_each (at, &client->members)
         sched_agenda_touch(sched_member_of(at, of_client));
@@ -79,12 +80,12 @@ static void steer(struct sched_client *client, uint64_t goal)
 {
     const struct sched *lock = client->lock;
     const uint64_t most =
-        client->host_share.hold + sched_less(lock->host_total, lock->host_hold);
-    const uint64_t to = sched_min(goal, most), now = client->host_budget;
+        client->host.share.hold + sched_less(lock->host.total, lock->host.hold);
+    const uint64_t to = sched_min(goal, most), now = client->host.budget;
     const uint64_t step = sched_max(HOST_STEP, goal / 16);
 
     if (now == UINT64_MAX || sched_less(now, to) >= step || sched_less(to, now) >= step ||
-        (to > now && (to >= client->host_wanted || to == goal) && now < client->host_wanted))
+        (to > now && (to >= client->host.wanted || to == goal) && now < client->host.wanted))
         give(client, to);
 }
 
@@ -94,9 +95,9 @@ static uint64_t total(const struct sched *lock)
 
     if (set != 0 && set != LOCKD_AUTO)
         return set;
-    if (lock->host_available == UINT64_MAX)
+    if (lock->host.available == UINT64_MAX)
         return UINT64_MAX;
-    return (lock->host_available + lock->host_used) / 100 * HOST_PART;
+    return (lock->host.available + lock->host.used) / 100 * HOST_PART;
 }
 
 /* What a client is to have when not everything fits: what is off the devices, and a part of the
@@ -104,20 +105,20 @@ static uint64_t total(const struct sched *lock)
 static uint64_t part(const struct sched_client *client)
 {
     const struct sched *lock = client->lock;
-    const uint64_t off = sched_min(client->host_off, client->host_goal);
-    const uint64_t rest = sched_less(lock->host_total, lock->host_off);
-    const double useful = (double)sched_less(lock->host_goal, lock->host_off);
+    const uint64_t off = sched_min(client->host.off, client->host.goal);
+    const uint64_t rest = sched_less(lock->host.total, lock->host.off);
+    const double useful = (double)sched_less(lock->host.goal, lock->host.off);
 
     if (useful <= 0)
         return off;
-    return off + (uint64_t)((double)rest * ((double)(client->host_goal - off) / useful));
+    return off + (uint64_t)((double)rest * ((double)(client->host.goal - off) / useful));
 }
 
 static uint64_t goal_of(const struct sched_client *client)
 {
     const struct sched *lock = client->lock;
 
-    return lock->host_goal <= lock->host_total ? client->host_goal : part(client);
+    return lock->host.goal <= lock->host.total ? client->host.goal : part(client);
 }
 
 void sched_host_report(struct sched_member *member, const struct gs_wire_state *state,
@@ -130,47 +131,47 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
     lockd_list_each (at, &client->members) {
         const struct sched_member *each = sched_member_of(at, of_client);
 
-        demand += each->demand;
-        off += each->demand - sched_min(each->demand, each->resident);
+        demand += each->report.demand;
+        off += each->report.demand - sched_min(each->report.demand, each->report.resident);
     }
-    if (client->host_budget == UINT64_MAX) /* it was not limited before */
-        client->host_given = sched_max(client->lock->host_total, back ? state->host_used : 0);
-    client->host_used = sched_min(state->host_used, client->host_given);
-    client->host_wanted = sched_min(state->host_wanted, client->lock->host_total);
-    client->host_goal = sched_max(demand + demand / HOST_ROUNDING + HOST_STEP,
-                                  sched_max(client->host_wanted, client->host_used));
-    client->host_goal =
-        sched_min(client->host_goal, sched_max(client->lock->host_total, client->host_used));
-    client->host_off = sched_min(off, client->host_goal);
+    if (client->host.budget == UINT64_MAX) /* it was not limited before */
+        client->host.given = sched_max(client->lock->host.total, back ? state->host_used : 0);
+    client->host.used = sched_min(state->host_used, client->host.given);
+    client->host.wanted = sched_min(state->host_wanted, client->lock->host.total);
+    client->host.goal = sched_max(demand + demand / HOST_ROUNDING + HOST_STEP,
+                                  sched_max(client->host.wanted, client->host.used));
+    client->host.goal =
+        sched_min(client->host.goal, sched_max(client->lock->host.total, client->host.used));
+    client->host.off = sched_min(off, client->host.goal);
     if (answered(client))
-        client->host_told = client->host_budget;
+        client->host.told = client->host.budget;
     share(client);
-    if (client->lock->host_total == UINT64_MAX)
+    if (client->lock->host.total == UINT64_MAX)
         return;
-    client->lock->host_changed = true;
-    if (client->host_budget == UINT64_MAX)
+    client->lock->host.changed = true;
+    if (client->host.budget == UINT64_MAX)
         steer(client,
               goal_of(client)); /* its first target has it, whoever was looked at just now */
 }
 
 void sched_host_plan(struct sched *lock, uint64_t now)
 {
-    if (!lock->host_changed)
+    if (!lock->host.changed)
         return;
-    if (lock->host_at != 0 && now - lock->host_at < HOST_PAUSE) {
-        lock->host_deadline = lock->host_at + HOST_PAUSE;
+    if (lock->host.at != 0 && now - lock->host.at < HOST_PAUSE) {
+        lock->host.deadline = lock->host.at + HOST_PAUSE;
         return;
     }
-    lock->host_changed = false;
-    lock->host_deadline = LOCKD_NEVER;
-    lock->host_at = now;
-    lock->host_total = total(lock);
+    lock->host.changed = false;
+    lock->host.deadline = LOCKD_NEVER;
+    lock->host.at = now;
+    lock->host.total = total(lock);
     lockd_list_each (at, &lock->clients) {
         struct sched_client *client = lockd_entry(at, struct sched_client, link);
 
         if (lockd_list_empty(&client->members))
             continue;
-        if (lock->host_total == UINT64_MAX)
+        if (lock->host.total == UINT64_MAX)
             give(client, UINT64_MAX);
         else
             steer(client, goal_of(client));

@@ -22,7 +22,7 @@ struct sched_party *sched_lease_next(const struct sched_gang *gang)
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (!party->held)
+        if (!party->turn.held)
             return party;
     }
     return NULL;
@@ -37,9 +37,9 @@ static uint64_t turn_length(struct sched_gang *gang)
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (party->begun)
-            longest = sched_max(longest, party->turn_length);
-        else if (party->device->leases)
+        if (party->turn.begun)
+            longest = sched_max(longest, party->turn.length);
+        else if (party->device->turns.leases)
             longest = sched_max(longest, sched_policy_of(party->device)->length(party));
     }
     return longest;
@@ -47,27 +47,28 @@ static uint64_t turn_length(struct sched_gang *gang)
 
 static void begin_on(struct sched_party *party, uint64_t length, uint64_t now)
 {
-    party->begun = true;
-    party->interrupted = party->keeps_place = false;
-    party->yields = false;
-    if (!party->measured)
-        party->cleared = now;
-    party->measured = true;
-    party->device->generation++; /* there is a time now when it must stop */
-    party->progress = now;
-    party->ran = 0;
-    party->counted_at = now;
+    party->turn.begun = true;
+    party->turn.interrupted = party->wait.keeps_place = false;
+    party->wait.yields = false;
+    if (!party->turn.measured)
+        party->turn.cleared = now;
+    party->turn.measured = true;
+    party->device->turns.generation++; /* there is a time now when it must stop */
+    party->turn.progress = now;
+    party->time.ran = 0;
+    party->time.counted_at = now;
     /* one that only keeps its place for the others of the gang has begun */
-    party->started = party->running_members != 0 || !sched_party_works(party) ? now : 0;
-    party->until = LOCKD_NEVER;
-    party->turn_length = 0;
-    if (party->device->leases) {
-        party->turn_length = length;
-        party->turns++;
-        party->device->switches++;
+    party->turn.started =
+        party->books.running_members != 0 || !sched_party_works(party) ? now : 0;
+    party->turn.until = LOCKD_NEVER;
+    party->turn.length = 0;
+    if (party->device->turns.leases) {
+        party->turn.length = length;
+        party->turn.count++;
+        party->device->turns.switches++;
         party->device->grace_at = sched_min(party->device->grace_at, now + GRACE_SHORT);
         if (party->gang->complete != 0 && length != LOCKD_NEVER)
-            party->until = now + length;
+            party->turn.until = now + length;
     }
 }
 
@@ -77,9 +78,9 @@ void sched_lease_set_complete(struct sched_gang *gang, uint64_t now)
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (party->device->leases && party->turn_length != LOCKD_NEVER)
-            party->until = now + party->turn_length;
-        party->device->generation++; /* there is a time now when it must stop */
+        if (party->device->turns.leases && party->turn.length != LOCKD_NEVER)
+            party->turn.until = now + party->turn.length;
+        party->device->turns.generation++; /* there is a time now when it must stop */
         sched_agenda_plan(party->device);
     }
 }
@@ -92,7 +93,7 @@ void sched_lease_look_complete(struct sched_gang *gang, uint64_t now)
         return;
     lockd_list_each (at, &gang->parties) {
         lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
-            const uint32_t flags = sched_member_of(of, of_party)->flags;
+            const uint32_t flags = sched_member_of(of, of_party)->report.flags;
 
             if ((flags & GS_STATE_WANT) != 0 && (flags & GS_STATE_RUNNING) == 0)
                 return;
@@ -114,7 +115,7 @@ void sched_lease_begin(struct sched_gang *gang, uint64_t now)
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (!party->begun)
+        if (!party->turn.begun)
             begin_on(party, length, now);
         lockd_list_each (of, &party->members)
             sched_agenda_touch(sched_member_of(of, of_party));
@@ -129,7 +130,7 @@ void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 static uint64_t patience(const struct sched_gang *gang)
 {
     const struct sched_device *device = sched_lease_next(gang)->device;
-    const uint64_t turns = device->queue.count + device->holder_count + 1ull;
+    const uint64_t turns = device->waiting.queue.count + device->turns.holder_count + 1ull;
 
     return GRACE + turns * sched_device_quantum(device);
 }
@@ -139,7 +140,7 @@ static void keep_places(struct sched_gang *gang, uint64_t now)
     const uint64_t until = now + patience(gang);
 
     lockd_list_each (at, &gang->parties)
-        sched_party_of(at, of_gang)->until = until;
+        sched_party_of(at, of_gang)->turn.until = until;
 }
 
 void sched_lease_give_way(struct sched_gang *gang, struct sched *lock, bool gives)
@@ -165,11 +166,11 @@ static void try_again(struct sched_gang *gang)
 
 static bool nobody_wants(const struct sched_device *device, const struct sched_gang *but)
 {
-    if (device->queue.count != 0)
+    if (device->waiting.queue.count != 0)
         return false;
-    for (const struct lockd_list *at = device->holders.next; at != &device->holders;
+    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
          at = at->next) {
-        const struct sched_gang *gang = sched_party_of(at, holder)->gang;
+        const struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
 
         if (gang != but && sched_gang_wants(gang))
             return false;
@@ -189,9 +190,9 @@ static bool is_alone(const struct sched_gang *gang)
 
 void sched_lease_retry(struct sched_device *device, uint64_t now)
 {
-    for (struct sched_node *node = sched_order_first(&device->hopeless); node != NULL;
+    for (struct sched_node *node = sched_order_first(&device->waiting.hopeless); node != NULL;
          node = sched_order_next(node)) {
-        struct sched_gang *gang = sched_party_of(node, queued)->gang;
+        struct sched_gang *gang = sched_party_of(node, wait.queued)->gang;
 
         if (gang->gives_way && now >= gang->retry_at)
             try_again(gang);
@@ -212,18 +213,19 @@ void sched_lease_admit(struct sched_party *party, bool backfilled, uint64_t now)
 {
     struct sched_device *device = party->device;
 
-    party->cleared = device->cleared_at;
-    party->measured = device->cleared_for == party &&
-                      party->gang->held_count + 1 ==
-                          party->gang->party_count; /* else it waits for others of its gang */
-    if (device->cleared_for == party)
-        device->cleared_for = NULL;
+    party->turn.cleared = device->cleared.at;
+    party->turn.measured =
+        device->cleared.party == party &&
+        party->gang->held_count + 1 ==
+            party->gang->party_count; /* else it waits for others of its gang */
+    if (device->cleared.party == party)
+        device->cleared.party = NULL;
     sched_queue_drop(party);
-    party->held = true;
-    party->backfilled = backfilled;
-    lockd_list_append(&device->holders, &party->holder);
-    device->holder_count++;
-    device->generation++;
+    party->turn.held = true;
+    party->turn.backfilled = backfilled;
+    lockd_list_append(&device->turns.holders, &party->turn.holder);
+    device->turns.holder_count++;
+    device->turns.generation++;
     party->gang->held_count++;
     sched_books_party(party, now);
     if (party->gang->held_count == party->gang->party_count) {
@@ -240,21 +242,21 @@ static void end(struct sched_party *party, uint64_t now)
     const struct sched_policy *policy = sched_policy_of(device);
 
     sched_books_ran(party, now);
-    if (device->leases && party->gang->runs && policy->ended != NULL)
+    if (device->turns.leases && party->gang->runs && policy->ended != NULL)
         policy->ended(party);
-    party->held = party->begun = false;
-    party->backfilled = false;
-    party->started = 0;
-    lockd_list_remove(&party->holder);
-    device->holder_count--;
-    device->generation++;
+    party->turn.held = party->turn.begun = false;
+    party->turn.backfilled = false;
+    party->turn.started = 0;
+    lockd_list_remove(&party->turn.holder);
+    device->turns.holder_count--;
+    device->turns.generation++;
     party->gang->held_count--;
     device->stop_at = sched_min(device->stop_at, now + GRACE);
     lockd_list_each (at, &party->members) {
         struct sched_member *member = sched_member_of(at, of_party);
 
         member->stopped = now;
-        member->short_had = 0;
+        member->shortage.had = 0;
         sched_agenda_touch(member);
     }
 }
@@ -266,9 +268,10 @@ void sched_lease_end(struct sched_gang *gang, uint64_t now)
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (party->held && next != NULL && now >= party->until && sched_gang_wants(gang))
+        if (party->turn.held && next != NULL && now >= party->turn.until &&
+            sched_gang_wants(gang))
             give_up(gang, now);
-        if (party->held)
+        if (party->turn.held)
             end(party, now);
         else
             sched_queue_drop(party);

@@ -23,14 +23,14 @@
 /* Capacity or the meaning of needs changed: everybody's share did. */
 static void recount(struct sched_device *device, uint64_t now)
 {
-    device->recount = false;
-    device->generation++;
+    device->agenda.recount = false;
+    device->turns.generation++;
     lockd_list_each (at, &device->parties) {
         struct sched_party *party = sched_party_of(at, of_device);
 
         sched_books_party(party, now);
         sched_agenda_mark(party->gang->group);
-        if (party->queued_of != NULL)
+        if (party->wait.queued_of != NULL)
             sched_agenda_settle(party); /* it may have become hopeless, or not be any more */
     }
 }
@@ -38,45 +38,46 @@ static void recount(struct sched_device *device, uint64_t now)
 static void note_deadline(struct sched_device *device)
 {
     device->deadline = sched_min(device->grace_at, device->stop_at);
-    if (device->queue.count + device->hopeless.count != 0)
-        device->deadline = sched_min(device->deadline, device->revoke_at);
-    if (device->short_bytes != 0)
-        device->deadline = sched_min(device->deadline, device->short_until);
-    device->deadline = sched_min(device->deadline, device->exact_at);
+    if (device->waiting.queue.count + device->waiting.hopeless.count != 0)
+        device->deadline = sched_min(device->deadline, device->revoke.at);
+    if (device->space.short_bytes != 0)
+        device->deadline = sched_min(device->deadline, device->space.short_until);
+    device->deadline = sched_min(device->deadline, device->told.exact_at);
     device->deadline = sched_min(device->deadline, device->evict_at);
-    if (device->told_waiters && !device->waiters)
-        device->deadline = sched_min(device->deadline, device->quiet_at);
-    if (device->fell_at != 0)
-        device->deadline = sched_min(device->deadline, device->fell_at + RISE_PAUSE);
+    if (device->told.waiters && !device->turns.waiters)
+        device->deadline = sched_min(device->deadline, device->told.quiet_at);
+    if (device->space.fell_at != 0)
+        device->deadline = sched_min(device->deadline, device->space.fell_at + RISE_PAUSE);
     device->deadline = sched_min(device->deadline, sched_measure_deadline(device));
-    if (device->doubt.by != NULL && !device->doubt.asked)
-        device->deadline = sched_min(device->deadline, device->doubt.ask_at);
+    if (device->measure.doubt.by != NULL && !device->measure.doubt.asked)
+        device->deadline = sched_min(device->deadline, device->measure.doubt.ask_at);
 }
 
 static void plan_one(struct sched_device *device, uint64_t now)
 {
     sched_device_refresh(device, now);
-    if (device->recount)
+    if (device->agenda.recount)
         recount(device, now);
-    if (now < device->settle_until) {
-        lockd_list_remove(&device->pending);
-        device->deadline = device->settle_until;
-        if (device->short_bytes != 0)
-            device->deadline = sched_min(device->deadline, device->short_until);
+    if (now < device->measure.settle_until) {
+        lockd_list_remove(&device->agenda.pending);
+        device->deadline = device->measure.settle_until;
+        if (device->space.short_bytes != 0)
+            device->deadline = sched_min(device->deadline, device->space.short_until);
         return;
     }
     sched_turns_plan(device, now);
     sched_budget_plan(device, now);
     sched_measure_ask(device, now);
     sched_send_broadcast(device, now);
-    while (!lockd_list_empty(&device->touched)) {
-        struct sched_member *member = sched_member_of(device->touched.next, touched);
+    while (!lockd_list_empty(&device->agenda.touched)) {
+        struct sched_member *member =
+            sched_member_of(device->agenda.touched.next, agenda.touched);
 
-        lockd_list_remove(&member->touched);
+        lockd_list_remove(&member->agenda.touched);
         sched_send_member(member, now);
     }
-    if (lockd_list_empty(&device->settle))
-        lockd_list_remove(&device->pending); /* what put it there again has been done */
+    if (lockd_list_empty(&device->agenda.settle))
+        lockd_list_remove(&device->agenda.pending); /* what put it there again has been done */
     note_deadline(device);
 }
 
@@ -88,12 +89,12 @@ static void plan_devices(struct sched *lock, uint64_t now)
         sched_group_plan(lock, now); /* what is planned next may have made one too large */
         if (lockd_list_empty(&lock->pending))
             return;
-        device = lockd_entry(lock->pending.next, struct sched_device, pending);
+        device = lockd_entry(lock->pending.next, struct sched_device, agenda.pending);
         if (round == ROUNDS) {
             device->deadline = now + LATER;
             return;
         }
-        lockd_list_remove(&device->pending);
+        lockd_list_remove(&device->agenda.pending);
         plan_one(device, now);
     }
 }

@@ -63,7 +63,7 @@ static uint64_t round_step(const struct sched_device *device)
     const uint64_t quantum = sched_device_quantum(device);
 
     return sched_max(1, quantum * GS_WEIGHT_DEFAULT * device->party_count /
-                            sched_max(device->weights, 1));
+                            sched_max(device->books.weights, 1));
 }
 
 /* Does it usually run for a much shorter time than a quantum? */
@@ -71,7 +71,7 @@ static bool is_interactive(const struct sched_party *party)
 {
     const uint64_t most = sched_device_quantum(party->device) / INTERACTIVE;
 
-    return party->burst_usual <= most && party->burst <= most;
+    return party->bursts.usual <= most && party->bursts.now <= most;
 }
 
 /* What a short turn costs beyond its own time: the switch to it, and the one back if it ended
@@ -92,8 +92,8 @@ static uint64_t turn_of(const struct sched_party *party)
 /* One that is new begins with a turn of credit; also when it runs before it ever waited. */
 static void begin(struct sched_party *party)
 {
-    if (party->virtual_ns == 0)
-        party->virtual_ns = sched_less(party->device->level, turn_of(party));
+    if (party->fair.virtual_ns == 0)
+        party->fair.virtual_ns = sched_less(party->device->fair.level, turn_of(party));
 }
 
 /* What it may still have in the present round. */
@@ -102,9 +102,9 @@ static uint64_t credit(struct sched_party *party)
     const struct sched_device *device = party->device;
 
     begin(party);
-    party->virtual_ns =
-        sched_min(party->virtual_ns, device->level + round_step(device) * DEBT_ROUNDS);
-    return sched_less(device->level, party->virtual_ns);
+    party->fair.virtual_ns = sched_min(party->fair.virtual_ns,
+                                       device->fair.level + round_step(device) * DEBT_ROUNDS);
+    return sched_less(device->fair.level, party->fair.virtual_ns);
 }
 
 static uint64_t turns_saved(const struct sched_party *party)
@@ -120,23 +120,24 @@ static uint64_t turns_saved(const struct sched_party *party)
 static void come_back(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
-    const uint64_t away = sched_less(party->counted_at, party->last_ran),
+    const uint64_t away = sched_less(party->time.counted_at, party->time.last_ran),
                    owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
-                                     (double)sched_max(device->weights, 1)),
+                                     (double)sched_max(device->books.weights, 1)),
                    most = turn_of(party) * turns_saved(party);
     uint64_t paid;
 
     begin(party);
     if (away == 0)
         return;
-    if (party->rested) /* waiting alone adds nothing to what was saved up */
-        paid = sched_less(party->virtual_ns,
-                          sched_less(owed, sched_less(device->level, party->level_then)));
+    if (party->bursts.rested) /* waiting alone adds nothing to what was saved up */
+        paid = sched_less(
+            party->fair.virtual_ns,
+            sched_less(owed, sched_less(device->fair.level, party->time.level_then)));
     else
-        paid = sched_less(sched_max(party->virtual_ns, device->level), owed);
-    party->virtual_ns =
-        sched_max(sched_min(party->virtual_ns, paid), sched_less(device->level, most));
-    party->rested = false;
+        paid = sched_less(sched_max(party->fair.virtual_ns, device->fair.level), owed);
+    party->fair.virtual_ns = sched_max(sched_min(party->fair.virtual_ns, paid),
+                                       sched_less(device->fair.level, most));
+    party->bursts.rested = false;
 }
 
 /* Its gang has places on other devices already, which nobody can use meanwhile. */
@@ -154,14 +155,14 @@ static uint64_t place(struct sched_party *party)
 
     come_back(party);
     have = credit(party);
-    behind = sched_less(party->virtual_ns, device->level);
-    party->round = device->round;
-    if ((is_interactive(party) || assembles(party)) && !(party->interrupted || party->yields) &&
-        have >= switch_charge(party, true))
-        return party->round * CLASSES + FIRST;
+    behind = sched_less(party->fair.virtual_ns, device->fair.level);
+    party->fair.round = device->fair.round;
+    if ((is_interactive(party) || assembles(party)) &&
+        !(party->turn.interrupted || party->wait.yields) && have >= switch_charge(party, true))
+        return party->fair.round * CLASSES + FIRST;
     if (have < worth)
-        party->round += (worth - have + behind + step - 1) / step;
-    return party->round * CLASSES + (party->interrupted ? BACK_AGAIN : IN_TURN);
+        party->fair.round += (worth - have + behind + step - 1) / step;
+    return party->fair.round * CLASSES + (party->turn.interrupted ? BACK_AGAIN : IN_TURN);
 }
 
 /* Until it has nothing to do, as its bursts usually are, with something to spare; 0: that is
@@ -169,10 +170,10 @@ static uint64_t place(struct sched_party *party)
 static uint64_t rest_of_burst(const struct sched_party *party)
 {
     const uint64_t most = sched_device_quantum(party->device) * BURST_LONGEST;
-    const uint64_t left = sched_less(party->burst_usual, party->burst);
+    const uint64_t left = sched_less(party->bursts.usual, party->bursts.now);
     const uint64_t rest = left + left / BURST_SPARE;
 
-    if (party->burst_usual > most || !sched_party_is_steady(party))
+    if (party->bursts.usual > most || !sched_party_is_steady(party))
         return 0;
     return rest <= most ? rest : 0;
 }
@@ -183,14 +184,14 @@ static uint64_t length(struct sched_party *party)
 {
     struct sched_device *device = party->device;
     const uint64_t quantum = sched_device_quantum(device), have = credit(party),
-                   behind = sched_less(party->virtual_ns, device->level);
+                   behind = sched_less(party->fair.virtual_ns, device->fair.level);
     uint64_t rise = 0;
 
-    if (party->round > device->round)
-        rise = (party->round - device->round) * round_step(device);
-    if (rise != 0 && !party->backfilled && !party->begun) {
-        device->level += rise;
-        device->round = party->round;
+    if (party->fair.round > device->fair.round)
+        rise = (party->fair.round - device->fair.round) * round_step(device);
+    if (rise != 0 && !party->turn.backfilled && !party->turn.begun) {
+        device->fair.level += rise;
+        device->fair.round = party->fair.round;
     }
     return sched_max(rest_of_burst(party),
                      sched_clamp(to_real(party, sched_less(have + rise, behind)),
@@ -201,54 +202,54 @@ static uint64_t length(struct sched_party *party)
 static void ran(struct sched_party *party, uint64_t ns)
 {
     begin(party);
-    party->virtual_ns += to_virtual(party, ns);
+    party->fair.virtual_ns += to_virtual(party, ns);
 }
 
 /* For whom others were kept off since then, and it did not run: it was not away. */
 static void pay_for(struct sched_party *party, uint64_t since)
 {
-    party->virtual_ns += to_virtual(party, sched_less(party->counted_at, since));
-    party->last_ran = party->counted_at;
-    party->level_then = party->device->level;
+    party->fair.virtual_ns += to_virtual(party, sched_less(party->time.counted_at, since));
+    party->time.last_ran = party->time.counted_at;
+    party->time.level_then = party->device->fair.level;
 }
 
 /* A turn of full length pays nothing for its switch, one of no length all of it. Who did not
  * come to run, and was not interrupted, pays for the time that it kept others waiting. */
 static void ended(struct sched_party *party)
 {
-    const uint64_t length = sched_max(party->turn_length, 1);
-    const uint64_t missing = sched_less(length, party->ran) * 100 / length;
+    const uint64_t length = sched_max(party->turn.length, 1);
+    const uint64_t missing = sched_less(length, party->time.ran) * 100 / length;
 
-    if (party->device->waiters && !party->interrupted)
-        party->virtual_ns += switch_charge(party, party->interrupts) * missing / 100;
-    if (party->skipped != 0 ||
-        (party->interrupts && party->started == 0 && !party->interrupted))
-        pay_for(party, party->cleared);
-    party->interrupts = false;
+    if (party->device->turns.waiters && !party->turn.interrupted)
+        party->fair.virtual_ns += switch_charge(party, party->turn.interrupts) * missing / 100;
+    if (party->turn.skipped != 0 ||
+        (party->turn.interrupts && party->turn.started == 0 && !party->turn.interrupted))
+        pay_for(party, party->turn.cleared);
+    party->turn.interrupts = false;
 }
 
 static void gave_up(struct sched_party *party)
 {
-    party->virtual_ns += switch_charge(party, true);
-    pay_for(party, party->device->cleared_at);
-    party->interrupts = false;
+    party->fair.virtual_ns += switch_charge(party, true);
+    pay_for(party, party->device->cleared.at);
+    party->turn.interrupts = false;
 }
 
 /* What is owed to it, or by it, was meant in such turns: else it would have many in a row, or
  * none, before it is even. */
 static void shorter(struct sched_party *party, double part)
 {
-    const uint64_t level = party->device->level, is = party->virtual_ns;
+    const uint64_t level = party->device->fair.level, is = party->fair.virtual_ns;
 
     if (is == 0)
         return;
-    party->virtual_ns = level - (uint64_t)((double)sched_less(level, is) * part) +
-                        (uint64_t)((double)sched_less(is, level) * part);
+    party->fair.virtual_ns = level - (uint64_t)((double)sched_less(level, is) * part) +
+                             (uint64_t)((double)sched_less(is, level) * part);
 }
 
 static bool ahead(const struct sched_party *head, const struct sched_party *holder)
 {
-    if (head->queued.key % CLASSES != FIRST)
+    if (head->wait.queued.key % CLASSES != FIRST)
         return false;
     if (assembles(head)) /* two gangs would never stop ending each other's turns */
         return holder->gang->party_count == 1;

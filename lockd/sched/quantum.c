@@ -36,11 +36,11 @@ uint32_t sched_settings_share(const struct sched_settings *settings)
  * program has. */
 static uint64_t switch_bytes(const struct sched_device *device)
 {
-    const uint64_t over = sched_less(device->sum.demand, device->capacity);
+    const uint64_t over = sched_less(device->books.sum.demand, device->space.capacity);
 
     if (device->party_count == 0)
         return 0;
-    return sched_min(over, device->sum.demand / device->party_count);
+    return sched_min(over, device->books.sum.demand / device->party_count);
 }
 
 uint64_t sched_device_switch(const struct sched_device *device)
@@ -88,8 +88,8 @@ uint64_t sched_device_idle(const struct sched_device *device)
 
 bool sched_party_is_steady(const struct sched_party *party)
 {
-    return party->burst_usual != LOCKD_NEVER &&
-           party->burst_off <= party->burst_usual / BURST_SPARE;
+    return party->bursts.usual != LOCKD_NEVER &&
+           party->bursts.off <= party->bursts.usual / BURST_SPARE;
 }
 
 /* One whose bursts are steady, and worth a turn, has ended one when it pauses. */
@@ -99,7 +99,7 @@ uint64_t sched_party_idle(const struct sched_party *party)
     const uint64_t idle = sched_device_idle(device);
 
     if (device->lock->settings.idle_ns != LOCKD_AUTO || !sched_party_is_steady(party) ||
-        party->burst_usual < sched_device_quantum(device) / 2)
+        party->bursts.usual < sched_device_quantum(device) / 2)
         return idle;
     return sched_max(idle / 4, IDLE_MIN);
 }

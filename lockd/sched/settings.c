@@ -32,20 +32,20 @@ static void retime(struct sched_party *party, double change, bool anew, uint64_t
 {
     const struct sched_device *device = party->device;
 
-    if (!device->leases || !party->held || !party->gang->runs)
+    if (!device->turns.leases || !party->turn.held || !party->gang->runs)
         return;
     if (anew) {
         sched_policy_of(device)->place(party);
-        party->turn_length = sched_policy_of(device)->length(party);
-    } else if (party->turn_length != LOCKD_NEVER && change != 1) {
-        party->turn_length = (uint64_t)((double)party->turn_length * change);
+        party->turn.length = sched_policy_of(device)->length(party);
+    } else if (party->turn.length != LOCKD_NEVER && change != 1) {
+        party->turn.length = (uint64_t)((double)party->turn.length * change);
     }
     if (party->gang->complete == 0)
         return;
-    if (party->turn_length == LOCKD_NEVER)
-        party->until = LOCKD_NEVER;
+    if (party->turn.length == LOCKD_NEVER)
+        party->turn.until = LOCKD_NEVER;
     else
-        party->until = (anew ? now : party->gang->complete) + party->turn_length;
+        party->turn.until = (anew ? now : party->gang->complete) + party->turn.length;
 }
 
 static void pause_gang(struct sched_gang *gang, bool paused, uint64_t now)
@@ -131,14 +131,14 @@ void sched_pause(struct sched *lock, struct sched_client *client, bool paused, u
 
 void sched_host(struct sched *lock, uint64_t available, uint64_t now_ns)
 {
-    lock->host_available = available;
-    lock->host_changed = true;
+    lock->host.available = available;
+    lock->host.changed = true;
     sched_plan_pending(lock, now_ns);
 }
 
 struct sched_host_info sched_host_info(const struct sched *lock)
 {
-    return (struct sched_host_info){lock->host_total, lock->host_used};
+    return (struct sched_host_info){lock->host.total, lock->host.used};
 }
 
 static void retake(struct sched_device *device, const struct sched_settings *before,
@@ -149,8 +149,8 @@ static void retake(struct sched_device *device, const struct sched_settings *bef
     const double change = (double)sched_device_quantum(device) /
                           (double)sched_max(sched_device_quantum_by(device, before), 1);
 
-    device->recount = true;
-    device->fell_at = 0;
+    device->agenda.recount = true;
+    device->space.fell_at = 0;
     if (change < 1 && policy->shorter != NULL) {
         lockd_list_each (at, &device->parties)
             policy->shorter(sched_party_of(at, of_device), change);
@@ -170,7 +170,7 @@ void sched_set(struct sched *lock, const struct sched_settings *settings, uint64
     lock->settings = *settings;
     if ((unsigned)settings->policy >= GS_POLICY_COUNT)
         lock->settings.policy = before.policy;
-    lock->host_changed = true;
+    lock->host.changed = true;
     lockd_list_each (at, &lock->devices)
         retake(lockd_entry(at, struct sched_device, link), &before, now_ns);
     sched_plan_all(lock, now_ns);

@@ -35,11 +35,11 @@
  * so at its cost. */
 static void wait_elsewhere(struct sched_party *party, bool waits, uint64_t now)
 {
-    if (party->elsewhere == waits)
+    if (party->wait.elsewhere == waits)
         return;
     sched_books_device_ran(party->device, now);
-    party->elsewhere = waits;
-    party->device->elsewhere += waits ? 1 : UINT32_MAX;
+    party->wait.elsewhere = waits;
+    party->device->turns.elsewhere += waits ? 1 : UINT32_MAX;
 }
 
 static void settle_open(struct sched_party *party, uint64_t now)
@@ -48,11 +48,11 @@ static void settle_open(struct sched_party *party, uint64_t now)
 
     wait_elsewhere(party, false, now);
     sched_queue_leave(party, now);
-    party->backfilled = false;
+    party->turn.backfilled = false;
     if (gang->paused != 0 || gang->evicting != 0) {
-        if (party->held)
+        if (party->turn.held)
             sched_lease_end(gang, now);
-    } else if (!party->held && sched_lease_next(gang) == party &&
+    } else if (!party->turn.held && sched_lease_next(gang) == party &&
                (!gang->out || gang->wanting != 0)) {
         sched_lease_admit(party, false, now);
     }
@@ -64,8 +64,8 @@ static bool out_of_order(const struct sched_party *party)
 {
     const struct sched_party *next = sched_lease_next(party->gang);
 
-    return next != NULL &&
-           memcmp(next->device->uuid, party->device->uuid, sizeof party->device->uuid) < 0;
+    return next != NULL && memcmp(next->device->identity.uuid, party->device->identity.uuid,
+                                  sizeof party->device->identity.uuid) < 0;
 }
 
 static void settle_leases(struct sched_party *party, uint64_t now)
@@ -73,10 +73,10 @@ static void settle_leases(struct sched_party *party, uint64_t now)
     struct sched_gang *gang = party->gang;
     const bool wants = sched_gang_wants(gang);
 
-    wait_elsewhere(party, wants && !party->held && sched_lease_next(gang) != party, now);
-    if (party->held) {
+    wait_elsewhere(party, wants && !party->turn.held && sched_lease_next(gang) != party, now);
+    if (party->turn.held) {
         if (gang->paused != 0 || gang->evicting != 0 ||
-            (!wants && (party->device->waiters || !gang->runs)) || out_of_order(party))
+            (!wants && (party->device->turns.waiters || !gang->runs)) || out_of_order(party))
             sched_lease_end(gang, now);
     } else if (!wants) {
         sched_queue_leave(party, now);
@@ -89,11 +89,11 @@ static void settle_leases(struct sched_party *party, uint64_t now)
 
 static void settle(struct sched_device *device, uint64_t now)
 {
-    while (!lockd_list_empty(&device->settle)) {
-        struct sched_party *party = sched_party_of(device->settle.next, settle);
+    while (!lockd_list_empty(&device->agenda.settle)) {
+        struct sched_party *party = sched_party_of(device->agenda.settle.next, settle);
 
         lockd_list_remove(&party->settle);
-        if (device->leases)
+        if (device->turns.leases)
             settle_leases(party, now);
         else
             settle_open(party, now);
@@ -109,7 +109,8 @@ static struct sched_party *serve(struct sched_device *device, uint64_t now)
     struct sched_party *head;
 
     while ((head = sched_queue_head(device)) != NULL) {
-        if (device->need_busy - head->need_busy + sched_queue_takes(head) > device->capacity)
+        if (device->books.need_busy - head->books.need_busy + sched_queue_takes(head) >
+            device->space.capacity)
             return head;
         sched_lease_admit(head, false, now);
         settle(device, now);
@@ -123,15 +124,15 @@ static bool revocable(const struct sched_party *party, const struct sched_party 
 {
     const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (party->backfilled || sched_party_hopeless(party))
+    if (party->turn.backfilled || sched_party_hopeless(party))
         return true;
-    if (sched_party_blocked(head) && party->running_members == 0)
+    if (sched_party_blocked(head) && party->books.running_members == 0)
         return true; /* it may itself wait for what the head has */
     if (!party->gang->runs)
-        return now >= party->until;
-    if (now >= party->until)
-        return policy->stays == NULL || head->first || !policy->stays(party, head);
-    return policy->ahead != NULL && !party->first && policy->ahead(head, party);
+        return now >= party->turn.until;
+    if (now >= party->turn.until)
+        return policy->stays == NULL || head->wait.first || !policy->stays(party, head);
+    return policy->ahead != NULL && !party->wait.first && policy->ahead(head, party);
 }
 
 /* The one to stop when so many bytes are missing: the first in order that is enough alone, else
@@ -142,14 +143,14 @@ static struct sched_party *revoke_pick(struct sched_device *device,
 {
     struct sched_party *pick = NULL;
 
-    lockd_list_each (at, &device->holders) {
-        struct sched_party *party = sched_party_of(at, holder);
+    lockd_list_each (at, &device->turns.holders) {
+        struct sched_party *party = sched_party_of(at, turn.holder);
 
-        if (party->need == 0 || party->gang == head->gang || !revocable(party, head, now))
+        if (party->books.need == 0 || party->gang == head->gang || !revocable(party, head, now))
             continue;
-        if (party->need >= missing)
+        if (party->books.need >= missing)
             return party;
-        if (pick == NULL || party->need > pick->need)
+        if (pick == NULL || party->books.need > pick->books.need)
             pick = party;
     }
     return pick;
@@ -158,9 +159,9 @@ static struct sched_party *revoke_pick(struct sched_device *device,
 /* Is anybody on the way out, who will make room? */
 static bool leaving(const struct sched_device *device, const struct sched_party *head)
 {
-    uint32_t count = device->stopping_parties - device->stuck_parties;
+    uint32_t count = device->books.stopping_parties - device->books.stuck_parties;
 
-    count -= head->counted_stopping && !head->counted_stuck;
+    count -= head->books.counted_stopping && !head->books.counted_stuck;
     return count != 0;
 }
 
@@ -170,16 +171,16 @@ static uint64_t freeable(struct sched_device *device, const struct sched_party *
 {
     uint64_t sum = 0;
 
-    device->revoke_at = LOCKD_NEVER;
-    lockd_list_each (at, &device->holders) {
-        const struct sched_party *party = sched_party_of(at, holder);
+    device->revoke.at = LOCKD_NEVER;
+    lockd_list_each (at, &device->turns.holders) {
+        const struct sched_party *party = sched_party_of(at, turn.holder);
 
         if (party->gang == head->gang)
             continue;
         if (revocable(party, head, now))
-            sum += party->need;
-        else if (now < party->until)
-            device->revoke_at = sched_min(device->revoke_at, party->until);
+            sum += party->books.need;
+        else if (now < party->turn.until)
+            device->revoke.at = sched_min(device->revoke.at, party->turn.until);
     }
     return sum;
 }
@@ -189,19 +190,19 @@ static uint64_t freeable(struct sched_device *device, const struct sched_party *
  * it would be served first, and stopped again at once, for ever. */
 static void end_turn(struct sched_party *victim, struct sched_party *head, uint64_t now)
 {
-    const bool cut = now < victim->until; /* it has none before it has come to run */
-    const bool interrupted = cut && !victim->backfilled;
+    const bool cut = now < victim->turn.until; /* it has none before it has come to run */
+    const bool interrupted = cut && !victim->turn.backfilled;
 
     lockd_list_each (at, &victim->gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        party->keeps_place = cut;
-        party->interrupted = interrupted;
+        party->wait.keeps_place = cut;
+        party->turn.interrupted = interrupted;
     }
-    victim->yields = true;
-    victim->behind_key = head->queued.key;
-    victim->behind_number = head->queued.number;
-    head->interrupts = head->interrupts || interrupted;
+    victim->wait.yields = true;
+    victim->wait.behind_key = head->wait.queued.key;
+    victim->wait.behind_number = head->wait.queued.number;
+    head->turn.interrupts = head->turn.interrupts || interrupted;
     sched_lease_end(victim->gang, now);
 }
 
@@ -209,29 +210,30 @@ static void end_turn(struct sched_party *victim, struct sched_party *head, uint6
  * on the way out. */
 static bool revoke(struct sched_device *device, struct sched_party *head, uint64_t now)
 {
-    const uint64_t needs = device->lost - head->lost + sched_queue_takes(head);
-    uint64_t staying = device->need_held + needs;
+    const uint64_t needs = device->books.lost - head->books.lost + sched_queue_takes(head);
+    uint64_t staying = device->books.need_held + needs;
     struct sched_party *victim;
 
-    if (device->revoke_head == head && device->revoke_generation == device->generation &&
-        device->revoke_need == needs && now < device->revoke_at)
+    if (device->revoke.head == head && device->revoke.generation == device->turns.generation &&
+        device->revoke.need == needs && now < device->revoke.at)
         return leaving(device, head);
-    if (staying - sched_min(staying, freeable(device, head, now)) > device->capacity) {
-        device->revoke_head = head;
-        device->revoke_generation = device->generation;
-        device->revoke_need = needs;
+    if (staying - sched_min(staying, freeable(device, head, now)) > device->space.capacity) {
+        device->revoke.head = head;
+        device->revoke.generation = device->turns.generation;
+        device->revoke.need = needs;
         return leaving(device, head);
     }
-    if (device->cleared_for != head && staying > device->capacity) {
-        device->cleared_for = head;
-        device->cleared_at = now;
+    if (device->cleared.party != head && staying > device->space.capacity) {
+        device->cleared.party = head;
+        device->cleared.at = now;
     }
-    while (staying > device->capacity) {
-        victim = revoke_pick(device, head, staying - device->capacity, now);
+    while (staying > device->space.capacity) {
+        victim = revoke_pick(device, head, staying - device->space.capacity, now);
         if (victim == NULL)
             return leaving(device, head);
         end_turn(victim, head, now);
-        staying = device->need_held + device->lost - head->lost + sched_queue_takes(head);
+        staying = device->books.need_held + device->books.lost - head->books.lost +
+                  sched_queue_takes(head);
     }
     return true;
 }
@@ -240,23 +242,24 @@ static bool revoke(struct sched_device *device, struct sched_party *head, uint64
  * is, may run meanwhile. */
 static void backfill(struct sched_device *device, const struct sched_party *head, uint64_t now)
 {
-    uint64_t used = device->need_busy;
+    uint64_t used = device->books.need_busy;
     struct sched_node *node;
 
     if (!sched_party_busy(head)) {
         lockd_list_each (at, &head->members) {
             const struct sched_member *member = sched_member_of(at, of_party);
 
-            used += sched_min(member->resident, member->budget);
+            used += sched_min(member->report.resident, member->budget);
         }
     }
-    while (used <= device->capacity &&
-           (node = sched_order_find(&device->queue, device->capacity - used)) != NULL) {
-        struct sched_party *party = sched_party_of(node, queued);
+    while (used <= device->space.capacity &&
+           (node = sched_order_find(&device->waiting.queue, device->space.capacity - used)) !=
+               NULL) {
+        struct sched_party *party = sched_party_of(node, wait.queued);
 
         if (party == head)
             return;
-        used += party->need;
+        used += party->books.need;
         sched_lease_admit(party, true, now);
     }
 }
@@ -265,14 +268,14 @@ static void backfill(struct sched_device *device, const struct sched_party *head
  * what is no demand is in no queue; idle holders make room for it all the same. */
 static void note_waiters(struct sched_device *device, uint64_t now)
 {
-    const bool waiters =
-        device->queue.count != 0 || (device->leases && device->short_bytes != 0);
+    const bool waiters = device->waiting.queue.count != 0 ||
+                         (device->turns.leases && device->space.short_bytes != 0);
 
-    if (waiters == device->waiters)
+    if (waiters == device->turns.waiters)
         return;
     sched_books_device_ran(device, now); /* it counts only while others wait */
-    device->waiters = waiters;
-    device->quiet_at = now + TELL_PAUSE;
+    device->turns.waiters = waiters;
+    device->told.quiet_at = now + TELL_PAUSE;
     device->grace_at = waiters ? now : LOCKD_NEVER;
 }
 
@@ -281,14 +284,14 @@ static void begin_leases(struct sched_party *party)
 {
     const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (!party->held || !party->gang->runs)
+    if (!party->turn.held || !party->gang->runs)
         return;
     policy->place(party);
-    party->turn_length = policy->length(party);
-    party->ran = 0;
-    party->until = party->turn_length == LOCKD_NEVER || party->gang->complete == 0
-                       ? LOCKD_NEVER
-                       : party->gang->complete + party->turn_length;
+    party->turn.length = policy->length(party);
+    party->time.ran = 0;
+    party->turn.until = party->turn.length == LOCKD_NEVER || party->gang->complete == 0
+                            ? LOCKD_NEVER
+                            : party->gang->complete + party->turn.length;
 }
 
 /* No turn is ended any more; who ended others' pays as if its own was over. */
@@ -296,20 +299,20 @@ static void end_leases(struct sched_party *party)
 {
     const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (party->interrupts && party->held && policy->ended != NULL)
+    if (party->turn.interrupts && party->turn.held && policy->ended != NULL)
         policy->ended(party);
-    party->interrupts = party->interrupts && party->queued_of != NULL;
+    party->turn.interrupts = party->turn.interrupts && party->wait.queued_of != NULL;
 }
 
 static void change_mode(struct sched_device *device, uint64_t now)
 {
     const bool crowded = device->lock->settings.exclusive ? device->party_count > 1 : false;
-    const bool leases = device->sum.demand > device->capacity || crowded;
+    const bool leases = device->books.sum.demand > device->space.capacity || crowded;
 
-    if (leases == device->leases)
+    if (leases == device->turns.leases)
         return;
-    device->leases = leases;
-    device->cleared_for = NULL;
+    device->turns.leases = leases;
+    device->cleared.party = NULL;
     lockd_list_each (at, &device->parties) {
         struct sched_party *party = sched_party_of(at, of_device);
 
@@ -319,7 +322,7 @@ static void change_mode(struct sched_device *device, uint64_t now)
             begin_leases(party);
         else
             end_leases(party);
-        party->interrupted = false;
+        party->turn.interrupted = false;
     }
 }
 
@@ -335,8 +338,8 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     settle(device, now);
     head = serve(device, now);
     if (head == NULL) {
-        device->revoke_at = LOCKD_NEVER;
-        device->revoke_head = NULL;
+        device->revoke.at = LOCKD_NEVER;
+        device->revoke.head = NULL;
     }
     if (head != NULL && !revoke(device, head, now)) {
         settle(device, now);
@@ -345,7 +348,8 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     }
     settle(device, now);
     note_waiters(device, now);
-    return sched_queue_head(device) != head || (device->waiters && device->grace_at <= now);
+    return sched_queue_head(device) != head ||
+           (device->turns.waiters && device->grace_at <= now);
 }
 
 void sched_turns_plan(struct sched_device *device, uint64_t now)
@@ -353,20 +357,20 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
     sched_stop_watch(device, now);
     change_mode(device, now);
     settle(device, now);
-    if (device->leases) {
+    if (device->turns.leases) {
         int rounds = 0;
 
         while (plan_leases(device, now)) {
             if (++rounds == ROUNDS) { /* go on a little later */
-                device->revoke_at = sched_min(device->revoke_at, now + NS_PER_MS);
+                device->revoke.at = sched_min(device->revoke.at, now + NS_PER_MS);
                 device->grace_at = sched_max(device->grace_at, now + NS_PER_MS);
                 break;
             }
         }
     } else {
         note_waiters(device, now);
-        device->grace_at = device->revoke_at = LOCKD_NEVER;
-        device->revoke_head = NULL;
+        device->grace_at = device->revoke.at = LOCKD_NEVER;
+        device->revoke.head = NULL;
     }
     sched_lease_retry(device, now);
 }

@@ -288,7 +288,7 @@ static void gang_weight_is_the_highest_of_its_members(void **state)
     assert_null(sched_check(h->lock));
     sched_weight(h->lock, h->client[0].client, 40, h->now);
     assert_int_equal(gang_of(h, 0)->weight, 40);
-    assert_int_equal(device_of(h)->weights, 40);
+    assert_int_equal(device_of(h)->books.weights, 40);
     assert_null(sched_check(h->lock));
 }
 

@@ -367,7 +367,7 @@ static void exclusive_alone_nobody_takes_turns(void **state)
     runs(h, 0, 4 * GIB);
     later(h, 60000 * MS);
     assert_true(has_run(h, 0));
-    assert_false(device_of(h)->leases);
+    assert_false(device_of(h)->turns.leases);
 }
 
 int main(void)

@@ -140,7 +140,7 @@ static void all_got_on(const struct stage *stage, uint64_t longest_ms)
     lockd_list_each (at, &stage->h->lock->devices) {
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
-        assert_in_range(device->switches, 0, SECONDS * TURNS + BEGUN * bursts);
+        assert_in_range(device->turns.switches, 0, SECONDS * TURNS + BEGUN * bursts);
     }
 }
 
@@ -250,10 +250,10 @@ static void progress_higher_priority_keeps_its_turn_beyond_a_quantum(void **stat
     sched_priority(h->lock, h->client[5].client, 5, h->now);
     runs(h, 5, 7 * GIB);
     say(h, 7, W, 7 * GIB, 0);
-    switches = device_of(h)->switches;
+    switches = device_of(h)->turns.switches;
     later(h, 600 * 1000 * MS);
     assert_true(has_run(h, 5) && !has_run(h, 7));
-    assert_int_equal(device_of(h)->switches, switches);
+    assert_int_equal(device_of(h)->turns.switches, switches);
     say(h, 5, 0, 7 * GIB, 7 * GIB);
     assert_true(has_run(h, 7));
 }

@@ -22,16 +22,16 @@ static uint64_t turn_under_way(struct harness *h, double part)
             obeys(h, each), obeys(h, each);
         later(h, MS);
     }
-    party = sched_party_of(device_of(h)->holders.next, holder);
-    assert_true(party->started != 0);
-    later(h, (uint64_t)(part * (double)party->turn_length) - (h->now - party->started));
-    return party->turn_length;
+    party = sched_party_of(device_of(h)->turns.holders.next, turn.holder);
+    assert_true(party->turn.started != 0);
+    later(h, (uint64_t)(part * (double)party->turn.length) - (h->now - party->turn.started));
+    return party->turn.length;
 }
 
 static const struct sched_party *holder_of(const struct harness *h)
 {
-    assert_int_equal(device_of(h)->holder_count, 1);
-    return sched_party_of(device_of(h)->holders.next, holder);
+    assert_int_equal(device_of(h)->turns.holder_count, 1);
+    return sched_party_of(device_of(h)->turns.holders.next, turn.holder);
 }
 
 static void set(struct harness *h, const struct sched_settings *settings)
@@ -52,10 +52,10 @@ static void set_of_equal_values_leaves_a_turn_as_it_is(void **state)
         settings.policy = (enum gs_policy)policy;
         set(h, &settings);
         turn_under_way(h, 0.7);
-        until = holder_of(h)->until;
+        until = holder_of(h)->turn.until;
         for (int i = 0; i < 10; i++) {
             set(h, &settings);
-            assert_true(holder_of(h)->until == until);
+            assert_true(holder_of(h)->turn.until == until);
         }
         gone(h, 0);
         gone(h, 1);
@@ -73,8 +73,8 @@ static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
     length = turn_under_way(h, 0.5);
     settings.quantum_ns = 4000 * MS;
     set(h, &settings);
-    assert_true(holder_of(h)->turn_length == 4 * length);
-    assert_true(holder_of(h)->until == holder_of(h)->started + 4 * length);
+    assert_true(holder_of(h)->turn.length == 4 * length);
+    assert_true(holder_of(h)->turn.until == holder_of(h)->turn.started + 4 * length);
     settings.quantum_ns = 100 * MS; /* it has run for longer than that */
     set(h, &settings);
     for (int i = 0; i < 2; i++)

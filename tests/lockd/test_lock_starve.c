@@ -146,13 +146,13 @@ static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
         say(h, 0, 0, 0, 0);
         later(h, EXTERNAL_UNSAID + 100 * MS);
     }
-    assert_true(device_of(h)->external == 10 * GIB);
+    assert_true(device_of(h)->measure.external == 10 * GIB);
     say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
     say(h, 1, W | GS_STATE_MOVING, 3 * GIB, 0);
     h->free_bytes = 9 * GIB;
     say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
     later(h, 250 * MS);
-    assert_true(device_of(h)->external == GIB);
+    assert_true(device_of(h)->measure.external == GIB);
     assert_true(h->client[0].target.budget >= 3 * GIB);
     assert_true(h->client[1].target.budget >= 3 * GIB);
 }
