@@ -10,7 +10,7 @@
 void sched_agenda_plan(struct sched_device *device)
 {
     if (lockd_list_empty(&device->agenda.pending))
-        lockd_list_append(&device->lock->pending, &device->agenda.pending);
+        lockd_list_append(&device->sched->pending, &device->agenda.pending);
 }
 
 void sched_agenda_touch(struct sched_member *member)
@@ -36,5 +36,5 @@ void sched_agenda_settle_gang(struct sched_gang *gang)
 void sched_agenda_mark(struct sched_group *group)
 {
     if (group != NULL && lockd_list_empty(&group->marked))
-        lockd_list_append(&group->lock->groups_marked, &group->marked);
+        lockd_list_append(&group->sched->groups_marked, &group->marked);
 }

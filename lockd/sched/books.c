@@ -33,7 +33,7 @@ bool sched_member_stuck(const struct sched_member *member, uint64_t now)
            is_deaf(member, now);
 }
 
-static void put(struct lockd_list *list, struct lockd_list *link, bool on)
+static void put_on_list(struct lockd_list *list, struct lockd_list *link, bool on)
 {
     if (!on)
         lockd_list_remove(link);
@@ -99,7 +99,7 @@ static struct sched_share share_of(const struct sched_member *member, bool busy,
     };
 }
 
-static void count(struct sched_member *member, const struct sched_share *share)
+static void count_share(struct sched_member *member, const struct sched_share *share)
 {
     struct sched_device *device = member->device;
     struct sched_share *sum = &device->books.sum, *old = &member->books.share;
@@ -122,7 +122,7 @@ static uint64_t party_need(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
-    return device->lock->settings.exclusive
+    return device->sched->settings.exclusive
                ? device->space.capacity
                : sched_min(party->books.demand, device->space.capacity);
 }
@@ -141,13 +141,13 @@ static void count_deaf(struct sched_party *party, uint32_t deaf)
 
 /* It says that it cannot stop before it got more memory. That is so for as long as it takes
  * what there is for it. */
-static bool blocked(const struct sched_member *member)
+static bool is_blocked(const struct sched_member *member)
 {
     return (member->report.flags & GS_STATE_STUCK) != 0 && sched_member_wants(member) &&
            member->report.demand > member->report.resident && !member->books.refuses;
 }
 
-static void party_counts(struct sched_party *party, uint64_t now)
+static void count_members(struct sched_party *party, uint64_t now)
 {
     uint32_t busy = 0, running = 0, stuck = 0, blocks = 0, deaf = 0;
 
@@ -159,7 +159,7 @@ static void party_counts(struct sched_party *party, uint64_t now)
         deaf += is_deaf(member, now);
         if (sched_member_stuck(member, now)) {
             stuck++;
-            blocks += blocked(member);
+            blocks += is_blocked(member);
         }
     }
     count_deaf(party, deaf);
@@ -190,13 +190,13 @@ static uint64_t party_lost(const struct sched_party *party, uint64_t now)
 }
 
 /* The party's own sums, from those of its members. */
-static void party_sums(struct sched_party *party, uint64_t now)
+static void count_party(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
     uint64_t held, busy, lost;
     bool stopping, stuck;
 
-    party_counts(party, now);
+    count_members(party, now);
     party->books.need = party_need(party);
     held = party->turn.held ? party->books.need : 0;
     lost = party_lost(party, now);
@@ -252,14 +252,14 @@ static void sort_member(struct sched_member *member, uint64_t now)
     note_offer(member, busy, now);
     share = share_of(member, busy, now);
 
-    count(member, &share);
-    put(&device->books.hungry, &member->books.hungry,
-        held && member->budget < member->report.demand);
-    put(&device->books.spared, &member->books.spared,
-        busy && member->budget > member->report.demand);
-    put(&device->books.unused, &member->books.unused,
-        !busy && member->budget > member->report.resident);
-    put(&device->books.stopping, &member->books.stopping, !held && (busy || owes));
+    count_share(member, &share);
+    put_on_list(&device->books.hungry, &member->books.hungry,
+                held && member->budget < member->report.demand);
+    put_on_list(&device->books.spared, &member->books.spared,
+                busy && member->budget > member->report.demand);
+    put_on_list(&device->books.unused, &member->books.unused,
+                !busy && member->budget > member->report.resident);
+    put_on_list(&device->books.stopping, &member->books.stopping, !held && (busy || owes));
     if (!held && owes)
         device->stop_at = sched_min(device->stop_at, now + GRACE);
     sort_victim(member, busy);
@@ -268,21 +268,21 @@ static void sort_member(struct sched_member *member, uint64_t now)
 void sched_books_member(struct sched_member *member, uint64_t now)
 {
     sort_member(member, now);
-    party_sums(member->party, now);
+    count_party(member->party, now);
 }
 
 void sched_books_party(struct sched_party *party, uint64_t now)
 {
     lockd_list_each (at, &party->members)
         sort_member(sched_member_of(at, of_party), now);
-    party_sums(party, now);
+    count_party(party, now);
 }
 
 void sched_books_forget(struct sched_member *member)
 {
     const struct sched_share nothing = {0};
 
-    count(member, &nothing);
+    count_share(member, &nothing);
     lockd_list_remove(&member->books.hungry);
     lockd_list_remove(&member->books.spared);
     lockd_list_remove(&member->books.unused);

@@ -16,7 +16,7 @@
 #include "lockd/sched/agenda.h"
 #include "lockd/sched/books.h"
 
-static void change(struct sched_member *member, uint64_t budget, uint64_t now)
+static void change_budget(struct sched_member *member, uint64_t budget, uint64_t now)
 {
     if (budget == member->budget)
         return;
@@ -26,18 +26,19 @@ static void change(struct sched_member *member, uint64_t budget, uint64_t now)
 }
 
 /* Takes up to so many bytes of a budget; returns what is still missing. */
-static uint64_t take(struct sched_member *member, uint64_t most, uint64_t missing, uint64_t now)
+static uint64_t take_budget(struct sched_member *member, uint64_t most, uint64_t missing,
+                            uint64_t now)
 {
     const uint64_t part = sched_min(missing, most);
 
-    change(member, member->budget - part, now);
+    change_budget(member, member->budget - part, now);
     return missing - part;
 }
 
 /* Lowers the budgets of those that do not run until so many bytes are on their way out: first
  * what they do not use, then the memory of idle programs, least recently run first, then of
  * waiting ones, the one whose turn is furthest away first. */
-static void evict(struct sched_device *device, uint64_t missing, uint64_t now)
+static void evict_members(struct sched_device *device, uint64_t missing, uint64_t now)
 {
     struct sched_node *node;
 
@@ -46,17 +47,17 @@ static void evict(struct sched_device *device, uint64_t missing, uint64_t now)
 
         if (missing == 0)
             return;
-        missing = take(member, member->budget - member->report.resident, missing, now);
+        missing = take_budget(member, member->budget - member->report.resident, missing, now);
     }
     while (missing > 0 && (node = sched_order_first(&device->books.victims_idle)) != NULL) {
         struct sched_member *member = sched_member_of(node, books.victim);
 
-        missing = take(member, member->budget, missing, now);
+        missing = take_budget(member, member->budget, missing, now);
     }
     while (missing > 0 && (node = sched_order_last(&device->books.victims_waiting)) != NULL) {
         struct sched_member *member = sched_member_of(node, books.victim);
 
-        missing = take(member, member->budget, missing, now);
+        missing = take_budget(member, member->budget, missing, now);
     }
 }
 
@@ -70,7 +71,7 @@ static uint64_t spare_share(const struct sched_device *device)
 }
 
 /* Takes spare bytes back that others need now. */
-static void trim(struct sched_device *device, uint64_t share, uint64_t now)
+static void trim_spared(struct sched_device *device, uint64_t share, uint64_t now)
 {
     lockd_list_each (at, &device->books.spared) {
         struct sched_member *member = sched_member_of(at, books.spared);
@@ -78,13 +79,14 @@ static void trim(struct sched_device *device, uint64_t share, uint64_t now)
 
         if (most < member->budget)
             member->trimmed_at = now;
-        change(member, sched_min(member->budget, most), now);
+        change_budget(member, sched_min(member->budget, most), now);
     }
 }
 
 /* Raises a budget towards goal by what is free, in steps worth a message; what a member may
  * hold anyway costs nothing. */
-static void raise(struct sched_member *member, uint64_t goal, uint64_t step, uint64_t now)
+static void raise_budget(struct sched_member *member, uint64_t goal, uint64_t step,
+                         uint64_t now)
 {
     const struct sched_device *device = member->device;
     const uint64_t most =
@@ -94,12 +96,12 @@ static void raise(struct sched_member *member, uint64_t goal, uint64_t step, uin
     if (to <= member->budget || (to < goal && to - member->budget < step))
         return;
     sched_books_ahead(member, now);
-    change(member, to, now);
+    change_budget(member, to, now);
 }
 
 /* One that needs more than there is gets the demand only when nobody else has anything on the
  * device. */
-static uint64_t required(const struct sched_member *member)
+static uint64_t required_bytes(const struct sched_member *member)
 {
     const struct sched_device *device = member->device;
     const struct sched_party *party = member->party;
@@ -123,26 +125,26 @@ static bool has_answered(const struct sched_member *member)
            member->report.echoed >= member->sent.run_seq;
 }
 
-static void feed(struct sched_device *device, uint64_t now)
+static void feed_hungry(struct sched_device *device, uint64_t now)
 {
     lockd_list_each (at, &device->books.hungry) {
         struct sched_member *member = sched_member_of(at, books.hungry);
-        const uint64_t goal = required(member);
+        const uint64_t goal = required_bytes(member);
 
         if (device->turns.leases && !has_answered(member))
             continue;
         if (goal >
             device->space.capacity) /* the promise on the sum holds as far as demand does */
-            change(member, sched_max(member->budget, goal), now);
+            change_budget(member, sched_max(member->budget, goal), now);
         else
-            raise(member, goal, sched_min(CREDIT_STEP, member->report.demand / 8), now);
+            raise_budget(member, goal, sched_min(CREDIT_STEP, member->report.demand / 8), now);
         if (member->budget < goal)
             return;
     }
 }
 
 /* Whoever runs may grow without asking by a share of what nobody needs. */
-static void spare(struct sched_device *device, uint64_t share, uint64_t now)
+static void spare_bytes(struct sched_device *device, uint64_t share, uint64_t now)
 {
     lockd_list_each (at, &device->agenda.touched) {
         struct sched_member *member = sched_member_of(at, agenda.touched);
@@ -152,19 +154,20 @@ static void spare(struct sched_device *device, uint64_t share, uint64_t now)
             continue;
         if (member->party->turn.held && member->budget >= member->report.demand &&
             member->budget < member->report.demand + share / 4)
-            raise(member, sched_min(member->report.demand + share, limit), SHARE_STEP, now);
+            raise_budget(member, sched_min(member->report.demand + share, limit), SHARE_STEP,
+                         now);
     }
 }
 
-static void put_out(struct sched_device *device, uint64_t now)
+static void put_out_evicted(struct sched_device *device, uint64_t now)
 {
     lockd_list_each (at, &device->agenda.touched) {
         struct sched_member *member = sched_member_of(at, agenda.touched);
 
         if (member->eviction.wanted && !sched_member_busy(member))
-            change(member, 0, now);
+            change_budget(member, 0, now);
         else if (member->books.refuses && !member->party->turn.held)
-            change(member, sched_min(member->budget, member->report.resident), now);
+            change_budget(member, sched_min(member->budget, member->report.resident), now);
     }
 }
 
@@ -172,12 +175,12 @@ void sched_budget_plan(struct sched_device *device, uint64_t now)
 {
     uint64_t share;
 
-    put_out(device, now);
+    put_out_evicted(device, now);
     if (device->books.sum.kept > device->space.capacity)
-        evict(device, device->books.sum.kept - device->space.capacity, now);
+        evict_members(device, device->books.sum.kept - device->space.capacity, now);
     share = spare_share(device);
     if (device->books.sum.kept + device->books.sum.given > device->space.capacity)
-        trim(device, share, now);
-    feed(device, now);
-    spare(device, share, now);
+        trim_spared(device, share, now);
+    feed_hungry(device, now);
+    spare_bytes(device, share, now);
 }

@@ -16,8 +16,8 @@
  * card, and the limit is meant to be used up. */
 uint64_t sched_device_reserve(const struct sched_device *device)
 {
-    if (device->lock->settings.reserve != LOCKD_AUTO)
-        return device->lock->settings.reserve;
+    if (device->sched->settings.reserve != LOCKD_AUTO)
+        return device->sched->settings.reserve;
     return device->measure.measured ? sched_clamp(device->measure.total / 64, 2 * MIB, GIB) : 0;
 }
 
@@ -42,7 +42,7 @@ uint64_t sched_device_shortfall(const struct sched_device *device)
 /* --- short --- */
 
 /* How much of it counts. */
-static uint64_t trusted(struct sched_member *member, uint64_t bytes, uint64_t now)
+static uint64_t trusted_bytes(struct sched_member *member, uint64_t bytes, uint64_t now)
 {
     uint64_t taken;
 
@@ -73,7 +73,7 @@ void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t no
         return;
     member->shortage.at = now;
     sched_measure_short(member, bytes, now);
-    taken = trusted(member, bytes, now);
+    taken = trusted_bytes(member, bytes, now);
     if (taken == 0)
         return;
     device->space.short_bytes = sched_min(device->space.short_bytes + taken,

@@ -85,7 +85,7 @@ static const char *check_turn(const struct sched_party *party)
     if (gang->runs != (gang->held_count == gang->party_count))
         return "a gang runs with all its places and only with them";
     if (!party->device->turns.leases ||
-        party->device->measure.settle_until > party->device->lock->created)
+        party->device->measure.settle_until > party->device->sched->created)
         return NULL;
     if (queued && (!sched_gang_wants(gang) || sched_lease_next(gang) != party))
         return "queued out of order";
@@ -109,8 +109,8 @@ static const char *check_party(const struct sched_party *party, struct total *to
         demand += member->report.demand;
         wrong = wrong != NULL ? wrong : check_member(member, total);
     }
-    need = device->lock->settings.exclusive ? device->space.capacity
-                                            : sched_min(demand, device->space.capacity);
+    need = device->sched->settings.exclusive ? device->space.capacity
+                                             : sched_min(demand, device->space.capacity);
     total->parties++;
     total->holders += party->turn.held;
     total->weights += party->weight;
@@ -132,7 +132,7 @@ static const char *check_party(const struct sched_party *party, struct total *to
     return check_turn(party);
 }
 
-static bool equal(const struct sched_share *a, const struct sched_share *b)
+static bool is_equal(const struct sched_share *a, const struct sched_share *b)
 {
     return a->demand == b->demand && a->resident == b->resident && a->pinned == b->pinned &&
            a->hold == b->hold && a->kept == b->kept && a->given == b->given &&
@@ -150,7 +150,7 @@ static const char *check_device(const struct sched_device *device)
     }
     if (wrong != NULL)
         return wrong;
-    if (!equal(&total.sum, &device->books.sum))
+    if (!is_equal(&total.sum, &device->books.sum))
         return "sums of memory";
     if (total.need_held != device->books.need_held ||
         total.need_busy != device->books.need_busy || total.lost != device->books.lost)
@@ -170,11 +170,11 @@ static const char *check_device(const struct sched_device *device)
     return NULL;
 }
 
-static const char *check_host(const struct sched *lock)
+static const char *check_host(const struct sched *sched)
 {
     uint64_t used = 0, hold = 0, off = 0, goal = 0;
 
-    lockd_list_each (at, &lock->clients) {
+    lockd_list_each (at, &sched->clients) {
         const struct sched_client *client = lockd_entry(at, struct sched_client, link);
 
         used += client->host.used;
@@ -184,17 +184,17 @@ static const char *check_host(const struct sched *lock)
         off += client->host.off;
         goal += client->host.goal;
     }
-    return used != lock->host.used || hold != lock->host.hold || off != lock->host.off ||
-                   goal != lock->host.goal
+    return used != sched->host.used || hold != sched->host.hold || off != sched->host.off ||
+                   goal != sched->host.goal
                ? "sums of host memory"
                : NULL;
 }
 
-static const char *check_giving_way(const struct sched *lock)
+static const char *check_giving_way(const struct sched *sched)
 {
     uint32_t gangs = 0;
 
-    lockd_list_each (at, &lock->devices) {
+    lockd_list_each (at, &sched->devices) {
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
         lockd_list_each (of, &device->parties) {
@@ -203,15 +203,15 @@ static const char *check_giving_way(const struct sched *lock)
             gangs += party->gang->gives_way && party->gang->parties.next == &party->of_gang;
         }
     }
-    return gangs != lock->giving_way ? "how many gangs give way" : NULL;
+    return gangs != sched->giving_way ? "how many gangs give way" : NULL;
 }
 
-const char *sched_check(const struct sched *lock)
+const char *sched_check(const struct sched *sched)
 {
-    const char *wrong = check_host(lock);
+    const char *wrong = check_host(sched);
 
-    wrong = wrong != NULL ? wrong : check_giving_way(lock);
-    lockd_list_each (at, &lock->devices) {
+    wrong = wrong != NULL ? wrong : check_giving_way(sched);
+    lockd_list_each (at, &sched->devices) {
         if (wrong == NULL)
             wrong = check_device(lockd_entry(at, struct sched_device, link));
     }

@@ -8,6 +8,6 @@
 #include "lockd/sched/state.h"
 
 /* NULL: all sums and sets are right; else what is wrong. */
-const char *sched_check(const struct sched *lock);
+const char *sched_check(const struct sched *sched);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * constants.h: the times, sizes and shares that the lock decides by, and arithmetic that
+ * constants.h: the times, sizes and shares that the scheduler decides by, and arithmetic that
  * does not wrap. Nobody includes it but state.h.
  */
 #ifndef GS_LOCKD_SCHED_CONSTANTS_H

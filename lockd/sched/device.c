@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct sched_device *device_new(struct sched *lock, const uint8_t *uuid, uint32_t user)
+static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid, uint32_t user)
 {
     struct sched_device *device = calloc(1, sizeof *device);
 
     if (device == NULL)
         return NULL;
-    device->lock = lock;
+    device->sched = sched;
     device->identity.user = user;
     lockd_list_init(&device->agenda.pending);
     lockd_list_init(&device->members);
@@ -30,16 +30,16 @@ static struct sched_device *device_new(struct sched *lock, const uint8_t *uuid, 
     device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
     device->told.exact_at = device->evict_at = LOCKD_NEVER;
     device->fair.level = LEVEL_START;
-    lockd_list_append(&lock->devices, &device->link);
+    lockd_list_append(&sched->devices, &device->link);
     return device;
 }
 
-int sched_device_get(struct sched *lock, const uint8_t *uuid, uint32_t user,
+int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user,
                      struct sched_device **found)
 {
     uint32_t named = 0;
 
-    lockd_list_each (at, &lock->devices) {
+    lockd_list_each (at, &sched->devices) {
         *found = lockd_entry(at, struct sched_device, link);
         if (memcmp((*found)->identity.uuid, uuid, sizeof(*found)->identity.uuid) == 0)
             return 0;
@@ -47,7 +47,7 @@ int sched_device_get(struct sched *lock, const uint8_t *uuid, uint32_t user,
     }
     if (named >= LOCKD_DEVICES_PER_USER)
         return -EMFILE;
-    *found = device_new(lock, uuid, user);
+    *found = device_new(sched, uuid, user);
     return *found != NULL ? 0 : -ENOMEM;
 }
 

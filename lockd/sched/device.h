@@ -9,7 +9,7 @@
 
 /* The device, made if there is none. -ENOMEM, or -EMFILE: that user named too many already that
  * nobody knew. */
-int sched_device_get(struct sched *lock, const uint8_t *uuid, uint32_t user,
+int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user,
                      struct sched_device **found);
 /* Frees it if nobody is on it any more. */
 void sched_device_free_unused(struct sched_device *device);

@@ -77,7 +77,7 @@ static void gang_exit(struct sched_client *client)
         return;
     if (gang->group != NULL)
         gang->group->gang = NULL;
-    sched_lease_give_way(gang, client->lock, false);
+    sched_lease_give_way(gang, client->sched, false);
     free(gang);
 }
 
@@ -298,8 +298,8 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
             free(to);
         return;
     }
-    sched_lease_give_way(from, client->lock, false);
-    sched_lease_give_way(to, client->lock, false);
+    sched_lease_give_way(from, client->sched, false);
+    sched_lease_give_way(to, client->sched, false);
     to->out = made ? from->out : to->out && from->out;
     lockd_list_each (at, &client->members)
         move_member(sched_member_of(at, of_client), to, now);

@@ -27,10 +27,10 @@
 /* The group that the client names; made if there is none. NULL without memory. */
 static struct sched_group *enter_group(struct sched_client *client)
 {
-    struct sched *lock = client->lock;
+    struct sched *sched = client->sched;
     struct sched_group *group;
 
-    lockd_list_each (at, &lock->groups) {
+    lockd_list_each (at, &sched->groups) {
         group = group_of(at, link);
         if (group->user == client->user && strcmp(group->name, client->group) == 0)
             goto found;
@@ -38,13 +38,13 @@ static struct sched_group *enter_group(struct sched_client *client)
     group = calloc(1, sizeof *group);
     if (group == NULL)
         return NULL;
-    group->lock = lock;
+    group->sched = sched;
     group->user = client->user;
     group->fits_since = LOCKD_NEVER;
     memcpy(group->name, client->group, sizeof group->name);
     lockd_list_init(&group->clients);
     lockd_list_init(&group->marked);
-    lockd_list_append(&lock->groups, &group->link);
+    lockd_list_append(&sched->groups, &group->link);
 found:
     client->in_group = group;
     lockd_list_append(&group->clients, &client->of_group);
@@ -86,7 +86,7 @@ void sched_group_client_gone(struct sched_client *client)
 
 /* --- is it too large? --- */
 
-static void add_up(const struct sched_client *client)
+static void add_client(const struct sched_client *client)
 {
     lockd_list_each (at, &client->members) {
         const struct sched_member *member = sched_member_of(at, of_client);
@@ -96,7 +96,7 @@ static void add_up(const struct sched_client *client)
     }
 }
 
-static void forget_sums(const struct sched_client *client)
+static void forget_client(const struct sched_client *client)
 {
     lockd_list_each (at, &client->members) {
         struct sched_device *device = sched_member_of(at, of_client)->device;
@@ -112,8 +112,8 @@ static const struct sched_device *find_too_small(const struct sched_group *group
     const struct sched_device *small = NULL;
 
     lockd_list_each (at, &group->clients)
-        add_up(lockd_entry(at, struct sched_client, of_group));
-    lockd_list_each (at, &group->lock->devices) {
+        add_client(lockd_entry(at, struct sched_client, of_group));
+    lockd_list_each (at, &group->sched->devices) {
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
         const uint64_t most = sched_device_most(device);
 
@@ -122,18 +122,19 @@ static const struct sched_device *find_too_small(const struct sched_group *group
             small = device;
     }
     lockd_list_each (at, &group->clients)
-        forget_sums(lockd_entry(at, struct sched_client, of_group));
+        forget_client(lockd_entry(at, struct sched_client, of_group));
     return small;
 }
 
 /* --- apart and together --- */
 
-static void part(struct sched_group *group, const struct sched_device *device, uint64_t now)
+static void part_group(struct sched_group *group, const struct sched_device *device,
+                       uint64_t now)
 {
     bool first = true;
 
     group->apart = group->unsaid = true;
-    group->lock->groups_unsaid = true;
+    group->sched->groups_unsaid = true;
     group->fits_since = LOCKD_NEVER;
     memcpy(group->too_small, device->identity.name, sizeof group->too_small);
     if (group->gang == NULL)
@@ -150,7 +151,7 @@ static void part(struct sched_group *group, const struct sched_device *device, u
     }
 }
 
-static void come_together(struct sched_group *group, uint64_t now)
+static void join_group(struct sched_group *group, uint64_t now)
 {
     struct sched_gang *gang = NULL;
 
@@ -171,46 +172,46 @@ static void come_together(struct sched_group *group, uint64_t now)
         gang->group = group;
 }
 
-static void decide(struct sched_group *group, uint64_t now)
+static void decide_group(struct sched_group *group, uint64_t now)
 {
     const struct sched_device *small = find_too_small(group, group->apart);
 
     if (!group->apart && small != NULL) {
-        part(group, small, now);
+        part_group(group, small, now);
     } else if (group->apart && small != NULL) {
         group->fits_since = LOCKD_NEVER;
     } else if (group->apart) {
         group->fits_since = sched_min(group->fits_since, now);
         if (now - group->fits_since >= TOGETHER_PAUSE)
-            come_together(group, now);
+            join_group(group, now);
         else
-            group->lock->groups_at =
-                sched_min(group->lock->groups_at, group->fits_since + TOGETHER_PAUSE);
+            group->sched->groups_at =
+                sched_min(group->sched->groups_at, group->fits_since + TOGETHER_PAUSE);
     }
 }
 
-void sched_group_plan(struct sched *lock, uint64_t now)
+void sched_group_plan(struct sched *sched, uint64_t now)
 {
-    if (now >= lock->groups_at) {
-        lock->groups_at = LOCKD_NEVER;
-        lockd_list_each (at, &lock->groups) {
+    if (now >= sched->groups_at) {
+        sched->groups_at = LOCKD_NEVER;
+        lockd_list_each (at, &sched->groups) {
             if (group_of(at, link)->fits_since != LOCKD_NEVER)
                 sched_agenda_mark(group_of(at, link));
         }
     }
-    while (!lockd_list_empty(&lock->groups_marked)) {
-        struct sched_group *group = group_of(lock->groups_marked.next, marked);
+    while (!lockd_list_empty(&sched->groups_marked)) {
+        struct sched_group *group = group_of(sched->groups_marked.next, marked);
 
         lockd_list_remove(&group->marked);
-        decide(group, now);
+        decide_group(group, now);
     }
 }
 
-bool sched_next_apart(struct sched *lock, struct sched_apart *apart)
+bool sched_next_apart(struct sched *sched, struct sched_apart *apart)
 {
-    if (!lock->groups_unsaid)
+    if (!sched->groups_unsaid)
         return false;
-    lockd_list_each (at, &lock->groups) {
+    lockd_list_each (at, &sched->groups) {
         struct sched_group *group = group_of(at, link);
 
         if (!group->unsaid)
@@ -222,6 +223,6 @@ bool sched_next_apart(struct sched *lock, struct sched_apart *apart)
             .device = group->too_small};
         return true;
     }
-    lock->groups_unsaid = false;
+    sched->groups_unsaid = false;
     return false;
 }

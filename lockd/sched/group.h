@@ -13,6 +13,6 @@ struct sched_party *sched_group_join(struct sched_client *client, struct sched_d
 /* The client is gone: it leaves its gang and its group. */
 void sched_group_client_gone(struct sched_client *client);
 /* Parts those that are too large, and brings together those that are not any more. */
-void sched_group_plan(struct sched *lock, uint64_t now);
+void sched_group_plan(struct sched *sched, uint64_t now);
 
 #endif

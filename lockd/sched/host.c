@@ -24,24 +24,24 @@
 #define HOST_STEP     (64 * MIB)
 #define HOST_ROUNDING 8 /* blocks are larger than what is in them by up to this part */
 
-static void share(struct sched_client *client)
+static void count_share(struct sched_client *client)
 {
-    struct sched *lock = client->lock;
+    struct sched *sched = client->sched;
     const bool limited = client->host.told != UINT64_MAX;
     const uint64_t hold =
         limited ? sched_max(client->host.told, client->host.used) : client->host.used;
 
-    lock->host.used += client->host.used - client->host.share.used;
-    lock->host.hold += hold - client->host.share.hold;
-    lock->host.off += client->host.off - client->host.share.off;
-    lock->host.goal += client->host.goal - client->host.share.goal;
+    sched->host.used += client->host.used - client->host.share.used;
+    sched->host.hold += hold - client->host.share.hold;
+    sched->host.off += client->host.off - client->host.share.off;
+    sched->host.goal += client->host.goal - client->host.share.goal;
     client->host.share.used = client->host.used;
     client->host.share.hold = hold;
     client->host.share.off = client->host.off;
     client->host.share.goal = client->host.goal;
 }
 
-static bool answered(const struct sched_client *client)
+static bool has_answered(const struct sched_client *client)
 {
     lockd_list_each (at, &client->members) {
         const struct sched_member *member = sched_member_of(at, of_client);
@@ -58,11 +58,11 @@ void sched_host_forget(struct sched_client *client)
     client->host.used = client->host.wanted = client->host.off = client->host.goal = 0;
     client->host.told = UINT64_MAX;
     client->host.given = 0;
-    share(client);
-    client->lock->host.changed = true;
+    count_share(client);
+    client->sched->host.changed = true;
 }
 
-static void give(struct sched_client *client, uint64_t budget)
+static void give_budget(struct sched_client *client, uint64_t budget)
 {
     if (budget == client->host.budget)
         return;
@@ -70,44 +70,44 @@ static void give(struct sched_client *client, uint64_t budget)
     if (client->host.told == UINT64_MAX || budget > client->host.told)
         client->host.told = budget;
     client->host.given = sched_max(client->host.given, budget);
-    share(client);
+    count_share(client);
     lockd_list_each (at, &client->members)
         sched_agenda_touch(sched_member_of(at, of_client));
 }
 
 /* Changes a budget towards goal: up by what is free, and never for a trifle. */
-static void steer(struct sched_client *client, uint64_t goal)
+static void steer_budget(struct sched_client *client, uint64_t goal)
 {
-    const struct sched *lock = client->lock;
+    const struct sched *sched = client->sched;
     const uint64_t most =
-        client->host.share.hold + sched_less(lock->host.total, lock->host.hold);
+        client->host.share.hold + sched_less(sched->host.total, sched->host.hold);
     const uint64_t to = sched_min(goal, most), now = client->host.budget;
     const uint64_t step = sched_max(HOST_STEP, goal / 16);
 
     if (now == UINT64_MAX || sched_less(now, to) >= step || sched_less(to, now) >= step ||
         (to > now && (to >= client->host.wanted || to == goal) && now < client->host.wanted))
-        give(client, to);
+        give_budget(client, to);
 }
 
-static uint64_t total(const struct sched *lock)
+static uint64_t find_total(const struct sched *sched)
 {
-    const uint64_t set = lock->settings.host;
+    const uint64_t set = sched->settings.host;
 
     if (set != 0 && set != LOCKD_AUTO)
         return set;
-    if (lock->host.available == UINT64_MAX)
+    if (sched->host.available == UINT64_MAX)
         return UINT64_MAX;
-    return (lock->host.available + lock->host.used) / 100 * HOST_PART;
+    return (sched->host.available + sched->host.used) / 100 * HOST_PART;
 }
 
 /* What a client is to have when not everything fits: what is off the devices, and a part of the
  * rest in proportion to what it could use. */
-static uint64_t part(const struct sched_client *client)
+static uint64_t part_of_total(const struct sched_client *client)
 {
-    const struct sched *lock = client->lock;
+    const struct sched *sched = client->sched;
     const uint64_t off = sched_min(client->host.off, client->host.goal);
-    const uint64_t rest = sched_less(lock->host.total, lock->host.off);
-    const double useful = (double)sched_less(lock->host.goal, lock->host.off);
+    const uint64_t rest = sched_less(sched->host.total, sched->host.off);
+    const double useful = (double)sched_less(sched->host.goal, sched->host.off);
 
     if (useful <= 0)
         return off;
@@ -116,16 +116,16 @@ static uint64_t part(const struct sched_client *client)
 
 static uint64_t goal_of(const struct sched_client *client)
 {
-    const struct sched *lock = client->lock;
+    const struct sched *sched = client->sched;
 
-    return lock->host.goal <= lock->host.total ? client->host.goal : part(client);
+    return sched->host.goal <= sched->host.total ? client->host.goal : part_of_total(client);
 }
 
 void sched_host_report(struct sched_member *member, const struct gs_wire_state *state,
                        uint64_t now)
 {
     struct sched_client *client = member->client;
-    const bool back = state->target_seq != 0 && now - client->lock->created < RESTART_WINDOW;
+    const bool back = state->target_seq != 0 && now - client->sched->created < RESTART_WINDOW;
     uint64_t demand = 0, off = 0;
 
     lockd_list_each (at, &client->members) {
@@ -135,45 +135,46 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
         off += each->report.demand - sched_min(each->report.demand, each->report.resident);
     }
     if (client->host.budget == UINT64_MAX) /* it was not limited before */
-        client->host.given = sched_max(client->lock->host.total, back ? state->host_used : 0);
+        client->host.given = sched_max(client->sched->host.total, back ? state->host_used : 0);
     client->host.used = sched_min(state->host_used, client->host.given);
-    client->host.wanted = sched_min(state->host_wanted, client->lock->host.total);
+    client->host.wanted = sched_min(state->host_wanted, client->sched->host.total);
     client->host.goal = sched_max(demand + demand / HOST_ROUNDING + HOST_STEP,
                                   sched_max(client->host.wanted, client->host.used));
     client->host.goal =
-        sched_min(client->host.goal, sched_max(client->lock->host.total, client->host.used));
+        sched_min(client->host.goal, sched_max(client->sched->host.total, client->host.used));
     client->host.off = sched_min(off, client->host.goal);
-    if (answered(client))
+    if (has_answered(client))
         client->host.told = client->host.budget;
-    share(client);
-    if (client->lock->host.total == UINT64_MAX)
+    count_share(client);
+    if (client->sched->host.total == UINT64_MAX)
         return;
-    client->lock->host.changed = true;
+    client->sched->host.changed = true;
     if (client->host.budget == UINT64_MAX)
-        steer(client,
-              goal_of(client)); /* its first target has it, whoever was looked at just now */
+        steer_budget(
+            client,
+            goal_of(client)); /* its first target has it, whoever was looked at just now */
 }
 
-void sched_host_plan(struct sched *lock, uint64_t now)
+void sched_host_plan(struct sched *sched, uint64_t now)
 {
-    if (!lock->host.changed)
+    if (!sched->host.changed)
         return;
-    if (lock->host.at != 0 && now - lock->host.at < HOST_PAUSE) {
-        lock->host.deadline = lock->host.at + HOST_PAUSE;
+    if (sched->host.at != 0 && now - sched->host.at < HOST_PAUSE) {
+        sched->host.deadline = sched->host.at + HOST_PAUSE;
         return;
     }
-    lock->host.changed = false;
-    lock->host.deadline = LOCKD_NEVER;
-    lock->host.at = now;
-    lock->host.total = total(lock);
-    lockd_list_each (at, &lock->clients) {
+    sched->host.changed = false;
+    sched->host.deadline = LOCKD_NEVER;
+    sched->host.at = now;
+    sched->host.total = find_total(sched);
+    lockd_list_each (at, &sched->clients) {
         struct sched_client *client = lockd_entry(at, struct sched_client, link);
 
         if (lockd_list_empty(&client->members))
             continue;
-        if (lock->host.total == UINT64_MAX)
-            give(client, UINT64_MAX);
+        if (sched->host.total == UINT64_MAX)
+            give_budget(client, UINT64_MAX);
         else
-            steer(client, goal_of(client));
+            steer_budget(client, goal_of(client));
     }
 }

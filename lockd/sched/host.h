@@ -10,6 +10,6 @@
 void sched_host_report(struct sched_member *member, const struct gs_wire_state *state,
                        uint64_t now);
 void sched_host_forget(struct sched_client *client);
-void sched_host_plan(struct sched *lock, uint64_t now);
+void sched_host_plan(struct sched *sched, uint64_t now);
 
 #endif

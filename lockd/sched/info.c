@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * info.c: the lock's state as a person is shown it. Reads only.
+ * info.c: the scheduler's state as a person is shown it. Reads only.
  */
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-const struct sched_settings *sched_settings(const struct sched *lock)
+const struct sched_settings *sched_settings(const struct sched *sched)
 {
-    return &lock->settings;
+    return &sched->settings;
 }
 
 bool sched_client_paused(const struct sched_client *client)
@@ -31,7 +31,7 @@ uint64_t sched_client_resident(const struct sched_client *client, const uint8_t 
     return member != NULL ? member->report.resident : 0;
 }
 
-static enum sched_member_condition condition(const struct sched_member *member, uint64_t now)
+static enum sched_member_condition condition_of(const struct sched_member *member, uint64_t now)
 {
     if (sched_member_stuck(member, now) || sched_member_clings(member, now))
         return LOCKD_STUCK;
@@ -97,7 +97,7 @@ static void member_info(const struct sched_member *member, uint64_t now,
 
     *info = (struct sched_member_info){
         .owner = member->client->owner,
-        .condition = condition(member, now),
+        .condition = condition_of(member, now),
         .demand = member->report.demand,
         .resident = member->report.resident,
         .budget = member->budget,
@@ -124,10 +124,10 @@ static void member_info(const struct sched_member *member, uint64_t now,
     };
 }
 
-void sched_visit(const struct sched *lock, sched_visit_device *device,
+void sched_visit(const struct sched *sched, sched_visit_device *device,
                  sched_visit_member *member, void *context, uint64_t now_ns)
 {
-    for (const struct lockd_list *at = lock->devices.next; at != &lock->devices;
+    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
          at = at->next) {
         const struct sched_device *each = lockd_entry(at, struct sched_device, link);
         struct sched_device_info info;

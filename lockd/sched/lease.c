@@ -45,7 +45,7 @@ static uint64_t turn_length(struct sched_gang *gang)
     return longest;
 }
 
-static void begin_on(struct sched_party *party, uint64_t length, uint64_t now)
+static void begin_party(struct sched_party *party, uint64_t length, uint64_t now)
 {
     party->turn.begun = true;
     party->turn.interrupted = party->wait.keeps_place = false;
@@ -110,13 +110,13 @@ void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 
     gang->runs = true;
     gang->out = false;
-    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock,
+    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
                          false);
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
         if (!party->turn.begun)
-            begin_on(party, length, now);
+            begin_party(party, length, now);
         lockd_list_each (of, &party->members)
             sched_agenda_touch(sched_member_of(of, of_party));
         sched_books_party(party, now);
@@ -127,7 +127,7 @@ void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 
 /* Its places are of no use before it has all of them, and are kept for no longer than the turns
  * of all others on the device that it waits for should take. */
-static uint64_t patience(const struct sched_gang *gang)
+static uint64_t patience_of(const struct sched_gang *gang)
 {
     const struct sched_device *device = sched_lease_next(gang)->device;
     const uint64_t turns = device->waiting.queue.count + device->turns.holder_count + 1ull;
@@ -137,29 +137,30 @@ static uint64_t patience(const struct sched_gang *gang)
 
 static void keep_places(struct sched_gang *gang, uint64_t now)
 {
-    const uint64_t until = now + patience(gang);
+    const uint64_t until = now + patience_of(gang);
 
     lockd_list_each (at, &gang->parties)
         sched_party_of(at, of_gang)->turn.until = until;
 }
 
-void sched_lease_give_way(struct sched_gang *gang, struct sched *lock, bool gives)
+void sched_lease_give_way(struct sched_gang *gang, struct sched *sched, bool gives)
 {
-    lock->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
+    sched->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
     gang->gives_way = gives;
 }
 
 /* Something is stuck where it waits, or goes first for ever: for a while it gives way to all
  * others where it has a place. */
-static void give_up(struct sched_gang *gang, uint64_t now)
+static void give_up_gang(struct sched_gang *gang, uint64_t now)
 {
-    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, true);
-    gang->retry_at = now + RETRY * patience(gang);
+    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
+                         true);
+    gang->retry_at = now + RETRY * patience_of(gang);
 }
 
-static void try_again(struct sched_gang *gang)
+static void retry_gang(struct sched_gang *gang)
 {
-    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock,
+    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
                          false);
     sched_agenda_settle_gang(gang);
 }
@@ -179,7 +180,7 @@ static bool nobody_wants(const struct sched_device *device, const struct sched_g
 }
 
 /* Nobody is there whom it could give way to. */
-static bool is_alone(const struct sched_gang *gang)
+static bool is_alone_gang(const struct sched_gang *gang)
 {
     lockd_list_each (at, &gang->parties) {
         if (!nobody_wants(sched_party_of(at, of_gang)->device, gang))
@@ -195,17 +196,17 @@ void sched_lease_retry(struct sched_device *device, uint64_t now)
         struct sched_gang *gang = sched_party_of(node, wait.queued)->gang;
 
         if (gang->gives_way && now >= gang->retry_at)
-            try_again(gang);
+            retry_gang(gang);
         else if (gang->gives_way)
             device->stop_at = sched_min(device->stop_at, gang->retry_at);
     }
-    if (device->lock->giving_way == 0 || !nobody_wants(device, NULL))
+    if (device->sched->giving_way == 0 || !nobody_wants(device, NULL))
         return;
     lockd_list_each (at, &device->parties) {
         struct sched_gang *gang = sched_party_of(at, of_device)->gang;
 
-        if (gang->gives_way && sched_gang_wants(gang) && is_alone(gang))
-            try_again(gang);
+        if (gang->gives_way && sched_gang_wants(gang) && is_alone_gang(gang))
+            retry_gang(gang);
     }
 }
 
@@ -236,7 +237,7 @@ void sched_lease_admit(struct sched_party *party, bool backfilled, uint64_t now)
     }
 }
 
-static void end(struct sched_party *party, uint64_t now)
+static void end_party(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
     const struct sched_policy *policy = sched_policy_of(device);
@@ -270,9 +271,9 @@ void sched_lease_end(struct sched_gang *gang, uint64_t now)
 
         if (party->turn.held && next != NULL && now >= party->turn.until &&
             sched_gang_wants(gang))
-            give_up(gang, now);
+            give_up_gang(gang, now);
         if (party->turn.held)
-            end(party, now);
+            end_party(party, now);
         else
             sched_queue_drop(party);
     }

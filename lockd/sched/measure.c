@@ -23,7 +23,7 @@
 #define ASKED     8                 /* programs at a time */
 #define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
 
-static uint64_t departed(const struct sched_device *device)
+static uint64_t departed_bytes(const struct sched_device *device)
 {
     return device->measure.departed.recent + device->measure.departed.older;
 }
@@ -32,15 +32,15 @@ static uint64_t departed(const struct sched_device *device)
 static bool expire_departed(struct sched_device *device, uint64_t now)
 {
     struct sched_departed *gone = &device->measure.departed;
-    const uint64_t before = departed(device);
+    const uint64_t before = departed_bytes(device);
 
-    for (int i = 0; i < 2 && departed(device) != 0 && now - gone->since >= DEPARTED_WINDOW;
-         i++) {
+    for (int i = 0;
+         i < 2 && departed_bytes(device) != 0 && now - gone->since >= DEPARTED_WINDOW; i++) {
         gone->older = gone->recent;
         gone->recent = 0;
         gone->since += DEPARTED_WINDOW;
     }
-    return departed(device) != before;
+    return departed_bytes(device) != before;
 }
 
 /* What it said last, or is about to have. */
@@ -56,10 +56,10 @@ static uint64_t has_now(const struct sched_member *member)
 static void add_departed(struct sched_device *device, uint64_t bytes, uint64_t now)
 {
     expire_departed(device, now);
-    if (departed(device) == 0)
+    if (departed_bytes(device) == 0)
         device->measure.departed.since = now;
     device->measure.departed.recent +=
-        sched_min(bytes, sched_less(device->measure.total, departed(device)));
+        sched_min(bytes, sched_less(device->measure.total, departed_bytes(device)));
 }
 
 /* It is back. Returns what of those bytes was expected. */
@@ -75,13 +75,13 @@ static uint64_t take_departed(struct sched_device *device, uint64_t bytes)
 
 uint64_t sched_measure_unclaimed(const struct sched_device *device)
 {
-    return sched_min(device->measure.external + departed(device), device->measure.total);
+    return sched_min(device->measure.external + departed_bytes(device), device->measure.total);
 }
 
 uint64_t sched_measure_deadline(const struct sched_device *device)
 {
-    return departed(device) != 0 ? device->measure.departed.since + DEPARTED_WINDOW
-                                 : LOCKD_NEVER;
+    return departed_bytes(device) != 0 ? device->measure.departed.since + DEPARTED_WINDOW
+                                       : LOCKD_NEVER;
 }
 
 static uint64_t steps_up(uint64_t bytes)
@@ -99,7 +99,7 @@ static uint64_t wait_for(const struct sched_device *device, uint64_t value)
     return risen != 0 && risen <= unsaid ? EXTERNAL_UNSAID : EXTERNAL_CONFIRM;
 }
 
-static void doubt(struct sched_member *member, uint64_t value, uint64_t now)
+static void begin_doubt(struct sched_member *member, uint64_t value, uint64_t now)
 {
     struct sched_device *device = member->device;
 
@@ -118,7 +118,8 @@ static void settle_doubt(struct sched_device *device)
 }
 
 /* Somebody says that external is at least and at most so much. */
-static void weigh(struct sched_member *member, uint64_t least, uint64_t most, uint64_t now)
+static void weigh_report(struct sched_member *member, uint64_t least, uint64_t most,
+                         uint64_t now)
 {
     struct sched_device *device = member->device;
     struct sched_doubt *open = &device->measure.doubt;
@@ -136,7 +137,7 @@ static void weigh(struct sched_member *member, uint64_t least, uint64_t most, ui
         return;
     }
     if (open->by == NULL || (open->value > known) != rise) {
-        doubt(member, value, now);
+        begin_doubt(member, value, now);
         return;
     }
     open->value = rise ? sched_min(open->value, most) : sched_max(open->value, least);
@@ -145,7 +146,7 @@ static void weigh(struct sched_member *member, uint64_t least, uint64_t most, ui
         settle_doubt(device);
 }
 
-static void ask(struct sched_member *member)
+static void ask_member(struct sched_member *member)
 {
     member->agenda.asked = true;
     sched_agenda_touch(member);
@@ -158,13 +159,13 @@ static bool can_tell(const struct sched_member *member)
 }
 
 /* Nobody need have anything to say when memory that was expected back stays away. */
-static void ask_one(struct sched_device *device)
+static void ask_anybody(struct sched_device *device)
 {
     lockd_list_each (at, &device->members) {
         struct sched_member *member = sched_member_of(at, of_device);
 
         if (can_tell(member)) {
-            ask(member);
+            ask_member(member);
             return;
         }
     }
@@ -176,12 +177,12 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
     uint32_t others = 0;
 
     if (expire_departed(device, now))
-        ask_one(device);
+        ask_anybody(device);
     if (open->by == NULL || open->asked || now < open->ask_at)
         return;
     open->asked = true;
     open->ask_next = now + ASK_PAUSE;
-    ask(open->by);
+    ask_member(open->by);
     lockd_list_each (at, &device->members) {
         struct sched_member *member = sched_member_of(at, of_device);
 
@@ -190,7 +191,7 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
         if (member == open->by || !can_tell(member))
             continue;
         others++;
-        ask(member);
+        ask_member(member);
     }
     open->alone = others == 0;
 }
@@ -204,23 +205,24 @@ void sched_measure_forget(const struct sched_member *member, uint64_t now)
 
 /* Contexts and the like are counted in whole steps. After a restart it can be told only when
  * all that held something from an earlier daemon have come back. */
-static void measure(struct sched_member *member, uint64_t device_free, uint64_t now)
+static void measure_external(struct sched_member *member, uint64_t device_free, uint64_t now)
 {
     struct sched_device *device = member->device;
     const uint64_t used = sched_less(device->measure.total, device_free),
                    sure = device->books.sum.resident - device->books.sum.unsure,
                    most = sched_less(used, sure),
-                   least = sched_less(most, device->books.sum.unsure_most + departed(device));
+                   least =
+                       sched_less(most, device->books.sum.unsure_most + departed_bytes(device));
 
-    if (device->measure.restarted && now - device->lock->created < RESTART_WINDOW)
+    if (device->measure.restarted && now - device->sched->created < RESTART_WINDOW)
         return;
     if (!device->measure.measured) {
         device->measure.external = sched_min(steps_up(least), device->measure.total);
         device->measure.measured = true;
         return;
     }
-    weigh(member, sched_min(steps_up(least), device->measure.total),
-          sched_min(steps_up(most), device->measure.total), now);
+    weigh_report(member, sched_min(steps_up(least), device->measure.total),
+                 sched_min(steps_up(most), device->measure.total), now);
 }
 
 void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t now)
@@ -229,11 +231,11 @@ void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t n
     const struct sched_share *sum = &device->books.sum, *own = &member->books.share;
     const uint64_t used = sched_less(device->measure.total, bytes),
                    theirs = sum->resident - sum->unsure + own->unsure + sum->unsure_most -
-                            own->unsure_most + departed(device);
+                            own->unsure_most + departed_bytes(device);
 
     if (device->measure.measured)
-        weigh(member, sched_less(used, theirs) / SHARE_STEP * SHARE_STEP, device->measure.total,
-              now);
+        weigh_report(member, sched_less(used, theirs) / SHARE_STEP * SHARE_STEP,
+                     device->measure.total, now);
 }
 
 /* What is free does not change with what programs say of the total: the difference is what
@@ -300,7 +302,7 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
     memcpy(device->identity.name, state->device_name, sizeof device->identity.name);
     device->identity.name[sizeof device->identity.name - 1] = '\0';
     if (state->device_free != UINT64_MAX)
-        measure(member, state->device_free, now);
+        measure_external(member, state->device_free, now);
 }
 
 void sched_measure_came(const struct sched_member *member, bool back, uint64_t now)
@@ -311,7 +313,7 @@ void sched_measure_came(const struct sched_member *member, bool back, uint64_t n
 
     device->measure.external =
         sched_less(device->measure.external, member->sent.given - expected);
-    if (!back || now - device->lock->created >= RESTART_WINDOW)
+    if (!back || now - device->sched->created >= RESTART_WINDOW)
         return;
     device->measure.restarted = true;
     device->measure.doubt.by = NULL;

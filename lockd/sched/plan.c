@@ -21,7 +21,7 @@
 #define LATER  NS_PER_MS
 
 /* Capacity or the meaning of needs changed: everybody's share did. */
-static void recount(struct sched_device *device, uint64_t now)
+static void recount_device(struct sched_device *device, uint64_t now)
 {
     device->agenda.recount = false;
     device->turns.generation++;
@@ -53,11 +53,11 @@ static void note_deadline(struct sched_device *device)
         device->deadline = sched_min(device->deadline, device->measure.doubt.ask_at);
 }
 
-static void plan_one(struct sched_device *device, uint64_t now)
+static void plan_device(struct sched_device *device, uint64_t now)
 {
     sched_device_refresh(device, now);
     if (device->agenda.recount)
-        recount(device, now);
+        recount_device(device, now);
     if (now < device->measure.settle_until) {
         lockd_list_remove(&device->agenda.pending);
         device->deadline = device->measure.settle_until;
@@ -81,39 +81,39 @@ static void plan_one(struct sched_device *device, uint64_t now)
     note_deadline(device);
 }
 
-static void plan_devices(struct sched *lock, uint64_t now)
+static void plan_devices(struct sched *sched, uint64_t now)
 {
     for (int round = 0;; round++) {
         struct sched_device *device;
 
-        sched_group_plan(lock, now); /* what is planned next may have made one too large */
-        if (lockd_list_empty(&lock->pending))
+        sched_group_plan(sched, now); /* what is planned next may have made one too large */
+        if (lockd_list_empty(&sched->pending))
             return;
-        device = lockd_entry(lock->pending.next, struct sched_device, agenda.pending);
+        device = lockd_entry(sched->pending.next, struct sched_device, agenda.pending);
         if (round == ROUNDS) {
             device->deadline = now + LATER;
             return;
         }
         lockd_list_remove(&device->agenda.pending);
-        plan_one(device, now);
+        plan_device(device, now);
     }
 }
 
-void sched_plan_pending(struct sched *lock, uint64_t now)
+void sched_plan_pending(struct sched *sched, uint64_t now)
 {
-    sched_host_plan(lock, now); /* first: what it decides goes out with the same targets */
-    plan_devices(lock, now);
+    sched_host_plan(sched, now); /* first: what it decides goes out with the same targets */
+    plan_devices(sched, now);
 }
 
 void sched_plan(struct sched_device *device, uint64_t now)
 {
     sched_agenda_plan(device);
-    sched_plan_pending(device->lock, now);
+    sched_plan_pending(device->sched, now);
 }
 
-void sched_plan_all(struct sched *lock, uint64_t now)
+void sched_plan_all(struct sched *sched, uint64_t now)
 {
-    lockd_list_each (at, &lock->devices)
+    lockd_list_each (at, &sched->devices)
         sched_agenda_plan(lockd_entry(at, struct sched_device, link));
-    sched_plan_pending(lock, now);
+    sched_plan_pending(sched, now);
 }

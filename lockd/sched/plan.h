@@ -9,8 +9,8 @@
 
 /* Decides a device anew, and all that follows on others. */
 void sched_plan(struct sched_device *device, uint64_t now);
-void sched_plan_all(struct sched *lock, uint64_t now);
+void sched_plan_all(struct sched *sched, uint64_t now);
 /* ... whatever is on the agenda. */
-void sched_plan_pending(struct sched *lock, uint64_t now);
+void sched_plan_pending(struct sched *sched, uint64_t now);
 
 #endif

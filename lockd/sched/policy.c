@@ -81,5 +81,5 @@ static const struct sched_policy *const policies[GS_POLICY_COUNT] = {
 
 const struct sched_policy *sched_policy_of(const struct sched_device *device)
 {
-    return policies[device->lock->settings.policy];
+    return policies[device->sched->settings.policy];
 }

@@ -90,18 +90,18 @@ static uint64_t turn_of(const struct sched_party *party)
 }
 
 /* One that is new begins with a turn of credit; also when it runs before it ever waited. */
-static void begin(struct sched_party *party)
+static void begin_credit(struct sched_party *party)
 {
     if (party->fair.virtual_ns == 0)
         party->fair.virtual_ns = sched_less(party->device->fair.level, turn_of(party));
 }
 
 /* What it may still have in the present round. */
-static uint64_t credit(struct sched_party *party)
+static uint64_t credit_left(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
-    begin(party);
+    begin_credit(party);
     party->fair.virtual_ns = sched_min(party->fair.virtual_ns,
                                        device->fair.level + round_step(device) * DEBT_ROUNDS);
     return sched_less(device->fair.level, party->fair.virtual_ns);
@@ -117,7 +117,7 @@ static uint64_t turns_saved(const struct sched_party *party)
 /* It had nothing to do: its share of that time is owed to it, also where nobody waited
  * meanwhile, so that the level stood still. What the level has risen by since it last ran it
  * has already. */
-static void come_back(struct sched_party *party)
+static void credit_rest(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
     const uint64_t away = sched_less(party->time.counted_at, party->time.last_ran),
@@ -126,7 +126,7 @@ static void come_back(struct sched_party *party)
                    most = turn_of(party) * turns_saved(party);
     uint64_t paid;
 
-    begin(party);
+    begin_credit(party);
     if (away == 0)
         return;
     if (party->bursts.rested) /* waiting alone adds nothing to what was saved up */
@@ -141,23 +141,23 @@ static void come_back(struct sched_party *party)
 }
 
 /* Its gang has places on other devices already, which nobody can use meanwhile. */
-static bool assembles(const struct sched_party *party)
+static bool is_assembling(const struct sched_party *party)
 {
     return party->gang->party_count > 1 && party->gang->held_count != 0;
 }
 
-static uint64_t place(struct sched_party *party)
+static uint64_t place_party(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
     const uint64_t step = round_step(device),
                    worth = to_virtual(party, sched_device_quantum(device) / WORTH);
     uint64_t have, behind;
 
-    come_back(party);
-    have = credit(party);
+    credit_rest(party);
+    have = credit_left(party);
     behind = sched_less(party->fair.virtual_ns, device->fair.level);
     party->fair.round = device->fair.round;
-    if ((is_interactive(party) || assembles(party)) &&
+    if ((is_interactive(party) || is_assembling(party)) &&
         !(party->turn.interrupted || party->wait.yields) && have >= switch_charge(party, true))
         return party->fair.round * CLASSES + FIRST;
     if (have < worth)
@@ -180,10 +180,10 @@ static uint64_t rest_of_burst(const struct sched_party *party)
 
 /* The device goes on to the round of the turn that begins; not for one that runs while the
  * next in turn waits, or that runs already when turns begin to be taken. */
-static uint64_t length(struct sched_party *party)
+static uint64_t turn_length(struct sched_party *party)
 {
     struct sched_device *device = party->device;
-    const uint64_t quantum = sched_device_quantum(device), have = credit(party),
+    const uint64_t quantum = sched_device_quantum(device), have = credit_left(party),
                    behind = sched_less(party->fair.virtual_ns, device->fair.level);
     uint64_t rise = 0;
 
@@ -199,9 +199,9 @@ static uint64_t length(struct sched_party *party)
                                  quantum * (is_interactive(party) ? 1 : TURN_LONGEST)));
 }
 
-static void ran(struct sched_party *party, uint64_t ns)
+static void count_ran(struct sched_party *party, uint64_t ns)
 {
-    begin(party);
+    begin_credit(party);
     party->fair.virtual_ns += to_virtual(party, ns);
 }
 
@@ -215,7 +215,7 @@ static void pay_for(struct sched_party *party, uint64_t since)
 
 /* A turn of full length pays nothing for its switch, one of no length all of it. Who did not
  * come to run, and was not interrupted, pays for the time that it kept others waiting. */
-static void ended(struct sched_party *party)
+static void charge_turn(struct sched_party *party)
 {
     const uint64_t length = sched_max(party->turn.length, 1);
     const uint64_t missing = sched_less(length, party->time.ran) * 100 / length;
@@ -228,7 +228,7 @@ static void ended(struct sched_party *party)
     party->turn.interrupts = false;
 }
 
-static void gave_up(struct sched_party *party)
+static void charge_given_up(struct sched_party *party)
 {
     party->fair.virtual_ns += switch_charge(party, true);
     pay_for(party, party->device->cleared.at);
@@ -237,7 +237,7 @@ static void gave_up(struct sched_party *party)
 
 /* What is owed to it, or by it, was meant in such turns: else it would have many in a row, or
  * none, before it is even. */
-static void shorter(struct sched_party *party, double part)
+static void shorten_debts(struct sched_party *party, double part)
 {
     const uint64_t level = party->device->fair.level, is = party->fair.virtual_ns;
 
@@ -247,21 +247,21 @@ static void shorter(struct sched_party *party, double part)
                              (uint64_t)((double)sched_less(is, level) * part);
 }
 
-static bool ahead(const struct sched_party *head, const struct sched_party *holder)
+static bool is_ahead(const struct sched_party *head, const struct sched_party *holder)
 {
     if (head->wait.queued.key % CLASSES != FIRST)
         return false;
-    if (assembles(head)) /* two gangs would never stop ending each other's turns */
+    if (is_assembling(head)) /* two gangs would never stop ending each other's turns */
         return holder->gang->party_count == 1;
     return !is_interactive(holder);
 }
 
 const struct sched_policy sched_policy_fair = {
-    .place = place,
-    .length = length,
-    .ran = ran,
-    .ended = ended,
-    .gave_up = gave_up,
-    .shorter = shorter,
-    .ahead = ahead,
+    .place = place_party,
+    .length = turn_length,
+    .ran = count_ran,
+    .ended = charge_turn,
+    .gave_up = charge_given_up,
+    .shorter = shorten_debts,
+    .ahead = is_ahead,
 };

@@ -5,24 +5,25 @@
  */
 #include "lockd/sched/quantum.h"
 
-static bool unset(uint64_t value)
+static bool is_unset(uint64_t value)
 {
     return value == 0 || value == LOCKD_AUTO;
 }
 
 uint64_t sched_settings_quantum_min(const struct sched_settings *settings)
 {
-    if (!unset(settings->quantum_min_ns))
+    if (!is_unset(settings->quantum_min_ns))
         return settings->quantum_min_ns;
     /* whoever set only a lower maximum means it */
-    return unset(settings->quantum_max_ns) ? QUANTUM_MIN
-                                           : sched_min(QUANTUM_MIN, settings->quantum_max_ns);
+    return is_unset(settings->quantum_max_ns)
+               ? QUANTUM_MIN
+               : sched_min(QUANTUM_MIN, settings->quantum_max_ns);
 }
 
 uint64_t sched_settings_quantum_max(const struct sched_settings *settings)
 {
     const uint64_t most =
-        unset(settings->quantum_max_ns) ? QUANTUM_MAX : settings->quantum_max_ns;
+        is_unset(settings->quantum_max_ns) ? QUANTUM_MAX : settings->quantum_max_ns;
 
     return sched_max(most, sched_settings_quantum_min(settings));
 }
@@ -76,13 +77,13 @@ uint64_t sched_device_quantum_by(const struct sched_device *device,
 
 uint64_t sched_device_quantum(const struct sched_device *device)
 {
-    return sched_device_quantum_by(device, &device->lock->settings);
+    return sched_device_quantum_by(device, &device->sched->settings);
 }
 
 uint64_t sched_device_idle(const struct sched_device *device)
 {
-    if (device->lock->settings.idle_ns != LOCKD_AUTO)
-        return device->lock->settings.idle_ns;
+    if (device->sched->settings.idle_ns != LOCKD_AUTO)
+        return device->sched->settings.idle_ns;
     return sched_clamp(sched_device_switch(device), IDLE_MIN, IDLE_MAX);
 }
 
@@ -98,7 +99,7 @@ uint64_t sched_party_idle(const struct sched_party *party)
     const struct sched_device *device = party->device;
     const uint64_t idle = sched_device_idle(device);
 
-    if (device->lock->settings.idle_ns != LOCKD_AUTO || !sched_party_is_steady(party) ||
+    if (device->sched->settings.idle_ns != LOCKD_AUTO || !sched_party_is_steady(party) ||
         party->bursts.usual < sched_device_quantum(device) / 2)
         return idle;
     return sched_max(idle / 4, IDLE_MIN);

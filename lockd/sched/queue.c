@@ -96,7 +96,7 @@ uint64_t sched_queue_takes(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
-    if (device->lock->settings.exclusive)
+    if (device->sched->settings.exclusive)
         return sched_max(sched_min(party->books.demand, device->space.capacity),
                          room_for(party));
     return party->books.need;

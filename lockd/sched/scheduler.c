@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scheduler.c: the events of the lock. Owns all clients, devices and members (a client on a device);
+ * scheduler.c: the events of the scheduler. Owns all clients, devices and members (a client on a device);
  * takes in what clients report and then lets plan.c decide. Every event ends with a plan
  * of the devices that it concerns, so there is no state in which a decision is still owed. One
  * thread; no I/O, no clock.
@@ -48,7 +48,7 @@ static uint64_t came_with(const struct sched_device *device, const struct gs_wir
 {
     uint64_t seen = 0;
 
-    if (now - device->lock->created < RESTART_WINDOW)
+    if (now - device->sched->created < RESTART_WINDOW)
         seen = state->device_total;
     else if (device->measure.measured)
         seen = sched_measure_unclaimed(device);
@@ -63,7 +63,7 @@ static void member_adopt(struct sched_member *member, uint64_t now)
 {
     member->sent.flags = GS_TARGET_RUN;
     member->stopped = now;
-    if (now - member->device->lock->created < RESTART_WINDOW && !member->party->turn.held)
+    if (now - member->device->sched->created < RESTART_WINDOW && !member->party->turn.held)
         sched_lease_admit(member->party, false, now);
 }
 
@@ -267,7 +267,7 @@ static void member_report(struct sched_member *member, const struct gs_wire_stat
     sched_agenda_touch(member);
 }
 
-int sched_state(struct sched *lock, struct sched_client *client,
+int sched_state(struct sched *sched, struct sched_client *client,
                 const struct gs_wire_state *state, uint64_t now_ns)
 {
     struct sched_member *member = sched_member_find(client, state->uuid);
@@ -277,7 +277,7 @@ int sched_state(struct sched *lock, struct sched_client *client,
     if (member == NULL) {
         if (client->member_count == LOCKD_DEVICES_PER_CLIENT)
             return -EMFILE;
-        code = sched_device_get(lock, state->uuid, client->user, &device);
+        code = sched_device_get(sched, state->uuid, client->user, &device);
         if (code != 0)
             return code;
         member = member_new(client, device, state, now_ns);
@@ -299,24 +299,24 @@ int sched_state(struct sched *lock, struct sched_client *client,
     return 0;
 }
 
-struct sched_client *sched_client_add(struct sched *lock, void *owner)
+struct sched_client *sched_client_add(struct sched *sched, void *owner)
 {
     struct sched_client *client = calloc(1, sizeof *client);
 
     if (client == NULL)
         return NULL;
     client->owner = owner;
-    client->lock = lock;
+    client->sched = sched;
     client->weight = GS_WEIGHT_DEFAULT;
     client->limit = client->quota_next = UINT64_MAX;
     client->host.budget = client->host.told = UINT64_MAX;
     lockd_list_init(&client->members);
     lockd_list_init(&client->of_group);
-    lockd_list_append(&lock->clients, &client->link);
+    lockd_list_append(&sched->clients, &client->link);
     return client;
 }
 
-void sched_client_gone(struct sched *lock, struct sched_client *client, uint64_t now_ns)
+void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_t now_ns)
 {
     lockd_list_each (at, &client->members) {
         struct sched_member *member = sched_member_of(at, of_client);
@@ -330,54 +330,56 @@ void sched_client_gone(struct sched *lock, struct sched_client *client, uint64_t
     sched_group_client_gone(client);
     lockd_list_remove(&client->link);
     free(client);
-    sched_plan_pending(lock, now_ns);
+    sched_plan_pending(sched, now_ns);
 }
 
-void sched_tick(struct sched *lock, uint64_t now_ns)
+void sched_tick(struct sched *sched, uint64_t now_ns)
 {
-    lockd_list_each (at, &lock->devices) {
+    lockd_list_each (at, &sched->devices) {
         struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
         sched_evict_watch(device, now_ns);
         if (now_ns >= device->deadline)
             sched_agenda_plan(device);
     }
-    sched_plan_pending(lock, now_ns);
+    sched_plan_pending(sched, now_ns);
 }
 
-uint64_t sched_deadline(const struct sched *lock)
+uint64_t sched_deadline(const struct sched *sched)
 {
-    uint64_t deadline = sched_min(lock->host.deadline, lock->groups_at);
+    uint64_t deadline = sched_min(sched->host.deadline, sched->groups_at);
 
-    for (const struct lockd_list *at = lock->devices.next; at != &lock->devices; at = at->next)
+    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
+         at = at->next)
         deadline = sched_min(deadline, lockd_entry(at, struct sched_device, link)->deadline);
     return deadline;
 }
 
 struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
 {
-    struct sched *lock = calloc(1, sizeof *lock);
+    struct sched *sched = calloc(1, sizeof *sched);
 
-    if (lock == NULL)
+    if (sched == NULL)
         return NULL;
-    lock->settings = *settings;
-    lock->created = now_ns;
-    lock->host.available = lock->host.total = UINT64_MAX;
-    lock->host.deadline = lock->groups_at = LOCKD_NEVER;
-    lockd_list_init(&lock->clients);
-    lockd_list_init(&lock->devices);
-    lockd_list_init(&lock->groups);
-    lockd_list_init(&lock->groups_marked);
-    lockd_list_init(&lock->unsent);
-    lockd_list_init(&lock->pending);
-    return lock;
+    sched->settings = *settings;
+    sched->created = now_ns;
+    sched->host.available = sched->host.total = UINT64_MAX;
+    sched->host.deadline = sched->groups_at = LOCKD_NEVER;
+    lockd_list_init(&sched->clients);
+    lockd_list_init(&sched->devices);
+    lockd_list_init(&sched->groups);
+    lockd_list_init(&sched->groups_marked);
+    lockd_list_init(&sched->unsent);
+    lockd_list_init(&sched->pending);
+    return sched;
 }
 
-void sched_free(struct sched *lock)
+void sched_free(struct sched *sched)
 {
-    if (lock == NULL)
+    if (sched == NULL)
         return;
-    while (!lockd_list_empty(&lock->clients))
-        sched_client_gone(lock, lockd_entry(lock->clients.next, struct sched_client, link), 0);
-    free(lock);
+    while (!lockd_list_empty(&sched->clients))
+        sched_client_gone(sched, lockd_entry(sched->clients.next, struct sched_client, link),
+                          0);
+    free(sched);
 }

@@ -38,7 +38,7 @@ static void outstanding_push(struct sched_member *member, uint32_t seq, uint64_t
     member->sent.outstanding_count = count + 1;
 }
 
-static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
+static bool is_different(uint64_t a, uint64_t b, uint64_t tolerance)
 {
     return sched_less(a, b) > tolerance || sched_less(b, a) > tolerance;
 }
@@ -68,11 +68,11 @@ static uint64_t idle_for(const struct sched_member *member, bool waiters)
     return member->device->turns.leases || waiters ? sched_party_idle(member->party) : 0;
 }
 
-static bool news(const struct sched_member *member, uint32_t flags, uint64_t idle)
+static bool has_news(const struct sched_member *member, uint32_t flags, uint64_t idle)
 {
     return flags != member->sent.flags || member->budget != member->sent.budget ||
            member->client->host.budget != member->sent.host ||
-           differs(idle, member->sent.idle, idle / 2) ||
+           is_different(idle, member->sent.idle, idle / 2) ||
            member->device->told.shortfall != member->sent.shortfall ||
            most_for(member) != member->sent.capacity;
 }
@@ -89,14 +89,14 @@ void sched_send_member(struct sched_member *member, uint64_t now)
 
     if (first) /* it allocates by that: not what the others have still to hear */
         member->sent.told_capacity = sched_device_most(device);
-    if (!first && !again && !news(member, flags, idle))
+    if (!first && !again && !has_news(member, flags, idle))
         return;
     if (lockd_list_empty(&member->sent.unsent)) {
         if (member->sent.seq - member->report.echoed >= TARGETS_IN_FLIGHT)
             return;
         member->sent.seq++;
         member->sent.had = member->sent.outstanding[0].budget;
-        lockd_list_append(&device->lock->unsent, &member->sent.unsent);
+        lockd_list_append(&device->sched->unsent, &member->sent.unsent);
     }
     member->agenda.asked = false;
     if (((flags ^ member->sent.flags) & GS_TARGET_RUN) != 0 ||
@@ -141,9 +141,9 @@ static uint64_t time_to_tell(const struct sched_device *device, uint64_t idle, u
 {
     if (device->told.at == 0 || (device->member_count == 1) != device->told.sole)
         return now;
-    if (differs(idle, device->told.idle, idle / 2) ||
-        differs(most, device->told.capacity, device->measure.total / 64) ||
-        differs(shortfall, device->told.shortfall, device->measure.total / 16))
+    if (is_different(idle, device->told.idle, idle / 2) ||
+        is_different(most, device->told.capacity, device->measure.total / 64) ||
+        is_different(shortfall, device->told.shortfall, device->measure.total / 16))
         return device->told.at + TELL_PAUSE;
     return most != device->told.capacity || shortfall != device->told.shortfall
                ? now + EXACT_AFTER
@@ -176,13 +176,13 @@ void sched_send_broadcast(struct sched_device *device, uint64_t now)
     }
 }
 
-bool sched_next_send(struct sched *lock, struct sched_send *send)
+bool sched_next_send(struct sched *sched, struct sched_send *send)
 {
     struct sched_member *member;
 
-    if (lockd_list_empty(&lock->unsent))
+    if (lockd_list_empty(&sched->unsent))
         return false;
-    member = lockd_entry(lock->unsent.next, struct sched_member, sent.unsent);
+    member = lockd_entry(sched->unsent.next, struct sched_member, sent.unsent);
     lockd_list_remove(&member->sent.unsent);
     memset(send, 0, sizeof *send);
     send->owner = member->client->owner;

@@ -15,10 +15,10 @@
 
 #include <string.h>
 
-void sched_describe(struct sched *lock, struct sched_client *client,
+void sched_describe(struct sched *sched, struct sched_client *client,
                     const struct gs_wire_hello *hello, uint32_t user)
 {
-    (void)lock;
+    (void)sched;
     client->weight = hello->weight != 0 ? hello->weight : GS_WEIGHT_DEFAULT;
     client->priority = hello->priority;
     client->user = user;
@@ -28,7 +28,7 @@ void sched_describe(struct sched *lock, struct sched_client *client,
 
 /* A turn that is under way becomes longer or shorter as the quantum does; with another policy
  * it begins anew. */
-static void retime(struct sched_party *party, double change, bool anew, uint64_t now)
+static void retime_turn(struct sched_party *party, double change, bool anew, uint64_t now)
 {
     const struct sched_device *device = party->device;
 
@@ -61,16 +61,16 @@ static void pause_gang(struct sched_gang *gang, bool paused, uint64_t now)
     sched_agenda_settle_gang(gang);
 }
 
-void sched_weight(struct sched *lock, struct sched_client *client, uint32_t weight,
+void sched_weight(struct sched *sched, struct sched_client *client, uint32_t weight,
                   uint64_t now_ns)
 {
     client->weight = (uint32_t)sched_clamp(weight, 1, GS_WEIGHT_MAX);
     if (client->gang != NULL)
         sched_gang_reweigh(client->gang);
-    sched_plan_pending(lock, now_ns);
+    sched_plan_pending(sched, now_ns);
 }
 
-void sched_priority(struct sched *lock, struct sched_client *client, int32_t priority,
+void sched_priority(struct sched *sched, struct sched_client *client, int32_t priority,
                     uint64_t now_ns)
 {
     client->priority = priority < -GS_PRIORITY_MAX  ? -GS_PRIORITY_MAX
@@ -78,19 +78,19 @@ void sched_priority(struct sched *lock, struct sched_client *client, int32_t pri
                                                     : priority;
     if (client->gang != NULL)
         sched_queue_renew_gang(client->gang, now_ns);
-    sched_plan_pending(lock, now_ns);
+    sched_plan_pending(sched, now_ns);
 }
 
-void sched_limit(struct sched *lock, struct sched_client *client, uint64_t bytes,
+void sched_limit(struct sched *sched, struct sched_client *client, uint64_t bytes,
                  uint64_t now_ns)
 {
     client->limit = bytes;
     lockd_list_each (at, &client->members)
         sched_agenda_touch(sched_member_of(at, of_client));
-    sched_plan_pending(lock, now_ns);
+    sched_plan_pending(sched, now_ns);
 }
 
-void sched_quota(struct sched *lock, struct sched_client *client, const uint8_t *uuid,
+void sched_quota(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
                  uint64_t bytes, uint64_t now_ns)
 {
     struct sched_member *member = sched_member_find(client, uuid);
@@ -100,14 +100,14 @@ void sched_quota(struct sched *lock, struct sched_client *client, const uint8_t 
     } else if (member->quota != bytes) {
         member->quota = bytes;
         sched_agenda_touch(member);
-        sched_plan_pending(lock, now_ns);
+        sched_plan_pending(sched, now_ns);
     }
 }
 
-void sched_evict(struct sched *lock, struct sched_client *client, uint64_t now_ns)
+void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_ns)
 {
     sched_evict_begin(client, now_ns);
-    sched_plan_pending(lock, now_ns);
+    sched_plan_pending(sched, now_ns);
 }
 
 static void pause_client(struct sched_client *client, bool paused, uint64_t now)
@@ -123,28 +123,28 @@ static void pause_client(struct sched_client *client, bool paused, uint64_t now)
         pause_gang(client->gang, paused, now);
 }
 
-void sched_pause(struct sched *lock, struct sched_client *client, bool paused, uint64_t now_ns)
+void sched_pause(struct sched *sched, struct sched_client *client, bool paused, uint64_t now_ns)
 {
     pause_client(client, paused, now_ns);
-    sched_plan_pending(lock, now_ns);
+    sched_plan_pending(sched, now_ns);
 }
 
-void sched_host(struct sched *lock, uint64_t available, uint64_t now_ns)
+void sched_host(struct sched *sched, uint64_t available, uint64_t now_ns)
 {
-    lock->host.available = available;
-    lock->host.changed = true;
-    sched_plan_pending(lock, now_ns);
+    sched->host.available = available;
+    sched->host.changed = true;
+    sched_plan_pending(sched, now_ns);
 }
 
-struct sched_host_info sched_host_info(const struct sched *lock)
+struct sched_host_info sched_host_info(const struct sched *sched)
 {
-    return (struct sched_host_info){lock->host.total, lock->host.used};
+    return (struct sched_host_info){sched->host.total, sched->host.used};
 }
 
-static void retake(struct sched_device *device, const struct sched_settings *before,
-                   uint64_t now)
+static void retake_device(struct sched_device *device, const struct sched_settings *before,
+                          uint64_t now)
 {
-    const bool anew = device->lock->settings.policy != before->policy;
+    const bool anew = device->sched->settings.policy != before->policy;
     const struct sched_policy *policy = sched_policy_of(device);
     const double change = (double)sched_device_quantum(device) /
                           (double)sched_max(sched_device_quantum_by(device, before), 1);
@@ -157,21 +157,21 @@ static void retake(struct sched_device *device, const struct sched_settings *bef
     }
     lockd_list_each (at, &device->parties) {
         sched_queue_renew(sched_party_of(at, of_device), now);
-        retime(sched_party_of(at, of_device), change, anew, now);
+        retime_turn(sched_party_of(at, of_device), change, anew, now);
     }
 }
 
-void sched_set(struct sched *lock, const struct sched_settings *settings, uint64_t now_ns)
+void sched_set(struct sched *sched, const struct sched_settings *settings, uint64_t now_ns)
 {
-    const struct sched_settings before = lock->settings;
+    const struct sched_settings before = sched->settings;
 
-    lockd_list_each (at, &lock->devices) /* so far it counts by the policy that was */
+    lockd_list_each (at, &sched->devices) /* so far it counts by the policy that was */
         sched_books_device_ran(lockd_entry(at, struct sched_device, link), now_ns);
-    lock->settings = *settings;
+    sched->settings = *settings;
     if ((unsigned)settings->policy >= GS_POLICY_COUNT)
-        lock->settings.policy = before.policy;
-    lock->host.changed = true;
-    lockd_list_each (at, &lock->devices)
-        retake(lockd_entry(at, struct sched_device, link), &before, now_ns);
-    sched_plan_all(lock, now_ns);
+        sched->settings.policy = before.policy;
+    sched->host.changed = true;
+    lockd_list_each (at, &sched->devices)
+        retake_device(lockd_entry(at, struct sched_device, link), &before, now_ns);
+    sched_plan_all(sched, now_ns);
 }

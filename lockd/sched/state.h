@@ -267,9 +267,9 @@ struct sched_gang {
 
 /* Clients of one user that name it. */
 struct sched_group {
-    struct sched *lock;
+    struct sched *sched;
     struct lockd_list link, clients;
-    struct lockd_list marked; /* on lock->groups_marked: its size is to be looked at */
+    struct lockd_list marked; /* on sched->groups_marked: its size is to be looked at */
     struct sched_gang *gang;  /* of all of them; NULL: they are apart, or on no device yet */
     bool apart;               /* too large for one of its devices: each takes turns by itself */
     bool unsaid;              /* ... which the caller has not been told */
@@ -368,8 +368,8 @@ struct sched_device_group {
 };
 
 struct sched_device {
-    struct sched *lock;
-    struct lockd_list link; /* on lock->devices */
+    struct sched *sched;
+    struct lockd_list link; /* on sched->devices */
     struct lockd_list members, parties;
     uint32_t member_count, party_count;
     uint64_t clock;     /* counts whatever needs an order */
@@ -405,7 +405,7 @@ struct sched_client_host {
 
 struct sched_client {
     struct lockd_list link, members;
-    struct sched *lock;
+    struct sched *sched;
     struct sched_gang *gang; /* from its first state on, and its group */
     struct sched_group *in_group;
     struct lockd_list of_group;

@@ -87,7 +87,7 @@ static void settle_leases(struct sched_party *party, uint64_t now)
     }
 }
 
-static void settle(struct sched_device *device, uint64_t now)
+static void settle_parties(struct sched_device *device, uint64_t now)
 {
     while (!lockd_list_empty(&device->agenda.settle)) {
         struct sched_party *party = sched_party_of(device->agenda.settle.next, settle);
@@ -104,7 +104,7 @@ static void settle(struct sched_device *device, uint64_t now)
 
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
  * does not, or NULL. */
-static struct sched_party *serve(struct sched_device *device, uint64_t now)
+static struct sched_party *serve_queue(struct sched_device *device, uint64_t now)
 {
     struct sched_party *head;
 
@@ -113,14 +113,14 @@ static struct sched_party *serve(struct sched_device *device, uint64_t now)
             device->space.capacity)
             return head;
         sched_lease_admit(head, false, now);
-        settle(device, now);
+        settle_parties(device, now);
     }
     return NULL;
 }
 
 /* Must it give way when the head of the queue needs its room? */
-static bool revocable(const struct sched_party *party, const struct sched_party *head,
-                      uint64_t now)
+static bool is_revocable(const struct sched_party *party, const struct sched_party *head,
+                         uint64_t now)
 {
     const struct sched_policy *policy = sched_policy_of(party->device);
 
@@ -146,7 +146,8 @@ static struct sched_party *revoke_pick(struct sched_device *device,
     lockd_list_each (at, &device->turns.holders) {
         struct sched_party *party = sched_party_of(at, turn.holder);
 
-        if (party->books.need == 0 || party->gang == head->gang || !revocable(party, head, now))
+        if (party->books.need == 0 || party->gang == head->gang ||
+            !is_revocable(party, head, now))
             continue;
         if (party->books.need >= missing)
             return party;
@@ -157,7 +158,8 @@ static struct sched_party *revoke_pick(struct sched_device *device,
 }
 
 /* Is anybody on the way out, who will make room? */
-static bool leaving(const struct sched_device *device, const struct sched_party *head)
+static bool is_anybody_leaving(const struct sched_device *device,
+                               const struct sched_party *head)
 {
     uint32_t count = device->books.stopping_parties - device->books.stuck_parties;
 
@@ -166,8 +168,8 @@ static bool leaving(const struct sched_device *device, const struct sched_party 
 }
 
 /* What all revocable holders would free. Notes when there will be more of them. */
-static uint64_t freeable(struct sched_device *device, const struct sched_party *head,
-                         uint64_t now)
+static uint64_t freeable_bytes(struct sched_device *device, const struct sched_party *head,
+                               uint64_t now)
 {
     uint64_t sum = 0;
 
@@ -177,7 +179,7 @@ static uint64_t freeable(struct sched_device *device, const struct sched_party *
 
         if (party->gang == head->gang)
             continue;
-        if (revocable(party, head, now))
+        if (is_revocable(party, head, now))
             sum += party->books.need;
         else if (now < party->turn.until)
             device->revoke.at = sched_min(device->revoke.at, party->turn.until);
@@ -208,7 +210,7 @@ static void end_turn(struct sched_party *victim, struct sched_party *head, uint6
 
 /* Stops those whose time is over, if that makes room for the head. Returns whether somebody is
  * on the way out. */
-static bool revoke(struct sched_device *device, struct sched_party *head, uint64_t now)
+static bool revoke_holders(struct sched_device *device, struct sched_party *head, uint64_t now)
 {
     const uint64_t needs = device->books.lost - head->books.lost + sched_queue_takes(head);
     uint64_t staying = device->books.need_held + needs;
@@ -216,12 +218,13 @@ static bool revoke(struct sched_device *device, struct sched_party *head, uint64
 
     if (device->revoke.head == head && device->revoke.generation == device->turns.generation &&
         device->revoke.need == needs && now < device->revoke.at)
-        return leaving(device, head);
-    if (staying - sched_min(staying, freeable(device, head, now)) > device->space.capacity) {
+        return is_anybody_leaving(device, head);
+    if (staying - sched_min(staying, freeable_bytes(device, head, now)) >
+        device->space.capacity) {
         device->revoke.head = head;
         device->revoke.generation = device->turns.generation;
         device->revoke.need = needs;
-        return leaving(device, head);
+        return is_anybody_leaving(device, head);
     }
     if (device->cleared.party != head && staying > device->space.capacity) {
         device->cleared.party = head;
@@ -230,7 +233,7 @@ static bool revoke(struct sched_device *device, struct sched_party *head, uint64
     while (staying > device->space.capacity) {
         victim = revoke_pick(device, head, staying - device->space.capacity, now);
         if (victim == NULL)
-            return leaving(device, head);
+            return is_anybody_leaving(device, head);
         end_turn(victim, head, now);
         staying = device->books.need_held + device->books.lost - head->books.lost +
                   sched_queue_takes(head);
@@ -240,7 +243,8 @@ static bool revoke(struct sched_device *device, struct sched_party *head, uint64
 
 /* The head has to wait: who fits beside the holders, and leaves the head's own memory where it
  * is, may run meanwhile. */
-static void backfill(struct sched_device *device, const struct sched_party *head, uint64_t now)
+static void backfill_queue(struct sched_device *device, const struct sched_party *head,
+                           uint64_t now)
 {
     uint64_t used = device->books.need_busy;
     struct sched_node *node;
@@ -306,7 +310,7 @@ static void end_leases(struct sched_party *party)
 
 static void change_mode(struct sched_device *device, uint64_t now)
 {
-    const bool crowded = device->lock->settings.exclusive ? device->party_count > 1 : false;
+    const bool crowded = device->sched->settings.exclusive ? device->party_count > 1 : false;
     const bool leases = device->books.sum.demand > device->space.capacity || crowded;
 
     if (leases == device->turns.leases)
@@ -332,21 +336,21 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     struct sched_party *head;
 
     sched_stop_overflow(device, now);
-    settle(device, now);
+    settle_parties(device, now);
     note_waiters(device, now);
     sched_stop_idle(device, now);
-    settle(device, now);
-    head = serve(device, now);
+    settle_parties(device, now);
+    head = serve_queue(device, now);
     if (head == NULL) {
         device->revoke.at = LOCKD_NEVER;
         device->revoke.head = NULL;
     }
-    if (head != NULL && !revoke(device, head, now)) {
-        settle(device, now);
+    if (head != NULL && !revoke_holders(device, head, now)) {
+        settle_parties(device, now);
         if (sched_queue_head(device) == head)
-            backfill(device, head, now);
+            backfill_queue(device, head, now);
     }
-    settle(device, now);
+    settle_parties(device, now);
     note_waiters(device, now);
     return sched_queue_head(device) != head ||
            (device->turns.waiters && device->grace_at <= now);
@@ -356,7 +360,7 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
 {
     sched_stop_watch(device, now);
     change_mode(device, now);
-    settle(device, now);
+    settle_parties(device, now);
     if (device->turns.leases) {
         int rounds = 0;
 

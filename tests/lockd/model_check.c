@@ -4,7 +4,7 @@
  *
  * - sum: what all may hold on a device never exceeds its capacity. While it does, because the
  *   capacity fell or programs came back to a new daemon, it must not rise.
- * - bound: a program never has more on the device than the lock believes possible.
+ * - bound: a program never has more on the device than the scheduler believes possible.
  * - run: a program that runs has all its memory there, but for one that cannot stop.
  * - starving: a program that wants to run and fits does so in bounded time; soon, where all
  * fit.
@@ -335,11 +335,11 @@ static void check_device(struct model *model, const struct sched_device *device)
 
 void model_check(struct model *model)
 {
-    const char *wrong = sched_check(model->lock);
+    const char *wrong = sched_check(model->sched);
 
     if (wrong != NULL)
         fail(model, wrong, 0, 0, 0);
-    for (const struct lockd_list *at = model->lock->devices.next; at != &model->lock->devices;
+    for (const struct lockd_list *at = model->sched->devices.next; at != &model->sched->devices;
          at = at->next)
         check_device(model, lockd_entry(at, struct sched_device, link));
     check_rate(model);

@@ -148,7 +148,7 @@ static void lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen(void **
         say(h, 0, 0, 0, 0);
         say(h, 0, 0, 0, 0);
         h->client[7] =
-            (struct harness_client){.client = sched_client_add(h->lock, &h->client[7]),
+            (struct harness_client){.client = sched_client_add(h->sched, &h->client[7]),
                                     .state = {.device_total = h->total, .target_seq = 5}};
         says_resident(h, 7, 1ull << 48);
         say(h, 0, W, 8 * GIB, 0);

@@ -122,7 +122,7 @@ static void lock_victim_has_not_stopped_keeps_its_memory(void **state)
 
     runs(h, 0, 4 * GIB);
     runs(h, 1, 4 * GIB);
-    sched_pause(h->lock, h->client[0].client, true, h->now);
+    sched_pause(h->sched, h->client[0].client, true, h->now);
     harness_take(h);
     say(h, 1, W, 8 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget >= 4 * GIB); /* told to stop, work still under way */
@@ -136,7 +136,7 @@ static void lock_needs_more_than_capacity_runs_alone(void **state)
     const struct sched_settings reserve = {
         .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = 2 * GIB};
 
-    sched_set(h->lock, &reserve, h->now);
+    sched_set(h->sched, &reserve, h->now);
     runs(h, 0, 3 * GIB);
     say(h, 1, W, 9 * GIB, 0); /* capacity 8, device 10 */
     assert_int_equal(condition_of(h, 1), LOCKD_DOES_NOT_FIT);
@@ -265,16 +265,16 @@ static void lock_too_many_devices_refused(void **state)
 {
     struct harness *h = *state;
     struct gs_wire_state one = {.device_total = GIB, .device_free = UINT64_MAX};
-    struct sched_client *client = sched_client_add(h->lock, &h->client[0]);
+    struct sched_client *client = sched_client_add(h->sched, &h->client[0]);
 
     for (int i = 0; i < LOCKD_DEVICES_PER_CLIENT; i++) {
         one.uuid[3] = (uint8_t)i;
-        assert_int_equal(sched_state(h->lock, client, &one, h->now), 0);
+        assert_int_equal(sched_state(h->sched, client, &one, h->now), 0);
     }
     one.uuid[3] = LOCKD_DEVICES_PER_CLIENT;
-    assert_int_equal(sched_state(h->lock, client, &one, h->now), -24 /* EMFILE */);
-    sched_client_gone(h->lock, client, h->now);
-    assert_true(lockd_list_empty(&h->lock->devices));
+    assert_int_equal(sched_state(h->sched, client, &one, h->now), -24 /* EMFILE */);
+    sched_client_gone(h->sched, client, h->now);
+    assert_true(lockd_list_empty(&h->sched->devices));
 }
 
 static void lock_room_comes_back_everybody_runs_again(void **state)

@@ -36,7 +36,7 @@ static const struct sched_party *holder_of(const struct harness *h)
 
 static void set(struct harness *h, const struct sched_settings *settings)
 {
-    sched_set(h->lock, settings, h->now);
+    sched_set(h->sched, settings, h->now);
     harness_take(h);
 }
 
@@ -44,7 +44,7 @@ static void set_of_equal_values_leaves_a_turn_as_it_is(void **state)
 {
     for (int policy = GS_POLICY_FAIR; policy < GS_POLICY_COUNT; policy++) {
         struct harness *h = *state;
-        struct sched_settings settings = *sched_settings(h->lock);
+        struct sched_settings settings = *sched_settings(h->sched);
         uint64_t until;
 
         if (policy == GS_POLICY_FIFO)
@@ -65,7 +65,7 @@ static void set_of_equal_values_leaves_a_turn_as_it_is(void **state)
 static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
 {
     struct harness *h = *state;
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
     uint64_t length;
 
     settings.quantum_ns = 1000 * MS;
@@ -85,7 +85,7 @@ static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
 static void set_a_short_quantum_keeps_nobody_waiting_for_a_long_one(void **state)
 {
     struct harness *h = *state;
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
     int waited[2] = {0};
 
     settings.quantum_ns = 60000 * MS;
@@ -111,7 +111,7 @@ static void set_a_short_quantum_keeps_nobody_waiting_for_a_long_one(void **state
 static void set_a_policy_begins_the_turn_anew(void **state)
 {
     struct harness *h = *state;
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.policy = GS_POLICY_FIFO;
     settings.quantum_ns = 1000 * MS;

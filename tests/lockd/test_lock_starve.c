@@ -9,10 +9,10 @@
 
 static void set_policy(struct harness *h, enum gs_policy policy)
 {
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.policy = policy;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     harness_take(h);
 }
 
@@ -107,10 +107,10 @@ static void lock_slow_to_begin_runs_again_after_it_was_passed_over(void **state)
 
 static void set_reserve(struct harness *h, uint64_t reserve)
 {
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.reserve = reserve;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     harness_take(h);
 }
 
