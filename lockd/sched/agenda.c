@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agenda.c: what is to be looked at before an event ends: devices to be planned, members whose target may
- * have to change, parties that may have to wait or stop, groups whose size changed. Lists and nothing else: any file may
- * add to them, and plan.c works them off. Each entry is on its list once at most. O(1), but for a gang: one entry for each
- * of its parties.
+ * agenda.c: what is to be looked at before an event ends: devices to be planned, members whose
+ * target may have to change, parties that may have to wait or stop, groups whose size changed.
+ * These are lists and nothing else: any file may add to them, and plan.c works them off. Each
+ * entry is on its list at most once. O(1); for a gang, one entry for each of its parties.
  */
 #include "lockd/sched/agenda.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * books.c: the sums and sets that plans are made from. A member's share of its device's
- * sums is kept in it; after every change the old share is taken out and the new one put in, so
- * the sums are always those of all members (check.c says so in the tests). O(log n).
+ * books.c: the sums and sets that plans are made from. Each member keeps its share of the
+ * device's sums. After every change the old share is taken out and the new one put in, so the
+ * sums are always those of all members (check.c proves that in the tests). O(log n).
  */
 #include "lockd/sched/books.h"
 
@@ -47,8 +47,8 @@ static uint64_t queue_key(const struct sched_party *party)
     return party->wait.queued.in ? party->wait.queued.key : UINT64_MAX;
 }
 
-/* Memory of what has nothing to do goes before that of what waits; of those, who ran least
- * recently, of these, whose turn is furthest away. */
+/* Memory of idle members goes before that of waiting ones: of idle ones the least recently run
+ * first, of waiting ones that whose turn is furthest away. */
 static void sort_victim(struct sched_member *member, bool busy)
 {
     struct sched_device *device = member->device;
@@ -127,7 +127,7 @@ static uint64_t party_need(const struct sched_party *party)
                : sched_min(party->books.demand, device->space.capacity);
 }
 
-/* Who does not answer is asked for nothing more until it does. */
+/* A gang that does not answer is asked for nothing more until it does. */
 static void count_deaf(struct sched_party *party, uint32_t deaf)
 {
     struct sched_gang *gang = party->gang;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * budget.c: how many bytes everybody may hold on a device.
+ * budget.c: how many bytes each member may hold on a device.
  *
- * Invariant: the sum over members of sched_member_hold(), which is the most each can have on
- * the device before it has read and echoed everything sent, never exceeds the capacity by
- * anything given here. So lowering is always allowed and counts when it is echoed and done;
- * raising takes only what is free at that moment, and goes on as memory leaves (credits).
+ * Invariant: sched_member_hold() is the most that a member can have on the device before it
+ * has read and echoed everything sent. Nothing given here raises the sum of these above the
+ * capacity. So a budget may be lowered at any time, and that counts when the member has echoed
+ * and done it. A budget is raised only by what is free at that moment, and again as memory
+ * leaves (credits).
  *
- * Memory is handed to those whose turn has come in the order of their admission: the first one
- * that does not get all it needs ends the round, so that one is complete early rather than all
- * late.
+ * Members whose turn has come get memory in the order of their admission. The first that does
+ * not get all it needs ends the round, so one is complete early rather than all late.
  */
 #include "lockd/sched/budget.h"
 
@@ -143,7 +143,7 @@ static void feed_hungry(struct sched_device *device, uint64_t now)
     }
 }
 
-/* Whoever runs may grow without asking by a share of what nobody needs. */
+/* A member that runs may grow without asking by a share of the bytes that no other needs. */
 static void spare_bytes(struct sched_device *device, uint64_t share, uint64_t now)
 {
     lockd_list_each (at, &device->agenda.touched) {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * capacity.c: what is left of a device for programs: its size less what is external, a reserve and what is
- * short. *Short*: the driver had no memory for a program although the books say that there is. For a while the device
- * counts as smaller, so that others make room.
- * 
- * What a program asked for in this way and then did not use is held against it for some minutes: a program that is short
- * of half the card all the time, and has use for none of it, is soon not heard any more. O(1), but for a change of
- * capacity, which plan.c answers with a recount of all members.
+ * capacity.c: what is left of a device for programs: its size less external memory, a reserve
+ * and what is short.
+ *
+ * *Short* means: the driver had no memory for a program although the books say that there is
+ * some. For a while the device counts as smaller, so that others make room. Bytes that a
+ * program asked for in this way and then did not use are held against it for some minutes. So
+ * a program that reports a shortage of half the card all the time is soon ignored.
+ *
+ * O(1), but for a change of capacity, which plan.c answers with a recount of all members.
  */
 #include "lockd/sched/capacity.h"
 
@@ -41,7 +43,7 @@ uint64_t sched_device_shortfall(const struct sched_device *device)
 
 /* --- short --- */
 
-/* How much of it counts. */
+/* How many of these bytes count. */
 static uint64_t trusted_bytes(struct sched_member *member, uint64_t bytes, uint64_t now)
 {
     uint64_t taken;

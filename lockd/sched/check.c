@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.c: adds up from scratch what books.c and the others keep up to date, and says
- * what differs. For tests; reads only.
+ * check.c: adds up from scratch what books.c and the others keep up to date, and says which
+ * sum differs. For tests; reads only.
  */
 #include "lockd/sched/check.h"
 

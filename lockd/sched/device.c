@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device.c: devices come and go, and are found by their UUIDs; so is a client's member on one. No state of its own.
+ * device.c: devices come and go, and are found by their UUIDs; so is a client's member on a
+ * device. No state of its own.
  */
 #include "lockd/sched/device.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * evict.c: all memory of a client is to leave its devices, as somebody wished: when that begins, when it is
- * over, and when it is called off. Owns the fields of a member that say so. O(1) for each member that is concerned.
+ * evict.c: all memory of a client is to leave its devices because a person said so: the
+ * beginning, the end and the calling off of that. Owns struct sched_member_eviction. O(1) for
+ * each member of the client.
  */
 #include "lockd/sched/evict.h"
 

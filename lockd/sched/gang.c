@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gang.c: who belongs to which gang. Owns gangs and their parties: one party for each
- * device that the gang's clients use. A client without a group is a gang of its own, and so is
- * a program on several devices: its gate opens only when it may run on all of them. Their turns
- * are in lease.c.
+ * gang.c: membership of gangs. Owns gangs and their parties: one party for each device that
+ * the gang's clients use. A client without a group is a gang of its own. So is a program on
+ * several devices: its gate opens only when it may run on all of them. Turns of gangs are in
+ * lease.c.
  */
 #include "lockd/sched/gang.h"
 
@@ -48,7 +48,7 @@ void sched_gang_reweigh(struct sched_gang *gang)
     set_weight(gang, find_weight(gang, GS_WEIGHT_MAX));
 }
 
-/* --- who belongs to it --- */
+/* --- its clients and parties --- */
 
 static struct sched_gang *gang_new(void)
 {
@@ -246,8 +246,8 @@ static bool make_parties(const struct sched_client *client, struct sched_gang *t
     return false;
 }
 
-/* What it had, or owes, goes with it: else who is parted or brought together again and again
- * would begin with a turn of credit each time. */
+/* Credit and debt go with it: otherwise a program that is parted and brought together again and
+ * again would begin with a turn of credit each time. */
 static void copy_history(struct sched_party *to, const struct sched_party *from, uint64_t now)
 {
     to->time.counted_at = now;

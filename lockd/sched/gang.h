@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gang.h: who belongs to which gang.
+ * gang.h: membership of gangs.
  */
 #ifndef GS_LOCKD_SCHED_GANG_H
 #define GS_LOCKD_SCHED_GANG_H

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group.c: programs of one user that name the same group. Owns groups. As long as a group
- * can be on each of its devices as a whole it is one gang. One that is too large for that could
- * never run: its programs are apart then, each a gang by itself, until the whole fits again and
- * has for a while.
+ * group.c: programs of one user that name the same group. Owns groups. As long as a group fits
+ * on each of its devices as a whole it is one gang. A larger one could never run, so its
+ * programs are *apart*: each is a gang by itself, until the whole has fitted again for a
+ * while.
  *
- * Whatever may change that marks the group; it is looked at before devices are planned.
+ * Whatever may change that puts the group on the agenda; it is looked at before devices are
+ * planned.
  */
 #include "lockd/sched/group.h"
 
@@ -17,9 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOGETHER_PAUSE                                                                         \
-    (1000 * NS_PER_MS)    /* it fits for so long before it is one gang again                   \
-                           */
+/* It fits for so long before it is one gang again ... */
+#define TOGETHER_PAUSE (1000 * NS_PER_MS)
 #define TOGETHER_SPARE 16 /* ... and leaves one part in so many */
 
 #define group_of(at, link) lockd_entry(at, struct sched_group, link)

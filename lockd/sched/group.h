@@ -7,8 +7,8 @@
 
 #include "lockd/sched/state.h"
 
-/* The party of that client on that device, in the gang of its group if it names one and that fits.
- * NULL without memory. */
+/* The party of that client on that device, in the gang of its group if it names one and that
+ * fits. NULL without memory. */
 struct sched_party *sched_group_join(struct sched_client *client, struct sched_device *device);
 /* The client is gone: it leaves its gang and its group. */
 void sched_group_client_gone(struct sched_client *client);

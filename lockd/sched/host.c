@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host.c: host memory. Programs keep there what is not on a device, and copies of what is;
- * lockd says how much each may have, so that all together stay below a total: a setting, or a
- * part of what the machine has left.
+ * host.c: host memory. Programs keep there what is not on a device, and copies of what is. The
+ * scheduler says how much each may have, so that all together stay below a total: a setting,
+ * or a part of what the machine has left.
  *
- * Invariant: the sum over clients of what each may have (its newest budget, one it may still
- * act on, or what it has if that is more) is not raised above the total by anything given here.
- * As long as everybody's memory fits there as a whole, an event concerns one client. When it
- * does not, what is off the devices is counted first and the rest is divided in proportion to
- * what each could still use: copies of what is on a device are dropped for those whose memory
- * has to leave. That looks at all clients, and is done HOST_PAUSE apart at least.
+ * Invariant: a client may have its newest budget, or an older one that it may still act on, or
+ * what it has, whichever is most. Nothing given here raises the sum of these above the total.
+ * As long as the memory of all clients fits there as a whole, an event concerns one client.
+ * When it does not, bytes that are off the devices come first, and the rest is divided in
+ * proportion to what each client could still use: copies of memory that is on a device make
+ * way for memory that has to leave one. That division looks at all clients, and is made once
+ * every HOST_PAUSE at most.
  *
- * What a client says that it has counts up to the most that it was ever given; of one that
- * is new, up to the total, or all of it while those that an earlier daemon knew come back.
- * Nobody has use for more than the total.
+ * A client is believed up to the most that it was ever given; a new one up to the total; and
+ * one that an earlier daemon knew in full, while such clients come back. No client has use for
+ * more than the total.
  */
 #include "lockd/sched/host.h"
 
@@ -152,7 +153,7 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
     if (client->host.budget == UINT64_MAX)
         steer_budget(
             client,
-            goal_of(client)); /* its first target has it, whoever was looked at just now */
+            goal_of(client)); /* its first target has it, whichever client was looked at last */
 }
 
 void sched_host_plan(struct sched *sched, uint64_t now)

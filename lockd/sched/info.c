@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * info.c: the scheduler's state as a person is shown it. Reads only.
+ * info.c: the state of the scheduler as people are shown it. Reads only.
  */
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"

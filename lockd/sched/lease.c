@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lease.c: a gang's turn begins and ends. It runs when all its parties are held, one for
- * each device that its clients use; until then nobody of it does. Places are taken one after
- * the other in the order of the devices' UUIDs, the same for all gangs, so that no two gangs
- * can each hold what the other one waits for; the place of the next party is not even queued
- * for before. A turn that ends on one device ends on all. No state of its own.
+ * lease.c: the turn of a gang begins and ends. A gang runs when all its parties are held, one
+ * for each device that its clients use; until then none of it does.
+ *
+ * Places are taken one after the other in the order of the devices' UUIDs. That order is the
+ * same for all gangs, so no two gangs can each hold what the other one waits for. A party is
+ * not even queued before the one before it has its place. A turn that ends on one device ends
+ * on all. No state of its own.
  */
 #include "lockd/sched/lease.h"
 
@@ -14,7 +16,7 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
 
-/* what gave its places up gives way for so many times as long as it had them */
+/* a gang that gave its places up gives way for so many times as long as it had them */
 #define RETRY 2
 
 struct sched_party *sched_lease_next(const struct sched_gang *gang)
@@ -28,8 +30,8 @@ struct sched_party *sched_lease_next(const struct sched_gang *gang)
     return NULL;
 }
 
-/* The turn lasts as long everywhere as where it is due for longest: what that is too much on
- * the other devices is made up for there. */
+/* The turn lasts as long everywhere as on the device where it is due for longest. The surplus
+ * on the other devices is made up for there. */
 static uint64_t turn_length(struct sched_gang *gang)
 {
     uint64_t longest = 0;
@@ -179,7 +181,7 @@ static bool nobody_wants(const struct sched_device *device, const struct sched_g
     return true;
 }
 
-/* Nobody is there whom it could give way to. */
+/* No gang is there to which it could give way. */
 static bool is_alone_gang(const struct sched_gang *gang)
 {
     lockd_list_each (at, &gang->parties) {

@@ -20,7 +20,7 @@ void sched_lease_set_complete(struct sched_gang *gang, uint64_t now);
 void sched_lease_end(struct sched_gang *gang, uint64_t now);
 /* It gives way to all others from now on, or no more. */
 void sched_lease_give_way(struct sched_gang *gang, struct sched *sched, bool gives);
-/* Whoever waits here and has given way for long enough, or to nobody, tries again. */
+/* A gang that waits here and has given way for long enough, or to none, tries again. */
 void sched_lease_retry(struct sched_device *device, uint64_t now);
 /* The one that is to get its place next; NULL: all have. */
 struct sched_party *sched_lease_next(const struct sched_gang *gang);

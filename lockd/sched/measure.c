@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * measure.c: how large a device is, and what on it is nobody's movable memory (contexts,
- * pinned memory, programs without gpushare: *external*), by what programs say that the driver
- * calls free.
+ * measure.c: the size of a device, and the part of it that is no program's movable memory
+ * (contexts, pinned memory, programs without gpushare: *external*), by the figures of free
+ * memory that programs report.
  *
- * Each report says of external that it lies between two figures: what is used, less what
- * programs have. Those that move, or have not read a new budget, may have anything between
- * nothing and the most that they may hold; without them both figures are the same. A report
- * that contradicts what is known is a *doubt*. One program's word is not enough: a moment later
- * it is asked again and so are some others, and what another one agrees to is known from then
- * on; so is what nobody denied, after a while. One against one, what was known stays.
+ * Each report puts external between two figures: the bytes in use, less the bytes that
+ * programs have. A program that moves memory, or has not read a new budget, may have anything
+ * between nothing and the most that it may hold. Without such programs both figures are the
+ * same.
  *
- * What a program had whose connection has ended is not external for the next few seconds
- * either: it has lost its connection and comes back, or the driver clears up after it.
+ * A report that contradicts the known value opens a *doubt*. One program's word is not enough:
+ * a moment later it is asked again, together with some others. A value that another program
+ * agrees to is known from then on; so is one that no program denied for a while. A tie keeps
+ * the old value.
+ *
+ * The memory of a program whose connection has ended is not external for the next few seconds
+ * either: the program has lost its connection and comes back, or the driver clears up after
+ * it.
  */
 #include "lockd/sched/measure.h"
 
@@ -131,7 +135,7 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
             open->by = NULL;
         return;
     }
-    if (!rise && device->member_count == 1) { /* nobody else whom it could concern */
+    if (!rise && device->member_count == 1) { /* it concerns no other member */
         device->measure.external = value;
         open->by = NULL;
         return;

@@ -9,15 +9,15 @@
 
 void sched_measure_report(struct sched_member *member, const struct gs_wire_state *state,
                           uint64_t now);
-/* The driver had not so many bytes for it, when it had what it says. Who is short moves and so
- * does not measure; this is how it becomes known before the next measurement. */
+/* The driver had not so many bytes for it, when it had what it says. A member that is short
+ * moves memory and so does not measure; this report is known before the next measurement. */
 void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t now);
-/* Asks who can tell, when it is time to. */
+/* Asks members that can tell, when it is time to. */
 void sched_measure_ask(struct sched_device *device, uint64_t now);
 /* One that said how large the device is says something else now, or has left. */
 void sched_measure_recount(struct sched_device *device);
 void sched_measure_forget(const struct sched_member *member, uint64_t now);
-/* Bytes on the device that one who comes with memory may have had all the time. */
+/* Bytes on the device that may have belonged to a newcomer with memory all the time. */
 uint64_t sched_measure_unclaimed(const struct sched_device *device);
 /* When somebody must be asked though nobody has a doubt; LOCKD_NEVER: it is not so. */
 uint64_t sched_measure_deadline(const struct sched_device *device);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.c: decides anew after an event: first who runs (turns.c), then who holds how
- * much (budget.c), then the targets of those whom it concerns. A decision on one device
- * may concern a gang's parties on others; these devices are planned before the event ends.
+ * plan.c: decides anew after an event: first the turns (turns.c), then the budgets (budget.c),
+ * then the targets of the members concerned. A decision on one device may concern parties of a
+ * gang on others; these devices are planned before the event ends.
  */
 #include "lockd/sched/plan.h"
 

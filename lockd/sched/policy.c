@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * policy.c: the table of policies, and those of them that keep no state: fifo, rr and priority. The fair one
- * is in policy_fair.c.
+ * policy.c: the table of policies, and those that keep no state: fifo, rr and priority. The
+ * fair policy is in policy_fair.c.
  */
 #include "lockd/sched/policy.h"
 
 #include "lockd/sched/quantum.h"
 
-/* --- fifo: the first to come runs for as long as it has something to do; a pause of the device's idle time ends its
- * turn when others wait. Fewest switches; the others may wait for ever. --- */
+/* --- fifo --- */
+
+/* The first to come runs for as long as it has something to do; a pause of the device's idle
+ * time ends its turn when others wait. Fewest switches; the others may wait for ever. */
 
 static uint64_t place_equally(struct sched_party *party)
 {
@@ -33,8 +35,10 @@ static uint64_t one_quantum(struct sched_party *party)
 
 static const struct sched_policy policy_rr = {.place = place_equally, .length = one_quantum};
 
-/* --- priority: the highest first, at once; in turn among equals. Lower ones wait for as long as higher ones have
- * something to do and do not fit beside them. --- */
+/* --- priority --- */
+
+/* The highest first, at once; in turn among equals. Lower ones wait for as long as higher ones
+ * have something to do and do not fit beside them. */
 
 int32_t sched_gang_priority(const struct sched_gang *gang)
 {

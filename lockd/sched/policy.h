@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * policy.h: who comes next, for how long, and who may go before others. A policy sees one party
- * (or two) at a time and writes only the fields of a party that state.h marks as the
- * policy's. turns.c does the rest: what fits together, who must stop for whom, who may run
- * meanwhile.
+ * policy.h: which party comes next, for how long, and which may go before others. A policy
+ * sees one party (or two) at a time and writes only the parts of a party that parts.h marks as
+ * the policy's. turns.c does the rest: what fits together, which party must stop for which,
+ * and which may run meanwhile.
  */
 #ifndef GS_LOCKD_SCHED_POLICY_H
 #define GS_LOCKD_SCHED_POLICY_H

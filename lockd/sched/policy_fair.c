@@ -3,43 +3,44 @@
  * policy_fair.c: weighted virtual time, in rounds.
  *
  * A party's virtual time is the time that it ran while others waited, times 100 by its weight.
- * The device's `level` is what everybody should have got by the end of the present round; each
- * round raises it by a quantum (of a party of average weight). A turn lasts until the party's
- * virtual time is at the level of its round: so what one got too much or too little, because
- * its work could not be stopped at once, is made up for in its next turn, and the order of
- * turns within a round is that of arrival. With equal parties this is round robin with equal
- * shares; with weights, turns are longer or shorter, and one whose part of a round would not be
- * worth a switch sits rounds out until it is.
+ * The device's `level` is the virtual time that every party should have by the end of the
+ * present round; each round raises it by a quantum (of a party of average weight). A turn
+ * lasts until the party's virtual time is at the level of its round. So a party that got too
+ * much or too little, because its work could not be stopped at once, is made even in its next
+ * turn. The order of turns within a round is that of arrival. With equal parties this is round
+ * robin with equal shares. With weights, turns are longer or shorter, and a party whose part
+ * of a round would not be worth a switch sits rounds out until it is.
  *
- * Who has nothing to do saves up one turn at most, and one of short bursts up to SAVED where
- * few share the device, since their requests come in clusters. Who used little of its share and
- * usually runs for a short time goes first within the round and may
- * end another one's turn before its time. It pays for that: a turn that ends long before its
- * time is charged with the switches that it caused, so such switches come out of the share of
- * who causes them.
+ * A party that has nothing to do saves up one turn at most. One of short bursts saves up to
+ * SAVED turns where few share the device, since its requests come in clusters. A party that
+ * used little of its share and usually runs for a short time (is_interactive()) goes first
+ * within the round and may end another party's turn before its time. It pays for that: a turn
+ * that ends long before its time is charged with the switches that it caused, so these come
+ * out of the share of the party that causes them.
  *
  * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in
- * it: else two programs that compute on the GPU and the CPU by turns would do both in step. It
- * is charged like any other time. The history is one of bursts that are all about as long,
- * without the first (its contexts, its memory): of one that computes all the time and rested
- * now and then nothing is known.
+ * it: otherwise two programs that compute on the GPU and the CPU by turns would do both in
+ * step. It is charged like any other time. Only bursts that are all about as long make a
+ * history, without the first (its contexts, its memory): nothing is known of a program that
+ * computes all the time and rested now and then.
  *
  * A gang that has its place on the first of its devices and is due on the next one goes first
- * there too, and ends the turn of what runs on that device alone: else the first device would
- * wait for the turns on all the others.
+ * there too, and ends the turn of a party that runs on that device alone: otherwise the first
+ * device would wait for the turns on all the others.
  *
- * Nobody goes first whose own turn was ended for somebody before its time, or who was stopped
- * for one that still waits: two that may end each other's turns would do nothing else.
+ * A party does not go first if its own turn was ended for another before its time, or if it
+ * was stopped for one that still waits: two that may end each other's turns would do nothing
+ * else.
  *
- * Whoever is behind its round by overrun (a kernel that could not be stopped) is kept waiting
- * for DEBT_ROUNDS at most.
+ * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
+ * waiting for DEBT_ROUNDS at most.
  */
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 
 #define DEBT_ROUNDS 4
-#define TURN_LONGEST                                                                           \
-    4 /* quanta; the rest of it follows when the others of the round had theirs */
+/* quanta; the rest of it follows when the others of the round had theirs */
+#define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
 #define INTERACTIVE   2 /* a burst of at most this part of a quantum */
 #define SAVED         4 /* turns; all the others together wait for no more of it */
@@ -205,7 +206,7 @@ static void count_ran(struct sched_party *party, uint64_t ns)
     party->fair.virtual_ns += to_virtual(party, ns);
 }
 
-/* For whom others were kept off since then, and it did not run: it was not away. */
+/* Others were kept off for it since then, and it did not run: that was no time away. */
 static void pay_for(struct sched_party *party, uint64_t since)
 {
     party->fair.virtual_ns += to_virtual(party, sched_less(party->time.counted_at, since));
@@ -213,8 +214,8 @@ static void pay_for(struct sched_party *party, uint64_t since)
     party->time.level_then = party->device->fair.level;
 }
 
-/* A turn of full length pays nothing for its switch, one of no length all of it. Who did not
- * come to run, and was not interrupted, pays for the time that it kept others waiting. */
+/* A turn of full length pays nothing for its switch, one of no length all of it. A party that
+ * did not come to run, and was not interrupted, pays for the time that others waited for it. */
 static void charge_turn(struct sched_party *party)
 {
     const uint64_t length = sched_max(party->turn.length, 1);

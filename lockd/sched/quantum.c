@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quantum.c: what a switch costs on a device, and so how long a turn is there and how long a program may idle
- * in it; by the settings, where they say so. O(1).
+ * quantum.c: the cost of a switch on a device, and from it the length of a turn and the time
+ * that a program may idle in it. The settings come first where they name a value. O(1).
  */
 #include "lockd/sched/quantum.h"
 
@@ -14,7 +14,7 @@ uint64_t sched_settings_quantum_min(const struct sched_settings *settings)
 {
     if (!is_unset(settings->quantum_min_ns))
         return settings->quantum_min_ns;
-    /* whoever set only a lower maximum means it */
+    /* a lower maximum that is set alone is meant */
     return is_unset(settings->quantum_max_ns)
                ? QUANTUM_MIN
                : sched_min(QUANTUM_MIN, settings->quantum_max_ns);

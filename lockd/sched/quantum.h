@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quantum.h: the cost of a switch on a device, the length of a turn, and how long a program may idle.
+ * quantum.h: the cost of a switch on a device, the length of a turn, and the time that a
+ * program may idle.
  */
 #ifndef GS_LOCKD_SCHED_QUANTUM_H
 #define GS_LOCKD_SCHED_QUANTUM_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue.c: who waits for a device, in which order, and who of them is next. The order is
- * the policy's; what cannot stop before it got memory goes before all, and what can never fit
- * waits apart. No state of its own.
+ * queue.c: the parties that wait for a device, their order, and the next of them. The policy
+ * makes the order. A party that cannot stop before it gets memory goes before all others, and
+ * one that can never fit waits apart. No state of its own.
  */
 #include "lockd/sched/queue.h"
 

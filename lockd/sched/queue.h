@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue.h: who waits for a device, and who of them is next.
+ * queue.h: the parties that wait for a device, and the next of them.
  */
 #ifndef GS_LOCKD_SCHED_QUEUE_H
 #define GS_LOCKD_SCHED_QUEUE_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scheduler.c: the events of the scheduler. Owns all clients, devices and members (a client on a device);
- * takes in what clients report and then lets plan.c decide. Every event ends with a plan
- * of the devices that it concerns, so there is no state in which a decision is still owed. One
+ * scheduler.c: the events of the scheduler. Owns all clients and members (a client on a
+ * device). Takes in what clients report and then lets plan.c decide. Every event ends with a
+ * plan of the devices that it concerns, so no decision is ever owed between two events. One
  * thread; no I/O, no clock.
  */
 #include "lockd/sched/agenda.h"

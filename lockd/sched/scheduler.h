@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scheduler.h: who may run on which device, and with how many bytes. A pure state machine: events
- * with a clock go in, targets for clients and a deadline come out. No I/O, no clock, no
- * globals, one thread.
+ * scheduler.h: which program may run on which device, and with how many bytes. A pure state
+ * machine: events with a clock go in, targets for clients and a deadline come out. No I/O, no
+ * clock, no globals, one thread. The only header of this room for other rooms.
  *
- * After every event the caller takes all targets with sched_next_send() and asks
- * sched_deadline() when to call sched_tick() at the latest. Times are nanoseconds of
- * any clock that never goes back.
+ * After every event the caller takes all targets with sched_next_send(), and asks
+ * sched_deadline() for the time at which it must call sched_tick() at the latest. Times are
+ * nanoseconds of any clock that never goes back.
  */
 #ifndef GS_LOCKD_SCHED_SCHEDULER_H
 #define GS_LOCKD_SCHED_SCHEDULER_H

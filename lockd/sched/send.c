@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * send.c: targets. Nothing is sent unless it changes something that matters, and at most
- * TARGETS_IN_FLIGHT are on the way to a client that does not answer: its next report touches it
- * and what was decided meanwhile is sent then.
+ * send.c: targets. A target is sent only if it changes something that matters. At most
+ * TARGETS_IN_FLIGHT are on the way to a client that does not answer. Its next report touches
+ * it, and what was decided meanwhile is sent then.
  */
 #include "lockd/sched/send.h"
 
@@ -48,8 +48,8 @@ static uint64_t most_for(const struct sched_member *member)
     return sched_min(member->sent.told_capacity, sched_member_limit(member));
 }
 
-/* Who is asked to stop goes on as it was: one that is idle and was stopped for that would say
- * WANT again until it has stopped, if it heard that nobody waits. */
+/* A member that is asked to stop keeps its flag for waiters: an idle one that was stopped for
+ * it would say WANT again until it has stopped, if it heard that no party waits. */
 static uint32_t flags_for(const struct sched_member *member)
 {
     const bool run = sched_member_run(member);
@@ -120,7 +120,7 @@ void sched_send_member(struct sched_member *member, uint64_t now)
         device->stop_at = sched_min(device->stop_at, now + ASK_AGAIN);
 }
 
-/* At once that somebody waits; that nobody does can wait, as who waits may come and go. */
+/* That a party waits is told at once; that none does can wait, since waiters come and go. */
 static void tell_waiters(struct sched_device *device, uint64_t now)
 {
     if (device->turns.waiters == device->told.waiters ||

@@ -11,7 +11,7 @@
 void sched_send_echo(struct sched_member *member);
 /* Puts out a target if it would differ from the newest in something that matters. */
 void sched_send_member(struct sched_member *member, uint64_t now);
-/* Touches everybody who must be told of a change to the device. */
+/* Touches all members that must be told of a change to the device. */
 void sched_send_broadcast(struct sched_device *device, uint64_t now);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c: what people set, of the daemon and of one client. Each change takes effect
+ * settings.c: what people set, for the daemon and for one client. Each change takes effect
  * with the plan that follows it. No state of its own.
  */
 #include "lockd/sched/agenda.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stop.c: holders that stop for their own reasons, whoever is the head of the queue: they
- * have outgrown the device together, have nothing to do, or do not get ahead; and what becomes
- * of those that were asked to stop and have not yet. No state of its own; each look at all
- * holders is made only when its time has come (device->grace_at, stop_at) or needs exceed the
- * capacity.
+ * stop.c: holders that stop for their own reasons, whatever the head of the queue is: together
+ * they have outgrown the device, or they have nothing to do, or they make no progress. Also
+ * the fate of members that were asked to stop and have not yet. No state of its own. A look at
+ * all holders is made only when its time has come (device->grace_at, stop_at) or when needs
+ * exceed the capacity.
  */
 #include "lockd/sched/stop.h"
 
@@ -13,8 +13,8 @@
 #include "lockd/sched/lease.h"
 #include "lockd/sched/quantum.h"
 
-/* Who did not come to run the last time gets so many switches' time; but each so many times as
- * much as anybody, since it may just be slow to begin. */
+/* A party that did not come to run in its last turn gets the time of SKIPPED_SWITCHES switches;
+ * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. */
 #define SKIPPED_SWITCHES 4
 #define SKIPPED_ROUND    8
 

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turns.c: decides who runs on a device. When all demands fit, everybody does. When they
- * do not (or turns were asked for), holders keep theirs for as long as the policy says while
- * anybody waits, and the head of the queue is who comes next.
+ * turns.c: the turns on a device. When all demands fit, every program runs. When they do not,
+ * or turns were asked for, a holder keeps its turn while others wait for as long as the policy
+ * says. Then the head of the queue comes next.
  *
- * Invariants: the needs of all that run, or may not have stopped yet, never exceed the capacity
- * once a plan is done, except by what running programs have grown since they were admitted;
- * that is given back by stopping someone. Only the head makes others stop, and what was
- * admitted past it gives way to it at once, so the head waits for one turn at most.
+ * Invariants: once a plan is done, the needs of all parties that run, or may not have stopped
+ * yet, exceed the capacity by nothing but the growth of running programs since their
+ * admission; stopping one of them gives that back. Only the head makes others stop. A party
+ * that was admitted past the head gives way to it at once, so the head waits for one turn at
+ * most.
  *
- * What was asked to stop and cannot before it got more memory is the head, whatever the policy:
- * nobody else gets the room that it has. Holders that do not run give way to it, since they may
- * lack what it has, and what runs when its turn is over.
+ * A party that was asked to stop and cannot before it gets more memory is the head, whatever
+ * the policy: no other party gets the room that it has. Holders that do not run give way to
+ * it, since they may lack what it has; a holder that runs does so when its turn is over.
  *
- * Each look at all holders (who is to be stopped for the head, who does not get ahead) is made
- * only when something changed since the last one or its time has come.
+ * The looks at all holders (which to stop for the head, which make no progress) are made only
+ * when something changed since the last one, or when their time has come.
  */
 #include "lockd/sched/turns.h"
 
@@ -31,8 +32,8 @@
 
 /* --- what one party does --- */
 
-/* It will want the device when it has its places on those before. What runs here meanwhile does
- * so at its cost. */
+/* It will want the device when it has its places on those before. Parties that run here
+ * meanwhile do so at its cost. */
 static void wait_elsewhere(struct sched_party *party, bool waits, uint64_t now)
 {
     if (party->wait.elsewhere == waits)
@@ -157,7 +158,7 @@ static struct sched_party *revoke_pick(struct sched_device *device,
     return pick;
 }
 
-/* Is anybody on the way out, who will make room? */
+/* Is a party on the way out, so that there will be room? */
 static bool is_anybody_leaving(const struct sched_device *device,
                                const struct sched_party *head)
 {
@@ -241,8 +242,8 @@ static bool revoke_holders(struct sched_device *device, struct sched_party *head
     return true;
 }
 
-/* The head has to wait: who fits beside the holders, and leaves the head's own memory where it
- * is, may run meanwhile. */
+/* The head has to wait: a party that fits beside the holders, and leaves the head's own memory
+ * where it is, may run meanwhile. */
 static void backfill_queue(struct sched_device *device, const struct sched_party *head,
                            uint64_t now)
 {
@@ -268,8 +269,8 @@ static void backfill_queue(struct sched_device *device, const struct sched_party
     }
 }
 
-/* Does anybody wait who can ever be served? What happens when that changes. Who is short of
- * what is no demand is in no queue; idle holders make room for it all the same. */
+/* Does a party wait that can ever be served? Acts on a change of that. A shortage of memory
+ * that cannot move does not queue; idle holders make room for it all the same. */
 static void note_waiters(struct sched_device *device, uint64_t now)
 {
     const bool waiters = device->waiting.queue.count != 0 ||
@@ -298,7 +299,7 @@ static void begin_leases(struct sched_party *party)
                             : party->gang->complete + party->turn.length;
 }
 
-/* No turn is ended any more; who ended others' pays as if its own was over. */
+/* No turn is ended any more; a party that ended others' turns pays as if its own was over. */
 static void end_leases(struct sched_party *party)
 {
     const struct sched_policy *policy = sched_policy_of(party->device);

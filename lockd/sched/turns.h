@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turns.h: who runs on a device.
+ * turns.h: the turns on a device.
  */
 #ifndef GS_LOCKD_SCHED_TURNS_H
 #define GS_LOCKD_SCHED_TURNS_H
