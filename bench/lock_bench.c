@@ -2,8 +2,8 @@
  *
  * lock_bench.c: what gpushare-lockd costs with a thousand programs, against what was promised.
  *
- * Two parts. The lock alone, in this process: modelled programs (tests/lockd/model.h) report,
- * the time inside the lock is taken for each report. Then a daemon: so many programs connect,
+ * Two parts. The scheduler alone, in this process: modelled programs (tests/lockd/model.h) report,
+ * the time inside the scheduler is taken for each report. Then a daemon: so many programs connect,
  * report and echo; how much memory the daemon has grown by, and what it uses of a processor
  * when all of them are quiet. One thread.
  *

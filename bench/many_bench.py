@@ -11,7 +11,7 @@ enough rounds to tell whether they are fair. Of each cell:
                 some programs, before and after, since a batch takes each of them another time (where its memory lies), and some
                 batches take longer than most
   Jain          of the time that each had the card, per weight, over whole rounds: from the beginning of one program's fourth turn to that
-                of its last one (in the first ones the lock makes up for what was before: programs that idled, another quantum)
+                of its last one (in the first ones the scheduler makes up for what was before: programs that idled, another quantum)
   weights       the largest deviation of a program's part of that time from its due (in the cell with weights)
   longest wait  between two batches of a program, over (N - 1)(quantum + switch), with the daemon's largest figures for these
   lost          in a turn, from its first batch's beginning to its last one's end: more than these batches take alone (median)

@@ -18,8 +18,9 @@ struct sim_totals {
     double weights;      /* the largest deviation of such a program's share from its weight's */
     double longest_wait; /* of such a program, over (N-1) (quantum + switch) */
     double wait_seconds, wait_bound_seconds; /* the two sides of that */
-    double quantum_seconds, switch_seconds;  /* the longest as the lock had it; mean measured */
-    double latency_p50, latency_p99;         /* of requests, over that of a card of their own */
+    double quantum_seconds,
+        switch_seconds;              /* longest, as the scheduler had it; mean measured */
+    double latency_p50, latency_p99; /* of requests, over that of a card of their own */
     double latency_p50_ms, latency_p99_ms;
     double finished;    /* programs that ended */
     double switch_cost; /* part of the time that nobody ran although somebody waited */

@@ -25,7 +25,7 @@ static void help(void)
 {
     printf(
         "usage: gpushare-sim [options] SCENARIO\n"
-        "Simulates programs that share cards through gpushare-lockd's own lock, under a\n"
+        "Simulates programs that share cards through gpushare-lockd's own scheduler, under a\n"
         "virtual clock. Exit status: 0, 1 when an expectation of the scenario is not met, 2\n"
         "for a mistake in the call or the scenario.\n\n"
         "  --set SECTION.KEY=VALUE  as if the scenario said so; program.KEY: all programs\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim.h: the simulated world: cards, programs on them, and lockd's lock between the two. All
+ * sim.h: the simulated world: cards, programs on them, and lockd's scheduler between the two. All
  * times are nanoseconds of the virtual clock, all sizes bytes. One thread.
  */
 #ifndef GS_BENCH_SIM_SIM_H
@@ -22,7 +22,7 @@ struct sim_way {
     void (*leave)(struct sim_program *program);
 };
 
-extern const struct sim_way sim_way_gpushare; /* client.c: lockd's lock, our swapping */
+extern const struct sim_way sim_way_gpushare; /* client.c: lockd's scheduler, our swapping */
 extern const struct sim_way sim_way_unified;  /* unified.c: unified memory, FCFS lock */
 extern const struct sim_way sim_way_unlocked; /* unified.c: unified memory, no lock */
 
@@ -35,7 +35,7 @@ struct sim_card {
     /* between one program stopping and the next coming to run, with somebody waiting */
     uint64_t gap_began;
     struct sim_sum gap;
-    uint64_t quantum_most;        /* as the lock has it */
+    uint64_t quantum_most;        /* as the scheduler has it */
     uint64_t busy_since, busy_ns; /* somebody computes */
     /* unified.c */
     struct sim_program *holder, *queue_first, *queue_last;
@@ -112,7 +112,7 @@ struct sim_world {
     const struct sim_scenario *scenario;
     const struct sim_way *way;
     struct sim_clock clock;
-    struct sched *lock;
+    struct sched *sched;
     struct sim_timer lock_timer, warmup_timer;
     uint64_t look_at;
     bool warm;
@@ -131,7 +131,7 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario);
 void sim_world_free(struct sim_world *world);
 /* Runs to the scenario's end, or until all programs have ended. */
 void sim_world_run(struct sim_world *world);
-/* Sends one state to the lock, which gets it a message's delay later. */
+/* Sends one state to the scheduler, which gets it a message's delay later. */
 void sim_world_send(struct sim_program *program, const struct gs_wire_state *state);
 void sim_world_connect(struct sim_program *program);
 void sim_world_disconnect(struct sim_program *program);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * world.c: the cards, the programs on them, and lockd's lock, unchanged, between the two:
- * carries messages with a delay, and calls the lock's tick when it asks for it.
+ * world.c: the cards, the programs on them, and lockd's scheduler, unchanged, between the two:
+ * carries messages with a delay, and calls the scheduler's tick when it asks for it.
  */
 #include "bench/sim/sim.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define LOOK_EVERY 1000000000ull
-#define EPOCH      1000000000ull /* the lock's clock at the beginning; it takes 0 for never */
+#define EPOCH      1000000000ull /* the scheduler's clock at the beginning; it takes 0 for never */
 
 struct sim_message {
     struct sim_timer timer;
@@ -41,9 +41,9 @@ void sim_world_failed(struct sim_world *world, const char *format, ...)
     va_end(arguments);
 }
 
-/* --- the lock --- */
+/* --- the scheduler --- */
 
-static uint64_t lock_now(const struct sim_world *world)
+static uint64_t world_now(const struct sim_world *world)
 {
     return world->clock.now_ns + EPOCH;
 }
@@ -97,17 +97,17 @@ static void member_seen(void *context, const struct gs_wire_device *device, void
     (void)client;
 }
 
-/* Takes what the lock wants to send, and asks when it wants to look again. */
+/* Takes what the scheduler wants to send, and asks when it wants to look again. */
 static void flush(struct sim_world *world)
 {
     struct sched_send send;
     uint64_t deadline;
 
-    while (sched_next_send(world->lock, &send)) {
+    while (sched_next_send(world->sched, &send)) {
         world->targets++;
         message_new(send.owner, false)->target = send.target;
     }
-    deadline = sched_deadline(world->lock);
+    deadline = sched_deadline(world->sched);
     if (deadline == LOCKD_NEVER)
         sim_clock_cancel(&world->clock, &world->lock_timer);
     else
@@ -119,16 +119,16 @@ static void tick(void *owner)
 {
     struct sim_world *world = owner;
 
-    sched_tick(world->lock, lock_now(world));
+    sched_tick(world->sched, world_now(world));
     flush(world);
 }
 
-/* What the lock takes for the quantum: seeing it visits every program, so only now and then. */
+/* What the scheduler takes for the quantum: seeing it visits every program, so only now and then. */
 static void look(struct sim_world *world)
 {
     if (world->clock.now_ns < world->look_at)
         return;
-    sched_visit(world->lock, device_seen, member_seen, world, lock_now(world));
+    sched_visit(world->sched, device_seen, member_seen, world, world_now(world));
     world->look_at = world->clock.now_ns + LOOK_EVERY * (world->program_count / 16 + 1);
 }
 
@@ -143,8 +143,8 @@ static void deliver(void *owner)
 
     if (valid && to_lock) {
         world->states++;
-        if (sched_state(world->lock, program->client, &message->state, lock_now(world)) != 0)
-            sim_world_failed(world, "the lock refused program %u", program->index);
+        if (sched_state(world->sched, program->client, &message->state, world_now(world)) != 0)
+            sim_world_failed(world, "the scheduler refused program %u", program->index);
     }
     message->next_spare = world->spare;
     world->spare = message;
@@ -170,21 +170,21 @@ void sim_world_connect(struct sim_program *program)
                                   .weight = (uint32_t)program->class->weight,
                                   .priority = (int32_t)program->class->priority};
 
-    program->client = sched_client_add(world->lock, program);
+    program->client = sched_client_add(world->sched, program);
     if (program->client == NULL) {
         fprintf(stderr, "gpushare-sim: out of memory at program %u\n", program->index);
         exit(1);
     }
     snprintf(hello.name, sizeof hello.name, "%s", program->class->name);
     snprintf(hello.group, sizeof hello.group, "%s", program->class->group);
-    sched_describe(world->lock, program->client, &hello, 0);
+    sched_describe(world->sched, program->client, &hello, 0);
 }
 
 void sim_world_disconnect(struct sim_program *program)
 {
     struct sim_world *world = program->world;
 
-    sched_client_gone(world->lock, program->client, lock_now(world));
+    sched_client_gone(world->sched, program->client, world_now(world));
     program->client = NULL;
     program->life++;
     flush(world);
@@ -285,9 +285,9 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
 
     world->scenario = scenario;
     world->way = ways[scenario->way];
-    world->lock = sched_new(&settings, EPOCH);
-    if (world->lock == NULL) {
-        fprintf(stderr, "gpushare-sim: out of memory for the lock\n");
+    world->sched = sched_new(&settings, EPOCH);
+    if (world->sched == NULL) {
+        fprintf(stderr, "gpushare-sim: out of memory for the scheduler\n");
         exit(1);
     }
     for (size_t i = 0; i < scenario->class_count; i++)
@@ -331,7 +331,7 @@ void sim_world_free(struct sim_world *world)
 
     if (world == NULL)
         return;
-    sched_free(world->lock);
+    sched_free(world->sched);
     while ((message = world->all_messages) != NULL) {
         world->all_messages = message->next_all;
         free(message);

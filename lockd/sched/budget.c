@@ -1,113 +1,118 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * budget.c: how many bytes everybody may hold on a device.
+ * budget.c: how many bytes each member may hold on a device.
  *
- * Invariant: the sum over members of sched_member_hold(), which is the most each can have on
- * the device before it has read and echoed everything sent, never exceeds the capacity by
- * anything given here. So lowering is always allowed and counts when it is echoed and done;
- * raising takes only what is free at that moment, and goes on as memory leaves (credits).
+ * Invariant: sched_member_hold() is the most that a member can have on the device before it
+ * has read and echoed everything sent. Nothing given here raises the sum of these above the
+ * capacity. So a budget may be lowered at any time, and that counts when the member has echoed
+ * and done it. A budget is raised only by what is free at that moment, and again as memory
+ * leaves (credits).
  *
- * Memory is handed to those whose turn has come in the order of their admission: the first one
- * that does not get all it needs ends the round, so that one is complete early rather than all
- * late.
+ * Members whose turn has come get memory in the order of their admission. The first that does
+ * not get all it needs ends the round, so one is complete early rather than all late.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/budget.h"
 
-static void change(struct sched_member *member, uint64_t budget, uint64_t now)
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+
+static void change_budget(struct sched_member *member, uint64_t budget, uint64_t now)
 {
     if (budget == member->budget)
         return;
     member->budget = budget;
     sched_books_member(member, now);
-    sched_plan_touch(member);
+    sched_agenda_touch(member);
 }
 
 /* Takes up to so many bytes of a budget; returns what is still missing. */
-static uint64_t take(struct sched_member *member, uint64_t most, uint64_t missing, uint64_t now)
+static uint64_t take_budget(struct sched_member *member, uint64_t most, uint64_t missing,
+                            uint64_t now)
 {
     const uint64_t part = sched_min(missing, most);
 
-    change(member, member->budget - part, now);
+    change_budget(member, member->budget - part, now);
     return missing - part;
 }
 
 /* Lowers the budgets of those that do not run until so many bytes are on their way out: first
  * what they do not use, then the memory of idle programs, least recently run first, then of
  * waiting ones, the one whose turn is furthest away first. */
-static void evict(struct sched_device *device, uint64_t missing, uint64_t now)
+static void evict_members(struct sched_device *device, uint64_t missing, uint64_t now)
 {
     struct sched_node *node;
 
-    lockd_list_each (at, &device->unused) {
-        struct sched_member *member = sched_member_of(at, unused);
+    lockd_list_each (at, &device->books.unused) {
+        struct sched_member *member = sched_member_of(at, books.unused);
 
         if (missing == 0)
             return;
-        missing = take(member, member->budget - member->resident, missing, now);
+        missing = take_budget(member, member->budget - member->report.resident, missing, now);
     }
-    while (missing > 0 && (node = sched_order_first(&device->victims_idle)) != NULL) {
-        struct sched_member *member = sched_member_of(node, victim);
+    while (missing > 0 && (node = sched_order_first(&device->books.victims_idle)) != NULL) {
+        struct sched_member *member = sched_member_of(node, books.victim);
 
-        missing = take(member, member->budget, missing, now);
+        missing = take_budget(member, member->budget, missing, now);
     }
-    while (missing > 0 && (node = sched_order_last(&device->victims_waiting)) != NULL) {
-        struct sched_member *member = sched_member_of(node, victim);
+    while (missing > 0 && (node = sched_order_last(&device->books.victims_waiting)) != NULL) {
+        struct sched_member *member = sched_member_of(node, books.victim);
 
-        missing = take(member, member->budget, missing, now);
+        missing = take_budget(member, member->budget, missing, now);
     }
 }
 
 /* A runner's share of the bytes that nobody needs. */
 static uint64_t spare_share(const struct sched_device *device)
 {
-    const uint64_t share =
-        sched_less(device->capacity, device->sum.kept) / (device->sum.held + 1);
+    const uint64_t share = sched_less(device->space.capacity, device->books.sum.kept) /
+                           (device->books.sum.held + 1);
 
     return share - share % SHARE_STEP;
 }
 
 /* Takes spare bytes back that others need now. */
-static void trim(struct sched_device *device, uint64_t share, uint64_t now)
+static void trim_spared(struct sched_device *device, uint64_t share, uint64_t now)
 {
-    lockd_list_each (at, &device->spared) {
-        struct sched_member *member = sched_member_of(at, spared);
-        const uint64_t most = member->demand + (member->party->held ? share : 0);
+    lockd_list_each (at, &device->books.spared) {
+        struct sched_member *member = sched_member_of(at, books.spared);
+        const uint64_t most = member->report.demand + (member->party->turn.held ? share : 0);
 
         if (most < member->budget)
             member->trimmed_at = now;
-        change(member, sched_min(member->budget, most), now);
+        change_budget(member, sched_min(member->budget, most), now);
     }
 }
 
 /* Raises a budget towards goal by what is free, in steps worth a message; what a member may
  * hold anyway costs nothing. */
-static void raise(struct sched_member *member, uint64_t goal, uint64_t step, uint64_t now)
+static void raise_budget(struct sched_member *member, uint64_t goal, uint64_t step,
+                         uint64_t now)
 {
     const struct sched_device *device = member->device;
     const uint64_t most =
-        sched_member_hold(member) + sched_less(device->capacity, device->sum.hold);
+        sched_member_hold(member) + sched_less(device->space.capacity, device->books.sum.hold);
     const uint64_t to = sched_min(goal, most);
 
     if (to <= member->budget || (to < goal && to - member->budget < step))
         return;
     sched_books_ahead(member, now);
-    change(member, to, now);
+    change_budget(member, to, now);
 }
 
 /* One that needs more than there is gets the demand only when nobody else has anything on the
  * device. */
-static uint64_t required(const struct sched_member *member)
+static uint64_t required_bytes(const struct sched_member *member)
 {
     const struct sched_device *device = member->device;
     const struct sched_party *party = member->party;
     uint64_t own = 0;
 
-    if (party->demand > device->capacity && party->demand <= device->total &&
-        device->holder_count == 1) {
+    if (party->books.demand > device->space.capacity &&
+        party->books.demand <= device->measure.total && device->turns.holder_count == 1) {
         lockd_list_each (at, &party->members)
             own += sched_member_hold(sched_member_of(at, of_party));
-        if (own == device->sum.hold)
-            return member->demand;
+        if (own == device->books.sum.hold)
+            return member->report.demand;
     }
     return sched_need(member);
 }
@@ -116,50 +121,53 @@ static uint64_t required(const struct sched_member *member)
  * would keep it. */
 static bool has_answered(const struct sched_member *member)
 {
-    return (member->sent_flags & GS_TARGET_RUN) != 0 && member->echoed >= member->run_seq;
+    return (member->sent.flags & GS_TARGET_RUN) != 0 &&
+           member->report.echoed >= member->sent.run_seq;
 }
 
-static void feed(struct sched_device *device, uint64_t now)
+static void feed_hungry(struct sched_device *device, uint64_t now)
 {
-    lockd_list_each (at, &device->hungry) {
-        struct sched_member *member = sched_member_of(at, hungry);
-        const uint64_t goal = required(member);
+    lockd_list_each (at, &device->books.hungry) {
+        struct sched_member *member = sched_member_of(at, books.hungry);
+        const uint64_t goal = required_bytes(member);
 
-        if (device->leases && !has_answered(member))
+        if (device->turns.leases && !has_answered(member))
             continue;
-        if (goal > device->capacity) /* the promise on the sum holds as far as demand does */
-            change(member, sched_max(member->budget, goal), now);
+        if (goal >
+            device->space.capacity) /* the promise on the sum holds as far as demand does */
+            change_budget(member, sched_max(member->budget, goal), now);
         else
-            raise(member, goal, sched_min(CREDIT_STEP, member->demand / 8), now);
+            raise_budget(member, goal, sched_min(CREDIT_STEP, member->report.demand / 8), now);
         if (member->budget < goal)
             return;
     }
 }
 
-/* Whoever runs may grow without asking by a share of what nobody needs. */
-static void spare(struct sched_device *device, uint64_t share, uint64_t now)
+/* A member that runs may grow without asking by a share of the bytes that no other needs. */
+static void spare_bytes(struct sched_device *device, uint64_t share, uint64_t now)
 {
-    lockd_list_each (at, &device->touched) {
-        struct sched_member *member = sched_member_of(at, touched);
-        const uint64_t limit = sched_max(sched_member_limit(member), member->demand);
+    lockd_list_each (at, &device->agenda.touched) {
+        struct sched_member *member = sched_member_of(at, agenda.touched);
+        const uint64_t limit = sched_max(sched_member_limit(member), member->report.demand);
 
         if (member->trimmed_at != 0 && now - member->trimmed_at < TELL_PAUSE)
             continue;
-        if (member->party->held && member->budget >= member->demand &&
-            member->budget < member->demand + share / 4)
-            raise(member, sched_min(member->demand + share, limit), SHARE_STEP, now);
+        if (member->party->turn.held && member->budget >= member->report.demand &&
+            member->budget < member->report.demand + share / 4)
+            raise_budget(member, sched_min(member->report.demand + share, limit), SHARE_STEP,
+                         now);
     }
 }
 
-static void put_out(struct sched_device *device, uint64_t now)
+static void put_out_evicted(struct sched_device *device, uint64_t now)
 {
-    lockd_list_each (at, &device->touched) {
-        struct sched_member *member = sched_member_of(at, touched);
+    lockd_list_each (at, &device->agenda.touched) {
+        struct sched_member *member = sched_member_of(at, agenda.touched);
 
-        if (member->evict && !sched_member_busy(member))
-            change(member, 0, now);
-        else if (member->refuses && !member->party->held)
-            change(member, sched_min(member->budget, member->resident), now);
+        if (member->eviction.wanted && !sched_member_busy(member))
+            change_budget(member, 0, now);
+        else if (member->books.refuses && !member->party->turn.held)
+            change_budget(member, sched_min(member->budget, member->report.resident), now);
     }
 }
 
@@ -167,12 +175,12 @@ void sched_budget_plan(struct sched_device *device, uint64_t now)
 {
     uint64_t share;
 
-    put_out(device, now);
-    if (device->sum.kept > device->capacity)
-        evict(device, device->sum.kept - device->capacity, now);
+    put_out_evicted(device, now);
+    if (device->books.sum.kept > device->space.capacity)
+        evict_members(device, device->books.sum.kept - device->space.capacity, now);
     share = spare_share(device);
-    if (device->sum.kept + device->sum.given > device->capacity)
-        trim(device, share, now);
-    feed(device, now);
-    spare(device, share, now);
+    if (device->books.sum.kept + device->books.sum.given > device->space.capacity)
+        trim_spared(device, share, now);
+    feed_hungry(device, now);
+    spare_bytes(device, share, now);
 }

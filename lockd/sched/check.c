@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.c: adds up from scratch what books.c and the others keep up to date, and says
- * what differs. For tests; reads only.
+ * check.c: adds up from scratch what books.c and the others keep up to date, and says which
+ * sum differs. For tests; reads only.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/check.h"
+#include "lockd/sched/queue.h"
+
+#include "lockd/sched/lease.h"
 
 struct total {
     struct sched_share sum;
@@ -23,19 +26,23 @@ static uint32_t length_of(const struct lockd_list *list)
 
 static const char *check_sets(const struct sched_member *member, bool busy)
 {
-    const bool held = member->party->held;
+    const bool held = member->party->turn.held;
 
-    if (lockd_list_empty(&member->hungry) == (held && member->budget < member->demand))
+    if (lockd_list_empty(&member->books.hungry) ==
+        (held && member->budget < member->report.demand))
         return "hungry";
-    if (lockd_list_empty(&member->spared) == (busy && member->budget > member->demand))
+    if (lockd_list_empty(&member->books.spared) ==
+        (busy && member->budget > member->report.demand))
         return "spared";
-    if (lockd_list_empty(&member->unused) == (!busy && member->budget > member->resident))
+    if (lockd_list_empty(&member->books.unused) ==
+        (!busy && member->budget > member->report.resident))
         return "unused";
-    if (lockd_list_empty(&member->stopping) == (!held && (busy || member->owes != LOCKD_NEVER)))
+    if (lockd_list_empty(&member->books.stopping) ==
+        (!held && (busy || member->books.owes != LOCKD_NEVER)))
         return "stopping";
-    if ((member->victim_of != NULL) != (!busy && member->budget > 0))
+    if ((member->books.victim_of != NULL) != (!busy && member->budget > 0))
         return "victims";
-    if (member->victim.in != (member->victim_of != NULL))
+    if (member->books.victim.in != (member->books.victim_of != NULL))
         return "place among the victims";
     return NULL;
 }
@@ -46,42 +53,44 @@ static const char *check_member(const struct sched_member *member, struct total 
     const uint64_t need = sched_need(member), hold = sched_member_hold(member);
 
     total->members++;
-    total->sum.demand += member->demand;
-    total->sum.resident += member->resident;
+    total->sum.demand += member->report.demand;
+    total->sum.resident += member->report.resident;
     total->sum.pinned += sched_member_pinned(member);
     total->sum.hold += hold;
-    total->sum.kept += member->share.kept; /* it and the next change as time passes */
-    total->sum.given += member->share.given;
-    total->sum.held += member->party->held;
-    if (member->share.kept != hold &&
-        (member->share.kept != (busy ? need : member->budget) ||
-         member->share.given != (busy ? sched_less(member->budget, need) : 0)))
+    total->sum.kept += member->books.share.kept; /* it and the next change as time passes */
+    total->sum.given += member->books.share.given;
+    total->sum.held += member->party->turn.held;
+    if (member->books.share.kept != hold &&
+        (member->books.share.kept != (busy ? need : member->budget) ||
+         member->books.share.given != (busy ? sched_less(member->budget, need) : 0)))
         return "what a member keeps";
-    if ((member->flags & GS_STATE_MOVING) != 0 || member->echoed < member->turn_seq) {
-        total->sum.unsure += member->resident;
+    if ((member->report.flags & GS_STATE_MOVING) != 0 ||
+        member->report.echoed < member->sent.turn_seq) {
+        total->sum.unsure += member->report.resident;
         total->sum.unsure_most += hold;
     }
-    total->idle += member->victim_of == &member->device->victims_idle;
-    total->waiting += member->victim_of == &member->device->victims_waiting;
+    total->idle += member->books.victim_of == &member->device->books.victims_idle;
+    total->waiting += member->books.victim_of == &member->device->books.victims_waiting;
     return check_sets(member, busy);
 }
 
 static const char *check_turn(const struct sched_party *party)
 {
     const struct sched_gang *gang = party->gang;
-    const bool queued = party->queued_of != NULL;
+    const bool queued = party->wait.queued_of != NULL;
 
-    if (party->held == lockd_list_empty(&party->holder))
+    if (party->turn.held == lockd_list_empty(&party->turn.holder))
         return "holders";
-    if (queued != party->queued.in || (queued && party->held))
+    if (queued != party->wait.queued.in || (queued && party->turn.held))
         return "queue";
     if (gang->runs != (gang->held_count == gang->party_count))
         return "a gang runs with all its places and only with them";
-    if (!party->device->leases || party->device->settle_until > party->device->lock->created)
+    if (!party->device->turns.leases ||
+        party->device->measure.settle_until > party->device->sched->created)
         return NULL;
-    if (queued && (!sched_gang_wants(gang) || sched_gang_next(gang) != party))
+    if (queued && (!sched_gang_wants(gang) || sched_lease_next(gang) != party))
         return "queued out of order";
-    if (!queued && sched_gang_wants(gang) && sched_gang_next(gang) == party)
+    if (!queued && sched_gang_wants(gang) && sched_lease_next(gang) == party)
         return "forgotten: it wants to run and is not in the queue";
     return NULL;
 }
@@ -98,32 +107,33 @@ static const char *check_party(const struct sched_party *party, struct total *to
 
         members++;
         busy += sched_member_busy(member);
-        demand += member->demand;
+        demand += member->report.demand;
         wrong = wrong != NULL ? wrong : check_member(member, total);
     }
-    need = device->lock->settings.exclusive ? device->capacity
-                                            : sched_min(demand, device->capacity);
+    need = device->sched->settings.exclusive ? device->space.capacity
+                                             : sched_min(demand, device->space.capacity);
     total->parties++;
-    total->holders += party->held;
+    total->holders += party->turn.held;
     total->weights += party->weight;
-    total->need_held += party->held ? need : 0;
-    total->need_busy +=
-        busy != 0 && !party->counted_stuck ? sched_max(need, party->lost) : party->lost;
-    total->lost += party->lost;
-    total->stuck += party->counted_stuck;
-    total->stopping += !party->held && busy != 0;
-    total->elsewhere += party->elsewhere;
-    total->queued += party->queued_of == &device->queue;
-    total->hopeless += party->queued_of == &device->hopeless;
+    total->need_held += party->turn.held ? need : 0;
+    total->need_busy += busy != 0 && !party->books.counted_stuck
+                            ? sched_max(need, party->books.lost)
+                            : party->books.lost;
+    total->lost += party->books.lost;
+    total->stuck += party->books.counted_stuck;
+    total->stopping += !party->turn.held && busy != 0;
+    total->elsewhere += party->wait.elsewhere;
+    total->queued += party->wait.queued_of == &device->waiting.queue;
+    total->hopeless += party->wait.queued_of == &device->waiting.hopeless;
     if (wrong != NULL)
         return wrong;
-    if (members != party->member_count || busy != party->busy_members ||
-        demand != party->demand || need != party->need)
+    if (members != party->member_count || busy != party->books.busy_members ||
+        demand != party->books.demand || need != party->books.need)
         return "figures of a party";
     return check_turn(party);
 }
 
-static bool equal(const struct sched_share *a, const struct sched_share *b)
+static bool is_equal(const struct sched_share *a, const struct sched_share *b)
 {
     return a->demand == b->demand && a->resident == b->resident && a->pinned == b->pinned &&
            a->hold == b->hold && a->kept == b->kept && a->given == b->given &&
@@ -135,8 +145,8 @@ static bool overlooks_head(const struct sched_device *device)
 {
     const struct sched_party *head = sched_queue_head(device);
 
-    return head != NULL && device->leases && device->settle_until <= device->lock->created &&
-           device->need_busy - head->need_busy + sched_queue_takes(head) <= device->capacity;
+    return head != NULL && device->turns.leases && device->measure.settle_until <= device->sched->created &&
+           device->books.need_busy - head->books.need_busy + sched_queue_takes(head) <= device->space.capacity;
 }
 
 static const char *check_device(const struct sched_device *device)
@@ -152,49 +162,51 @@ static const char *check_device(const struct sched_device *device)
         return wrong;
     if (overlooks_head(device))
         return "the head of the queue has room and does not get it";
-    if (!equal(&total.sum, &device->sum))
+    if (!is_equal(&total.sum, &device->books.sum))
         return "sums of memory";
-    if (total.need_held != device->need_held || total.need_busy != device->need_busy ||
-        total.lost != device->lost)
+    if (total.need_held != device->books.need_held ||
+        total.need_busy != device->books.need_busy || total.lost != device->books.lost)
         return "sums of needs";
     if (total.members != device->member_count || total.parties != device->party_count ||
-        total.holders != device->holder_count || total.stopping != device->stopping_parties ||
-        total.stuck != device->stuck_parties || total.weights != device->weights ||
-        total.elsewhere != device->elsewhere)
+        total.holders != device->turns.holder_count ||
+        total.stopping != device->books.stopping_parties ||
+        total.stuck != device->books.stuck_parties || total.weights != device->books.weights ||
+        total.elsewhere != device->turns.elsewhere)
         return "counts";
-    if (length_of(&device->holders) != device->holder_count ||
-        total.queued != device->queue.count || total.hopeless != device->hopeless.count ||
-        total.idle != device->victims_idle.count ||
-        total.waiting != device->victims_waiting.count)
+    if (length_of(&device->turns.holders) != device->turns.holder_count ||
+        total.queued != device->waiting.queue.count ||
+        total.hopeless != device->waiting.hopeless.count ||
+        total.idle != device->books.victims_idle.count ||
+        total.waiting != device->books.victims_waiting.count)
         return "lengths of sets";
     return NULL;
 }
 
-static const char *check_host(const struct sched *lock)
+static const char *check_host(const struct sched *sched)
 {
     uint64_t used = 0, hold = 0, off = 0, goal = 0;
 
-    lockd_list_each (at, &lock->clients) {
+    lockd_list_each (at, &sched->clients) {
         const struct sched_client *client = lockd_entry(at, struct sched_client, link);
 
-        used += client->host_used;
-        hold += client->host_told == UINT64_MAX
-                    ? client->host_used
-                    : sched_max(client->host_told, client->host_used);
-        off += client->host_off;
-        goal += client->host_goal;
+        used += client->host.used;
+        hold += client->host.told == UINT64_MAX
+                    ? client->host.used
+                    : sched_max(client->host.told, client->host.used);
+        off += client->host.off;
+        goal += client->host.goal;
     }
-    return used != lock->host_used || hold != lock->host_hold || off != lock->host_off ||
-                   goal != lock->host_goal
+    return used != sched->host.used || hold != sched->host.hold || off != sched->host.off ||
+                   goal != sched->host.goal
                ? "sums of host memory"
                : NULL;
 }
 
-static const char *check_giving_way(const struct sched *lock)
+static const char *check_giving_way(const struct sched *sched)
 {
     uint32_t gangs = 0;
 
-    lockd_list_each (at, &lock->devices) {
+    lockd_list_each (at, &sched->devices) {
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
         lockd_list_each (of, &device->parties) {
@@ -203,15 +215,15 @@ static const char *check_giving_way(const struct sched *lock)
             gangs += party->gang->gives_way && party->gang->parties.next == &party->of_gang;
         }
     }
-    return gangs != lock->giving_way ? "how many gangs give way" : NULL;
+    return gangs != sched->giving_way ? "how many gangs give way" : NULL;
 }
 
-const char *sched_check(const struct sched *lock)
+const char *sched_check(const struct sched *sched)
 {
-    const char *wrong = check_host(lock);
+    const char *wrong = check_host(sched);
 
-    wrong = wrong != NULL ? wrong : check_giving_way(lock);
-    lockd_list_each (at, &lock->devices) {
+    wrong = wrong != NULL ? wrong : check_giving_way(sched);
+    lockd_list_each (at, &sched->devices) {
         if (wrong == NULL)
             wrong = check_device(lockd_entry(at, struct sched_device, link));
     }

@@ -1,46 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * constants.h: the times, sizes and shares that the lock decides by, and arithmetic that
- * does not wrap. Nobody includes it but state.h.
+ * constants.h: the times, sizes and shares that the scheduler decides by, and arithmetic that
+ * does not wrap.
  */
 #ifndef GS_LOCKD_SCHED_CONSTANTS_H
 #define GS_LOCKD_SCHED_CONSTANTS_H
 
 #include <stdint.h>
 
-#define MIB              (1024ull * 1024)
-#define GIB              (1024 * MIB)
-#define NS_PER_MS        1000000ull
-#define PPM              1000000ull
-#define QUANTUM_MIN      (200 * NS_PER_MS)
-#define QUANTUM_MAX      (60000 * NS_PER_MS)
-#define SHARE_PPM        50000           /* a switch may cost 5 % of the quantum */
-#define SWITCH_BASE      (5 * NS_PER_MS) /* of a switch that moves nothing */
-#define SWITCH_RATE      50000000000ull  /* bytes a second, until one was measured */
-#define SWITCH_UNSEEN    (1 * NS_PER_MS) /* ... that it does not show: threads wake up */
-#define IDLE_MIN         (5 * NS_PER_MS)
-#define BURST_SPARE      4 /* a burst may be longer than usual by one part in so many */
-#define IDLE_MAX         (500 * NS_PER_MS)
-#define GRACE            (10000 * NS_PER_MS) /* a turn without progress, a stop without an answer */
-#define GRACE_SHORT      (1000 * NS_PER_MS) /* ... that the driver has no memory for */
-#define ASK_AGAIN        (2000 * NS_PER_MS) /* a stuck holder */
-#define SHORT_DECAY      (10000 * NS_PER_MS)
-#define SHORT_FORGET     (300000 * NS_PER_MS)
-#define SHORT_REPEAT     (1000 * NS_PER_MS)
-#define RESTART_WINDOW   (2000 * NS_PER_MS)
-#define RESTART_SETTLE   (300 * NS_PER_MS)
-#define EXTERNAL_CONFIRM (20 * NS_PER_MS)
-#define EXTERNAL_UNSAID  (1000 * NS_PER_MS)
-#define DEPARTED_WINDOW  (2000 * NS_PER_MS) /* to come back, or for the driver to clear up */
-#define TELL_PAUSE                                                                             \
-    (100 *                                                                                     \
-     NS_PER_MS) /* between things told to all of a device that can wait                  \
-                       */
-#define RISE_PAUSE        (500 * NS_PER_MS) /* a capacity that fell rises again */
+#define MIB               (1024ull * 1024)
+#define GIB               (1024 * MIB)
+#define NS_PER_MS         1000000ull
+#define PPM               1000000ull
+#define QUANTUM_MIN       (200 * NS_PER_MS)
+#define QUANTUM_MAX       (60000 * NS_PER_MS)
+#define SHARE_PPM         50000           /* a switch may cost 5 % of the quantum */
+#define SWITCH_BASE       (5 * NS_PER_MS) /* of a switch that moves nothing */
+#define SWITCH_RATE       50000000000ull  /* bytes a second, until one was measured */
+#define SWITCH_UNSEEN     (1 * NS_PER_MS) /* ... that it does not show: threads wake up */
+#define IDLE_MIN          (5 * NS_PER_MS)
+#define BURST_SPARE       4 /* a burst may be longer than usual by one part in so many */
+#define IDLE_MAX          (500 * NS_PER_MS)
+#define GRACE             (10000 * NS_PER_MS) /* a turn or a stop without progress */
+#define GRACE_SHORT       (1000 * NS_PER_MS)  /* ... that the driver has no memory for */
+#define ASK_AGAIN         (2000 * NS_PER_MS)  /* a stuck holder */
+#define SHORT_DECAY       (10000 * NS_PER_MS)
+#define SHORT_FORGET      (300000 * NS_PER_MS)
+#define SHORT_REPEAT      (1000 * NS_PER_MS)
+#define RESTART_WINDOW    (2000 * NS_PER_MS)
+#define RESTART_SETTLE    (300 * NS_PER_MS)
+#define EXTERNAL_CONFIRM  (20 * NS_PER_MS)
+#define EXTERNAL_UNSAID   (1000 * NS_PER_MS)
+#define DEPARTED_WINDOW   (2000 * NS_PER_MS) /* to come back, or for the driver to clear up */
+#define TELL_PAUSE        (100 * NS_PER_MS)  /* between things told to all that can wait */
+#define RISE_PAUSE        (500 * NS_PER_MS)  /* a capacity that fell rises again */
 #define SHARE_STEP        (2 * MIB)
 #define CREDIT_STEP       (16 * MIB)
 #define TARGETS_IN_FLIGHT 4
-#define LEVEL_START       (1ull << 62) /* room for debts on the way down, a century on the way up */
+#define LEVEL_START       (1ull << 62) /* room for debts below, a century above */
 
 static inline uint64_t sched_min(uint64_t a, uint64_t b)
 {

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gang.c: who belongs to which gang. Owns gangs and their parties: one party for each
- * device that the gang's clients use. A client without a group is a gang of its own, and so is
- * a program on several devices: its gate opens only when it may run on all of them. Their turns
- * are in lease.c.
+ * gang.c: membership of gangs. Owns gangs and their parties: one party for each device that
+ * the gang's clients use. A client without a group is a gang of its own. So is a program on
+ * several devices: its gate opens only when it may run on all of them. Turns of gangs are in
+ * lease.c.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/gang.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/lease.h"
+#include "lockd/sched/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,27 +32,13 @@ static uint32_t find_weight(const struct sched_gang *gang, uint32_t enough)
     return weight;
 }
 
-int32_t sched_gang_priority(const struct sched_gang *gang)
-{
-    int32_t priority = INT32_MIN;
-
-    lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
-            const struct sched_client *client = sched_member_of(of, of_party)->client;
-
-            priority = client->priority > priority ? client->priority : priority;
-        }
-    }
-    return priority;
-}
-
 static void set_weight(struct sched_gang *gang, uint32_t weight)
 {
     gang->weight = weight;
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        party->device->weights += weight - (uint64_t)party->weight;
+        party->device->books.weights += weight - (uint64_t)party->weight;
         party->weight = weight;
     }
 }
@@ -57,24 +48,7 @@ void sched_gang_reweigh(struct sched_gang *gang)
     set_weight(gang, find_weight(gang, GS_WEIGHT_MAX));
 }
 
-struct sched_party *sched_gang_next(const struct sched_gang *gang)
-{
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
-        if (!party->held)
-            return party;
-    }
-    return NULL;
-}
-
-void sched_gang_settle(struct sched_gang *gang)
-{
-    lockd_list_each (at, &gang->parties)
-        sched_plan_settle(sched_party_of(at, of_gang));
-}
-
-/* --- who belongs to it --- */
+/* --- its clients and parties --- */
 
 static struct sched_gang *gang_new(void)
 {
@@ -103,7 +77,7 @@ static void gang_exit(struct sched_client *client)
         return;
     if (gang->group != NULL)
         gang->group->gang = NULL;
-    sched_gang_give_way(gang, client->lock, false);
+    sched_lease_give_way(gang, client->sched, false);
     free(gang);
 }
 
@@ -114,11 +88,6 @@ static struct sched_gang *gang_of(struct sched_client *client)
 
     if (client->gang != NULL)
         return client->gang;
-    if (client->group[0] != '\0' && group == NULL) {
-        group = sched_group_enter(client);
-        if (group == NULL)
-            return NULL;
-    }
     if (group != NULL && !group->apart)
         gang = group->gang;
     if (gang == NULL)
@@ -137,18 +106,18 @@ void sched_gang_client_gone(struct sched_client *client)
 {
     if (client->gang != NULL) {
         if (client->paused)
-            sched_gang_settle(client->gang);
+            sched_agenda_settle_gang(client->gang);
         gang_exit(client);
     }
-    sched_group_leave(client);
 }
 
 static void insert_sorted(struct sched_gang *gang, struct sched_party *party)
 {
     struct lockd_list *at = gang->parties.next;
 
-    while (at != &gang->parties && memcmp(sched_party_of(at, of_gang)->device->uuid,
-                                          party->device->uuid, sizeof party->device->uuid) < 0)
+    while (at != &gang->parties &&
+           memcmp(sched_party_of(at, of_gang)->device->identity.uuid,
+                  party->device->identity.uuid, sizeof party->device->identity.uuid) < 0)
         at = at->next;
     lockd_list_append(at, &party->of_gang); /* before it */
 }
@@ -163,10 +132,10 @@ static struct sched_party *party_new(struct sched_gang *gang, struct sched_devic
     party->device = device;
     lockd_list_init(&party->members);
     lockd_list_init(&party->settle);
-    lockd_list_init(&party->holder);
-    party->burst_usual = party->quiet_at = LOCKD_NEVER;
+    lockd_list_init(&party->turn.holder);
+    party->bursts.usual = party->bursts.quiet_at = LOCKD_NEVER;
     party->weight = gang->weight;
-    device->weights += party->weight;
+    device->books.weights += party->weight;
     insert_sorted(gang, party);
     lockd_list_append(&device->parties, &party->of_device);
     gang->party_count++;
@@ -201,28 +170,28 @@ static void party_free(struct sched_party *party)
     struct sched_device *device = party->device;
 
     sched_queue_drop(party);
-    if (party->held) {
-        lockd_list_remove(&party->holder);
-        device->holder_count--;
+    if (party->turn.held) {
+        lockd_list_remove(&party->turn.holder);
+        device->turns.holder_count--;
         party->gang->held_count--;
     }
-    if (device->revoke_head == party)
-        device->revoke_head = NULL;
-    if (device->cleared_for == party)
-        device->cleared_for = NULL;
+    if (device->revoke.head == party)
+        device->revoke.head = NULL;
+    if (device->cleared.party == party)
+        device->cleared.party = NULL;
     lockd_list_remove(&party->settle);
     lockd_list_remove(&party->of_gang);
     lockd_list_remove(&party->of_device);
     party->gang->party_count--;
     device->party_count--;
-    device->need_held -= party->need_held;
-    device->need_busy -= party->need_busy;
-    device->lost -= party->lost;
-    device->stuck_parties -= party->counted_stuck;
-    device->stopping_parties -= party->counted_stopping;
-    device->weights -= party->weight;
-    device->elsewhere -= party->elsewhere;
-    device->generation++;
+    device->books.need_held -= party->books.need_held;
+    device->books.need_busy -= party->books.need_busy;
+    device->books.lost -= party->books.lost;
+    device->books.stuck_parties -= party->books.counted_stuck;
+    device->books.stopping_parties -= party->books.counted_stopping;
+    device->books.weights -= party->weight;
+    device->turns.elsewhere -= party->wait.elsewhere;
+    device->turns.generation++;
     free(party);
 }
 
@@ -230,8 +199,8 @@ static void party_leave(struct sched_member *member, uint64_t now)
 {
     struct sched_party *party = member->party;
 
-    party->gang->wanting -= (member->flags & GS_STATE_WANT) != 0;
-    party->gang->evicting -= member->evict;
+    party->gang->wanting -= (member->report.flags & GS_STATE_WANT) != 0;
+    party->gang->evicting -= member->eviction.wanted;
     lockd_list_remove(&member->of_party);
     party->member_count--;
     sched_books_party(party, now);
@@ -252,9 +221,9 @@ void sched_gang_leave(struct sched_member *member, uint64_t now)
         gang->weight = 0;
     }
     if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
-        sched_gang_begin(gang, now);
-    sched_gang_requeue(gang, now);
-    sched_gang_settle(gang);
+        sched_lease_begin(gang, now);
+    sched_lease_requeue_gang(gang, now);
+    sched_agenda_settle_gang(gang);
 }
 
 /* --- a client moves to another gang --- */
@@ -277,23 +246,23 @@ static bool make_parties(const struct sched_client *client, struct sched_gang *t
     return false;
 }
 
-/* What it had, or owes, goes with it: else who is parted or brought together again and again
- * would begin with a turn of credit each time. */
+/* Credit and debt go with it: otherwise a program that is parted and brought together again and
+ * again would begin with a turn of credit each time. */
 static void copy_history(struct sched_party *to, const struct sched_party *from, uint64_t now)
 {
-    to->counted_at = now;
-    to->virtual_ns = sched_max(to->virtual_ns, from->virtual_ns);
+    to->time.counted_at = now;
+    to->fair.virtual_ns = sched_max(to->fair.virtual_ns, from->fair.virtual_ns);
     if (to->member_count != 0)
         return;
-    to->turns = from->turns;
-    to->last_ran = from->last_ran;
-    to->level_then = from->level_then;
-    to->rested = from->rested;
-    to->came_up = from->came_up;
-    to->quiet_at = from->quiet_at;
-    to->burst = from->burst;
-    to->burst_usual = from->burst_usual;
-    to->burst_off = from->burst_off;
+    to->turn.count = from->turn.count;
+    to->time.last_ran = from->time.last_ran;
+    to->time.level_then = from->time.level_then;
+    to->bursts.rested = from->bursts.rested;
+    to->bursts.came_up = from->bursts.came_up;
+    to->bursts.quiet_at = from->bursts.quiet_at;
+    to->bursts.now = from->bursts.now;
+    to->bursts.usual = from->bursts.usual;
+    to->bursts.off = from->bursts.off;
 }
 
 static void move_member(struct sched_member *member, struct sched_gang *to, uint64_t now)
@@ -303,16 +272,16 @@ static void move_member(struct sched_member *member, struct sched_gang *to, uint
     sched_books_ran(from, now);
     sched_books_ran(party, now);
     copy_history(party, from, now);
-    from->demand -= member->share.demand;
+    from->books.demand -= member->books.share.demand;
     party_leave(member, now);
     member->party = party;
     lockd_list_append(&party->members, &member->of_party);
     party->member_count++;
-    party->demand += member->share.demand;
-    to->wanting += (member->flags & GS_STATE_WANT) != 0;
-    to->evicting += member->evict;
+    party->books.demand += member->books.share.demand;
+    to->wanting += (member->report.flags & GS_STATE_WANT) != 0;
+    to->evicting += member->eviction.wanted;
     sched_books_party(party, now);
-    sched_plan_touch(member);
+    sched_agenda_touch(member);
 }
 
 void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_t now)
@@ -329,8 +298,8 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
             free(to);
         return;
     }
-    sched_gang_give_way(from, client->lock, false);
-    sched_gang_give_way(to, client->lock, false);
+    sched_lease_give_way(from, client->sched, false);
+    sched_lease_give_way(to, client->sched, false);
     to->out = made ? from->out : to->out && from->out;
     lockd_list_each (at, &client->members)
         move_member(sched_member_of(at, of_client), to, now);
@@ -339,5 +308,5 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
     sched_gang_reweigh(to);
     if (!last)
         sched_gang_reweigh(from);
-    sched_gang_settle(to);
+    sched_agenda_settle_gang(to);
 }

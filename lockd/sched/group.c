@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group.c: programs of one user that name the same group. Owns groups. As long as a group
- * can be on each of its devices as a whole it is one gang. One that is too large for that could
- * never run: its programs are apart then, each a gang by itself, until the whole fits again and
- * has for a while.
+ * group.c: programs of one user that name the same group. Owns groups. As long as a group fits
+ * on each of its devices as a whole it is one gang. A larger one could never run, so its
+ * programs are *apart*: each is a gang by itself, until the whole has fitted again for a
+ * while.
  *
- * Whatever may change that marks the group; it is looked at before devices are planned.
+ * Whatever may change that puts the group on the agenda; it is looked at before devices are
+ * planned.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/group.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/gang.h"
+#include "lockd/sched/lease.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TOGETHER_PAUSE                                                                         \
-    (1000 * NS_PER_MS)    /* it fits for so long before it is one gang again                   \
-                           */
+/* It fits for so long before it is one gang again ... */
+#define TOGETHER_PAUSE (1000 * NS_PER_MS)
 #define TOGETHER_SPARE 16 /* ... and leaves one part in so many */
 
 #define group_of(at, link) lockd_entry(at, struct sched_group, link)
 
-void sched_group_mark(struct sched_group *group)
+/* The group that the client names; made if there is none. NULL without memory. */
+static struct sched_group *enter_group(struct sched_client *client)
 {
-    if (group != NULL && lockd_list_empty(&group->marked))
-        lockd_list_append(&group->lock->groups_marked, &group->marked);
-}
-
-struct sched_group *sched_group_enter(struct sched_client *client)
-{
-    struct sched *lock = client->lock;
+    struct sched *sched = client->sched;
     struct sched_group *group;
 
-    lockd_list_each (at, &lock->groups) {
+    lockd_list_each (at, &sched->groups) {
         group = group_of(at, link);
         if (group->user == client->user && strcmp(group->name, client->group) == 0)
             goto found;
@@ -38,21 +38,31 @@ struct sched_group *sched_group_enter(struct sched_client *client)
     group = calloc(1, sizeof *group);
     if (group == NULL)
         return NULL;
-    group->lock = lock;
+    group->sched = sched;
     group->user = client->user;
     group->fits_since = LOCKD_NEVER;
     memcpy(group->name, client->group, sizeof group->name);
     lockd_list_init(&group->clients);
     lockd_list_init(&group->marked);
-    lockd_list_append(&lock->groups, &group->link);
+    lockd_list_append(&sched->groups, &group->link);
 found:
     client->in_group = group;
     lockd_list_append(&group->clients, &client->of_group);
-    sched_group_mark(group);
+    sched_agenda_mark(group);
     return group;
 }
 
-void sched_group_leave(struct sched_client *client)
+struct sched_party *sched_group_join(struct sched_client *client, struct sched_device *device)
+{
+    const bool enters =
+        client->gang == NULL && client->group[0] != '\0' && client->in_group == NULL;
+
+    if (enters && enter_group(client) == NULL)
+        return NULL;
+    return sched_gang_join(client, device);
+}
+
+static void leave_group(struct sched_client *client)
 {
     struct sched_group *group = client->in_group;
 
@@ -60,7 +70,7 @@ void sched_group_leave(struct sched_client *client)
         return;
     client->in_group = NULL;
     lockd_list_remove(&client->of_group);
-    sched_group_mark(group);
+    sched_agenda_mark(group);
     if (!lockd_list_empty(&group->clients))
         return;
     lockd_list_remove(&group->marked);
@@ -68,24 +78,30 @@ void sched_group_leave(struct sched_client *client)
     free(group);
 }
 
+void sched_group_client_gone(struct sched_client *client)
+{
+    sched_gang_client_gone(client);
+    leave_group(client);
+}
+
 /* --- is it too large? --- */
 
-static void add_up(const struct sched_client *client)
+static void add_client(const struct sched_client *client)
 {
     lockd_list_each (at, &client->members) {
         const struct sched_member *member = sched_member_of(at, of_client);
 
-        member->device->group_demand += member->demand;
-        member->device->group_members += member->demand != 0;
+        member->device->group.demand += member->report.demand;
+        member->device->group.members += member->report.demand != 0;
     }
 }
 
-static void forget_sums(const struct sched_client *client)
+static void forget_client(const struct sched_client *client)
 {
     lockd_list_each (at, &client->members) {
         struct sched_device *device = sched_member_of(at, of_client)->device;
 
-        device->group_demand = device->group_members = 0;
+        device->group.demand = device->group.members = 0;
     }
 }
 
@@ -96,33 +112,34 @@ static const struct sched_device *find_too_small(const struct sched_group *group
     const struct sched_device *small = NULL;
 
     lockd_list_each (at, &group->clients)
-        add_up(lockd_entry(at, struct sched_client, of_group));
-    lockd_list_each (at, &group->lock->devices) {
+        add_client(lockd_entry(at, struct sched_client, of_group));
+    lockd_list_each (at, &group->sched->devices) {
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
         const uint64_t most = sched_device_most(device);
 
-        if (device->group_members > 1 && small == NULL && device->total != 0 &&
-            device->group_demand > most - (spare ? most / TOGETHER_SPARE : 0))
+        if (device->group.members > 1 && small == NULL && device->measure.total != 0 &&
+            device->group.demand > most - (spare ? most / TOGETHER_SPARE : 0))
             small = device;
     }
     lockd_list_each (at, &group->clients)
-        forget_sums(lockd_entry(at, struct sched_client, of_group));
+        forget_client(lockd_entry(at, struct sched_client, of_group));
     return small;
 }
 
 /* --- apart and together --- */
 
-static void part(struct sched_group *group, const struct sched_device *device, uint64_t now)
+static void part_group(struct sched_group *group, const struct sched_device *device,
+                       uint64_t now)
 {
     bool first = true;
 
     group->apart = group->unsaid = true;
-    group->lock->groups_unsaid = true;
+    group->sched->groups_unsaid = true;
     group->fits_since = LOCKD_NEVER;
-    memcpy(group->too_small, device->name, sizeof group->too_small);
+    memcpy(group->too_small, device->identity.name, sizeof group->too_small);
     if (group->gang == NULL)
         return;
-    sched_gang_stop(group->gang, now);
+    sched_lease_end(group->gang, now);
     group->gang->group = NULL;
     group->gang = NULL;
     lockd_list_each (at, &group->clients) {
@@ -134,7 +151,7 @@ static void part(struct sched_group *group, const struct sched_device *device, u
     }
 }
 
-static void come_together(struct sched_group *group, uint64_t now)
+static void join_group(struct sched_group *group, uint64_t now)
 {
     struct sched_gang *gang = NULL;
 
@@ -144,7 +161,7 @@ static void come_together(struct sched_group *group, uint64_t now)
 
         if (client->gang == NULL)
             continue;
-        sched_gang_stop(client->gang, now);
+        sched_lease_end(client->gang, now);
         if (gang == NULL)
             gang = client->gang;
         else if (client->gang != gang)
@@ -155,46 +172,46 @@ static void come_together(struct sched_group *group, uint64_t now)
         gang->group = group;
 }
 
-static void decide(struct sched_group *group, uint64_t now)
+static void decide_group(struct sched_group *group, uint64_t now)
 {
     const struct sched_device *small = find_too_small(group, group->apart);
 
     if (!group->apart && small != NULL) {
-        part(group, small, now);
+        part_group(group, small, now);
     } else if (group->apart && small != NULL) {
         group->fits_since = LOCKD_NEVER;
     } else if (group->apart) {
         group->fits_since = sched_min(group->fits_since, now);
         if (now - group->fits_since >= TOGETHER_PAUSE)
-            come_together(group, now);
+            join_group(group, now);
         else
-            group->lock->groups_at =
-                sched_min(group->lock->groups_at, group->fits_since + TOGETHER_PAUSE);
+            group->sched->groups_at =
+                sched_min(group->sched->groups_at, group->fits_since + TOGETHER_PAUSE);
     }
 }
 
-void sched_group_plan(struct sched *lock, uint64_t now)
+void sched_group_plan(struct sched *sched, uint64_t now)
 {
-    if (now >= lock->groups_at) {
-        lock->groups_at = LOCKD_NEVER;
-        lockd_list_each (at, &lock->groups) {
+    if (now >= sched->groups_at) {
+        sched->groups_at = LOCKD_NEVER;
+        lockd_list_each (at, &sched->groups) {
             if (group_of(at, link)->fits_since != LOCKD_NEVER)
-                sched_group_mark(group_of(at, link));
+                sched_agenda_mark(group_of(at, link));
         }
     }
-    while (!lockd_list_empty(&lock->groups_marked)) {
-        struct sched_group *group = group_of(lock->groups_marked.next, marked);
+    while (!lockd_list_empty(&sched->groups_marked)) {
+        struct sched_group *group = group_of(sched->groups_marked.next, marked);
 
         lockd_list_remove(&group->marked);
-        decide(group, now);
+        decide_group(group, now);
     }
 }
 
-bool sched_next_apart(struct sched *lock, struct sched_apart *apart)
+bool sched_next_apart(struct sched *sched, struct sched_apart *apart)
 {
-    if (!lock->groups_unsaid)
+    if (!sched->groups_unsaid)
         return false;
-    lockd_list_each (at, &lock->groups) {
+    lockd_list_each (at, &sched->groups) {
         struct sched_group *group = group_of(at, link);
 
         if (!group->unsaid)
@@ -206,6 +223,6 @@ bool sched_next_apart(struct sched *lock, struct sched_apart *apart)
             .device = group->too_small};
         return true;
     }
-    lock->groups_unsaid = false;
+    sched->groups_unsaid = false;
     return false;
 }

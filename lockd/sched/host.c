@@ -1,50 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host.c: host memory. Programs keep there what is not on a device, and copies of what is;
- * lockd says how much each may have, so that all together stay below a total: a setting, or a
- * part of what the machine has left.
+ * host.c: host memory. Programs keep there what is not on a device, and copies of what is. The
+ * scheduler says how much each may have, so that all together stay below a total: a setting,
+ * or a part of what the machine has left.
  *
- * Invariant: the sum over clients of what each may have (its newest budget, one it may still
- * act on, or what it has if that is more) is not raised above the total by anything given here.
- * As long as everybody's memory fits there as a whole, an event concerns one client. When it
- * does not, what is off the devices is counted first and the rest is divided in proportion to
- * what each could still use: copies of what is on a device are dropped for those whose memory
- * has to leave. That looks at all clients, and is done HOST_PAUSE apart at least.
+ * Invariant: a client may have its newest budget, or an older one that it may still act on, or
+ * what it has, whichever is most. Nothing given here raises the sum of these above the total.
+ * As long as the memory of all clients fits there as a whole, an event concerns one client.
+ * When it does not, bytes that are off the devices come first, and the rest is divided in
+ * proportion to what each client could still use: copies of memory that is on a device make
+ * way for memory that has to leave one. That division looks at all clients, and is made once
+ * every HOST_PAUSE at most.
  *
- * What a client says that it has counts up to the most that it was ever given; of one that
- * is new, up to the total, or all of it while those that an earlier daemon knew come back.
- * Nobody has use for more than the total.
+ * A client is believed up to the most that it was ever given; a new one up to the total; and
+ * one that an earlier daemon knew in full, while such clients come back. No client has use for
+ * more than the total.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/host.h"
+
+#include "lockd/sched/agenda.h"
 
 #define HOST_PART     80 /* per cent of what is available that programs may have */
 #define HOST_PAUSE    (10 * NS_PER_MS)
 #define HOST_STEP     (64 * MIB)
 #define HOST_ROUNDING 8 /* blocks are larger than what is in them by up to this part */
 
-static void share(struct sched_client *client)
+static void count_share(struct sched_client *client)
 {
-    struct sched *lock = client->lock;
-    const bool limited = client->host_told != UINT64_MAX;
+    struct sched *sched = client->sched;
+    const bool limited = client->host.told != UINT64_MAX;
     const uint64_t hold =
-        limited ? sched_max(client->host_told, client->host_used) : client->host_used;
+        limited ? sched_max(client->host.told, client->host.used) : client->host.used;
 
-    lock->host_used += client->host_used - client->host_share.used;
-    lock->host_hold += hold - client->host_share.hold;
-    lock->host_off += client->host_off - client->host_share.off;
-    lock->host_goal += client->host_goal - client->host_share.goal;
-    client->host_share.used = client->host_used;
-    client->host_share.hold = hold;
-    client->host_share.off = client->host_off;
-    client->host_share.goal = client->host_goal;
+    sched->host.used += client->host.used - client->host.share.used;
+    sched->host.hold += hold - client->host.share.hold;
+    sched->host.off += client->host.off - client->host.share.off;
+    sched->host.goal += client->host.goal - client->host.share.goal;
+    client->host.share.used = client->host.used;
+    client->host.share.hold = hold;
+    client->host.share.off = client->host.off;
+    client->host.share.goal = client->host.goal;
 }
 
-static bool answered(const struct sched_client *client)
+static bool has_answered(const struct sched_client *client)
 {
     lockd_list_each (at, &client->members) {
         const struct sched_member *member = sched_member_of(at, of_client);
 
-        if (member->echoed != member->seq || member->sent_host != client->host_budget)
+        if (member->report.echoed != member->sent.seq ||
+            member->sent.host != client->host.budget)
             return false;
     }
     return true;
@@ -52,125 +56,126 @@ static bool answered(const struct sched_client *client)
 
 void sched_host_forget(struct sched_client *client)
 {
-    client->host_used = client->host_wanted = client->host_off = client->host_goal = 0;
-    client->host_told = UINT64_MAX;
-    client->host_given = 0;
-    share(client);
-    client->lock->host_changed = true;
+    client->host.used = client->host.wanted = client->host.off = client->host.goal = 0;
+    client->host.told = UINT64_MAX;
+    client->host.given = 0;
+    count_share(client);
+    client->sched->host.changed = true;
 }
 
-static void give(struct sched_client *client, uint64_t budget)
+static void give_budget(struct sched_client *client, uint64_t budget)
 {
-    if (budget == client->host_budget)
+    if (budget == client->host.budget)
         return;
-    client->host_budget = budget;
-    if (client->host_told == UINT64_MAX || budget > client->host_told)
-        client->host_told = budget;
-    client->host_given = sched_max(client->host_given, budget);
-    share(client);
+    client->host.budget = budget;
+    if (client->host.told == UINT64_MAX || budget > client->host.told)
+        client->host.told = budget;
+    client->host.given = sched_max(client->host.given, budget);
+    count_share(client);
     lockd_list_each (at, &client->members)
-        sched_plan_touch(sched_member_of(at, of_client));
+        sched_agenda_touch(sched_member_of(at, of_client));
 }
 
 /* Changes a budget towards goal: up by what is free, and never for a trifle. */
-static void steer(struct sched_client *client, uint64_t goal)
+static void steer_budget(struct sched_client *client, uint64_t goal)
 {
-    const struct sched *lock = client->lock;
+    const struct sched *sched = client->sched;
     const uint64_t most =
-        client->host_share.hold + sched_less(lock->host_total, lock->host_hold);
-    const uint64_t to = sched_min(goal, most), now = client->host_budget;
+        client->host.share.hold + sched_less(sched->host.total, sched->host.hold);
+    const uint64_t to = sched_min(goal, most), now = client->host.budget;
     const uint64_t step = sched_max(HOST_STEP, goal / 16);
 
     if (now == UINT64_MAX || sched_less(now, to) >= step || sched_less(to, now) >= step ||
-        (to > now && (to >= client->host_wanted || to == goal) && now < client->host_wanted))
-        give(client, to);
+        (to > now && (to >= client->host.wanted || to == goal) && now < client->host.wanted))
+        give_budget(client, to);
 }
 
-static uint64_t total(const struct sched *lock)
+static uint64_t find_total(const struct sched *sched)
 {
-    const uint64_t set = lock->settings.host;
+    const uint64_t set = sched->settings.host;
 
     if (set != 0 && set != LOCKD_AUTO)
         return set;
-    if (lock->host_available == UINT64_MAX)
+    if (sched->host.available == UINT64_MAX)
         return UINT64_MAX;
-    return (lock->host_available + lock->host_used) / 100 * HOST_PART;
+    return (sched->host.available + sched->host.used) / 100 * HOST_PART;
 }
 
 /* What a client is to have when not everything fits: what is off the devices, and a part of the
  * rest in proportion to what it could use. */
-static uint64_t part(const struct sched_client *client)
+static uint64_t part_of_total(const struct sched_client *client)
 {
-    const struct sched *lock = client->lock;
-    const uint64_t off = sched_min(client->host_off, client->host_goal);
-    const uint64_t rest = sched_less(lock->host_total, lock->host_off);
-    const double useful = (double)sched_less(lock->host_goal, lock->host_off);
+    const struct sched *sched = client->sched;
+    const uint64_t off = sched_min(client->host.off, client->host.goal);
+    const uint64_t rest = sched_less(sched->host.total, sched->host.off);
+    const double useful = (double)sched_less(sched->host.goal, sched->host.off);
 
     if (useful <= 0)
         return off;
-    return off + (uint64_t)((double)rest * ((double)(client->host_goal - off) / useful));
+    return off + (uint64_t)((double)rest * ((double)(client->host.goal - off) / useful));
 }
 
 static uint64_t goal_of(const struct sched_client *client)
 {
-    const struct sched *lock = client->lock;
+    const struct sched *sched = client->sched;
 
-    return lock->host_goal <= lock->host_total ? client->host_goal : part(client);
+    return sched->host.goal <= sched->host.total ? client->host.goal : part_of_total(client);
 }
 
 void sched_host_report(struct sched_member *member, const struct gs_wire_state *state,
                        uint64_t now)
 {
     struct sched_client *client = member->client;
-    const bool back = state->target_seq != 0 && now - client->lock->created < RESTART_WINDOW;
+    const bool back = state->target_seq != 0 && now - client->sched->created < RESTART_WINDOW;
     uint64_t demand = 0, off = 0;
 
     lockd_list_each (at, &client->members) {
         const struct sched_member *each = sched_member_of(at, of_client);
 
-        demand += each->demand;
-        off += each->demand - sched_min(each->demand, each->resident);
+        demand += each->report.demand;
+        off += each->report.demand - sched_min(each->report.demand, each->report.resident);
     }
-    if (client->host_budget == UINT64_MAX) /* it was not limited before */
-        client->host_given = sched_max(client->lock->host_total, back ? state->host_used : 0);
-    client->host_used = sched_min(state->host_used, client->host_given);
-    client->host_wanted = sched_min(state->host_wanted, client->lock->host_total);
-    client->host_goal = sched_max(demand + demand / HOST_ROUNDING + HOST_STEP,
-                                  sched_max(client->host_wanted, client->host_used));
-    client->host_goal =
-        sched_min(client->host_goal, sched_max(client->lock->host_total, client->host_used));
-    client->host_off = sched_min(off, client->host_goal);
-    if (answered(client))
-        client->host_told = client->host_budget;
-    share(client);
-    if (client->lock->host_total == UINT64_MAX)
+    if (client->host.budget == UINT64_MAX) /* it was not limited before */
+        client->host.given = sched_max(client->sched->host.total, back ? state->host_used : 0);
+    client->host.used = sched_min(state->host_used, client->host.given);
+    client->host.wanted = sched_min(state->host_wanted, client->sched->host.total);
+    client->host.goal = sched_max(demand + demand / HOST_ROUNDING + HOST_STEP,
+                                  sched_max(client->host.wanted, client->host.used));
+    client->host.goal =
+        sched_min(client->host.goal, sched_max(client->sched->host.total, client->host.used));
+    client->host.off = sched_min(off, client->host.goal);
+    if (has_answered(client))
+        client->host.told = client->host.budget;
+    count_share(client);
+    if (client->sched->host.total == UINT64_MAX)
         return;
-    client->lock->host_changed = true;
-    if (client->host_budget == UINT64_MAX)
-        steer(client,
-              goal_of(client)); /* its first target has it, whoever was looked at just now */
+    client->sched->host.changed = true;
+    if (client->host.budget == UINT64_MAX)
+        steer_budget(
+            client,
+            goal_of(client)); /* its first target has it, whichever client was looked at last */
 }
 
-void sched_host_plan(struct sched *lock, uint64_t now)
+void sched_host_plan(struct sched *sched, uint64_t now)
 {
-    if (!lock->host_changed)
+    if (!sched->host.changed)
         return;
-    if (lock->host_at != 0 && now - lock->host_at < HOST_PAUSE) {
-        lock->host_deadline = lock->host_at + HOST_PAUSE;
+    if (sched->host.at != 0 && now - sched->host.at < HOST_PAUSE) {
+        sched->host.deadline = sched->host.at + HOST_PAUSE;
         return;
     }
-    lock->host_changed = false;
-    lock->host_deadline = LOCKD_NEVER;
-    lock->host_at = now;
-    lock->host_total = total(lock);
-    lockd_list_each (at, &lock->clients) {
+    sched->host.changed = false;
+    sched->host.deadline = LOCKD_NEVER;
+    sched->host.at = now;
+    sched->host.total = find_total(sched);
+    lockd_list_each (at, &sched->clients) {
         struct sched_client *client = lockd_entry(at, struct sched_client, link);
 
         if (lockd_list_empty(&client->members))
             continue;
-        if (lock->host_total == UINT64_MAX)
-            give(client, UINT64_MAX);
+        if (sched->host.total == UINT64_MAX)
+            give_budget(client, UINT64_MAX);
         else
-            steer(client, goal_of(client));
+            steer_budget(client, goal_of(client));
     }
 }

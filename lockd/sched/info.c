@@ -2,13 +2,16 @@
  *
  * info.c: the scheduler's state as gpusharectl shows it (figures.def). Reads only.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/device.h"
+#include "lockd/sched/quantum.h"
 
 #include <string.h>
 
-const struct sched_settings *sched_settings(const struct sched *lock)
+const struct sched_settings *sched_settings(const struct sched *sched)
 {
-    return &lock->settings;
+    return &sched->settings;
 }
 
 bool sched_client_paused(const struct sched_client *client)
@@ -35,24 +38,24 @@ uint64_t sched_client_resident(const struct sched_client *client, const uint8_t 
 {
     const struct sched_member *member = sched_member_find(client, uuid);
 
-    return member != NULL ? member->resident : 0;
+    return member != NULL ? member->report.resident : 0;
 }
 
 static enum gs_condition member_condition(const struct sched_member *member, uint64_t now)
 {
     if (sched_member_stuck(member, now) || sched_member_clings(member, now))
         return GS_CONDITION_STUCK;
-    if (!member->party->held && sched_member_busy(member))
+    if (!member->party->turn.held && sched_member_busy(member))
         return GS_CONDITION_STOPPING;
     if (member->party->gang->paused != 0)
         return GS_CONDITION_PAUSED;
-    if (member->demand > member->device->capacity && (member->flags & GS_STATE_RUNNING) == 0)
+    if (member->report.demand > member->device->space.capacity && (member->report.flags & GS_STATE_RUNNING) == 0)
         return GS_CONDITION_DOES_NOT_FIT;
-    if ((member->flags & GS_STATE_WANT) == 0)
+    if ((member->report.flags & GS_STATE_WANT) == 0)
         return GS_CONDITION_IDLE;
     if (!sched_member_run(member))
         return GS_CONDITION_WAITS;
-    return (member->flags & GS_STATE_RUNNING) != 0 ? GS_CONDITION_RUNS : GS_CONDITION_MOVING;
+    return (member->report.flags & GS_STATE_RUNNING) != 0 ? GS_CONDITION_RUNS : GS_CONDITION_MOVING;
 }
 
 static uint32_t member_flags(const struct sched_member *member)
@@ -60,42 +63,42 @@ static uint32_t member_flags(const struct sched_member *member)
     const struct sched_client *client = member->client;
 
     return (sched_member_run(member) ? GS_CLIENT_LEASE : 0) |
-           (member->party->skipped != 0 ? GS_CLIENT_SKIPPED : 0) |
-           ((member->flags & GS_STATE_PARTIAL) != 0 ? GS_CLIENT_PARTIAL : 0) |
+           (member->party->turn.skipped != 0 ? GS_CLIENT_SKIPPED : 0) |
+           ((member->report.flags & GS_STATE_PARTIAL) != 0 ? GS_CLIENT_PARTIAL : 0) |
            (client->paused ? GS_CLIENT_PAUSED : 0) |
            (client->in_group != NULL && client->in_group->apart ? GS_CLIENT_APART : 0);
 }
 
 static uint64_t member_gpu_ns(const struct sched_member *member, uint64_t now)
 {
-    const bool runs = (member->flags & GS_STATE_RUNNING) != 0;
+    const bool runs = (member->report.flags & GS_STATE_RUNNING) != 0;
 
-    return member->gpu_ns + (runs ? sched_less(now, member->counted_at) : 0);
+    return member->time.gpu_ns + (runs ? sched_less(now, member->time.counted_at) : 0);
 }
 
 static struct gs_wire_device describe_device(const struct sched_device *device, uint64_t now)
 {
     struct gs_wire_device wire = {
-        .total = device->total,
-        .capacity = device->capacity,
-        .external = device->external,
+        .total = device->measure.total,
+        .capacity = device->space.capacity,
+        .external = device->measure.external,
         .reserve = sched_device_reserve(device),
-        .short_bytes = device->short_bytes,
-        .demand = device->sum.demand,
-        .resident = device->sum.resident,
-        .pinned = device->sum.pinned,
+        .short_bytes = device->space.short_bytes,
+        .demand = device->books.sum.demand,
+        .resident = device->books.sum.resident,
+        .pinned = device->books.sum.pinned,
         .clients = device->member_count,
-        .waiting = device->queue.count + device->hopeless.count,
-        .leases = device->leases,
-        .exclusive = device->leases && device->sum.demand <= device->capacity,
+        .waiting = device->waiting.queue.count + device->waiting.hopeless.count,
+        .leases = device->turns.leases,
+        .exclusive = device->turns.leases && device->books.sum.demand <= device->space.capacity,
         .quantum_ns = sched_device_quantum(device),
         .switch_ns = sched_device_switch(device),
-        .switches = device->switches,
-        .gpu_ns = device->gpu_ns_gone,
+        .switches = device->turns.switches,
+        .gpu_ns = device->books.gpu_ns_gone,
     };
 
-    memcpy(wire.uuid, device->uuid, sizeof wire.uuid);
-    memcpy(wire.name, device->name, sizeof wire.name);
+    memcpy(wire.uuid, device->identity.uuid, sizeof wire.uuid);
+    memcpy(wire.name, device->identity.name, sizeof wire.name);
     for (const struct lockd_list *at = device->members.next; at != &device->members;
          at = at->next)
         wire.gpu_ns += member_gpu_ns(sched_member_of(at, of_device), now);
@@ -106,41 +109,41 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
 {
     const struct sched_client *client = member->client;
     /* what it does by its last report; waits_since is of what it did until then */
-    const bool waits = (member->flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
-    const uint64_t since = member->waits_since != 0 ? member->waits_since : member->counted_at;
+    const bool waits = (member->report.flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
+    const uint64_t since = member->time.waits_since != 0 ? member->time.waits_since : member->time.counted_at;
     struct gs_wire_client wire = {
         .condition = member_condition(member, now),
         .flags = member_flags(member),
         .priority = client->priority,
-        .demand = member->demand,
-        .resident = member->resident,
-        .on_host = sched_less(member->demand, member->resident),
+        .demand = member->report.demand,
+        .resident = member->report.resident,
+        .on_host = sched_less(member->report.demand, member->report.resident),
         .budget = member->budget,
-        .moved_out = member->moved_out,
-        .moved_in = member->moved_in,
-        .calls = member->calls,
-        .turns = member->party->turns,
-        .switch_ns = member->switch_ns,
-        .pinned = member->pinned,
+        .moved_out = member->report.moved_out,
+        .moved_in = member->report.moved_in,
+        .calls = member->report.calls,
+        .turns = member->party->turn.count,
+        .switch_ns = member->report.switch_ns,
+        .pinned = member->report.pinned,
         .limit = sched_min(client->limit, member->quota),
-        .host_used = client->host_used,
-        .host_budget = client->host_budget,
+        .host_used = client->host.used,
+        .host_budget = client->host.budget,
         .gpu_ns = member_gpu_ns(member, now),
-        .wait_ns = member->wait_ns + (waits ? sched_less(now, member->counted_at) : 0),
+        .wait_ns = member->time.wait_ns + (waits ? sched_less(now, member->time.counted_at) : 0),
         .wait_longest_ns =
-            sched_max(member->wait_longest_ns, waits ? sched_less(now, since) : 0),
+            sched_max(member->time.wait_longest_ns, waits ? sched_less(now, since) : 0),
         .weight = client->weight,
     };
 
-    memcpy(wire.uuid, member->device->uuid, sizeof wire.uuid);
+    memcpy(wire.uuid, member->device->identity.uuid, sizeof wire.uuid);
     memcpy(wire.group, client->group, sizeof wire.group);
     return wire;
 }
 
-void sched_visit(const struct sched *lock, sched_visit_device *visit_device,
+void sched_visit(const struct sched *sched, sched_visit_device *visit_device,
                  sched_visit_member *visit_member, void *context, uint64_t now_ns)
 {
-    for (const struct lockd_list *at = lock->devices.next; at != &lock->devices;
+    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
          at = at->next) {
         const struct sched_device *each = lockd_entry(at, struct sched_device, link);
         const struct gs_wire_device device = describe_device(each, now_ns);

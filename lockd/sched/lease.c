@@ -1,27 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lease.c: a gang's turn begins and ends. It runs when all its parties are held, one for
- * each device that its clients use; until then nobody of it does. Places are taken one after
- * the other in the order of the devices' UUIDs, the same for all gangs, so that no two gangs
- * can each hold what the other one waits for; the place of the next party is not even queued
- * for before. A turn that ends on one device ends on all. No state of its own.
+ * lease.c: the turn of a gang begins and ends. A gang runs when all its parties are held, one
+ * for each device that its clients use; until then none of it does.
+ *
+ * Places are taken one after the other in the order of the devices' UUIDs. That order is the
+ * same for all gangs, so no two gangs can each hold what the other one waits for. A party is
+ * not even queued before the one before it has its place. A turn that ends on one device ends
+ * on all. No state of its own.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/lease.h"
 
-/* what gave its places up gives way for so many times as long as it had them */
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/quantum.h"
+#include "lockd/sched/queue.h"
+
+/* a gang that gave its places up gives way for so many times as long as it had them */
 #define RETRY 2
 
-bool sched_party_works(const struct sched_party *party)
+struct sched_party *sched_lease_next(const struct sched_gang *gang)
 {
-    lockd_list_each (at, &party->members) {
-        if ((sched_member_of(at, of_party)->flags & GS_STATE_WANT) != 0)
-            return true;
+    lockd_list_each (at, &gang->parties) {
+        struct sched_party *party = sched_party_of(at, of_gang);
+
+        if (!party->turn.held)
+            return party;
     }
-    return false;
+    return NULL;
 }
 
-/* The turn lasts as long everywhere as where it is due for longest: what that is too much on
- * the other devices is made up for there. */
+/* The turn lasts as long everywhere as on the device where it is due for longest. The surplus
+ * on the other devices is made up for there. */
 static uint64_t turn_length(struct sched_gang *gang)
 {
     uint64_t longest = 0;
@@ -29,137 +39,141 @@ static uint64_t turn_length(struct sched_gang *gang)
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (party->begun)
-            longest = sched_max(longest, party->turn_length);
-        else if (party->device->leases)
-            longest = sched_max(longest, sched_device_policy(party->device)->length(party));
+        if (party->turn.begun)
+            longest = sched_max(longest, party->turn.length);
+        else if (party->device->turns.leases)
+            longest = sched_max(longest, sched_policy_of(party->device)->length(party));
     }
     return longest;
 }
 
-static void begin_on(struct sched_party *party, uint64_t length, uint64_t now)
+static void begin_party(struct sched_party *party, uint64_t length, uint64_t now)
 {
-    party->begun = true;
-    party->interrupted = party->keeps_place = false;
-    party->yields = false;
-    if (!party->measured)
-        party->cleared = now;
-    party->measured = true;
-    party->device->generation++; /* there is a time now when it must stop */
-    party->progress = now;
-    party->ran = 0;
-    party->counted_at = now;
+    party->turn.begun = true;
+    party->turn.interrupted = party->wait.keeps_place = false;
+    party->wait.yields = false;
+    if (!party->turn.measured)
+        party->turn.cleared = now;
+    party->turn.measured = true;
+    party->device->turns.generation++; /* there is a time now when it must stop */
+    party->turn.progress = now;
+    party->time.ran = 0;
+    party->time.counted_at = now;
     /* one that only keeps its place for the others of the gang has begun */
-    party->started = party->running_members != 0 || !sched_party_works(party) ? now : 0;
-    party->until = LOCKD_NEVER;
-    party->turn_length = 0;
-    if (party->device->leases) {
-        party->turn_length = length;
-        party->turns++;
-        party->device->switches++;
+    party->turn.started =
+        party->books.running_members != 0 || !sched_party_works(party) ? now : 0;
+    party->turn.until = LOCKD_NEVER;
+    party->turn.length = 0;
+    if (party->device->turns.leases) {
+        party->turn.length = length;
+        party->turn.count++;
+        party->device->turns.switches++;
         party->device->grace_at = sched_min(party->device->grace_at, now + GRACE_SHORT);
         if (party->gang->complete != 0 && length != LOCKD_NEVER)
-            party->until = now + length;
+            party->turn.until = now + length;
     }
 }
 
-void sched_gang_set_complete(struct sched_gang *gang, uint64_t now)
+void sched_lease_set_complete(struct sched_gang *gang, uint64_t now)
 {
     gang->complete = now;
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (party->device->leases && party->turn_length != LOCKD_NEVER)
-            party->until = now + party->turn_length;
-        party->device->generation++; /* there is a time now when it must stop */
-        sched_plan_also(party->device);
+        if (party->device->turns.leases && party->turn.length != LOCKD_NEVER)
+            party->turn.until = now + party->turn.length;
+        party->device->turns.generation++; /* there is a time now when it must stop */
+        sched_agenda_plan(party->device);
     }
 }
 
 /* One that came to run early, since its memory was there, may not use up the time of those that
  * wait for theirs. */
-void sched_gang_look_complete(struct sched_gang *gang, uint64_t now)
+void sched_lease_look_complete(struct sched_gang *gang, uint64_t now)
 {
     if (!gang->runs || gang->complete != 0 || gang->wanting == 0)
         return;
     lockd_list_each (at, &gang->parties) {
         lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
-            const uint32_t flags = sched_member_of(of, of_party)->flags;
+            const uint32_t flags = sched_member_of(of, of_party)->report.flags;
 
             if ((flags & GS_STATE_WANT) != 0 && (flags & GS_STATE_RUNNING) == 0)
                 return;
         }
     }
-    sched_gang_set_complete(gang, now);
+    sched_lease_set_complete(gang, now);
 }
 
 /* Everybody's place is there: the turn begins; not again where it is under way already, and one
  * of the gang came or left. */
-void sched_gang_begin(struct sched_gang *gang, uint64_t now)
+void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 {
     const uint64_t length = turn_length(gang);
 
     gang->runs = true;
     gang->out = false;
-    sched_gang_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, false);
+    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
+                         false);
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (!party->begun)
-            begin_on(party, length, now);
+        if (!party->turn.begun)
+            begin_party(party, length, now);
         lockd_list_each (of, &party->members)
-            sched_plan_touch(sched_member_of(of, of_party));
+            sched_agenda_touch(sched_member_of(of, of_party));
         sched_books_party(party, now);
-        sched_plan_also(party->device);
+        sched_agenda_plan(party->device);
     }
-    sched_gang_look_complete(gang, now);
+    sched_lease_look_complete(gang, now);
 }
 
 /* Its places are of no use before it has all of them, and are kept for no longer than the turns
  * of all others on the device that it waits for should take. */
-static uint64_t patience(const struct sched_gang *gang)
+static uint64_t patience_of(const struct sched_gang *gang)
 {
-    const struct sched_device *device = sched_gang_next(gang)->device;
-    const uint64_t turns = device->queue.count + device->holder_count + 1ull;
+    const struct sched_device *device = sched_lease_next(gang)->device;
+    const uint64_t turns = device->waiting.queue.count + device->turns.holder_count + 1ull;
 
     return GRACE + turns * sched_device_quantum(device);
 }
 
 static void keep_places(struct sched_gang *gang, uint64_t now)
 {
-    const uint64_t until = now + patience(gang);
+    const uint64_t until = now + patience_of(gang);
 
     lockd_list_each (at, &gang->parties)
-        sched_party_of(at, of_gang)->until = until;
+        sched_party_of(at, of_gang)->turn.until = until;
 }
 
-void sched_gang_give_way(struct sched_gang *gang, struct sched *lock, bool gives)
+void sched_lease_give_way(struct sched_gang *gang, struct sched *sched, bool gives)
 {
-    lock->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
+    sched->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
     gang->gives_way = gives;
 }
 
 /* Something is stuck where it waits, or goes first for ever: for a while it gives way to all
  * others where it has a place. */
-static void give_up(struct sched_gang *gang, uint64_t now)
+static void give_up_gang(struct sched_gang *gang, uint64_t now)
 {
-    sched_gang_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, true);
-    gang->retry_at = now + RETRY * patience(gang);
+    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
+                         true);
+    gang->retry_at = now + RETRY * patience_of(gang);
 }
 
-static void try_again(struct sched_gang *gang)
+static void retry_gang(struct sched_gang *gang)
 {
-    sched_gang_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->lock, false);
-    sched_gang_settle(gang);
+    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
+                         false);
+    sched_agenda_settle_gang(gang);
 }
 
 static bool nobody_wants(const struct sched_device *device, const struct sched_gang *but)
 {
-    if (device->queue.count != 0)
+    if (device->waiting.queue.count != 0)
         return false;
-    for (const struct lockd_list *at = device->holders.next; at != &device->holders;
+    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
          at = at->next) {
-        const struct sched_gang *gang = sched_party_of(at, holder)->gang;
+        const struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
 
         if (gang != but && sched_gang_wants(gang))
             return false;
@@ -167,8 +181,8 @@ static bool nobody_wants(const struct sched_device *device, const struct sched_g
     return true;
 }
 
-/* Nobody is there whom it could give way to. */
-static bool is_alone(const struct sched_gang *gang)
+/* No gang is there to which it could give way. */
+static bool is_alone_gang(const struct sched_gang *gang)
 {
     lockd_list_each (at, &gang->parties) {
         if (!nobody_wants(sched_party_of(at, of_gang)->device, gang))
@@ -177,89 +191,91 @@ static bool is_alone(const struct sched_gang *gang)
     return true;
 }
 
-void sched_gang_retry(struct sched_device *device, uint64_t now)
+void sched_lease_retry(struct sched_device *device, uint64_t now)
 {
-    for (struct sched_node *node = sched_order_first(&device->hopeless); node != NULL;
+    for (struct sched_node *node = sched_order_first(&device->waiting.hopeless); node != NULL;
          node = sched_order_next(node)) {
-        struct sched_gang *gang = sched_party_of(node, queued)->gang;
+        struct sched_gang *gang = sched_party_of(node, wait.queued)->gang;
 
         if (gang->gives_way && now >= gang->retry_at)
-            try_again(gang);
+            retry_gang(gang);
         else if (gang->gives_way)
             device->stop_at = sched_min(device->stop_at, gang->retry_at);
     }
-    if (device->lock->giving_way == 0 || !nobody_wants(device, NULL))
+    if (device->sched->giving_way == 0 || !nobody_wants(device, NULL))
         return;
     lockd_list_each (at, &device->parties) {
         struct sched_gang *gang = sched_party_of(at, of_device)->gang;
 
-        if (gang->gives_way && sched_gang_wants(gang) && is_alone(gang))
-            try_again(gang);
+        if (gang->gives_way && sched_gang_wants(gang) && is_alone_gang(gang))
+            retry_gang(gang);
     }
 }
 
-void sched_gang_admit(struct sched_party *party, bool backfilled, uint64_t now)
+void sched_lease_admit(struct sched_party *party, bool backfilled, uint64_t now)
 {
     struct sched_device *device = party->device;
 
-    party->cleared = device->cleared_at;
-    party->measured = device->cleared_for == party &&
-                      party->gang->held_count + 1 ==
-                          party->gang->party_count; /* else it waits for others of its gang */
-    if (device->cleared_for == party)
-        device->cleared_for = NULL;
+    party->turn.cleared = device->cleared.at;
+    party->turn.measured =
+        device->cleared.party == party &&
+        party->gang->held_count + 1 ==
+            party->gang->party_count; /* else it waits for others of its gang */
+    if (device->cleared.party == party)
+        device->cleared.party = NULL;
     sched_queue_drop(party);
-    party->held = true;
-    party->backfilled = backfilled;
-    lockd_list_append(&device->holders, &party->holder);
-    device->holder_count++;
-    device->generation++;
+    party->turn.held = true;
+    party->turn.backfilled = backfilled;
+    lockd_list_append(&device->turns.holders, &party->turn.holder);
+    device->turns.holder_count++;
+    device->turns.generation++;
     party->gang->held_count++;
     sched_books_party(party, now);
     if (party->gang->held_count == party->gang->party_count) {
-        sched_gang_begin(party->gang, now);
+        sched_lease_begin(party->gang, now);
     } else {
         keep_places(party->gang, now);
-        sched_gang_settle(party->gang);
+        sched_agenda_settle_gang(party->gang);
     }
 }
 
-static void end(struct sched_party *party, uint64_t now)
+static void end_party(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
-    const struct sched_policy *policy = sched_device_policy(device);
+    const struct sched_policy *policy = sched_policy_of(device);
 
     sched_books_ran(party, now);
-    if (device->leases && party->gang->runs && policy->ended != NULL)
+    if (device->turns.leases && party->gang->runs && policy->ended != NULL)
         policy->ended(party);
-    party->held = party->begun = false;
-    party->backfilled = false;
-    party->started = 0;
-    lockd_list_remove(&party->holder);
-    device->holder_count--;
-    device->generation++;
+    party->turn.held = party->turn.begun = false;
+    party->turn.backfilled = false;
+    party->turn.started = 0;
+    lockd_list_remove(&party->turn.holder);
+    device->turns.holder_count--;
+    device->turns.generation++;
     party->gang->held_count--;
     device->stop_at = sched_min(device->stop_at, now + GRACE);
     lockd_list_each (at, &party->members) {
         struct sched_member *member = sched_member_of(at, of_party);
 
         member->stopped = now;
-        member->short_had = 0;
-        sched_plan_touch(member);
+        member->shortage.had = 0;
+        sched_agenda_touch(member);
     }
 }
 
-void sched_gang_stop(struct sched_gang *gang, uint64_t now)
+void sched_lease_end(struct sched_gang *gang, uint64_t now)
 {
-    const struct sched_party *next = sched_gang_next(gang);
+    const struct sched_party *next = sched_lease_next(gang);
 
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (party->held && next != NULL && now >= party->until && sched_gang_wants(gang))
-            give_up(gang, now);
-        if (party->held)
-            end(party, now);
+        if (party->turn.held && next != NULL && now >= party->turn.until &&
+            sched_gang_wants(gang))
+            give_up_gang(gang, now);
+        if (party->turn.held)
+            end_party(party, now);
         else
             sched_queue_drop(party);
     }
@@ -269,6 +285,16 @@ void sched_gang_stop(struct sched_gang *gang, uint64_t now)
         struct sched_party *party = sched_party_of(at, of_gang);
 
         sched_books_party(party, now);
-        sched_plan_settle(party);
+        sched_agenda_settle(party);
     }
+}
+
+void sched_lease_requeue_gang(struct sched_gang *gang, uint64_t now)
+{
+    if (gang->gives_way) {
+        sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
+                             false);
+        sched_agenda_settle_gang(gang);
+    }
+    sched_queue_renew_gang(gang, now);
 }

@@ -1,82 +1,91 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * measure.c: how large a device is, and what on it is nobody's movable memory (contexts,
- * pinned memory, programs without gpushare: *external*), by what programs say that the driver
- * calls free.
+ * measure.c: the size of a device, and the part of it that is no program's movable memory
+ * (contexts, pinned memory, programs without gpushare: *external*), by the figures of free
+ * memory that programs report.
  *
- * Each report says of external that it lies between two figures: what is used, less what
- * programs have. Those that move, or have not read a new budget, may have anything between
- * nothing and the most that they may hold; without them both figures are the same. A report
- * that contradicts what is known is a *doubt*. One program's word is not enough: a moment later
- * it is asked again and so are some others, and what another one agrees to is known from then
- * on; so is what nobody denied, after a while. One against one, what was known stays.
+ * Each report puts external between two figures: the bytes in use, less the bytes that
+ * programs have. A program that moves memory, or has not read a new budget, may have anything
+ * between nothing and the most that it may hold. Without such programs both figures are the
+ * same.
  *
- * What a program had whose connection has ended is not external for the next few seconds
- * either: it has lost its connection and comes back, or the driver clears up after it.
+ * A report that contradicts the known value opens a *doubt*. One program's word is not enough:
+ * a moment later it is asked again, together with some others. A value that another program
+ * agrees to is known from then on; so is one that no program denied for a while. A tie keeps
+ * the old value.
+ *
+ * The memory of a program whose connection has ended is not external for the next few seconds
+ * either: the program has lost its connection and comes back, or the driver clears up after
+ * it.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/measure.h"
+
+#include "lockd/sched/agenda.h"
 
 #include <string.h>
 
 #define ASKED     8                 /* programs at a time */
 #define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
 
-static uint64_t departed(const struct sched_device *device)
+static uint64_t departed_bytes(const struct sched_device *device)
 {
-    return device->departed.recent + device->departed.older;
+    return device->measure.departed.recent + device->measure.departed.older;
 }
 
 /* Windows that have passed. True if something expired with them. */
 static bool expire_departed(struct sched_device *device, uint64_t now)
 {
-    struct sched_departed *gone = &device->departed;
-    const uint64_t before = departed(device);
+    struct sched_departed *gone = &device->measure.departed;
+    const uint64_t before = departed_bytes(device);
 
-    for (int i = 0; i < 2 && departed(device) != 0 && now - gone->since >= DEPARTED_WINDOW;
-         i++) {
+    for (int i = 0;
+         i < 2 && departed_bytes(device) != 0 && now - gone->since >= DEPARTED_WINDOW; i++) {
         gone->older = gone->recent;
         gone->recent = 0;
         gone->since += DEPARTED_WINDOW;
     }
-    return departed(device) != before;
+    return departed_bytes(device) != before;
 }
 
 /* What it said last, or is about to have. */
 static uint64_t has_now(const struct sched_member *member)
 {
-    const bool sure = member->echoed == member->seq && (member->flags & GS_STATE_MOVING) == 0;
-    const uint64_t coming = sched_min(member->demand, sched_member_hold(member));
+    const bool sure = member->report.echoed == member->sent.seq &&
+                      (member->report.flags & GS_STATE_MOVING) == 0;
+    const uint64_t coming = sched_min(member->report.demand, sched_member_hold(member));
 
-    return sure ? member->resident : sched_max(member->resident, coming);
+    return sure ? member->report.resident : sched_max(member->report.resident, coming);
 }
 
 static void add_departed(struct sched_device *device, uint64_t bytes, uint64_t now)
 {
     expire_departed(device, now);
-    if (departed(device) == 0)
-        device->departed.since = now;
-    device->departed.recent += sched_min(bytes, sched_less(device->total, departed(device)));
+    if (departed_bytes(device) == 0)
+        device->measure.departed.since = now;
+    device->measure.departed.recent +=
+        sched_min(bytes, sched_less(device->measure.total, departed_bytes(device)));
 }
 
 /* It is back. Returns what of those bytes was expected. */
 static uint64_t take_departed(struct sched_device *device, uint64_t bytes)
 {
-    const uint64_t recent = sched_min(bytes, device->departed.recent),
-                   older = sched_min(bytes - recent, device->departed.older);
+    const uint64_t recent = sched_min(bytes, device->measure.departed.recent),
+                   older = sched_min(bytes - recent, device->measure.departed.older);
 
-    device->departed.recent -= recent;
-    device->departed.older -= older;
+    device->measure.departed.recent -= recent;
+    device->measure.departed.older -= older;
     return recent + older;
 }
 
 uint64_t sched_measure_unclaimed(const struct sched_device *device)
 {
-    return sched_min(device->external + departed(device), device->total);
+    return sched_min(device->measure.external + departed_bytes(device), device->measure.total);
 }
 
 uint64_t sched_measure_deadline(const struct sched_device *device)
 {
-    return departed(device) != 0 ? device->departed.since + DEPARTED_WINDOW : LOCKD_NEVER;
+    return departed_bytes(device) != 0 ? device->measure.departed.since + DEPARTED_WINDOW
+                                       : LOCKD_NEVER;
 }
 
 static uint64_t steps_up(uint64_t bytes)
@@ -88,36 +97,37 @@ static uint64_t steps_up(uint64_t bytes)
  * explains it for much longer than a moment: one may be in the middle of a large allocation. */
 static uint64_t wait_for(const struct sched_device *device, uint64_t value)
 {
-    const uint64_t unsaid = sched_less(device->sum.hold, device->sum.resident),
-                   risen = sched_less(value, device->external);
+    const uint64_t unsaid = sched_less(device->books.sum.hold, device->books.sum.resident),
+                   risen = sched_less(value, device->measure.external);
 
     return risen != 0 && risen <= unsaid ? EXTERNAL_UNSAID : EXTERNAL_CONFIRM;
 }
 
-static void doubt(struct sched_member *member, uint64_t value, uint64_t now)
+static void begin_doubt(struct sched_member *member, uint64_t value, uint64_t now)
 {
     struct sched_device *device = member->device;
 
-    device->doubt = (struct sched_doubt){
+    device->measure.doubt = (struct sched_doubt){
         .by = member,
         .value = value,
-        .ask_at = sched_max(now + wait_for(device, value), device->doubt.ask_next),
-        .ask_next = device->doubt.ask_next,
+        .ask_at = sched_max(now + wait_for(device, value), device->measure.doubt.ask_next),
+        .ask_next = device->measure.doubt.ask_next,
     };
 }
 
 static void settle_doubt(struct sched_device *device)
 {
-    device->external = device->doubt.value;
-    device->doubt.by = NULL;
+    device->measure.external = device->measure.doubt.value;
+    device->measure.doubt.by = NULL;
 }
 
 /* Somebody says that external is at least and at most so much. */
-static void weigh(struct sched_member *member, uint64_t least, uint64_t most, uint64_t now)
+static void weigh_report(struct sched_member *member, uint64_t least, uint64_t most,
+                         uint64_t now)
 {
     struct sched_device *device = member->device;
-    struct sched_doubt *open = &device->doubt;
-    const uint64_t known = device->external, value = known < least ? least : most;
+    struct sched_doubt *open = &device->measure.doubt;
+    const uint64_t known = device->measure.external, value = known < least ? least : most;
     const bool rise = known < least;
 
     if (least <= known && known <= most) {
@@ -125,13 +135,13 @@ static void weigh(struct sched_member *member, uint64_t least, uint64_t most, ui
             open->by = NULL;
         return;
     }
-    if (!rise && device->member_count == 1) { /* nobody else whom it could concern */
-        device->external = value;
+    if (!rise && device->member_count == 1) { /* it concerns no other member */
+        device->measure.external = value;
         open->by = NULL;
         return;
     }
     if (open->by == NULL || (open->value > known) != rise) {
-        doubt(member, value, now);
+        begin_doubt(member, value, now);
         return;
     }
     open->value = rise ? sched_min(open->value, most) : sched_max(open->value, least);
@@ -140,26 +150,26 @@ static void weigh(struct sched_member *member, uint64_t least, uint64_t most, ui
         settle_doubt(device);
 }
 
-static void ask(struct sched_member *member)
+static void ask_member(struct sched_member *member)
 {
-    member->asked = true;
-    sched_plan_touch(member);
+    member->agenda.asked = true;
+    sched_agenda_touch(member);
 }
 
 static bool can_tell(const struct sched_member *member)
 {
-    return member->measures && member->echoed == member->seq &&
-           (member->flags & GS_STATE_MOVING) == 0;
+    return member->report.measures && member->report.echoed == member->sent.seq &&
+           (member->report.flags & GS_STATE_MOVING) == 0;
 }
 
 /* Nobody need have anything to say when memory that was expected back stays away. */
-static void ask_one(struct sched_device *device)
+static void ask_anybody(struct sched_device *device)
 {
     lockd_list_each (at, &device->members) {
         struct sched_member *member = sched_member_of(at, of_device);
 
         if (can_tell(member)) {
-            ask(member);
+            ask_member(member);
             return;
         }
     }
@@ -167,16 +177,16 @@ static void ask_one(struct sched_device *device)
 
 void sched_measure_ask(struct sched_device *device, uint64_t now)
 {
-    struct sched_doubt *open = &device->doubt;
+    struct sched_doubt *open = &device->measure.doubt;
     uint32_t others = 0;
 
     if (expire_departed(device, now))
-        ask_one(device);
+        ask_anybody(device);
     if (open->by == NULL || open->asked || now < open->ask_at)
         return;
     open->asked = true;
     open->ask_next = now + ASK_PAUSE;
-    ask(open->by);
+    ask_member(open->by);
     lockd_list_each (at, &device->members) {
         struct sched_member *member = sched_member_of(at, of_device);
 
@@ -185,66 +195,69 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
         if (member == open->by || !can_tell(member))
             continue;
         others++;
-        ask(member);
+        ask_member(member);
     }
     open->alone = others == 0;
 }
 
 void sched_measure_forget(const struct sched_member *member, uint64_t now)
 {
-    if (member->device->doubt.by == member)
-        member->device->doubt.by = NULL;
+    if (member->device->measure.doubt.by == member)
+        member->device->measure.doubt.by = NULL;
     add_departed(member->device, has_now(member), now);
 }
 
 /* Contexts and the like are counted in whole steps. After a restart it can be told only when
  * all that held something from an earlier daemon have come back. */
-static void measure(struct sched_member *member, uint64_t device_free, uint64_t now)
+static void measure_external(struct sched_member *member, uint64_t device_free, uint64_t now)
 {
     struct sched_device *device = member->device;
-    const uint64_t used = sched_less(device->total, device_free),
-                   sure = device->sum.resident - device->sum.unsure,
+    const uint64_t used = sched_less(device->measure.total, device_free),
+                   sure = device->books.sum.resident - device->books.sum.unsure,
                    most = sched_less(used, sure),
-                   least = sched_less(most, device->sum.unsure_most + departed(device));
+                   least =
+                       sched_less(most, device->books.sum.unsure_most + departed_bytes(device));
 
-    if (device->restarted && now - device->lock->created < RESTART_WINDOW)
+    if (device->measure.restarted && now - device->sched->created < RESTART_WINDOW)
         return;
-    if (!device->measured) {
-        device->external = sched_min(steps_up(least), device->total);
-        device->measured = true;
+    if (!device->measure.measured) {
+        device->measure.external = sched_min(steps_up(least), device->measure.total);
+        device->measure.measured = true;
         return;
     }
-    weigh(member, sched_min(steps_up(least), device->total),
-          sched_min(steps_up(most), device->total), now);
+    weigh_report(member, sched_min(steps_up(least), device->measure.total),
+                 sched_min(steps_up(most), device->measure.total), now);
 }
 
 void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t now)
 {
     struct sched_device *device = member->device;
-    const struct sched_share *sum = &device->sum, *own = &member->share;
-    const uint64_t used = sched_less(device->total, bytes),
+    const struct sched_share *sum = &device->books.sum, *own = &member->books.share;
+    const uint64_t used = sched_less(device->measure.total, bytes),
                    theirs = sum->resident - sum->unsure + own->unsure + sum->unsure_most -
-                            own->unsure_most + departed(device);
+                            own->unsure_most + departed_bytes(device);
 
-    if (device->measured)
-        weigh(member, sched_less(used, theirs) / SHARE_STEP * SHARE_STEP, device->total, now);
+    if (device->measure.measured)
+        weigh_report(member, sched_less(used, theirs) / SHARE_STEP * SHARE_STEP,
+                     device->measure.total, now);
 }
 
 /* What is free does not change with what programs say of the total: the difference is what
  * something else has, until it is measured. */
 static void set_total(struct sched_device *device, uint64_t total)
 {
-    if (total == device->total)
+    if (total == device->measure.total)
         return;
-    if (device->measured && total > device->total)
-        device->external += total - device->total;
+    if (device->measure.measured && total > device->measure.total)
+        device->measure.external += total - device->measure.total;
     else
-        device->external = sched_less(device->external, device->total - total);
-    device->doubt.by = NULL;
-    device->total = total;
-    device->recount = true;
+        device->measure.external =
+            sched_less(device->measure.external, device->measure.total - total);
+    device->measure.doubt.by = NULL;
+    device->measure.total = total;
+    device->agenda.recount = true;
     lockd_list_each (at, &device->parties) /* it may be hopeless, or not be any more */
-        sched_gang_settle(sched_party_of(at, of_device)->gang);
+        sched_agenda_settle_gang(sched_party_of(at, of_device)->gang);
 }
 
 void sched_measure_recount(struct sched_device *device)
@@ -255,17 +268,17 @@ void sched_measure_recount(struct sched_device *device)
     lockd_list_each (at, &device->members) {
         const struct sched_member *member = sched_member_of(at, of_device);
 
-        if (member->total == device->total)
+        if (member->report.total == device->measure.total)
             return;
-        total = sched_max(total, member->total);
-        measures = measures || member->measures;
+        total = sched_max(total, member->report.total);
+        measures = measures || member->report.measures;
     }
     if (total == 0)
         return;
     set_total(device, total);
     if (!measures) {
-        device->measured = false;
-        device->external = 0;
+        device->measure.measured = false;
+        device->measure.external = 0;
     }
 }
 
@@ -274,12 +287,12 @@ void sched_measure_recount(struct sched_device *device)
 static void take_total(struct sched_member *member, uint64_t total)
 {
     struct sched_device *device = member->device;
-    const uint64_t before = member->total;
+    const uint64_t before = member->report.total;
 
-    member->total = total;
-    if (total > device->total)
+    member->report.total = total;
+    if (total > device->measure.total)
         set_total(device, total);
-    else if (before == device->total && total < before)
+    else if (before == device->measure.total && total < before)
         sched_measure_recount(device);
 }
 
@@ -288,25 +301,26 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
 {
     struct sched_device *device = member->device;
 
-    member->measures = member->measures || state->device_free != UINT64_MAX;
+    member->report.measures = member->report.measures || state->device_free != UINT64_MAX;
     take_total(member, state->device_total);
-    memcpy(device->name, state->device_name, sizeof device->name);
-    device->name[sizeof device->name - 1] = '\0';
+    memcpy(device->identity.name, state->device_name, sizeof device->identity.name);
+    device->identity.name[sizeof device->identity.name - 1] = '\0';
     if (state->device_free != UINT64_MAX)
-        measure(member, state->device_free, now);
+        measure_external(member, state->device_free, now);
 }
 
 void sched_measure_came(const struct sched_member *member, bool back, uint64_t now)
 {
     struct sched_device *device = member->device;
 
-    const uint64_t expected = take_departed(device, member->given);
+    const uint64_t expected = take_departed(device, member->sent.given);
 
-    device->external = sched_less(device->external, member->given - expected);
-    if (!back || now - device->lock->created >= RESTART_WINDOW)
+    device->measure.external =
+        sched_less(device->measure.external, member->sent.given - expected);
+    if (!back || now - device->sched->created >= RESTART_WINDOW)
         return;
-    device->restarted = true;
-    device->doubt.by = NULL;
-    if (device->settle_until == 0)
-        device->settle_until = now + RESTART_SETTLE;
+    device->measure.restarted = true;
+    device->measure.doubt.by = NULL;
+    if (device->measure.settle_until == 0)
+        device->measure.settle_until = now + RESTART_SETTLE;
 }

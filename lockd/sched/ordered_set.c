@@ -6,12 +6,12 @@
  */
 #include "lockd/sched/ordered_set.h"
 
-static bool before(const struct sched_node *a, const struct sched_node *b)
+static bool is_before(const struct sched_node *a, const struct sched_node *b)
 {
     return a->key != b->key ? a->key < b->key : a->number < b->number;
 }
 
-static uint64_t shuffled(struct sched_order *order)
+static uint64_t next_shuffle(struct sched_order *order)
 {
     uint64_t x = order->random += 0x9e3779b97f4a7c15u; /* splitmix64 */
 
@@ -20,24 +20,24 @@ static uint64_t shuffled(struct sched_order *order)
     return x ^ (x >> 31);
 }
 
-static uint64_t lower(uint64_t value, const struct sched_node *node)
+static uint64_t lower_of(uint64_t value, const struct sched_node *node)
 {
     return node != NULL && node->lowest < value ? node->lowest : value;
 }
 
-static void refresh(struct sched_node *node)
+static void refresh_lowest(struct sched_node *node)
 {
-    node->lowest = lower(lower(node->value, node->left), node->right);
+    node->lowest = lower_of(lower_of(node->value, node->left), node->right);
 }
 
 static void refresh_up(struct sched_node *node)
 {
     for (; node != NULL; node = node->parent)
-        refresh(node);
+        refresh_lowest(node);
 }
 
-static void replace(struct sched_order *order, struct sched_node *parent,
-                    const struct sched_node *old, struct sched_node *with)
+static void replace_child(struct sched_order *order, struct sched_node *parent,
+                          const struct sched_node *old, struct sched_node *with)
 {
     if (parent == NULL)
         order->root = with;
@@ -54,7 +54,7 @@ static void rotate_up(struct sched_order *order, struct sched_node *node)
 {
     struct sched_node *parent = node->parent, *inner;
 
-    replace(order, parent->parent, parent, node);
+    replace_child(order, parent->parent, parent, node);
     if (parent->left == node) {
         inner = node->right;
         node->right = parent;
@@ -67,8 +67,8 @@ static void rotate_up(struct sched_order *order, struct sched_node *node)
     parent->parent = node;
     if (inner != NULL)
         inner->parent = parent;
-    refresh(parent);
-    refresh(node);
+    refresh_lowest(parent);
+    refresh_lowest(node);
 }
 
 void sched_order_insert(struct sched_order *order, struct sched_node *node)
@@ -78,12 +78,12 @@ void sched_order_insert(struct sched_order *order, struct sched_node *node)
 
     while (at != NULL) {
         parent = at;
-        left = before(node, at);
+        left = is_before(node, at);
         at = left ? at->left : at->right;
     }
     node->parent = parent;
     node->left = node->right = NULL;
-    node->shuffle = shuffled(order);
+    node->shuffle = next_shuffle(order);
     node->in = true;
     if (parent == NULL)
         order->root = node;
@@ -107,7 +107,7 @@ void sched_order_remove(struct sched_order *order, struct sched_node *node)
     while (node->left != NULL && node->right != NULL)
         rotate_up(order, node->left->shuffle < node->right->shuffle ? node->left : node->right);
     child = node->left != NULL ? node->left : node->right;
-    replace(order, node->parent, node, child);
+    replace_child(order, node->parent, node, child);
     refresh_up(node->parent);
     node->parent = node->left = node->right = NULL;
     node->in = false;

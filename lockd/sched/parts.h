@@ -1,191 +1,304 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parts.h: what the files of the lock offer each other. Nobody includes it but they and
- * their tests.
+ * parts.h: the parts of which a member, a party, a device and a client are made (state.h). Each
+ * part has one owner: the file named above it keeps it, and the others read it. Where another
+ * file writes a field of it, the field says so or is one of an event: turns that begin and end,
+ * a report that arrives.
  */
 #ifndef GS_LOCKD_SCHED_PARTS_H
 #define GS_LOCKD_SCHED_PARTS_H
 
-#include "lockd/sched/state.h"
+#include "lockd/base/list.h"
+#include "lockd/sched/constants.h"
+#include "lockd/sched/ordered_set.h"
 
-/* --- scheduler.c --- */
-struct sched_member *sched_member_find(const struct sched_client *client, const uint8_t *uuid);
+#include <stdbool.h>
+#include <stdint.h>
 
-/* --- device.c --- */
-/* The device, made if there is none. -ENOMEM, or -EMFILE: that user named too many already that
- * nobody knew. */
-int sched_device_get(struct sched *lock, const uint8_t *uuid, uint32_t user,
-                     struct sched_device **found);
-/* Frees it if nobody is on it any more. */
-void sched_device_free_unused(struct sched_device *device);
-bool sched_party_is_steady(const struct sched_party *party); /* its bursts are about as long */
-uint64_t sched_party_idle(const struct sched_party *party);  /* what it may idle */
-uint64_t sched_device_quantum(const struct sched_device *device);
-uint64_t sched_device_quantum_by(const struct sched_device *device,
-                                 const struct sched_settings *settings);
-uint64_t sched_device_idle(const struct sched_device *device);
-uint64_t sched_device_reserve(const struct sched_device *device);
-/* What a switch costs: measured, or guessed from what must move. */
-uint64_t sched_device_switch(const struct sched_device *device);
-/* The most that any one program can ever get. */
-uint64_t sched_device_most(const struct sched_device *device);
-/* How much more programs need than there is. */
-uint64_t sched_device_shortfall(const struct sched_device *device);
-/* Works out capacity and mode; notes when shares change with them. */
-void sched_device_refresh(struct sched_device *device, uint64_t now);
-/* A turn came to run so long after others were first stopped for it. */
-void sched_device_switched(struct sched_device *device, uint64_t ns);
-const struct sched_policy *sched_device_policy(const struct sched_device *device);
+struct sched_member;
+struct sched_party;
 
-/* --- measure.c --- */
-void sched_measure_report(struct sched_member *member, const struct gs_wire_state *state,
-                          uint64_t now);
-/* The driver had not so many bytes for it, when it had what it says. Who is short moves and so
- * does not measure; this is how it becomes known before the next measurement. */
-void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t now);
-/* Asks who can tell, when it is time to. */
-void sched_measure_ask(struct sched_device *device, uint64_t now);
-/* One that said how large the device is says something else now, or has left. */
-void sched_measure_recount(struct sched_device *device);
-void sched_measure_forget(const struct sched_member *member, uint64_t now);
-/* Bytes on the device that one who comes with memory may have had all the time. */
-uint64_t sched_measure_unclaimed(const struct sched_device *device);
-/* When somebody must be asked though nobody has a doubt; LOCKD_NEVER: it is not so. */
-uint64_t sched_measure_deadline(const struct sched_device *device);
-/* It came with memory: that may have been measured before it said so. back: from an earlier
- * daemon, so that more of them may follow. */
-void sched_measure_came(const struct sched_member *member, bool back, uint64_t now);
+/* --- of a member --- */
 
-/* --- short.c --- */
-/* The driver had not so many bytes for it. */
-void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t now);
-/* It may have more than it had before in this turn. */
-void sched_short_used(struct sched_member *member);
-void sched_short_decay(struct sched_device *device, uint64_t now);
+/* A budget that the client may still be acting on. */
+struct sched_outstanding {
+    uint32_t seq;
+    uint64_t budget;
+};
 
-/* --- books.c --- */
-bool sched_member_stuck(const struct sched_member *member, uint64_t now);
-/* Nothing that it holds can be had: it does not answer, or may have less and none leaves. */
-bool sched_member_clings(const struct sched_member *member, uint64_t now);
-/* To be called after every change to what a member reported, was told or was given. */
-void sched_books_member(struct sched_member *member, uint64_t now);
-/* ... to a party; books of its members too. */
-void sched_books_party(struct sched_party *party, uint64_t now);
-/* Takes a member out of all sums and sets. */
-void sched_books_forget(struct sched_member *member);
-/* Adds up the time until now. To be called before the flags or the lease change. */
-void sched_books_time(struct sched_member *member, uint64_t now);
-void sched_books_ran(struct sched_party *party, uint64_t now);
-void sched_books_device_ran(struct sched_device *device, uint64_t now); /* all its holders */
-/* Its turn got ahead: memory came, or room for it. */
-void sched_books_ahead(struct sched_member *member, uint64_t now);
+/* What a member adds to its device's sums; kept, so that it can be taken out again. */
+struct sched_share {
+    uint64_t demand, resident, pinned;
+    uint64_t hold;  /* the most it may have on the device */
+    uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
+    uint64_t given; /* beyond its need, while it may run */
+    uint64_t held;  /* 1: its gang has a place there, and so it a share of the spare bytes */
+    /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
+    uint64_t unsure, unsure_most;
+};
 
-/* --- plan.c --- */
-/* Decides a device anew, and all that follows on others. */
-void sched_plan(struct sched_device *device, uint64_t now);
-void sched_plan_all(struct sched *lock, uint64_t now);
-/* ... whatever is to be looked at. */
-void sched_plan_pending(struct sched *lock, uint64_t now);
-/* The device is to be looked at as well, before the event ends. */
-void sched_plan_also(struct sched_device *device);
-void sched_plan_touch(struct sched_member *member); /* its target may have to change */
-void sched_plan_settle(struct sched_party *party);  /* it may have to wait or stop */
+/* One member said that external is something else; no other has yet. */
+struct sched_doubt {
+    struct sched_member *by; /* NULL: there is none */
+    uint64_t value, ask_at;
+    uint64_t ask_next; /* not before */
+    bool asked, alone; /* alone: there was nobody else to ask */
+};
 
-/* --- gang.c, lease.c --- */
-/* The party of that client on that device; made if there is none. NULL without memory. */
-struct sched_party *sched_gang_join(struct sched_client *client, struct sched_device *device);
-void sched_gang_leave(struct sched_member *member, uint64_t now);
-/* Frees what the client's gang was, when it was the last one. */
-void sched_gang_client_gone(struct sched_client *client);
-/* Whoever waits here and has given way for long enough, or to nobody, tries again. */
-void sched_gang_retry(struct sched_device *device, uint64_t now);
-/* All have their places: the turn begins; not again where it is under way already, and one of
- * the gang came or left. */
-void sched_gang_begin(struct sched_gang *gang, uint64_t now);
-/* The time of its turn counts from now on, if it does not yet and all run that want to. */
-void sched_gang_look_complete(struct sched_gang *gang, uint64_t now);
-/* ... however many do. */
-void sched_gang_set_complete(struct sched_gang *gang, uint64_t now);
-/* The party gets its place; when it was the last one of its gang, all run. */
-void sched_gang_admit(struct sched_party *party, bool backfilled, uint64_t now);
-/* It gives way to all others from now on, or no more. */
-void sched_gang_give_way(struct sched_gang *gang, struct sched *lock, bool gives);
-/* Ends the turn of all of them. */
-void sched_gang_stop(struct sched_gang *gang, uint64_t now);
-/* The one that is to get its place next; NULL: all have. */
-struct sched_party *sched_gang_next(const struct sched_gang *gang);
-/* Something about the gang changed: each of its parties may have to wait or stop. */
-void sched_gang_settle(struct sched_gang *gang);
-/* Has it something to run on this very device? */
-bool sched_party_works(const struct sched_party *party);
-/* A client's weight is another one. */
-void sched_gang_reweigh(struct sched_gang *gang);
-int32_t sched_gang_priority(const struct sched_gang *gang);
+/* Memory of programs whose connections have ended: for a while it may be on the device still,
+ * since the program lives and comes back, or the driver is clearing up. After two windows it
+ * counts like any other. */
+struct sched_departed {
+    uint64_t recent, older; /* bytes, of this window and of the one before */
+    uint64_t since;         /* when this window began */
+};
 
-/* The client leaves its gang for that one (NULL: one of its own), with its members. Neither
- * gang may have a place or wait for one. Without memory nothing happens. */
-void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_t now);
+/* What a member reported last: scheduler.c. */
+struct sched_member_report {
+    uint32_t flags;  /* GS_STATE_* */
+    uint32_t echoed; /* newest seq taken over */
+    uint64_t demand, resident, pinned;
+    uint64_t total; /* of the device, or the program's own limit */
+    bool measures;  /* ... no limit: it has said what the driver calls free */
+    uint64_t moved_out, moved_in, calls, switch_ns;
+};
 
-/* --- group.c --- */
-/* The group that the client names; made if there is none. NULL without memory. */
-struct sched_group *sched_group_enter(struct sched_client *client);
-void sched_group_leave(struct sched_client *client);
-/* Something about its size changed. NULL: nothing happens. */
-void sched_group_mark(struct sched_group *group);
-/* Parts those that are too large, and brings together those that are not any more. */
-void sched_group_plan(struct sched *lock, uint64_t now);
+/* The newest target, and those before it: send.c. */
+struct sched_member_sent {
+    struct lockd_list unsent; /* on sched->unsent: the caller has not taken a target */
+    uint32_t seq, first_seq;
+    uint32_t turn_seq; /* the last target that changed RUN or the budget */
+    uint32_t stop_seq; /* ... that first said RUN off */
+    uint32_t run_seq;  /* ... on */
+    uint32_t flags;
+    uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
+    uint64_t budget, capacity, idle, host, shortfall, at;
+    uint64_t given; /* the largest budget that it was ever sent, or what it came with */
+    uint64_t had;   /* the most it might hold when the target was begun that is sent next */
+    uint32_t outstanding_count;
+    struct sched_outstanding
+        outstanding[TARGETS_IN_FLIGHT + 2]; /* budgets falling, seq rising */
+};
 
-/* --- queue.c --- */
-/* It waits from now on; its place may have to be another one. */
-void sched_queue_enter(struct sched_party *party, uint64_t now);
-void sched_queue_leave(struct sched_party *party, uint64_t now);
-/* ... without a look at its books. */
-void sched_queue_drop(struct sched_party *party);
-/* A party of a gang that waits elsewhere: it is further away than all in the queue. */
-uint64_t sched_queue_place(const struct sched_party *party);
-/* What its turn takes of the device. */
-uint64_t sched_queue_takes(const struct sched_party *party);
-/* The one to be served next, or NULL. */
-struct sched_party *sched_queue_head(const struct sched_device *device);
+/* A member's share of its device's sums and sets: books.c. */
+struct sched_member_books {
+    /* on the lists of these names in device->books: */
+    struct lockd_list hungry;   /* its turn has come, its budget has not */
+    struct lockd_list spared;   /* may run and has more than it needs */
+    struct lockd_list unused;   /* does not run, may hold more than it does */
+    struct lockd_list stopping; /* was asked to stop, or may not run and owes
+                                   something */
+    struct sched_node victim;   /* in *victim_of: does not run and has a budget */
+    struct sched_order *victim_of;
+    struct sched_share share;
+    uint64_t owes;    /* since when it has more memory than it may have, or has not read all
+                         targets, and nothing came of it; LOCKD_NEVER: it has done everything */
+    uint64_t offered; /* it cannot stop for want of memory: since when there is some for it that
+                         it has not taken; LOCKD_NEVER */
+    bool refuses;     /* ... for so long that it cannot be true */
+};
 
-/* --- turns.c --- */
-void sched_turns_plan(struct sched_device *device, uint64_t now);
+/* Where a member's time went, up to counted_at: books.c. */
+struct sched_member_time {
+    uint64_t counted_at, gpu_ns, wait_ns, wait_longest_ns, waits_since;
+};
 
-/* --- stop.c --- */
-/* Stops holders until the others fit together. */
-void sched_stop_overflow(struct sched_device *device, uint64_t now);
-/* ... those that idle or do not get ahead while others wait. */
-void sched_stop_idle(struct sched_device *device, uint64_t now);
-/* Asks the stuck ones again. */
-void sched_stop_watch(struct sched_device *device, uint64_t now);
+/* The driver had no memory for it: capacity.c. */
+struct sched_member_shortage {
+    uint64_t at;                /* when its last GS_STATE_SHORT was counted */
+    uint64_t unused, forget_at; /* bytes for which others made room in vain */
+    uint64_t had;               /* the most that it had in this turn */
+};
 
-/* --- budget.c --- */
-void sched_budget_plan(struct sched_device *device, uint64_t now);
+/* All its memory is to go out: evict.c. */
+struct sched_member_eviction {
+    bool wanted;
+    uint64_t left, until; /* bytes; nothing has left since: that is all then */
+};
 
-/* --- send.c --- */
-/* Drops the budgets that the client has left behind with what it echoed. */
-void sched_send_echo(struct sched_member *member);
-/* Puts out a target if it would differ from the newest in something that matters. */
-void sched_send_member(struct sched_member *member, uint64_t now);
-/* Touches everybody who must be told of a change to the device. */
-void sched_send_broadcast(struct sched_device *device, uint64_t now);
+/* What is to be done with it before the event ends: agenda.c. */
+struct sched_member_agenda {
+    struct lockd_list touched; /* on device->agenda.touched: its target may have to change */
+    bool asked;                /* it is to say what is free; any target is a question */
+};
 
-/* --- host.c --- */
-void sched_host_report(struct sched_member *member, const struct gs_wire_state *state,
-                       uint64_t now);
-void sched_host_forget(struct sched_client *client);
-void sched_host_plan(struct sched *lock, uint64_t now);
+/* --- of a party --- */
 
-/* --- settings.c --- */
-/* Its priority may be another one: so may its places be. */
-void sched_gang_requeue(struct sched_gang *gang, uint64_t now);
-/* Is all its memory out, as somebody wished? */
-void sched_evict_check(struct sched_member *member, uint64_t now);
-/* ... of those whose time has come. */
-void sched_evict_watch(struct sched_device *device, uint64_t now);
+/* A party's place in a queue: queue.c. */
+struct sched_party_wait {
+    struct sched_node queued; /* in device->waiting.queue or .hopeless while it waits */
+    struct sched_order *queued_of;
+    uint64_t arrival; /* rises with every place in a queue */
+    bool first;       /* in the queue before all others: sched_party_blocked() */
+    bool elsewhere;   /* waits for another device before it comes to this one */
+    bool keeps_place; /* its turn was cut: it comes back to the place that it had */
+    bool yields;      /* its turn was ended for the one that had this place, and still waits */
+    uint64_t behind_key, behind_number;
+};
 
-/* --- check.c: for tests --- */
-/* Adds up everything from scratch. NULL: all sums and sets are right; else what is wrong. */
-const char *sched_check(const struct sched *lock);
+/* A party's turn: lease.c. */
+struct sched_party_turn {
+    struct lockd_list holder; /* on device->turns.holders while held, in order of admission */
+    bool held;         /* it has its place on the device; it runs when its whole gang has */
+    bool begun;        /* ... and has, in this turn: its time counts */
+    bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
+    bool interrupted;  /* its gang's last turn was ended before its time for another one's */
+    bool interrupts;   /* its turn ended another one before its time */
+    bool measured;     /* the switch to it is to be measured: it has not come to run yet */
+    uint32_t skipped;  /* so many turns in a row ended without it coming to run */
+    uint64_t cleared;  /* when the switch to it began: others were stopped, or its turn */
+    uint64_t progress; /* when its turn last got ahead: it began, or memory came */
+    uint64_t started;  /* when it first ran in this turn; 0: not yet */
+    uint64_t length;   /* ns it may run when others wait */
+    uint64_t until;    /* its turn is over then, if anybody waits */
+    uint64_t count;    /* of its turns */
+};
+
+/* When a party ran: books.c. */
+struct sched_party_time {
+    uint64_t counted_at, ran; /* ns it has run in this turn, up to counted_at */
+    uint64_t last_ran;        /* when it ran last */
+    uint64_t level_then;      /* ... and the device's level at that time */
+};
+
+/* For how long a party has something to do at a time: scheduler.c, from its reports. */
+struct sched_party_bursts {
+    bool rested;       /* it has had nothing to do since it ran, which is not counted yet */
+    bool came_up;      /* its first burst is over, which is like none after it */
+    uint64_t quiet_at; /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
+    uint64_t now;      /* ns it ran since it last had nothing to do */
+    uint64_t usual;    /* ... how long that usually is; LOCKD_NEVER: not known */
+    uint64_t off;      /* ... and how far from that; of the first one, nothing else being known,
+                          three tenths */
+};
+
+/* policy_fair.c */
+struct sched_party_fair {
+    uint64_t virtual_ns;
+    uint64_t round; /* of the turn that it waits for or has */
+};
+
+/* What a party adds to the sums of its device: books.c. */
+struct sched_party_books {
+    uint64_t demand, need;
+    uint64_t need_held, need_busy;
+    uint64_t lost; /* what stuck members, or those that do not leave, hold; part of need_busy */
+    uint32_t busy_members, running_members, stuck_members;
+    uint32_t blocked_members; /* stuck, and they lack memory */
+    uint32_t deaf_members;    /* stuck, and they have not even read that they are to stop */
+    bool counted_stopping, counted_stuck;
+};
+
+/* --- of a device --- */
+
+/* Names of a device: device.c. */
+struct sched_device_identity {
+    uint8_t uuid[16];
+    char name[64];
+    uint32_t user; /* the first that named it */
+};
+
+/* What is to be done on a device before the event ends: agenda.c; worked off by plan.c. */
+struct sched_device_agenda {
+    struct lockd_list pending; /* on sched->pending */
+    struct lockd_list touched; /* members */
+    struct lockd_list settle;  /* parties */
+    bool recount;              /* capacity or mode changed: everybody's share did */
+};
+
+/* How large it is, and what on it nobody can move: measure.c. */
+struct sched_device_measure {
+    uint64_t total, external;
+    bool measured, restarted;
+    uint64_t settle_until; /* clients of an earlier daemon are still coming back */
+    struct sched_doubt doubt;
+    struct sched_departed departed;
+};
+
+/* Bytes left of it for programs: capacity.c. */
+struct sched_device_space {
+    uint64_t capacity;
+    uint64_t fell_at; /* when the capacity last fell; 0: long ago */
+    uint64_t short_bytes, short_until;
+};
+
+/* Sums and sets over members and parties: books.c. */
+struct sched_device_books {
+    struct sched_share sum;
+    uint64_t need_held, need_busy, lost, gpu_ns_gone;
+    uint64_t weights; /* of parties: gang.c */
+    uint32_t stopping_parties, stuck_parties;
+    struct lockd_list hungry, spared, unused, stopping;
+    struct sched_order victims_idle, victims_waiting;
+    uint64_t progress; /* when the first of the hungry ones last got ahead */
+};
+
+/* Parties that wait for it: queue.c. */
+struct sched_device_waiting {
+    struct sched_order queue, hopeless;
+};
+
+/* Parties that have it: lease.c, turns.c. */
+struct sched_device_turns {
+    struct lockd_list holders;
+    uint32_t holder_count;
+    uint32_t elsewhere; /* parties that wait for another device first */
+    bool leases, waiters;
+    uint64_t generation; /* rises when holders or their needs change */
+    uint64_t switches;
+};
+
+/* The last look for parties to stop for the head came to nothing, and would again: turns.c. */
+struct sched_device_revoke {
+    const struct sched_party *head;
+    uint64_t generation, need, at;
+};
+
+/* Others were stopped for this one, first at that time: turns.c. */
+struct sched_device_cleared {
+    const struct sched_party *party;
+    uint64_t at;
+};
+
+/* What all on it were told last: send.c. */
+struct sched_device_told {
+    uint64_t at;
+    uint64_t idle, capacity, shortfall;
+    bool sole, waiters;
+    uint64_t quiet_at; /* when holders are to hear that nobody waits */
+    uint64_t exact_at; /* when changes of the figures are told; LOCKD_NEVER: there are none */
+};
+
+/* policy_fair.c */
+struct sched_device_fair {
+    uint64_t level, round; /* the level begins at LEVEL_START */
+};
+
+/* Sums of one group while group.c adds up; else 0. */
+struct sched_device_group {
+    uint64_t demand, members;
+};
+
+/* --- the host's memory --- */
+
+/* What a client has of the host's memory: host.c. */
+struct sched_client_host {
+    uint64_t used, wanted;
+    uint64_t off;          /* bytes of its memory that are on no device now */
+    uint64_t goal;         /* the most that is of use to it */
+    uint64_t budget, told; /* decided; the highest that it may still act on */
+    uint64_t given;        /* the highest ever */
+    struct {               /* what it adds to the sums */
+        uint64_t used, hold, off, goal;
+    } share;
+};
+
+/* The host's memory: host.c. */
+struct sched_host {
+    uint64_t available, total;
+    uint64_t used, hold, off, goal; /* sums over clients */
+    uint64_t at, deadline;
+    bool changed;
+};
 
 #endif

@@ -1,128 +1,119 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.c: decides anew after an event: first who runs (turns.c), then who holds how
- * much (budget.c), then the targets of those whom it concerns. A decision on one device
- * may concern a gang's parties on others; these devices are planned before the event ends.
+ * plan.c: decides anew after an event: first the turns (turns.c), then the budgets (budget.c),
+ * then the targets of the members concerned. A decision on one device may concern parties of a
+ * gang on others; these devices are planned before the event ends.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/plan.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/budget.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/group.h"
+#include "lockd/sched/host.h"
+#include "lockd/sched/measure.h"
+#include "lockd/sched/send.h"
+#include "lockd/sched/turns.h"
 
 /* More rounds than any chain of gangs takes; what is left then is looked at a little later. */
 #define ROUNDS 64
 #define LATER  NS_PER_MS
 
-void sched_plan_also(struct sched_device *device)
-{
-    if (lockd_list_empty(&device->pending))
-        lockd_list_append(&device->lock->pending, &device->pending);
-}
-
-void sched_plan_touch(struct sched_member *member)
-{
-    if (lockd_list_empty(&member->touched))
-        lockd_list_append(&member->device->touched, &member->touched);
-    sched_plan_also(member->device);
-}
-
-void sched_plan_settle(struct sched_party *party)
-{
-    if (lockd_list_empty(&party->settle))
-        lockd_list_append(&party->device->settle, &party->settle);
-    sched_plan_also(party->device);
-}
-
 /* Capacity or the meaning of needs changed: everybody's share did. */
-static void recount(struct sched_device *device, uint64_t now)
+static void recount_device(struct sched_device *device, uint64_t now)
 {
-    device->recount = false;
-    device->generation++;
+    device->agenda.recount = false;
+    device->turns.generation++;
     lockd_list_each (at, &device->parties) {
         struct sched_party *party = sched_party_of(at, of_device);
 
         sched_books_party(party, now);
-        sched_group_mark(party->gang->group);
-        if (party->queued_of != NULL)
-            sched_plan_settle(party); /* it may have become hopeless, or not be any more */
+        sched_agenda_mark(party->gang->group);
+        if (party->wait.queued_of != NULL)
+            sched_agenda_settle(party); /* it may have become hopeless, or not be any more */
     }
 }
 
 static void note_deadline(struct sched_device *device)
 {
     device->deadline = sched_min(device->grace_at, device->stop_at);
-    if (device->queue.count + device->hopeless.count != 0)
-        device->deadline = sched_min(device->deadline, device->revoke_at);
-    if (device->short_bytes != 0)
-        device->deadline = sched_min(device->deadline, device->short_until);
-    device->deadline = sched_min(device->deadline, device->exact_at);
+    if (device->waiting.queue.count + device->waiting.hopeless.count != 0)
+        device->deadline = sched_min(device->deadline, device->revoke.at);
+    if (device->space.short_bytes != 0)
+        device->deadline = sched_min(device->deadline, device->space.short_until);
+    device->deadline = sched_min(device->deadline, device->told.exact_at);
     device->deadline = sched_min(device->deadline, device->evict_at);
-    if (device->told_waiters && !device->waiters)
-        device->deadline = sched_min(device->deadline, device->quiet_at);
-    if (device->fell_at != 0)
-        device->deadline = sched_min(device->deadline, device->fell_at + RISE_PAUSE);
+    if (device->told.waiters && !device->turns.waiters)
+        device->deadline = sched_min(device->deadline, device->told.quiet_at);
+    if (device->space.fell_at != 0)
+        device->deadline = sched_min(device->deadline, device->space.fell_at + RISE_PAUSE);
     device->deadline = sched_min(device->deadline, sched_measure_deadline(device));
-    if (device->doubt.by != NULL && !device->doubt.asked)
-        device->deadline = sched_min(device->deadline, device->doubt.ask_at);
+    if (device->measure.doubt.by != NULL && !device->measure.doubt.asked)
+        device->deadline = sched_min(device->deadline, device->measure.doubt.ask_at);
 }
 
-static void plan_one(struct sched_device *device, uint64_t now)
+static void plan_device(struct sched_device *device, uint64_t now)
 {
     sched_device_refresh(device, now);
-    if (device->recount)
-        recount(device, now);
-    if (now < device->settle_until) {
-        lockd_list_remove(&device->pending);
-        device->deadline = device->settle_until;
-        if (device->short_bytes != 0)
-            device->deadline = sched_min(device->deadline, device->short_until);
+    if (device->agenda.recount)
+        recount_device(device, now);
+    if (now < device->measure.settle_until) {
+        lockd_list_remove(&device->agenda.pending);
+        device->deadline = device->measure.settle_until;
+        if (device->space.short_bytes != 0)
+            device->deadline = sched_min(device->deadline, device->space.short_until);
         return;
     }
     sched_turns_plan(device, now);
     sched_budget_plan(device, now);
     sched_measure_ask(device, now);
     sched_send_broadcast(device, now);
-    while (!lockd_list_empty(&device->touched)) {
-        struct sched_member *member = sched_member_of(device->touched.next, touched);
+    while (!lockd_list_empty(&device->agenda.touched)) {
+        struct sched_member *member =
+            sched_member_of(device->agenda.touched.next, agenda.touched);
 
-        lockd_list_remove(&member->touched);
+        lockd_list_remove(&member->agenda.touched);
         sched_send_member(member, now);
     }
-    if (lockd_list_empty(&device->settle))
-        lockd_list_remove(&device->pending); /* what put it there again has been done */
+    if (lockd_list_empty(&device->agenda.settle))
+        lockd_list_remove(&device->agenda.pending); /* what put it there again has been done */
     note_deadline(device);
 }
 
-static void plan_devices(struct sched *lock, uint64_t now)
+static void plan_devices(struct sched *sched, uint64_t now)
 {
     for (int round = 0;; round++) {
         struct sched_device *device;
 
-        sched_group_plan(lock, now); /* what is planned next may have made one too large */
-        if (lockd_list_empty(&lock->pending))
+        sched_group_plan(sched, now); /* what is planned next may have made one too large */
+        if (lockd_list_empty(&sched->pending))
             return;
-        device = lockd_entry(lock->pending.next, struct sched_device, pending);
+        device = lockd_entry(sched->pending.next, struct sched_device, agenda.pending);
         if (round == ROUNDS) {
             device->deadline = now + LATER;
             return;
         }
-        lockd_list_remove(&device->pending);
-        plan_one(device, now);
+        lockd_list_remove(&device->agenda.pending);
+        plan_device(device, now);
     }
 }
 
-void sched_plan_pending(struct sched *lock, uint64_t now)
+void sched_plan_pending(struct sched *sched, uint64_t now)
 {
-    sched_host_plan(lock, now); /* first: what it decides goes out with the same targets */
-    plan_devices(lock, now);
+    sched_host_plan(sched, now); /* first: what it decides goes out with the same targets */
+    plan_devices(sched, now);
 }
 
 void sched_plan(struct sched_device *device, uint64_t now)
 {
-    sched_plan_also(device);
-    sched_plan_pending(device->lock, now);
+    sched_agenda_plan(device);
+    sched_plan_pending(device->sched, now);
 }
 
-void sched_plan_all(struct sched *lock, uint64_t now)
+void sched_plan_all(struct sched *sched, uint64_t now)
 {
-    lockd_list_each (at, &lock->devices)
-        sched_plan_also(lockd_entry(at, struct sched_device, link));
-    sched_plan_pending(lock, now);
+    lockd_list_each (at, &sched->devices)
+        sched_agenda_plan(lockd_entry(at, struct sched_device, link));
+    sched_plan_pending(sched, now);
 }

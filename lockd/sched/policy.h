@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * policy.h: who comes next, for how long, and who may go before others. A policy sees one party
- * (or two) at a time and writes only the fields of a party that state.h marks as the
- * policy's. turns.c does the rest: what fits together, who must stop for whom, who may run
- * meanwhile.
+ * policy.h: which party comes next, for how long, and which may go before others. A policy
+ * sees one party (or two) at a time and writes only the parts of a party that parts.h marks as
+ * the policy's. turns.c does the rest: what fits together, which party must stop for which,
+ * and which may run meanwhile.
  */
 #ifndef GS_LOCKD_SCHED_POLICY_H
 #define GS_LOCKD_SCHED_POLICY_H
@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 struct sched_party;
+struct sched_device;
+struct sched_gang;
 
 struct sched_policy {
     /* It begins to wait: its place in the queue, lower goes first. Equals go in the order in
@@ -34,10 +36,11 @@ struct sched_policy {
     bool (*stays)(const struct sched_party *holder, const struct sched_party *head);
 };
 
-extern const struct sched_policy sched_policy_fair, sched_policy_fifo, sched_policy_rr,
-    sched_policy_priority;
+extern const struct sched_policy sched_policy_fair; /* policy_fair.c */
 
-/* Does it usually run for a much shorter time than a quantum? */
-bool sched_policy_interactive(const struct sched_party *party);
+/* The one that is in force. */
+const struct sched_policy *sched_policy_of(const struct sched_device *device);
+/* The highest of its members'. */
+int32_t sched_gang_priority(const struct sched_gang *gang);
 
 #endif

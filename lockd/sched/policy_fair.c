@@ -3,42 +3,44 @@
  * policy_fair.c: weighted virtual time, in rounds.
  *
  * A party's virtual time is the time that it ran while others waited, times 100 by its weight.
- * The device's `level` is what everybody should have got by the end of the present round; each
- * round raises it by a quantum (of a party of average weight). A turn lasts until the party's
- * virtual time is at the level of its round: so what one got too much or too little, because
- * its work could not be stopped at once, is made up for in its next turn, and the order of
- * turns within a round is that of arrival. With equal parties this is round robin with equal
- * shares; with weights, turns are longer or shorter, and one whose part of a round would not be
- * worth a switch sits rounds out until it is.
+ * The device's `level` is the virtual time that every party should have by the end of the
+ * present round; each round raises it by a quantum (of a party of average weight). A turn
+ * lasts until the party's virtual time is at the level of its round. So a party that got too
+ * much or too little, because its work could not be stopped at once, is made even in its next
+ * turn. The order of turns within a round is that of arrival. With equal parties this is round
+ * robin with equal shares. With weights, turns are longer or shorter, and a party whose part
+ * of a round would not be worth a switch sits rounds out until it is.
  *
- * Who has nothing to do saves up one turn at most, and one of short bursts up to SAVED where
- * few share the device, since their requests come in clusters. Who used little of its share and
- * usually runs for a short time (sched_policy_interactive) goes first within the round and may
- * end another one's turn before its time. It pays for that: a turn that ends long before its
- * time is charged with the switches that it caused, so such switches come out of the share of
- * who causes them.
+ * A party that has nothing to do saves up one turn at most. One of short bursts saves up to
+ * SAVED turns where few share the device, since its requests come in clusters. A party that
+ * used little of its share and usually runs for a short time (is_interactive()) goes first
+ * within the round and may end another party's turn before its time. It pays for that: a turn
+ * that ends long before its time is charged with the switches that it caused, so these come
+ * out of the share of the party that causes them.
  *
  * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in
- * it: else two programs that compute on the GPU and the CPU by turns would do both in step. It
- * is charged like any other time. The history is one of bursts that are all about as long,
- * without the first (its contexts, its memory): of one that computes all the time and rested
- * now and then nothing is known.
+ * it: otherwise two programs that compute on the GPU and the CPU by turns would do both in
+ * step. It is charged like any other time. Only bursts that are all about as long make a
+ * history, without the first (its contexts, its memory): nothing is known of a program that
+ * computes all the time and rested now and then.
  *
  * A gang that has its place on the first of its devices and is due on the next one goes first
- * there too, and ends the turn of what runs on that device alone: else the first device would
- * wait for the turns on all the others.
+ * there too, and ends the turn of a party that runs on that device alone: otherwise the first
+ * device would wait for the turns on all the others.
  *
- * Nobody goes first whose own turn was ended for somebody before its time, or who was stopped
- * for one that still waits: two that may end each other's turns would do nothing else.
+ * A party does not go first if its own turn was ended for another before its time, or if it
+ * was stopped for one that still waits: two that may end each other's turns would do nothing
+ * else.
  *
- * Whoever is behind its round by overrun (a kernel that could not be stopped) is kept waiting
- * for DEBT_ROUNDS at most.
+ * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
+ * waiting for DEBT_ROUNDS at most.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/quantum.h"
 
 #define DEBT_ROUNDS 4
-#define TURN_LONGEST                                                                           \
-    4 /* quanta; the rest of it follows when the others of the round had theirs */
+/* quanta; the rest of it follows when the others of the round had theirs */
+#define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
 #define INTERACTIVE   2 /* a burst of at most this part of a quantum */
 #define SAVED         4 /* turns; all the others together wait for no more of it */
@@ -62,14 +64,15 @@ static uint64_t round_step(const struct sched_device *device)
     const uint64_t quantum = sched_device_quantum(device);
 
     return sched_max(1, quantum * GS_WEIGHT_DEFAULT * device->party_count /
-                            sched_max(device->weights, 1));
+                            sched_max(device->books.weights, 1));
 }
 
-bool sched_policy_interactive(const struct sched_party *party)
+/* Does it usually run for a much shorter time than a quantum? */
+static bool is_interactive(const struct sched_party *party)
 {
     const uint64_t most = sched_device_quantum(party->device) / INTERACTIVE;
 
-    return party->burst_usual <= most && party->burst <= most;
+    return party->bursts.usual <= most && party->bursts.now <= most;
 }
 
 /* What a short turn costs beyond its own time: the switch to it, and the one back if it ended
@@ -88,78 +91,79 @@ static uint64_t turn_of(const struct sched_party *party)
 }
 
 /* One that is new begins with a turn of credit; also when it runs before it ever waited. */
-static void begin(struct sched_party *party)
+static void begin_credit(struct sched_party *party)
 {
-    if (party->virtual_ns == 0)
-        party->virtual_ns = sched_less(party->device->level, turn_of(party));
+    if (party->fair.virtual_ns == 0)
+        party->fair.virtual_ns = sched_less(party->device->fair.level, turn_of(party));
 }
 
 /* What it may still have in the present round. */
-static uint64_t credit(struct sched_party *party)
+static uint64_t credit_left(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
-    begin(party);
-    party->virtual_ns =
-        sched_min(party->virtual_ns, device->level + round_step(device) * DEBT_ROUNDS);
-    return sched_less(device->level, party->virtual_ns);
+    begin_credit(party);
+    party->fair.virtual_ns = sched_min(party->fair.virtual_ns,
+                                       device->fair.level + round_step(device) * DEBT_ROUNDS);
+    return sched_less(device->fair.level, party->fair.virtual_ns);
 }
 
 static uint64_t turns_saved(const struct sched_party *party)
 {
     const uint64_t others = sched_less(party->device->party_count, 1);
 
-    return sched_policy_interactive(party) ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
+    return is_interactive(party) ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
 }
 
 /* It had nothing to do: its share of that time is owed to it, also where nobody waited
  * meanwhile, so that the level stood still. What the level has risen by since it last ran it
  * has already. */
-static void come_back(struct sched_party *party)
+static void credit_rest(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
-    const uint64_t away = sched_less(party->counted_at, party->last_ran),
+    const uint64_t away = sched_less(party->time.counted_at, party->time.last_ran),
                    owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
-                                     (double)sched_max(device->weights, 1)),
+                                     (double)sched_max(device->books.weights, 1)),
                    most = turn_of(party) * turns_saved(party);
     uint64_t paid;
 
-    begin(party);
+    begin_credit(party);
     if (away == 0)
         return;
-    if (party->rested) /* waiting alone adds nothing to what was saved up */
-        paid = sched_less(party->virtual_ns,
-                          sched_less(owed, sched_less(device->level, party->level_then)));
+    if (party->bursts.rested) /* waiting alone adds nothing to what was saved up */
+        paid = sched_less(
+            party->fair.virtual_ns,
+            sched_less(owed, sched_less(device->fair.level, party->time.level_then)));
     else
-        paid = sched_less(sched_max(party->virtual_ns, device->level), owed);
-    party->virtual_ns =
-        sched_max(sched_min(party->virtual_ns, paid), sched_less(device->level, most));
-    party->rested = false;
+        paid = sched_less(sched_max(party->fair.virtual_ns, device->fair.level), owed);
+    party->fair.virtual_ns = sched_max(sched_min(party->fair.virtual_ns, paid),
+                                       sched_less(device->fair.level, most));
+    party->bursts.rested = false;
 }
 
 /* Its gang has places on other devices already, which nobody can use meanwhile. */
-static bool assembles(const struct sched_party *party)
+static bool is_assembling(const struct sched_party *party)
 {
     return party->gang->party_count > 1 && party->gang->held_count != 0;
 }
 
-static uint64_t place(struct sched_party *party)
+static uint64_t place_party(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
     const uint64_t step = round_step(device),
                    worth = to_virtual(party, sched_device_quantum(device) / WORTH);
     uint64_t have, behind;
 
-    come_back(party);
-    have = credit(party);
-    behind = sched_less(party->virtual_ns, device->level);
-    party->round = device->round;
-    if ((sched_policy_interactive(party) || assembles(party)) &&
-        !(party->interrupted || party->yields) && have >= switch_charge(party, true))
-        return party->round * CLASSES + FIRST;
+    credit_rest(party);
+    have = credit_left(party);
+    behind = sched_less(party->fair.virtual_ns, device->fair.level);
+    party->fair.round = device->fair.round;
+    if ((is_interactive(party) || is_assembling(party)) &&
+        !(party->turn.interrupted || party->wait.yields) && have >= switch_charge(party, true))
+        return party->fair.round * CLASSES + FIRST;
     if (have < worth)
-        party->round += (worth - have + behind + step - 1) / step;
-    return party->round * CLASSES + (party->interrupted ? BACK_AGAIN : IN_TURN);
+        party->fair.round += (worth - have + behind + step - 1) / step;
+    return party->fair.round * CLASSES + (party->turn.interrupted ? BACK_AGAIN : IN_TURN);
 }
 
 /* Until it has nothing to do, as its bursts usually are, with something to spare; 0: that is
@@ -167,98 +171,98 @@ static uint64_t place(struct sched_party *party)
 static uint64_t rest_of_burst(const struct sched_party *party)
 {
     const uint64_t most = sched_device_quantum(party->device) * BURST_LONGEST;
-    const uint64_t left = sched_less(party->burst_usual, party->burst);
+    const uint64_t left = sched_less(party->bursts.usual, party->bursts.now);
     const uint64_t rest = left + left / BURST_SPARE;
 
-    if (party->burst_usual > most || !sched_party_is_steady(party))
+    if (party->bursts.usual > most || !sched_party_is_steady(party))
         return 0;
     return rest <= most ? rest : 0;
 }
 
 /* The device goes on to the round of the turn that begins; not for one that runs while the
  * next in turn waits, or that runs already when turns begin to be taken. */
-static uint64_t length(struct sched_party *party)
+static uint64_t turn_length(struct sched_party *party)
 {
     struct sched_device *device = party->device;
-    const uint64_t quantum = sched_device_quantum(device), have = credit(party),
-                   behind = sched_less(party->virtual_ns, device->level);
+    const uint64_t quantum = sched_device_quantum(device), have = credit_left(party),
+                   behind = sched_less(party->fair.virtual_ns, device->fair.level);
     uint64_t rise = 0;
 
-    if (party->round > device->round)
-        rise = (party->round - device->round) * round_step(device);
-    if (rise != 0 && !party->backfilled && !party->begun) {
-        device->level += rise;
-        device->round = party->round;
+    if (party->fair.round > device->fair.round)
+        rise = (party->fair.round - device->fair.round) * round_step(device);
+    if (rise != 0 && !party->turn.backfilled && !party->turn.begun) {
+        device->fair.level += rise;
+        device->fair.round = party->fair.round;
     }
-    return sched_max(
-        rest_of_burst(party),
-        sched_clamp(to_real(party, sched_less(have + rise, behind)), quantum / WORTH / 2,
-                    quantum * (sched_policy_interactive(party) ? 1 : TURN_LONGEST)));
+    return sched_max(rest_of_burst(party),
+                     sched_clamp(to_real(party, sched_less(have + rise, behind)),
+                                 quantum / WORTH / 2,
+                                 quantum * (is_interactive(party) ? 1 : TURN_LONGEST)));
 }
 
-static void ran(struct sched_party *party, uint64_t ns)
+static void count_ran(struct sched_party *party, uint64_t ns)
 {
-    begin(party);
-    party->virtual_ns += to_virtual(party, ns);
+    begin_credit(party);
+    party->fair.virtual_ns += to_virtual(party, ns);
 }
 
-/* For whom others were kept off since then, and it did not run: it was not away. */
+/* Others were kept off for it since then, and it did not run: that was no time away. */
 static void pay_for(struct sched_party *party, uint64_t since)
 {
-    party->virtual_ns += to_virtual(party, sched_less(party->counted_at, since));
-    party->last_ran = party->counted_at;
-    party->level_then = party->device->level;
+    party->fair.virtual_ns += to_virtual(party, sched_less(party->time.counted_at, since));
+    party->time.last_ran = party->time.counted_at;
+    party->time.level_then = party->device->fair.level;
 }
 
-/* A turn of full length pays nothing for its switch, one of no length all of it. Who did not
- * come to run, and was not interrupted, pays for the time that it kept others waiting. */
-static void ended(struct sched_party *party)
+/* A turn of full length pays nothing for its switch, one of no length all of it. A party that
+ * did not come to run, and was not interrupted, pays for the time that others waited for it. */
+static void charge_turn(struct sched_party *party)
 {
-    const uint64_t length = sched_max(party->turn_length, 1);
-    const uint64_t missing = sched_less(length, party->ran) * 100 / length;
+    const uint64_t length = sched_max(party->turn.length, 1);
+    const uint64_t missing = sched_less(length, party->time.ran) * 100 / length;
 
-    if (party->device->waiters && !party->interrupted)
-        party->virtual_ns += switch_charge(party, party->interrupts) * missing / 100;
-    if (party->skipped != 0 ||
-        (party->interrupts && party->started == 0 && !party->interrupted))
-        pay_for(party, party->cleared);
-    party->interrupts = false;
+    if (party->device->turns.waiters && !party->turn.interrupted)
+        party->fair.virtual_ns += switch_charge(party, party->turn.interrupts) * missing / 100;
+    if (party->turn.skipped != 0 ||
+        (party->turn.interrupts && party->turn.started == 0 && !party->turn.interrupted))
+        pay_for(party, party->turn.cleared);
+    party->turn.interrupts = false;
 }
 
-static void gave_up(struct sched_party *party)
+static void charge_given_up(struct sched_party *party)
 {
-    party->virtual_ns += switch_charge(party, true);
-    pay_for(party, party->device->cleared_at);
-    party->interrupts = false;
+    party->fair.virtual_ns += switch_charge(party, true);
+    pay_for(party, party->device->cleared.at);
+    party->turn.interrupts = false;
 }
 
 /* What is owed to it, or by it, was meant in such turns: else it would have many in a row, or
  * none, before it is even. */
-static void shorter(struct sched_party *party, double part)
+static void shorten_debts(struct sched_party *party, double part)
 {
-    const uint64_t level = party->device->level, is = party->virtual_ns;
+    const uint64_t level = party->device->fair.level, is = party->fair.virtual_ns;
 
     if (is == 0)
         return;
-    party->virtual_ns = level - (uint64_t)((double)sched_less(level, is) * part) +
-                        (uint64_t)((double)sched_less(is, level) * part);
+    party->fair.virtual_ns = level - (uint64_t)((double)sched_less(level, is) * part) +
+                             (uint64_t)((double)sched_less(is, level) * part);
 }
 
-static bool ahead(const struct sched_party *head, const struct sched_party *holder)
+static bool is_ahead(const struct sched_party *head, const struct sched_party *holder)
 {
-    if (head->queued.key % CLASSES != FIRST || !holder->gang->runs)
+    if (head->wait.queued.key % CLASSES != FIRST || !holder->gang->runs)
         return false;
-    if (assembles(head)) /* two gangs would never stop ending each other's turns */
+    if (is_assembling(head)) /* two gangs would never stop ending each other's turns */
         return holder->gang->party_count == 1;
-    return !sched_policy_interactive(holder);
+    return !is_interactive(holder);
 }
 
 const struct sched_policy sched_policy_fair = {
-    .place = place,
-    .length = length,
-    .ran = ran,
-    .ended = ended,
-    .gave_up = gave_up,
-    .shorter = shorter,
-    .ahead = ahead,
+    .place = place_party,
+    .length = turn_length,
+    .ran = count_ran,
+    .ended = charge_turn,
+    .gave_up = charge_given_up,
+    .shorter = shorten_debts,
+    .ahead = is_ahead,
 };

@@ -1,79 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue.c: who waits for a device, in which order, and who of them is next. The order is
- * the policy's; what cannot stop before it got memory goes before all, and what can never fit
- * waits apart. No state of its own.
+ * queue.c: the parties that wait for a device, their order, and the next of them. The policy
+ * makes the order. A party that cannot stop before it gets memory goes before all others, and
+ * one that can never fit waits apart. No state of its own.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/queue.h"
 
-uint64_t sched_queue_place(const struct sched_party *party)
-{
-    return party->queued.in ? party->queued.key : UINT64_MAX;
-}
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/policy.h"
 
 void sched_queue_drop(struct sched_party *party)
 {
-    if (party->queued_of == NULL)
+    if (party->wait.queued_of == NULL)
         return;
-    sched_order_remove(party->queued_of, &party->queued);
-    party->queued_of = NULL;
-    if (party->device->cleared_for == party)
-        party->device->cleared_for = NULL;
+    sched_order_remove(party->wait.queued_of, &party->wait.queued);
+    party->wait.queued_of = NULL;
+    if (party->device->cleared.party == party)
+        party->device->cleared.party = NULL;
 }
 
 /* Is the one still waiting that its last turn was ended for? It was the head, so it is no
  * further back than the first. */
 static bool still_yields(const struct sched_party *party)
 {
-    const struct sched_node *first = sched_order_first(&party->device->queue);
+    const struct sched_node *first = sched_order_first(&party->device->waiting.queue);
 
-    if (!party->yields || first == NULL)
+    if (!party->wait.yields || first == NULL)
         return false;
-    return first->key < party->behind_key ||
-           (first->key == party->behind_key && first->number <= party->behind_number);
+    return first->key < party->wait.behind_key ||
+           (first->key == party->wait.behind_key && first->number <= party->wait.behind_number);
 }
 
 /* By the policy, but behind that one. */
 static void find_place(struct sched_party *party)
 {
-    party->yields = still_yields(party);
-    party->queued.key = sched_device_policy(party->device)->place(party);
-    party->queued.number = party->arrival;
-    if (!party->yields || party->queued.key > party->behind_key)
+    party->wait.yields = still_yields(party);
+    party->wait.queued.key = sched_policy_of(party->device)->place(party);
+    party->wait.queued.number = party->wait.arrival;
+    if (!party->wait.yields || party->wait.queued.key > party->wait.behind_key)
         return;
-    party->queued.key = party->behind_key;
-    party->queued.number = sched_max(party->queued.number, party->behind_number + 1);
+    party->wait.queued.key = party->wait.behind_key;
+    party->wait.queued.number =
+        sched_max(party->wait.queued.number, party->wait.behind_number + 1);
 }
 
 void sched_queue_enter(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
-    struct sched_order *of = sched_party_hopeless(party) ? &device->hopeless : &device->queue;
+    struct sched_order *of =
+        sched_party_hopeless(party) ? &device->waiting.hopeless : &device->waiting.queue;
     const bool first = sched_party_blocked(party);
 
-    if (party->queued_of == of && party->first == first)
+    if (party->wait.queued_of == of && party->wait.first == first)
         return;
-    if (!party->keeps_place && party->queued_of == NULL)
-        party->arrival = ++device->clock;
+    if (!party->wait.keeps_place && party->wait.queued_of == NULL)
+        party->wait.arrival = ++device->clock;
     sched_queue_drop(party);
     sched_books_ran(party, now);
-    party->first = first;
-    party->queued.key = party->queued.number = 0;
+    party->wait.first = first;
+    party->wait.queued.key = party->wait.queued.number = 0;
     if (!first)
         find_place(party);
-    sched_order_insert(of, &party->queued);
-    party->queued_of = of;
+    sched_order_insert(of, &party->wait.queued);
+    party->wait.queued_of = of;
     sched_books_party(party, now);
 }
 
 void sched_queue_leave(struct sched_party *party, uint64_t now)
 {
-    const struct sched_policy *policy = sched_device_policy(party->device);
+    const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (party->queued_of == NULL)
+    if (party->wait.queued_of == NULL)
         return;
     sched_books_ran(party, now);
-    if (party->interrupts && party->device->cleared_for == party && policy->gave_up != NULL)
+    if (party->turn.interrupts && party->device->cleared.party == party &&
+        policy->gave_up != NULL)
         policy->gave_up(party);
     sched_queue_drop(party);
     sched_books_party(party, now);
@@ -84,7 +86,7 @@ static uint64_t room_for(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
-    return sched_less(device->capacity, device->lost - party->lost);
+    return sched_less(device->space.capacity, device->books.lost - party->books.lost);
 }
 
 /* What its turn takes. With exclusive turns that is all there is: stuck ones cannot be kept
@@ -94,25 +96,47 @@ uint64_t sched_queue_takes(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
-    if (device->lock->settings.exclusive)
-        return sched_max(sched_min(party->demand, device->capacity), room_for(party));
-    return party->need;
+    if (device->sched->settings.exclusive)
+        return sched_max(sched_min(party->books.demand, device->space.capacity),
+                         room_for(party));
+    return party->books.need;
 }
 
 /* The one to be served next; those that do not fit beside stuck ones keep their places in front
  * of it. What can never fit has its turn only when nobody else has work. */
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
-    struct sched_node *first = sched_order_first(&device->queue);
+    struct sched_node *first = sched_order_first(&device->waiting.queue);
 
     for (struct sched_node *at = first; at != NULL; at = sched_order_next(at)) {
-        struct sched_party *party = sched_party_of(at, queued);
+        struct sched_party *party = sched_party_of(at, wait.queued);
 
         if (sched_queue_takes(party) <= room_for(party) &&
-            (at == first || !party->counted_stuck))
+            (at == first || !party->books.counted_stuck))
             return party;
     }
-    if (first == NULL && device->holder_count == 0)
-        first = sched_order_first(&device->hopeless);
-    return first != NULL ? sched_party_of(first, queued) : NULL;
+    if (first == NULL && device->turns.holder_count == 0)
+        first = sched_order_first(&device->waiting.hopeless);
+    return first != NULL ? sched_party_of(first, wait.queued) : NULL;
+}
+
+void sched_queue_renew(struct sched_party *party, uint64_t now)
+{
+    if (party->wait.queued_of == NULL)
+        return;
+    party->wait.keeps_place = true; /* among equals */
+    sched_queue_drop(party);
+    sched_books_party(party, now);
+    sched_agenda_settle(party);
+}
+
+void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now)
+{
+    lockd_list_each (at, &gang->parties) {
+        struct sched_party *party = sched_party_of(at, of_gang);
+
+        party->device->turns.generation++;
+        sched_queue_renew(party, now);
+        sched_agenda_plan(party->device); /* a holder may have to give way now */
+    }
 }

@@ -1,35 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scheduler.c: the events of the lock. Owns all clients, devices and members (a client on a device);
- * takes in what clients report and then lets plan.c decide. Every event ends with a plan
- * of the devices that it concerns, so there is no state in which a decision is still owed. One
+ * scheduler.c: the events of the scheduler. Owns all clients and members (a client on a
+ * device). Takes in what clients report and then lets plan.c decide. Every event ends with a
+ * plan of the devices that it concerns, so no decision is ever owed between two events. One
  * thread; no I/O, no clock.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/device.h"
+#include "lockd/sched/evict.h"
+#include "lockd/sched/gang.h"
+#include "lockd/sched/group.h"
+#include "lockd/sched/host.h"
+#include "lockd/sched/lease.h"
+#include "lockd/sched/measure.h"
+#include "lockd/sched/plan.h"
+#include "lockd/sched/quantum.h"
+#include "lockd/sched/queue.h"
+#include "lockd/sched/send.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct sched_member *sched_member_find(const struct sched_client *client, const uint8_t *uuid)
-{
-    lockd_list_each (at, &client->members) {
-        struct sched_member *member = sched_member_of(at, of_client);
-
-        if (memcmp(member->device->uuid, uuid, sizeof member->device->uuid) == 0)
-            return member;
-    }
-    return NULL;
-}
-
 static void member_links(struct sched_member *member)
 {
-    lockd_list_init(&member->touched);
-    lockd_list_init(&member->hungry);
-    lockd_list_init(&member->spared);
-    lockd_list_init(&member->unused);
-    lockd_list_init(&member->stopping);
-    lockd_list_init(&member->unsent);
+    lockd_list_init(&member->agenda.touched);
+    lockd_list_init(&member->books.hungry);
+    lockd_list_init(&member->books.spared);
+    lockd_list_init(&member->books.unused);
+    lockd_list_init(&member->books.stopping);
+    lockd_list_init(&member->sent.unsent);
     lockd_list_append(&member->client->members, &member->of_client);
     lockd_list_append(&member->device->members, &member->of_device);
     lockd_list_append(&member->party->members, &member->of_party);
@@ -46,9 +48,9 @@ static uint64_t came_with(const struct sched_device *device, const struct gs_wir
 {
     uint64_t seen = 0;
 
-    if (now - device->lock->created < RESTART_WINDOW)
+    if (now - device->sched->created < RESTART_WINDOW)
         seen = state->device_total;
-    else if (device->measured)
+    else if (device->measure.measured)
         seen = sched_measure_unclaimed(device);
     else if (state->device_free != UINT64_MAX)
         seen = sched_less(state->device_total, state->device_free);
@@ -59,10 +61,10 @@ static uint64_t came_with(const struct sched_device *device, const struct gs_wir
  * anybody whose turn it is not. */
 static void member_adopt(struct sched_member *member, uint64_t now)
 {
-    member->sent_flags = GS_TARGET_RUN;
+    member->sent.flags = GS_TARGET_RUN;
     member->stopped = now;
-    if (now - member->device->lock->created < RESTART_WINDOW && !member->party->held)
-        sched_gang_admit(member->party, false, now);
+    if (now - member->device->sched->created < RESTART_WINDOW && !member->party->turn.held)
+        sched_lease_admit(member->party, false, now);
 }
 
 /* A client that comes with the number of a target of an earlier connection goes on counting
@@ -74,7 +76,7 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
 
     if (member == NULL)
         return NULL;
-    member->party = sched_gang_join(client, device);
+    member->party = sched_group_join(client, device);
     if (member->party == NULL) {
         free(member);
         return NULL;
@@ -83,20 +85,20 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     member->device = device;
     member_links(member);
     if (state->target_seq < UINT32_MAX / 2)
-        member->seq = member->echoed = member->first_seq = state->target_seq;
-    member->switch_ns = state->switch_ns;
-    member->counted_at = now;
+        member->sent.seq = member->report.echoed = member->sent.first_seq = state->target_seq;
+    member->report.switch_ns = state->switch_ns;
+    member->time.counted_at = now;
     member->quota = client->quota_next;
     client->quota_next = UINT64_MAX;
-    member->sent_host = UINT64_MAX;
-    member->owes = member->offered = LOCKD_NEVER;
+    member->sent.host = UINT64_MAX;
+    member->books.owes = member->books.offered = LOCKD_NEVER;
     member->last_run = ++device->clock;
-    member->given = member->budget = came_with(device, state, now);
+    member->sent.given = member->budget = came_with(device, state, now);
     if ((state->flags & GS_STATE_RUNNING) != 0)
         member_adopt(member, now);
-    member->sent_budget = member->had = member->budget;
-    member->outstanding_count = 1;
-    member->outstanding[0] = (struct sched_outstanding){member->seq, member->budget};
+    member->sent.budget = member->sent.had = member->budget;
+    member->sent.outstanding_count = 1;
+    member->sent.outstanding[0] = (struct sched_outstanding){member->sent.seq, member->budget};
     sched_measure_came(member, state->target_seq != 0, now);
     return member;
 }
@@ -107,20 +109,21 @@ static void gang_grown(struct sched_party *party, uint64_t now)
     struct sched_gang *gang = party->gang;
     const struct sched_device *device = party->device;
 
-    if (!gang->runs || party->held)
+    if (!gang->runs || party->turn.held)
         return;
     gang->runs = false; /* not all are held any more */
-    if (!device->leases || (device->queue.count == 0 && device->need_busy == 0))
-        sched_gang_admit(party, false, now);
+    if (!device->turns.leases ||
+        (device->waiting.queue.count == 0 && device->books.need_busy == 0))
+        sched_lease_admit(party, false, now);
     else
-        sched_gang_stop(gang, now);
+        sched_lease_end(gang, now);
 }
 
 static void member_free(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
 
-    device->gpu_ns_gone += member->gpu_ns;
+    device->books.gpu_ns_gone += member->time.gpu_ns;
     sched_books_forget(member);
     lockd_list_remove(&member->of_client);
     lockd_list_remove(&member->of_device);
@@ -136,50 +139,52 @@ static void member_free(struct sched_member *member, uint64_t now)
  * had the device without work. */
 static void burst_over(struct sched_party *party, uint64_t idle)
 {
-    const uint64_t burst = sched_less(party->burst, idle), usual = party->burst_usual;
+    const uint64_t burst = sched_less(party->bursts.now, idle), usual = party->bursts.usual;
 
-    if (party->burst != 0 && !party->came_up) {
-        party->came_up = true;
-    } else if (party->burst != 0 && usual == LOCKD_NEVER) {
-        party->burst_usual = burst;
-        party->burst_off = burst * 3 / 10;
-    } else if (party->burst != 0) {
-        party->burst_usual = usual - usual / 4 + burst / 4;
-        party->burst_off +=
-            (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - party->burst_off / 4;
+    if (party->bursts.now != 0 && !party->bursts.came_up) {
+        party->bursts.came_up = true;
+    } else if (party->bursts.now != 0 && usual == LOCKD_NEVER) {
+        party->bursts.usual = burst;
+        party->bursts.off = burst * 3 / 10;
+    } else if (party->bursts.now != 0) {
+        party->bursts.usual = usual - usual / 4 + burst / 4;
+        party->bursts.off +=
+            (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - party->bursts.off / 4;
     }
-    party->burst = 0;
-    party->rested = true;
+    party->bursts.now = 0;
+    party->bursts.rested = true;
 }
 
 /* It says that it has nothing to do. One that runs has idled for as long as it may; one that
  * has just stopped may be between two calls: whether it has anything to do shows later. */
 static void burst_ended(struct sched_party *party, bool runs, uint64_t now)
 {
-    party->quiet_at = runs ? LOCKD_NEVER : now;
+    party->bursts.quiet_at = runs ? LOCKD_NEVER : now;
     if (runs)
         burst_over(party, sched_party_idle(party));
 }
 
 static void burst_begun(struct sched_party *party, uint64_t now)
 {
-    if (party->quiet_at != LOCKD_NEVER && now - party->quiet_at >= sched_party_idle(party))
+    if (party->bursts.quiet_at != LOCKD_NEVER &&
+        now - party->bursts.quiet_at >= sched_party_idle(party))
         burst_over(party, 0);
-    party->quiet_at = LOCKD_NEVER;
+    party->bursts.quiet_at = LOCKD_NEVER;
 }
 
 static void take_want(struct sched_member *member, bool wants, bool runs, uint64_t now)
 {
     struct sched_gang *gang = member->party->gang;
-    const bool before = (member->flags & GS_STATE_WANT) != 0;
+    const bool before = (member->report.flags & GS_STATE_WANT) != 0;
 
     if (before == wants)
         return;
     gang->wanting += wants - (uint32_t)before;
     if (!wants)
-        member->party->measured = false; /* what comes is no switch: nobody is in a hurry */
+        member->party->turn.measured =
+            false; /* what comes is no switch: nobody is in a hurry */
     if (gang->wanting <= (uint32_t)wants)
-        sched_gang_settle(gang);
+        sched_agenda_settle_gang(gang);
     if (gang->wanting > (uint32_t)wants)
         return;
     lockd_list_each (at, &gang->parties) {
@@ -195,45 +200,45 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
     struct sched_party *party = member->party;
     struct sched_device *device = member->device;
 
-    if (((member->flags & GS_STATE_RUNNING) != 0) == runs)
+    if (((member->report.flags & GS_STATE_RUNNING) != 0) == runs)
         return;
     if (!runs) {
         member->last_run = ++device->clock; /* now the one that ran most recently */
         device->grace_at = sched_min(device->grace_at, now + GRACE_SHORT);
         return;
     }
-    party->skipped = 0;
-    if (!sched_member_run(member) || party->started != 0)
+    party->turn.skipped = 0;
+    if (!sched_member_run(member) || party->turn.started != 0)
         return;
-    party->started = now;
-    if (device->leases && party->measured)
-        sched_device_switched(device, now - party->cleared);
-    party->measured = false;
+    party->turn.started = now;
+    if (device->turns.leases && party->turn.measured)
+        sched_device_switched(device, now - party->turn.cleared);
+    party->turn.measured = false;
 }
 
 static void take_figures(struct sched_member *member, const struct gs_wire_state *state,
                          uint64_t now)
 {
     /* it cannot have more than it was ever given, whatever it says */
-    const uint64_t resident = sched_min(state->resident, member->given);
+    const uint64_t resident = sched_min(state->resident, member->sent.given);
 
-    if (resident > member->resident)
+    if (resident > member->report.resident)
         sched_books_ahead(member, now);
-    if (resident < member->resident || state->target_seq > member->echoed)
-        member->owes = LOCKD_NEVER; /* it is at it */
-    member->flags = state->flags;
-    if (member->demand != sched_max(state->demand, resident))
-        sched_group_mark(member->client->in_group);
-    member->demand = sched_max(state->demand, resident);
-    member->resident = resident;
-    member->pinned = state->pinned;
+    if (resident < member->report.resident || state->target_seq > member->report.echoed)
+        member->books.owes = LOCKD_NEVER; /* it is at it */
+    member->report.flags = state->flags;
+    if (member->report.demand != sched_max(state->demand, resident))
+        sched_agenda_mark(member->client->in_group);
+    member->report.demand = sched_max(state->demand, resident);
+    member->report.resident = resident;
+    member->report.pinned = state->pinned;
     sched_short_used(member);
-    member->moved_out = state->moved_out;
-    member->moved_in = state->moved_in;
-    member->calls = state->calls;
-    member->switch_ns = state->switch_ns;
-    if (state->target_seq > member->echoed && state->target_seq <= member->seq) {
-        member->echoed = state->target_seq;
+    member->report.moved_out = state->moved_out;
+    member->report.moved_in = state->moved_in;
+    member->report.calls = state->calls;
+    member->report.switch_ns = state->switch_ns;
+    if (state->target_seq > member->report.echoed && state->target_seq <= member->sent.seq) {
+        member->report.echoed = state->target_seq;
         sched_send_echo(member);
     }
 }
@@ -249,20 +254,20 @@ static void member_report(struct sched_member *member, const struct gs_wire_stat
     take_running(member, (state->flags & GS_STATE_RUNNING) != 0, now);
     take_figures(member, state, now);
     sched_books_member(member, now);
-    sched_gang_look_complete(member->party->gang, now);
+    sched_lease_look_complete(member->party->gang, now);
     if ((state->flags & GS_STATE_SHORT) != 0)
         sched_short_report(member, state->short_bytes, now);
     else
-        member->short_at = 0;
+        member->shortage.at = 0;
     if ((state->flags & GS_STATE_STUCK) != 0)
         member->device->stop_at = sched_min(member->device->stop_at, now);
     if (hopeless != sched_party_hopeless(member->party))
-        sched_gang_settle(member->party->gang);
+        sched_agenda_settle_gang(member->party->gang);
     sched_evict_check(member, now);
-    sched_plan_touch(member);
+    sched_agenda_touch(member);
 }
 
-int sched_state(struct sched *lock, struct sched_client *client,
+int sched_state(struct sched *sched, struct sched_client *client,
                 const struct gs_wire_state *state, uint64_t now_ns)
 {
     struct sched_member *member = sched_member_find(client, state->uuid);
@@ -272,7 +277,7 @@ int sched_state(struct sched *lock, struct sched_client *client,
     if (member == NULL) {
         if (client->member_count == LOCKD_DEVICES_PER_CLIENT)
             return -EMFILE;
-        code = sched_device_get(lock, state->uuid, client->user, &device);
+        code = sched_device_get(sched, state->uuid, client->user, &device);
         if (code != 0)
             return code;
         member = member_new(client, device, state, now_ns);
@@ -283,8 +288,8 @@ int sched_state(struct sched *lock, struct sched_client *client,
         member_report(member, state, now_ns);
         gang_grown(member->party, now_ns);
         if (member->party->gang->client_count > 1)
-            sched_gang_requeue(member->party->gang, now_ns);
-        sched_gang_settle(member->party->gang);
+            sched_lease_requeue_gang(member->party->gang, now_ns);
+        sched_agenda_settle_gang(member->party->gang);
     } else {
         member_report(member, state, now_ns);
     }
@@ -294,85 +299,87 @@ int sched_state(struct sched *lock, struct sched_client *client,
     return 0;
 }
 
-struct sched_client *sched_client_add(struct sched *lock, void *owner)
+struct sched_client *sched_client_add(struct sched *sched, void *owner)
 {
     struct sched_client *client = calloc(1, sizeof *client);
 
     if (client == NULL)
         return NULL;
     client->owner = owner;
-    client->lock = lock;
+    client->sched = sched;
     client->weight = GS_WEIGHT_DEFAULT;
     client->limit = client->quota_next = UINT64_MAX;
-    client->host_budget = client->host_told = UINT64_MAX;
+    client->host.budget = client->host.told = UINT64_MAX;
     lockd_list_init(&client->members);
     lockd_list_init(&client->of_group);
-    lockd_list_append(&lock->clients, &client->link);
+    lockd_list_append(&sched->clients, &client->link);
     return client;
 }
 
-void sched_client_gone(struct sched *lock, struct sched_client *client, uint64_t now_ns)
+void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_t now_ns)
 {
     lockd_list_each (at, &client->members) {
         struct sched_member *member = sched_member_of(at, of_client);
         struct sched_device *device = member->device;
 
-        sched_plan_also(device);
+        sched_agenda_plan(device);
         member_free(member, now_ns);
         sched_device_free_unused(device);
     }
     sched_host_forget(client);
-    sched_gang_client_gone(client);
+    sched_group_client_gone(client);
     lockd_list_remove(&client->link);
     free(client);
-    sched_plan_pending(lock, now_ns);
+    sched_plan_pending(sched, now_ns);
 }
 
-void sched_tick(struct sched *lock, uint64_t now_ns)
+void sched_tick(struct sched *sched, uint64_t now_ns)
 {
-    lockd_list_each (at, &lock->devices) {
+    lockd_list_each (at, &sched->devices) {
         struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
         sched_evict_watch(device, now_ns);
         if (now_ns >= device->deadline)
-            sched_plan_also(device);
+            sched_agenda_plan(device);
     }
-    sched_plan_pending(lock, now_ns);
+    sched_plan_pending(sched, now_ns);
 }
 
-uint64_t sched_deadline(const struct sched *lock)
+uint64_t sched_deadline(const struct sched *sched)
 {
-    uint64_t deadline = sched_min(lock->host_deadline, lock->groups_at);
+    uint64_t deadline = sched_min(sched->host.deadline, sched->groups_at);
 
-    for (const struct lockd_list *at = lock->devices.next; at != &lock->devices; at = at->next)
+    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
+         at = at->next)
         deadline = sched_min(deadline, lockd_entry(at, struct sched_device, link)->deadline);
     return deadline;
 }
 
 struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
 {
-    struct sched *lock = calloc(1, sizeof *lock);
+    struct sched *sched = calloc(1, sizeof *sched);
 
-    if (lock == NULL)
+    if (sched == NULL)
         return NULL;
-    lock->settings = *settings;
-    lock->created = now_ns;
-    lock->host_available = lock->host_total = UINT64_MAX;
-    lock->host_deadline = lock->groups_at = LOCKD_NEVER;
-    lockd_list_init(&lock->clients);
-    lockd_list_init(&lock->devices);
-    lockd_list_init(&lock->groups);
-    lockd_list_init(&lock->groups_marked);
-    lockd_list_init(&lock->unsent);
-    lockd_list_init(&lock->pending);
-    return lock;
+    sched->settings = *settings;
+    sched->created = now_ns;
+    sched->host.available = sched->host.total = UINT64_MAX;
+    sched->host.deadline = sched->groups_at = LOCKD_NEVER;
+    lockd_list_init(&sched->clients);
+    lockd_list_init(&sched->devices);
+    lockd_list_init(&sched->groups);
+    lockd_list_init(&sched->groups_marked);
+    lockd_list_init(&sched->unsent);
+    lockd_list_init(&sched->pending);
+    return sched;
 }
 
-void sched_free(struct sched *lock)
+void sched_free(struct sched *sched)
 {
-    if (lock == NULL)
+    if (sched == NULL)
         return;
-    while (!lockd_list_empty(&lock->clients))
-        sched_client_gone(lock, lockd_entry(lock->clients.next, struct sched_client, link), 0);
-    free(lock);
+    while (!lockd_list_empty(&sched->clients))
+        sched_client_gone(sched, lockd_entry(sched->clients.next, struct sched_client, link),
+                          0);
+    free(sched);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scheduler.h: who may run on which device, and with how many bytes. A pure state machine: events
- * with a clock go in, targets for clients and a deadline come out. No I/O, no clock, no
- * globals, one thread.
+ * scheduler.h: which program may run on which device, and with how many bytes. A pure state
+ * machine: events with a clock go in, targets for clients and a deadline come out. No I/O, no
+ * clock, no globals, one thread. The only header of this room for other rooms.
  *
- * After every event the caller takes all targets with sched_next_send() and asks
- * sched_deadline() when to call sched_tick() at the latest. Times are nanoseconds of
- * any clock that never goes back.
+ * After every event the caller takes all targets with sched_next_send(), and asks
+ * sched_deadline() for the time at which it must call sched_tick() at the latest. Times are
+ * nanoseconds of any clock that never goes back.
  */
 #ifndef GS_LOCKD_SCHED_SCHEDULER_H
 #define GS_LOCKD_SCHED_SCHEDULER_H
@@ -56,40 +56,41 @@ struct sched_host_info {
 
 /* NULL without memory. */
 struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns);
-void sched_free(struct sched *lock);
+void sched_free(struct sched *sched);
 
-struct sched_client *sched_client_add(struct sched *lock, void *owner);
+struct sched_client *sched_client_add(struct sched *sched, void *owner);
 /* The first report for a device registers the client there. 0, -ENOMEM, or -EMFILE when it
  * or its user names too many devices. */
-int sched_state(struct sched *lock, struct sched_client *client,
+int sched_state(struct sched *sched, struct sched_client *client,
                 const struct gs_wire_state *state, uint64_t now_ns);
-void sched_client_gone(struct sched *lock, struct sched_client *client, uint64_t now_ns);
-void sched_pause(struct sched *lock, struct sched_client *client, bool paused, uint64_t now_ns);
+void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_t now_ns);
+void sched_pause(struct sched *sched, struct sched_client *client, bool paused,
+                 uint64_t now_ns);
 /* What the client said in its HELLO. Groups of one name are one gang if `user` is the same. To
  * be called before its first state. */
-void sched_describe(struct sched *lock, struct sched_client *client,
+void sched_describe(struct sched *sched, struct sched_client *client,
                     const struct gs_wire_hello *hello, uint32_t user);
-void sched_weight(struct sched *lock, struct sched_client *client, uint32_t weight,
+void sched_weight(struct sched *sched, struct sched_client *client, uint32_t weight,
                   uint64_t now_ns);
-void sched_priority(struct sched *lock, struct sched_client *client, int32_t priority,
+void sched_priority(struct sched *sched, struct sched_client *client, int32_t priority,
                     uint64_t now_ns);
 /* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
-void sched_limit(struct sched *lock, struct sched_client *client, uint64_t bytes,
+void sched_limit(struct sched *sched, struct sched_client *client, uint64_t bytes,
                  uint64_t now_ns);
 /* ... on that device, which it may be about to name (the next one that it does). */
-void sched_quota(struct sched *lock, struct sched_client *client, const uint8_t *uuid,
+void sched_quota(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
                  uint64_t bytes, uint64_t now_ns);
 /* Stops it and moves all its memory out, or what can leave; then it waits for its turn like the
  * others, unless it is paused. sched_pause(false) ends it before. */
-void sched_evict(struct sched *lock, struct sched_client *client, uint64_t now_ns);
+void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_ns);
 /* How much host memory the machine has left for whatever comes, bytes. To be called at the
  * start and every few seconds; never called: no limit, but settings.host. */
-void sched_host(struct sched *lock, uint64_t available, uint64_t now_ns);
-void sched_set(struct sched *lock, const struct sched_settings *settings, uint64_t now_ns);
-void sched_tick(struct sched *lock, uint64_t now_ns);
+void sched_host(struct sched *sched, uint64_t available, uint64_t now_ns);
+void sched_set(struct sched *sched, const struct sched_settings *settings, uint64_t now_ns);
+void sched_tick(struct sched *sched, uint64_t now_ns);
 
 /* Takes the next target to be sent; false when there is none. */
-bool sched_next_send(struct sched *lock, struct sched_send *send);
+bool sched_next_send(struct sched *sched, struct sched_send *send);
 /* A group whose programs need more of a device together than they can get: each takes its turns
  * by itself from now on. */
 struct sched_apart {
@@ -98,12 +99,12 @@ struct sched_apart {
 };
 
 /* Takes the next group that has become too large; false when there is none. */
-bool sched_next_apart(struct sched *lock, struct sched_apart *apart);
+bool sched_next_apart(struct sched *sched, struct sched_apart *apart);
 /* When sched_tick() must be called; LOCKD_NEVER: only after an event. */
-uint64_t sched_deadline(const struct sched *lock);
+uint64_t sched_deadline(const struct sched *sched);
 
-const struct sched_settings *sched_settings(const struct sched *lock);
-struct sched_host_info sched_host_info(const struct sched *lock);
+const struct sched_settings *sched_settings(const struct sched *sched);
+struct sched_host_info sched_host_info(const struct sched *sched);
 /* The settings that are in force: no 0 and no LOCKD_AUTO where there is a fixed value. */
 uint64_t sched_settings_quantum_min(const struct sched_settings *settings);
 uint64_t sched_settings_quantum_max(const struct sched_settings *settings);
@@ -119,7 +120,7 @@ uint64_t sched_client_resident(const struct sched_client *client, const uint8_t 
 typedef void sched_visit_device(void *context, const struct gs_wire_device *device);
 typedef void sched_visit_member(void *context, const struct gs_wire_device *device, void *owner,
                                 const struct gs_wire_client *client);
-void sched_visit(const struct sched *lock, sched_visit_device *device,
+void sched_visit(const struct sched *sched, sched_visit_device *device,
                  sched_visit_member *member, void *context, uint64_t now_ns);
 
 #endif

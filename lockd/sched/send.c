@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * send.c: targets. Nothing is sent unless it changes something that matters, and at most
- * TARGETS_IN_FLIGHT are on the way to a client that does not answer: its next report touches it
- * and what was decided meanwhile is sent then.
+ * send.c: targets. A target is sent only if it changes something that matters. At most
+ * TARGETS_IN_FLIGHT are on the way to a client that does not answer. Its next report touches
+ * it, and what was decided meanwhile is sent then.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/send.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/quantum.h"
 
 #include <string.h>
 
@@ -14,42 +19,42 @@ void sched_send_echo(struct sched_member *member)
 {
     uint32_t drop = 0;
 
-    while (drop + 1 < member->outstanding_count &&
-           member->outstanding[drop].seq < member->echoed)
+    while (drop + 1 < member->sent.outstanding_count &&
+           member->sent.outstanding[drop].seq < member->report.echoed)
         drop++;
-    member->outstanding_count -= drop;
-    for (uint32_t i = 0; i < member->outstanding_count; i++)
-        member->outstanding[i] = member->outstanding[i + drop];
+    member->sent.outstanding_count -= drop;
+    for (uint32_t i = 0; i < member->sent.outstanding_count; i++)
+        member->sent.outstanding[i] = member->sent.outstanding[i + drop];
 }
 
 static void outstanding_push(struct sched_member *member, uint32_t seq, uint64_t budget)
 {
-    uint32_t count = member->outstanding_count;
+    uint32_t count = member->sent.outstanding_count;
 
-    while (count > 0 && (member->outstanding[count - 1].budget <= budget ||
-                         member->outstanding[count - 1].seq == seq))
+    while (count > 0 && (member->sent.outstanding[count - 1].budget <= budget ||
+                         member->sent.outstanding[count - 1].seq == seq))
         count--;
-    member->outstanding[count] = (struct sched_outstanding){seq, budget};
-    member->outstanding_count = count + 1;
+    member->sent.outstanding[count] = (struct sched_outstanding){seq, budget};
+    member->sent.outstanding_count = count + 1;
 }
 
-static bool differs(uint64_t a, uint64_t b, uint64_t tolerance)
+static bool is_different(uint64_t a, uint64_t b, uint64_t tolerance)
 {
     return sched_less(a, b) > tolerance || sched_less(b, a) > tolerance;
 }
 
 static uint64_t most_for(const struct sched_member *member)
 {
-    return sched_min(member->told_capacity, sched_member_limit(member));
+    return sched_min(member->sent.told_capacity, sched_member_limit(member));
 }
 
-/* Who is asked to stop goes on as it was: one that is idle and was stopped for that would say
- * WANT again until it has stopped, if it heard that nobody waits. */
+/* A member that is asked to stop keeps its flag for waiters: an idle one that was stopped for
+ * it would say WANT again until it has stopped, if it heard that no party waits. */
 static uint32_t flags_for(const struct sched_member *member)
 {
     const bool run = sched_member_run(member);
     const bool waiters =
-        run ? member->device->told_waiters : (member->sent_flags & GS_TARGET_WAITERS) != 0;
+        run ? member->device->told.waiters : (member->sent.flags & GS_TARGET_WAITERS) != 0;
 
     return (run ? GS_TARGET_RUN : 0) | (waiters ? GS_TARGET_WAITERS : 0) |
            (member->device->member_count == 1 ? GS_TARGET_SOLE : 0) |
@@ -60,71 +65,71 @@ static uint32_t flags_for(const struct sched_member *member)
  * bursts are known by it also while nobody does. 0: no turns are taken. */
 static uint64_t idle_for(const struct sched_member *member, bool waiters)
 {
-    return member->device->leases || waiters ? sched_party_idle(member->party) : 0;
+    return member->device->turns.leases || waiters ? sched_party_idle(member->party) : 0;
 }
 
-static bool news(const struct sched_member *member, uint32_t flags, uint64_t idle)
+static bool has_news(const struct sched_member *member, uint32_t flags, uint64_t idle)
 {
-    return flags != member->sent_flags || member->budget != member->sent_budget ||
-           member->client->host_budget != member->sent_host ||
-           differs(idle, member->sent_idle, idle / 2) ||
-           member->device->told_shortfall != member->sent_shortfall ||
-           most_for(member) != member->sent_capacity;
+    return flags != member->sent.flags || member->budget != member->sent.budget ||
+           member->client->host.budget != member->sent.host ||
+           is_different(idle, member->sent.idle, idle / 2) ||
+           member->device->told.shortfall != member->sent.shortfall ||
+           most_for(member) != member->sent.capacity;
 }
 
 void sched_send_member(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
-    const bool first = member->seq == member->first_seq;
+    const bool first = member->sent.seq == member->sent.first_seq;
     const uint32_t flags = flags_for(member);
     const uint64_t idle = idle_for(member, (flags & GS_TARGET_WAITERS) != 0);
-    const bool again =
-        member->asked || (sched_member_stuck(member, now) && member->echoed == member->seq &&
-                          now - member->sent_at >= ASK_AGAIN);
+    const bool again = member->agenda.asked || (sched_member_stuck(member, now) &&
+                                                member->report.echoed == member->sent.seq &&
+                                                now - member->sent.at >= ASK_AGAIN);
 
     if (first) /* it allocates by that: not what the others have still to hear */
-        member->told_capacity = sched_device_most(device);
-    if (!first && !again && !news(member, flags, idle))
+        member->sent.told_capacity = sched_device_most(device);
+    if (!first && !again && !has_news(member, flags, idle))
         return;
-    if (lockd_list_empty(&member->unsent)) {
-        if (member->seq - member->echoed >= TARGETS_IN_FLIGHT)
+    if (lockd_list_empty(&member->sent.unsent)) {
+        if (member->sent.seq - member->report.echoed >= TARGETS_IN_FLIGHT)
             return;
-        member->seq++;
-        member->had = member->outstanding[0].budget;
-        lockd_list_append(&device->lock->unsent, &member->unsent);
+        member->sent.seq++;
+        member->sent.had = member->sent.outstanding[0].budget;
+        lockd_list_append(&device->sched->unsent, &member->sent.unsent);
     }
-    member->asked = false;
-    if (((flags ^ member->sent_flags) & GS_TARGET_RUN) != 0 ||
-        member->budget != member->sent_budget)
-        member->turn_seq = member->seq;
-    if ((flags & GS_TARGET_RUN) == 0 && (member->sent_flags & GS_TARGET_RUN) != 0)
-        member->stop_seq = member->seq;
-    if ((flags & ~member->sent_flags & GS_TARGET_RUN) != 0)
-        member->run_seq = member->seq;
-    outstanding_push(member, member->seq, member->budget);
-    member->sent_flags = flags;
-    member->sent_budget = member->budget;
-    member->given = sched_max(member->given, member->budget);
-    member->sent_capacity = most_for(member);
-    member->sent_idle = idle;
-    member->sent_host = member->client->host_budget;
-    member->sent_shortfall = device->told_shortfall;
-    member->sent_at = now;
+    member->agenda.asked = false;
+    if (((flags ^ member->sent.flags) & GS_TARGET_RUN) != 0 ||
+        member->budget != member->sent.budget)
+        member->sent.turn_seq = member->sent.seq;
+    if ((flags & GS_TARGET_RUN) == 0 && (member->sent.flags & GS_TARGET_RUN) != 0)
+        member->sent.stop_seq = member->sent.seq;
+    if ((flags & ~member->sent.flags & GS_TARGET_RUN) != 0)
+        member->sent.run_seq = member->sent.seq;
+    outstanding_push(member, member->sent.seq, member->budget);
+    member->sent.flags = flags;
+    member->sent.budget = member->budget;
+    member->sent.given = sched_max(member->sent.given, member->budget);
+    member->sent.capacity = most_for(member);
+    member->sent.idle = idle;
+    member->sent.host = member->client->host.budget;
+    member->sent.shortfall = device->told.shortfall;
+    member->sent.at = now;
     sched_books_member(member, now);
-    if (sched_member_busy(member) && !member->party->held)
+    if (sched_member_busy(member) && !member->party->turn.held)
         device->stop_at = sched_min(device->stop_at, now + ASK_AGAIN);
 }
 
-/* At once that somebody waits; that nobody does can wait, as who waits may come and go. */
+/* That a party waits is told at once; that none does can wait, since waiters come and go. */
 static void tell_waiters(struct sched_device *device, uint64_t now)
 {
-    if (device->waiters == device->told_waiters ||
-        (device->told_waiters && now < device->quiet_at))
+    if (device->turns.waiters == device->told.waiters ||
+        (device->told.waiters && now < device->told.quiet_at))
         return;
-    device->told_waiters = device->waiters;
-    lockd_list_each (at, &device->holders) {
-        lockd_list_each (of, &sched_party_of(at, holder)->members)
-            sched_plan_touch(sched_member_of(of, of_party));
+    device->told.waiters = device->turns.waiters;
+    lockd_list_each (at, &device->turns.holders) {
+        lockd_list_each (of, &sched_party_of(at, turn.holder)->members)
+            sched_agenda_touch(sched_member_of(of, of_party));
     }
 }
 
@@ -134,60 +139,62 @@ static void tell_waiters(struct sched_device *device, uint64_t now)
 static uint64_t time_to_tell(const struct sched_device *device, uint64_t idle, uint64_t most,
                              uint64_t shortfall, uint64_t now)
 {
-    if (device->told_at == 0 || (device->member_count == 1) != device->told_sole)
+    if (device->told.at == 0 || (device->member_count == 1) != device->told.sole)
         return now;
-    if (differs(idle, device->told_idle, idle / 2) ||
-        differs(most, device->told_capacity, device->total / 64) ||
-        differs(shortfall, device->told_shortfall, device->total / 16))
-        return device->told_at + TELL_PAUSE;
-    return most != device->told_capacity || shortfall != device->told_shortfall
+    if (is_different(idle, device->told.idle, idle / 2) ||
+        is_different(most, device->told.capacity, device->measure.total / 64) ||
+        is_different(shortfall, device->told.shortfall, device->measure.total / 16))
+        return device->told.at + TELL_PAUSE;
+    return most != device->told.capacity || shortfall != device->told.shortfall
                ? now + EXACT_AFTER
                : LOCKD_NEVER;
 }
 
 void sched_send_broadcast(struct sched_device *device, uint64_t now)
 {
-    const uint64_t idle = device->leases || device->waiters ? sched_device_idle(device) : 0;
+    const uint64_t idle =
+        device->turns.leases || device->turns.waiters ? sched_device_idle(device) : 0;
     const uint64_t most = sched_device_most(device);
     const uint64_t shortfall = sched_device_shortfall(device);
     const uint64_t at = time_to_tell(device, idle, most, shortfall, now);
 
     tell_waiters(device, now);
-    device->exact_at = at == LOCKD_NEVER ? at : sched_min(at, device->exact_at);
-    if (now < device->exact_at)
+    device->told.exact_at = at == LOCKD_NEVER ? at : sched_min(at, device->told.exact_at);
+    if (now < device->told.exact_at)
         return;
-    device->exact_at = LOCKD_NEVER;
-    device->told_at = now;
-    device->told_idle = idle;
-    device->told_capacity = most;
-    device->told_shortfall = shortfall;
-    device->told_sole = device->member_count == 1;
+    device->told.exact_at = LOCKD_NEVER;
+    device->told.at = now;
+    device->told.idle = idle;
+    device->told.capacity = most;
+    device->told.shortfall = shortfall;
+    device->told.sole = device->member_count == 1;
     lockd_list_each (of, &device->members) {
         struct sched_member *member = sched_member_of(of, of_device);
 
-        member->told_capacity = most;
-        sched_plan_touch(member);
+        member->sent.told_capacity = most;
+        sched_agenda_touch(member);
     }
 }
 
-bool sched_next_send(struct sched *lock, struct sched_send *send)
+bool sched_next_send(struct sched *sched, struct sched_send *send)
 {
     struct sched_member *member;
 
-    if (lockd_list_empty(&lock->unsent))
+    if (lockd_list_empty(&sched->unsent))
         return false;
-    member = lockd_entry(lock->unsent.next, struct sched_member, unsent);
-    lockd_list_remove(&member->unsent);
+    member = lockd_entry(sched->unsent.next, struct sched_member, sent.unsent);
+    lockd_list_remove(&member->sent.unsent);
     memset(send, 0, sizeof *send);
     send->owner = member->client->owner;
-    memcpy(send->target.uuid, member->device->uuid, sizeof send->target.uuid);
-    send->target.seq = member->seq;
-    send->target.flags = member->sent_flags;
-    send->target.budget = member->sent_budget;
-    send->target.capacity = member->sent_capacity;
-    send->target.idle_ns = member->sent_idle;
-    send->target.host_budget = member->sent_host;
-    send->target.shortfall = member->sent_shortfall;
-    send->rise = sched_less(member->sent_budget, sched_max(member->had, member->resident));
+    memcpy(send->target.uuid, member->device->identity.uuid, sizeof send->target.uuid);
+    send->target.seq = member->sent.seq;
+    send->target.flags = member->sent.flags;
+    send->target.budget = member->sent.budget;
+    send->target.capacity = member->sent.capacity;
+    send->target.idle_ns = member->sent.idle;
+    send->target.host_budget = member->sent.host;
+    send->target.shortfall = member->sent.shortfall;
+    send->rise =
+        sched_less(member->sent.budget, sched_max(member->sent.had, member->report.resident));
     return true;
 }

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stop.c: holders that stop for their own reasons, whoever is the head of the queue: they
- * have outgrown the device together, have nothing to do, or do not get ahead; and what becomes
- * of those that were asked to stop and have not yet. No state of its own; each look at all
- * holders is made only when its time has come (device->grace_at, stop_at) or needs exceed the
- * capacity.
+ * stop.c: holders that stop for their own reasons, whatever the head of the queue is: together
+ * they have outgrown the device, or they have nothing to do, or they make no progress. Also
+ * the fate of members that were asked to stop and have not yet. No state of its own. A look at
+ * all holders is made only when its time has come (device->grace_at, stop_at) or when needs
+ * exceed the capacity.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/stop.h"
 
-/* Who did not come to run the last time gets so many switches' time; but each so many times as
- * much as anybody, since it may just be slow to begin. */
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/lease.h"
+#include "lockd/sched/quantum.h"
+
+/* A party that did not come to run in its last turn gets the time of SKIPPED_SWITCHES switches;
+ * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. */
 #define SKIPPED_SWITCHES 4
 #define SKIPPED_ROUND    8
 
@@ -18,18 +23,18 @@ static int overflow_rank(const struct sched_party *party)
 {
     bool partly = false;
 
-    if (party->need == 0)
+    if (party->books.need == 0)
         return -1;
     if (!sched_gang_wants(party->gang))
         return 3;
     lockd_list_each (at, &party->members) {
         const struct sched_member *member = sched_member_of(at, of_party);
 
-        partly = partly || member->demand > member->sent_budget;
+        partly = partly || member->report.demand > member->sent.budget;
     }
     if (partly)
         return 2;
-    return party->running_members == 0 ? 1 : 0;
+    return party->books.running_members == 0 ? 1 : 0;
 }
 
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
@@ -37,12 +42,13 @@ static int overflow_rank(const struct sched_party *party)
  * that came last. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
-    while (device->need_held + device->lost > device->capacity && device->holder_count > 1) {
+    while (device->books.need_held + device->books.lost > device->space.capacity &&
+           device->turns.holder_count > 1) {
         struct sched_party *victim = NULL;
         int rank = -1;
 
-        lockd_list_each (at, &device->holders) {
-            struct sched_party *party = sched_party_of(at, holder);
+        lockd_list_each (at, &device->turns.holders) {
+            struct sched_party *party = sched_party_of(at, turn.holder);
             const int mine = overflow_rank(party);
 
             if (mine >= rank && mine >= 0) {
@@ -52,7 +58,7 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
         }
         if (victim == NULL)
             return;
-        sched_gang_stop(victim->gang, now);
+        sched_lease_end(victim->gang, now);
     }
 }
 
@@ -63,19 +69,19 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
 static uint64_t patience_ends(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
-    uint64_t progress = party->progress;
+    uint64_t progress = party->turn.progress;
     bool lacks = false;
 
     lockd_list_each (at, &party->members) {
         const struct sched_member *member = sched_member_of(at, of_party);
 
-        lacks = lacks || (member->flags & GS_STATE_SHORT) != 0;
-        if (!lockd_list_empty(&member->hungry))
-            progress = sched_max(progress, device->progress);
+        lacks = lacks || (member->report.flags & GS_STATE_SHORT) != 0;
+        if (!lockd_list_empty(&member->books.hungry))
+            progress = sched_max(progress, device->books.progress);
     }
-    if (lacks && party->demand > device->capacity)
+    if (lacks && party->books.demand > device->space.capacity)
         return progress + GRACE_SHORT;
-    if (party->skipped % SKIPPED_ROUND != 0)
+    if (party->turn.skipped % SKIPPED_ROUND != 0)
         return progress +
                sched_clamp(SKIPPED_SWITCHES * sched_device_switch(device), GRACE_SHORT, GRACE);
     return progress + GRACE;
@@ -95,16 +101,16 @@ static uint64_t gang_patience_ends(const struct sched_gang *gang)
  * counts without the others. */
 static void stop_waiting(struct sched_party *party, uint64_t now)
 {
-    const bool none = party->running_members == 0;
+    const bool none = party->books.running_members == 0;
     const uint64_t end = none ? patience_ends(party) : gang_patience_ends(party->gang);
 
     if (now < end) {
         party->device->grace_at = sched_min(party->device->grace_at, end);
     } else if (none) {
-        party->skipped++;
-        sched_gang_stop(party->gang, now);
+        party->turn.skipped++;
+        sched_lease_end(party->gang, now);
     } else {
-        sched_gang_set_complete(party->gang, now);
+        sched_lease_set_complete(party->gang, now);
     }
 }
 
@@ -112,21 +118,22 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
  * passed over. */
 void sched_stop_idle(struct sched_device *device, uint64_t now)
 {
-    if (!device->waiters) {
+    if (!device->turns.waiters) {
         device->grace_at = LOCKD_NEVER;
         return;
     }
     if (now < device->grace_at)
         return;
     device->grace_at = LOCKD_NEVER;
-    lockd_list_each (at, &device->holders) {
-        struct sched_party *party = sched_party_of(at, holder);
+    lockd_list_each (at, &device->turns.holders) {
+        struct sched_party *party = sched_party_of(at, turn.holder);
         const struct sched_gang *gang = party->gang;
 
         if (!sched_gang_wants(gang))
-            sched_gang_stop(party->gang, now);
-        else if (gang->runs && ((party->running_members == 0 && sched_party_works(party)) ||
-                                (party->running_members != 0 && gang->complete == 0)))
+            sched_lease_end(party->gang, now);
+        else if (gang->runs &&
+                 ((party->books.running_members == 0 && sched_party_works(party)) ||
+                  (party->books.running_members != 0 && gang->complete == 0)))
             stop_waiting(party, now);
     }
 }
@@ -134,7 +141,7 @@ void sched_stop_idle(struct sched_device *device, uint64_t now)
 /* When time alone makes something of it: stuck, deaf or clinging. */
 static uint64_t next_look(const struct sched_member *member, uint64_t now)
 {
-    const uint64_t since[] = {member->stopped, member->owes, member->offered};
+    const uint64_t since[] = {member->stopped, member->books.owes, member->books.offered};
     uint64_t look = LOCKD_NEVER;
 
     for (size_t i = 0; i < sizeof since / sizeof since[0]; i++) {
@@ -150,20 +157,20 @@ void sched_stop_watch(struct sched_device *device, uint64_t now)
     if (now < device->stop_at)
         return;
     device->stop_at = LOCKD_NEVER;
-    lockd_list_each (at, &device->stopping) {
-        struct sched_member *member = sched_member_of(at, stopping);
+    lockd_list_each (at, &device->books.stopping) {
+        struct sched_member *member = sched_member_of(at, books.stopping);
 
         sched_books_member(member, now);
-        if (member->refuses)
-            sched_plan_touch(member); /* what it was offered is taken back */
+        if (member->books.refuses)
+            sched_agenda_touch(member); /* what it was offered is taken back */
         device->stop_at = sched_min(device->stop_at, next_look(member, now));
         if (!sched_member_stuck(member, now))
             continue;
-        if (member->echoed != member->seq)
+        if (member->report.echoed != member->sent.seq)
             continue;
-        if (now - member->sent_at >= ASK_AGAIN)
-            sched_plan_touch(member);
+        if (now - member->sent.at >= ASK_AGAIN)
+            sched_agenda_touch(member);
         device->stop_at =
-            sched_min(device->stop_at, sched_max(member->sent_at, now) + ASK_AGAIN);
+            sched_min(device->stop_at, sched_max(member->sent.at, now) + ASK_AGAIN);
     }
 }

@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turns.c: decides who runs on a device. When all demands fit, everybody does. When they
- * do not (or turns were asked for), holders keep theirs for as long as the policy says while
- * anybody waits, and the head of the queue is who comes next.
+ * turns.c: the turns on a device. When all demands fit, every program runs. When they do not,
+ * or turns were asked for, a holder keeps its turn while others wait for as long as the policy
+ * says. Then the head of the queue comes next.
  *
- * Invariants: the needs of all that run, or may not have stopped yet, never exceed the capacity
- * once a plan is done, except by what running programs have grown since they were admitted;
- * that is given back by stopping someone. Only the head makes others stop, and what was
- * admitted past it gives way to it at once, so the head waits for one turn at most.
+ * Invariants: once a plan is done, the needs of all parties that run, or may not have stopped
+ * yet, exceed the capacity by nothing but the growth of running programs since their
+ * admission; stopping one of them gives that back. Only the head makes others stop. A party
+ * that was admitted past the head gives way to it at once, so the head waits for one turn at
+ * most.
  *
- * What was asked to stop and cannot before it got more memory is the head, whatever the policy:
- * nobody else gets the room that it has. Holders that do not run give way to it, since they may
- * lack what it has, and what runs when its turn is over.
+ * A party that was asked to stop and cannot before it gets more memory is the head, whatever
+ * the policy: no other party gets the room that it has. Holders that do not run give way to
+ * it, since they may lack what it has; a holder that runs does so when its turn is over.
  *
- * Each look at all holders (who is to be stopped for the head, who does not get ahead) is made
- * only when something changed since the last one or its time has come.
+ * The looks at all holders (which to stop for the head, which make no progress) are made only
+ * when something changed since the last one, or when their time has come.
  */
-#include "lockd/sched/parts.h"
+#include "lockd/sched/turns.h"
+
+#include "lockd/sched/agenda.h"
+#include "lockd/sched/books.h"
+#include "lockd/sched/lease.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/queue.h"
+#include "lockd/sched/stop.h"
 
 #include <string.h>
 
@@ -24,15 +32,15 @@
 
 /* --- what one party does --- */
 
-/* It will want the device when it has its places on those before. What runs here meanwhile does
- * so at its cost. */
+/* It will want the device when it has its places on those before. Parties that run here
+ * meanwhile do so at its cost. */
 static void wait_elsewhere(struct sched_party *party, bool waits, uint64_t now)
 {
-    if (party->elsewhere == waits)
+    if (party->wait.elsewhere == waits)
         return;
     sched_books_device_ran(party->device, now);
-    party->elsewhere = waits;
-    party->device->elsewhere += waits ? 1 : UINT32_MAX;
+    party->wait.elsewhere = waits;
+    party->device->turns.elsewhere += waits ? 1 : UINT32_MAX;
 }
 
 static void settle_open(struct sched_party *party, uint64_t now)
@@ -41,13 +49,13 @@ static void settle_open(struct sched_party *party, uint64_t now)
 
     wait_elsewhere(party, false, now);
     sched_queue_leave(party, now);
-    party->backfilled = false;
+    party->turn.backfilled = false;
     if (gang->paused != 0 || gang->evicting != 0) {
-        if (party->held)
-            sched_gang_stop(gang, now);
-    } else if (!party->held && sched_gang_next(gang) == party &&
+        if (party->turn.held)
+            sched_lease_end(gang, now);
+    } else if (!party->turn.held && sched_lease_next(gang) == party &&
                (!gang->out || gang->wanting != 0)) {
-        sched_gang_admit(party, false, now);
+        sched_lease_admit(party, false, now);
     }
 }
 
@@ -55,10 +63,10 @@ static void settle_open(struct sched_party *party, uint64_t now)
  */
 static bool out_of_order(const struct sched_party *party)
 {
-    const struct sched_party *next = sched_gang_next(party->gang);
+    const struct sched_party *next = sched_lease_next(party->gang);
 
-    return next != NULL &&
-           memcmp(next->device->uuid, party->device->uuid, sizeof party->device->uuid) < 0;
+    return next != NULL && memcmp(next->device->identity.uuid, party->device->identity.uuid,
+                                  sizeof party->device->identity.uuid) < 0;
 }
 
 static void settle_leases(struct sched_party *party, uint64_t now)
@@ -66,27 +74,27 @@ static void settle_leases(struct sched_party *party, uint64_t now)
     struct sched_gang *gang = party->gang;
     const bool wants = sched_gang_wants(gang);
 
-    wait_elsewhere(party, wants && !party->held && sched_gang_next(gang) != party, now);
-    if (party->held) {
+    wait_elsewhere(party, wants && !party->turn.held && sched_lease_next(gang) != party, now);
+    if (party->turn.held) {
         if (gang->paused != 0 || gang->evicting != 0 ||
-            (!wants && (party->device->waiters || !gang->runs)) || out_of_order(party))
-            sched_gang_stop(gang, now);
+            (!wants && (party->device->turns.waiters || !gang->runs)) || out_of_order(party))
+            sched_lease_end(gang, now);
     } else if (!wants) {
         sched_queue_leave(party, now);
-    } else if (sched_gang_next(gang) == party) {
+    } else if (sched_lease_next(gang) == party) {
         sched_queue_enter(party, now);
     } else {
         sched_queue_leave(party, now);
     }
 }
 
-static void settle(struct sched_device *device, uint64_t now)
+static void settle_parties(struct sched_device *device, uint64_t now)
 {
-    while (!lockd_list_empty(&device->settle)) {
-        struct sched_party *party = sched_party_of(device->settle.next, settle);
+    while (!lockd_list_empty(&device->agenda.settle)) {
+        struct sched_party *party = sched_party_of(device->agenda.settle.next, settle);
 
         lockd_list_remove(&party->settle);
-        if (device->leases)
+        if (device->turns.leases)
             settle_leases(party, now);
         else
             settle_open(party, now);
@@ -97,39 +105,39 @@ static void settle(struct sched_device *device, uint64_t now)
 
 static bool has_room(const struct sched_device *device, const struct sched_party *head)
 {
-    return device->need_busy - head->need_busy + sched_queue_takes(head) <= device->capacity;
+    return device->books.need_busy - head->books.need_busy + sched_queue_takes(head) <= device->space.capacity;
 }
 
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
  * does not, or NULL. */
-static struct sched_party *serve(struct sched_device *device, uint64_t now)
+static struct sched_party *serve_queue(struct sched_device *device, uint64_t now)
 {
     struct sched_party *head;
 
     while ((head = sched_queue_head(device)) != NULL) {
         if (!has_room(device, head))
             return head;
-        sched_gang_admit(head, false, now);
-        settle(device, now);
+        sched_lease_admit(head, false, now);
+        settle_parties(device, now);
     }
     return NULL;
 }
 
 /* Must it give way when the head of the queue needs its room? */
-static bool revocable(const struct sched_party *party, const struct sched_party *head,
-                      uint64_t now)
+static bool is_revocable(const struct sched_party *party, const struct sched_party *head,
+                         uint64_t now)
 {
-    const struct sched_policy *policy = sched_device_policy(party->device);
+    const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (party->backfilled || sched_party_hopeless(party))
+    if (party->turn.backfilled || sched_party_hopeless(party))
         return true;
-    if (sched_party_blocked(head) && party->running_members == 0)
+    if (sched_party_blocked(head) && party->books.running_members == 0)
         return true; /* it may itself wait for what the head has */
-    if (now >= party->until && !party->gang->runs)
+    if (now >= party->turn.until && !party->gang->runs)
         return true;
-    if (now >= party->until)
-        return policy->stays == NULL || head->first || !policy->stays(party, head);
-    return policy->ahead != NULL && !party->first && policy->ahead(head, party);
+    if (now >= party->turn.until)
+        return policy->stays == NULL || head->wait.first || !policy->stays(party, head);
+    return policy->ahead != NULL && !party->wait.first && policy->ahead(head, party);
 }
 
 /* The one to stop when so many bytes are missing: the first in order that is enough alone, else
@@ -140,44 +148,46 @@ static struct sched_party *revoke_pick(struct sched_device *device,
 {
     struct sched_party *pick = NULL;
 
-    lockd_list_each (at, &device->holders) {
-        struct sched_party *party = sched_party_of(at, holder);
+    lockd_list_each (at, &device->turns.holders) {
+        struct sched_party *party = sched_party_of(at, turn.holder);
 
-        if (party->need == 0 || party->gang == head->gang || !revocable(party, head, now))
+        if (party->books.need == 0 || party->gang == head->gang ||
+            !is_revocable(party, head, now))
             continue;
-        if (party->need >= missing)
+        if (party->books.need >= missing)
             return party;
-        if (pick == NULL || party->need > pick->need)
+        if (pick == NULL || party->books.need > pick->books.need)
             pick = party;
     }
     return pick;
 }
 
-/* Is anybody on the way out, who will make room? */
-static bool leaving(const struct sched_device *device, const struct sched_party *head)
+/* Is a party on the way out, so that there will be room? */
+static bool is_anybody_leaving(const struct sched_device *device,
+                               const struct sched_party *head)
 {
-    uint32_t count = device->stopping_parties - device->stuck_parties;
+    uint32_t count = device->books.stopping_parties - device->books.stuck_parties;
 
-    count -= head->counted_stopping && !head->counted_stuck;
+    count -= head->books.counted_stopping && !head->books.counted_stuck;
     return count != 0;
 }
 
 /* What all revocable holders would free. Notes when there will be more of them. */
-static uint64_t freeable(struct sched_device *device, const struct sched_party *head,
-                         uint64_t now)
+static uint64_t freeable_bytes(struct sched_device *device, const struct sched_party *head,
+                               uint64_t now)
 {
     uint64_t sum = 0;
 
-    device->revoke_at = LOCKD_NEVER;
-    lockd_list_each (at, &device->holders) {
-        const struct sched_party *party = sched_party_of(at, holder);
+    device->revoke.at = LOCKD_NEVER;
+    lockd_list_each (at, &device->turns.holders) {
+        const struct sched_party *party = sched_party_of(at, turn.holder);
 
         if (party->gang == head->gang)
             continue;
-        if (revocable(party, head, now))
-            sum += party->need;
-        else if (now < party->until)
-            device->revoke_at = sched_min(device->revoke_at, party->until);
+        if (is_revocable(party, head, now))
+            sum += party->books.need;
+        else if (now < party->turn.until)
+            device->revoke.at = sched_min(device->revoke.at, party->turn.until);
     }
     return sum;
 }
@@ -187,137 +197,141 @@ static uint64_t freeable(struct sched_device *device, const struct sched_party *
  * it would be served first, and stopped again at once, for ever. */
 static void end_turn(struct sched_party *victim, struct sched_party *head, uint64_t now)
 {
-    const bool cut = now < victim->until; /* it has none before it has come to run */
-    const bool interrupted = cut && !victim->backfilled;
+    const bool cut = now < victim->turn.until; /* it has none before it has come to run */
+    const bool interrupted = cut && !victim->turn.backfilled;
 
     lockd_list_each (at, &victim->gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        party->keeps_place = cut;
-        party->interrupted = interrupted;
+        party->wait.keeps_place = cut;
+        party->turn.interrupted = interrupted;
     }
-    victim->yields = true;
-    victim->behind_key = head->queued.key;
-    victim->behind_number = head->queued.number;
-    head->interrupts = head->interrupts || interrupted;
-    sched_gang_stop(victim->gang, now);
+    victim->wait.yields = true;
+    victim->wait.behind_key = head->wait.queued.key;
+    victim->wait.behind_number = head->wait.queued.number;
+    head->turn.interrupts = head->turn.interrupts || interrupted;
+    sched_lease_end(victim->gang, now);
 }
 
 /* Stops those whose time is over, if that makes room for the head. Returns whether somebody is
  * on the way out. */
-static bool revoke(struct sched_device *device, struct sched_party *head, uint64_t now)
+static bool revoke_holders(struct sched_device *device, struct sched_party *head, uint64_t now)
 {
-    const uint64_t needs = device->lost - head->lost + sched_queue_takes(head);
-    uint64_t staying = device->need_held + needs;
+    const uint64_t needs = device->books.lost - head->books.lost + sched_queue_takes(head);
+    uint64_t staying = device->books.need_held + needs;
     struct sched_party *victim;
 
-    if (device->revoke_head == head && device->revoke_generation == device->generation &&
-        device->revoke_need == needs && now < device->revoke_at)
-        return leaving(device, head);
-    if (staying - sched_min(staying, freeable(device, head, now)) > device->capacity) {
-        device->revoke_head = head;
-        device->revoke_generation = device->generation;
-        device->revoke_need = needs;
-        return leaving(device, head);
+    if (device->revoke.head == head && device->revoke.generation == device->turns.generation &&
+        device->revoke.need == needs && now < device->revoke.at)
+        return is_anybody_leaving(device, head);
+    if (staying - sched_min(staying, freeable_bytes(device, head, now)) >
+        device->space.capacity) {
+        device->revoke.head = head;
+        device->revoke.generation = device->turns.generation;
+        device->revoke.need = needs;
+        return is_anybody_leaving(device, head);
     }
-    if (device->cleared_for != head && staying > device->capacity) {
-        device->cleared_for = head;
-        device->cleared_at = now;
+    if (device->cleared.party != head && staying > device->space.capacity) {
+        device->cleared.party = head;
+        device->cleared.at = now;
     }
-    while (staying > device->capacity) {
-        victim = revoke_pick(device, head, staying - device->capacity, now);
+    while (staying > device->space.capacity) {
+        victim = revoke_pick(device, head, staying - device->space.capacity, now);
         if (victim == NULL)
-            return leaving(device, head);
+            return is_anybody_leaving(device, head);
         end_turn(victim, head, now);
-        staying = device->need_held + device->lost - head->lost + sched_queue_takes(head);
+        staying = device->books.need_held + device->books.lost - head->books.lost +
+                  sched_queue_takes(head);
     }
     return true;
 }
 
-/* The head has to wait: who fits beside the holders, and leaves the head's own memory where it
- * is, may run meanwhile. */
-static void backfill(struct sched_device *device, const struct sched_party *head, uint64_t now)
+/* The head has to wait: a party that fits beside the holders, and leaves the head's own memory
+ * where it is, may run meanwhile. */
+static void backfill_queue(struct sched_device *device, const struct sched_party *head,
+                           uint64_t now)
 {
-    uint64_t used = device->need_busy;
+    uint64_t used = device->books.need_busy;
     struct sched_node *node;
 
     if (!sched_party_busy(head)) {
         lockd_list_each (at, &head->members) {
             const struct sched_member *member = sched_member_of(at, of_party);
 
-            used += sched_min(member->resident, member->budget);
+            used += sched_min(member->report.resident, member->budget);
         }
     }
-    while (used <= device->capacity &&
-           (node = sched_order_find(&device->queue, device->capacity - used)) != NULL) {
-        struct sched_party *party = sched_party_of(node, queued);
+    while (used <= device->space.capacity &&
+           (node = sched_order_find(&device->waiting.queue, device->space.capacity - used)) !=
+               NULL) {
+        struct sched_party *party = sched_party_of(node, wait.queued);
 
         if (party == head)
             return;
-        used += party->need;
-        sched_gang_admit(party, true, now);
+        used += party->books.need;
+        sched_lease_admit(party, true, now);
     }
 }
 
-/* Does anybody wait who can ever be served? What happens when that changes. Who is short of
- * what is no demand is in no queue; idle holders make room for it all the same. */
+/* Does a party wait that can ever be served? Acts on a change of that. A shortage of memory
+ * that cannot move does not queue; idle holders make room for it all the same. */
 static void note_waiters(struct sched_device *device, uint64_t now)
 {
-    const bool waiters =
-        device->queue.count != 0 || (device->leases && device->short_bytes != 0);
+    const bool waiters = device->waiting.queue.count != 0 ||
+                         (device->turns.leases && device->space.short_bytes != 0);
 
-    if (waiters == device->waiters)
+    if (waiters == device->turns.waiters)
         return;
     sched_books_device_ran(device, now); /* it counts only while others wait */
-    device->waiters = waiters;
-    device->quiet_at = now + TELL_PAUSE;
+    device->turns.waiters = waiters;
+    device->told.quiet_at = now + TELL_PAUSE;
     device->grace_at = waiters ? now : LOCKD_NEVER;
 }
 
 /* Turns begin for all that run. */
 static void begin_leases(struct sched_party *party)
 {
-    const struct sched_policy *policy = sched_device_policy(party->device);
+    const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (!party->held || !party->gang->runs)
+    if (!party->turn.held || !party->gang->runs)
         return;
     policy->place(party);
-    party->turn_length = policy->length(party);
-    party->ran = 0;
-    party->until = party->turn_length == LOCKD_NEVER || party->gang->complete == 0
-                       ? LOCKD_NEVER
-                       : party->gang->complete + party->turn_length;
+    party->turn.length = policy->length(party);
+    party->time.ran = 0;
+    party->turn.until = party->turn.length == LOCKD_NEVER || party->gang->complete == 0
+                            ? LOCKD_NEVER
+                            : party->gang->complete + party->turn.length;
 }
 
-/* No turn is ended any more; who ended others' pays as if its own was over. */
+/* No turn is ended any more; a party that ended others' turns pays as if its own was over. */
 static void end_leases(struct sched_party *party)
 {
-    const struct sched_policy *policy = sched_device_policy(party->device);
+    const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (party->interrupts && party->held && policy->ended != NULL)
+    if (party->turn.interrupts && party->turn.held && policy->ended != NULL)
         policy->ended(party);
-    party->interrupts = party->interrupts && party->queued_of != NULL;
+    party->turn.interrupts = party->turn.interrupts && party->wait.queued_of != NULL;
 }
 
 static void change_mode(struct sched_device *device, uint64_t now)
 {
-    const bool crowded = device->lock->settings.exclusive ? device->party_count > 1 : false;
-    const bool leases = device->sum.demand > device->capacity || crowded;
+    const bool crowded = device->sched->settings.exclusive ? device->party_count > 1 : false;
+    const bool leases = device->books.sum.demand > device->space.capacity || crowded;
 
-    if (leases == device->leases)
+    if (leases == device->turns.leases)
         return;
-    device->leases = leases;
-    device->cleared_for = NULL;
+    device->turns.leases = leases;
+    device->cleared.party = NULL;
     lockd_list_each (at, &device->parties) {
         struct sched_party *party = sched_party_of(at, of_device);
 
         sched_books_ran(party, now);
-        sched_plan_settle(party);
+        sched_agenda_settle(party);
         if (leases)
             begin_leases(party);
         else
             end_leases(party);
-        party->interrupted = false;
+        party->turn.interrupted = false;
     }
 }
 
@@ -328,46 +342,46 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     struct sched_party *head;
 
     sched_stop_overflow(device, now);
-    settle(device, now);
+    settle_parties(device, now);
     note_waiters(device, now);
     sched_stop_idle(device, now);
-    settle(device, now);
-    head = serve(device, now);
+    settle_parties(device, now);
+    head = serve_queue(device, now);
     if (head == NULL) {
-        device->revoke_at = LOCKD_NEVER;
-        device->revoke_head = NULL;
+        device->revoke.at = LOCKD_NEVER;
+        device->revoke.head = NULL;
     }
-    if (head != NULL && !revoke(device, head, now)) {
-        settle(device, now);
+    if (head != NULL && !revoke_holders(device, head, now)) {
+        settle_parties(device, now);
         if (sched_queue_head(device) == head)
-            backfill(device, head, now);
+            backfill_queue(device, head, now);
     }
-    settle(device, now);
+    settle_parties(device, now);
     note_waiters(device, now);
     if (head != NULL && sched_queue_head(device) == head && has_room(device, head))
         return true;
-    return sched_queue_head(device) != head || (device->waiters && device->grace_at <= now);
+    return sched_queue_head(device) != head || (device->turns.waiters && device->grace_at <= now);
 }
 
 void sched_turns_plan(struct sched_device *device, uint64_t now)
 {
     sched_stop_watch(device, now);
     change_mode(device, now);
-    settle(device, now);
-    if (device->leases) {
+    settle_parties(device, now);
+    if (device->turns.leases) {
         int rounds = 0;
 
         while (plan_leases(device, now)) {
             if (++rounds == ROUNDS) { /* go on a little later */
-                device->revoke_at = sched_min(device->revoke_at, now + NS_PER_MS);
+                device->revoke.at = sched_min(device->revoke.at, now + NS_PER_MS);
                 device->grace_at = sched_max(device->grace_at, now + NS_PER_MS);
                 break;
             }
         }
     } else {
         note_waiters(device, now);
-        device->grace_at = device->revoke_at = LOCKD_NEVER;
-        device->revoke_head = NULL;
+        device->grace_at = device->revoke.at = LOCKD_NEVER;
+        device->revoke.head = NULL;
     }
-    sched_gang_retry(device, now);
+    sched_lease_retry(device, now);
 }

@@ -12,7 +12,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "lockd/sched/parts.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/check.h"
+#include "lockd/sched/device.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/quantum.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +35,7 @@ struct harness_client {
 };
 
 struct harness {
-    struct sched *lock;
+    struct sched *sched;
     struct harness_client client[HARNESS_CLIENTS];
     uint64_t now, total, free_bytes;
 };
@@ -46,7 +50,7 @@ static inline int harness_setup(void **state)
     h->now = 1000 * MS;
     h->total = 10 * GIB;
     h->free_bytes = UINT64_MAX;
-    h->lock = sched_new(&settings, 0);
+    h->sched = sched_new(&settings, 0);
     *state = h;
     return 0;
 }
@@ -55,7 +59,7 @@ static inline int harness_teardown(void **state)
 {
     struct harness *h = *state;
 
-    sched_free(h->lock);
+    sched_free(h->sched);
     free(h);
     return 0;
 }
@@ -66,7 +70,7 @@ static inline void harness_report(struct harness *h, struct harness_client *c)
         c->state.target_seq = c->target.seq;
     if (!c->deaf)
         c->most = c->target.budget;
-    assert_int_equal(sched_state(h->lock, c->client, &c->state, h->now), 0);
+    assert_int_equal(sched_state(h->sched, c->client, &c->state, h->now), 0);
 }
 
 /* Delivers all targets; whoever is not deaf echoes his, and does nothing else about it. Must
@@ -77,7 +81,7 @@ static inline void harness_take(struct harness *h)
     int patience = 100;
     uint64_t had;
 
-    while (sched_next_send(h->lock, &send)) {
+    while (sched_next_send(h->sched, &send)) {
         struct harness_client *c = send.owner;
 
         /* what comes as a gift with it is no more than what it may have in addition (to what
@@ -103,7 +107,7 @@ static inline void say(struct harness *h, int who, uint32_t flags, uint64_t dema
     struct harness_client *c = &h->client[who];
 
     if (c->client == NULL)
-        c->client = sched_client_add(h->lock, c);
+        c->client = sched_client_add(h->sched, c);
     c->state.device_total = h->total;
     c->state.device_free = h->free_bytes;
     c->state.flags = flags;
@@ -117,18 +121,18 @@ static inline void later(struct harness *h, uint64_t ns)
 {
     const uint64_t until = h->now + ns;
 
-    while (sched_deadline(h->lock) <= until) {
-        h->now = sched_max(h->now, sched_deadline(h->lock));
-        sched_tick(h->lock, h->now);
+    while (sched_deadline(h->sched) <= until) {
+        h->now = sched_max(h->now, sched_deadline(h->sched));
+        sched_tick(h->sched, h->now);
         harness_take(h);
-        assert_true(sched_deadline(h->lock) > h->now); /* or a daemon would spin */
+        assert_true(sched_deadline(h->sched) > h->now); /* or a daemon would spin */
     }
     h->now = until;
 }
 
 static inline void gone(struct harness *h, int who)
 {
-    sched_client_gone(h->lock, h->client[who].client, h->now);
+    sched_client_gone(h->sched, h->client[who].client, h->now);
     memset(&h->client[who], 0, sizeof h->client[who]);
     harness_take(h);
 }
@@ -137,7 +141,7 @@ static inline void pause_all(struct harness *h, bool paused)
 {
     for (int who = 0; who < HARNESS_CLIENTS; who++) {
         if (h->client[who].client != NULL)
-            sched_pause(h->lock, h->client[who].client, paused, h->now);
+            sched_pause(h->sched, h->client[who].client, paused, h->now);
     }
 }
 
@@ -162,7 +166,7 @@ static inline void runs(struct harness *h, int who, uint64_t demand)
 
 static inline struct sched_device *device_of(const struct harness *h)
 {
-    return lockd_entry(h->lock->devices.next, struct sched_device, link);
+    return lockd_entry(h->sched->devices.next, struct sched_device, link);
 }
 
 static inline uint64_t quantum_of(const struct harness *h)
@@ -200,7 +204,7 @@ static inline enum gs_condition condition_of(const struct harness *h, int who)
 {
     struct harness_look look = {.owner = &h->client[who]};
 
-    sched_visit(h->lock, harness_ignore, harness_member, &look, h->now);
+    sched_visit(h->sched, harness_ignore, harness_member, &look, h->now);
     return look.condition;
 }
 

@@ -221,7 +221,7 @@ void model_flush(struct model *model)
 {
     struct sched_send send;
 
-    while (sched_next_send(model->lock, &send)) {
+    while (sched_next_send(model->sched, &send)) {
         struct model_program *program = send.owner;
 
         model->figures.targets++;
@@ -241,13 +241,13 @@ void model_connect(struct model *model, struct model_program *program)
 {
     program->life++;
     program->in_last = program->out_last = model->now;
-    program->client = sched_client_add(model->lock, program);
+    program->client = sched_client_add(model->sched, program);
     if (model->options.mixed) {
         struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT,
                                       .priority = program->priority};
 
         memcpy(hello.group, program->group, sizeof program->group);
-        sched_describe(model->lock, program->client, &hello, 1);
+        sched_describe(model->sched, program->client, &hello, 1);
     }
     for (uint32_t i = 0; i < model->options.devices; i++) {
         if (!model_uses(program, i))
@@ -328,9 +328,9 @@ static void tick(struct model *model)
 {
     uint64_t deadline;
 
-    sched_tick(model->lock, model->now);
+    sched_tick(model->sched, model->now);
     model_flush(model);
-    deadline = sched_deadline(model->lock);
+    deadline = sched_deadline(model->sched);
     if (deadline == LOCKD_NEVER || deadline == model->tick_at)
         return;
     model->tick_at = sched_max(deadline, model->now + 1);
@@ -343,7 +343,7 @@ static void to_lock(struct model *model, struct model_program *program,
     const uint64_t began = real_now();
     uint64_t took;
 
-    if (sched_state(model->lock, program->client, &event->state, model->now) != 0)
+    if (sched_state(model->sched, program->client, &event->state, model->now) != 0)
         abort();
     took = real_now() - began;
     model->figures.states++;

@@ -7,7 +7,11 @@
 #ifndef GS_TESTS_LOCKD_MODEL_H
 #define GS_TESTS_LOCKD_MODEL_H
 
-#include "lockd/sched/parts.h"
+#include "lockd/sched/capacity.h"
+#include "lockd/sched/check.h"
+#include "lockd/sched/device.h"
+#include "lockd/sched/policy.h"
+#include "lockd/sched/quantum.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,21 +49,21 @@ const char *model_run(struct model *model, uint64_t events);
 const char *model_settle(struct model *model, bool work, uint64_t ns);
 /* Brings every client's demand down until all fit together. */
 void model_make_fit(struct model *model);
-/* As model_settle() goes on; fails when the lock sends anything. */
+/* As model_settle() goes on; fails when the scheduler sends anything. */
 const char *model_must_be_quiet(struct model *model, uint64_t ns);
 bool model_all_run(const struct model *model);
 
 struct model_figures {
     uint64_t events, targets, states;
     uint64_t turns;                          /* times that a program came to run */
-    uint64_t decision_ns, decision_worst_ns; /* real time spent inside the lock */
+    uint64_t decision_ns, decision_worst_ns; /* real time spent inside the scheduler */
     uint64_t wait_worst_ns;                  /* virtual */
     uint64_t wait_part; /* the longest wait, in thousandths of what it may be */
     uint64_t rate_part; /* most turns in a second, likewise */
     uint64_t now_ns;
 };
 const struct model_figures *model_figures(const struct model *model);
-/* So many of the lock's decisions (0 to 1) took at most so many ns of real time; in steps of
+/* So many of the scheduler's decisions (0 to 1) took at most so many ns of real time; in steps of
  * 100, and what took longer than a millisecond counts as that. */
 uint64_t model_decision_quantile(const struct model *model, double part);
 

@@ -4,7 +4,7 @@
  *
  * - sum: what all may hold on a device never exceeds its capacity. While it does, because the
  *   capacity fell or programs came back to a new daemon, it must not rise.
- * - bound: a program never has more on the device than the lock believes possible.
+ * - bound: a program never has more on the device than the scheduler believes possible.
  * - run: a program that runs has all its memory there, but for one that cannot stop.
  * - starving: a program that wants to run and fits does so in bounded time; soon, where all
  * fit.
@@ -60,7 +60,7 @@ void model_check_sent(struct model *model, const struct sched_client *client,
 {
     const struct sched_member *member = sched_member_find(client, target->uuid);
 
-    if (target->seq == member->first_seq + 1 &&
+    if (target->seq == member->sent.first_seq + 1 &&
         target->capacity != sched_device_most(member->device))
         fail(model, "capacity in a first target", target->uuid[0], target->capacity,
              sched_device_most(member->device));
@@ -72,12 +72,12 @@ static uint64_t longest_turn(const struct sched_device *device)
 {
     uint64_t longest = sched_device_quantum(device);
 
-    for (const struct lockd_list *at = device->holders.next; at != &device->holders;
+    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
          at = at->next) {
-        const struct sched_party *party = lockd_entry(at, struct sched_party, holder);
+        const struct sched_party *party = lockd_entry(at, struct sched_party, turn.holder);
 
-        if (party->turn_length != LOCKD_NEVER)
-            longest = sched_max(longest, party->turn_length);
+        if (party->turn.length != LOCKD_NEVER)
+            longest = sched_max(longest, party->turn.length);
     }
     return longest;
 }
@@ -120,7 +120,7 @@ static bool can_run(const struct sched_gang *gang)
     lockd_list_each (at, &gang->parties) {
         const struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (party->demand > party->device->capacity)
+        if (party->books.demand > party->device->space.capacity)
             return false;
     }
     return true;
@@ -152,8 +152,8 @@ static uint64_t rounds_to_sit_out(const struct sched_gang *gang)
     lockd_list_each (at, &gang->parties) {
         const struct sched_party *party = sched_party_of(at, of_gang);
 
-        if (party->queued.in)
-            most = sched_max(most, sched_less(party->round, party->device->round));
+        if (party->wait.queued.in)
+            most = sched_max(most, sched_less(party->fair.round, party->device->fair.round));
     }
     return sched_min(most, 5);
 }
@@ -187,7 +187,7 @@ static void check_wait(struct model *model, const struct sched_member *member, u
 static bool is_open(const struct sched_gang *gang)
 {
     lockd_list_each (at, &gang->parties) {
-        if (sched_party_of(at, of_gang)->device->leases)
+        if (sched_party_of(at, of_gang)->device->turns.leases)
             return false;
     }
     return true;
@@ -218,13 +218,13 @@ static void check_turns(struct model *model, const struct sched_member *member, 
     struct model_side *side = &((struct model_program *)member->client->owner)->side[index];
     const struct sched_party *party = member->party;
 
-    if (side->party == party && party->turns > side->turns) {
-        model->begun += party->turns - side->turns;
-        if (party->turns > side->turns + TURNS_IN_ONE_EVENT)
-            fail(model, "in circles: turns in one event", index, party->turns, side->turns);
+    if (side->party == party && party->turn.count > side->turns) {
+        model->begun += party->turn.count - side->turns;
+        if (party->turn.count > side->turns + TURNS_IN_ONE_EVENT)
+            fail(model, "in circles: turns in one event", index, party->turn.count, side->turns);
     }
     side->party = party;
-    side->turns = party->turns;
+    side->turns = party->turn.count;
 }
 
 /* Turns begin since others are over, and that takes a part of a quantum; or since somebody has
@@ -249,7 +249,7 @@ static void check_rate(struct model *model)
 static bool somebody_runs(const struct sched_gang *gang)
 {
     lockd_list_each (at, &gang->parties) {
-        if (sched_party_of(at, of_gang)->running_members != 0)
+        if (sched_party_of(at, of_gang)->books.running_members != 0)
             return true;
     }
     return false;
@@ -271,7 +271,7 @@ static void check_idle(struct model *model, const struct sched_device *device, u
         const struct model_side *side =
             &((struct model_program *)member->client->owner)->side[index];
 
-        if (side->running || (member->party->held && somebody_runs(gang))) {
+        if (side->running || (member->party->turn.held && somebody_runs(gang))) {
             model->idle_since[index] = 0;
             return;
         }
@@ -298,8 +298,9 @@ static void check_member(struct model *model, uint32_t index, const struct sched
              sched_member_hold(member) + sched_member_pinned(member));
     if (side->running && side->resident != side->demand && side->stuck_until <= model->now)
         fail(model, "run: resident, demand", index, side->resident, side->demand);
-    if (member->outstanding_count == 0 || member->seq - member->echoed > TARGETS_IN_FLIGHT)
-        fail(model, "targets in flight", index, member->seq, member->echoed);
+    if (member->sent.outstanding_count == 0 ||
+        member->sent.seq - member->report.echoed > TARGETS_IN_FLIGHT)
+        fail(model, "targets in flight", index, member->sent.seq, member->report.echoed);
     check_wait(model, member, index);
     check_turns(model, member, index);
     if (model->options.mixed)
@@ -308,7 +309,7 @@ static void check_member(struct model *model, uint32_t index, const struct sched
 
 static void check_device(struct model *model, const struct sched_device *device)
 {
-    const uint32_t index = (uint32_t)device->uuid[0] - 1;
+    const uint32_t index = (uint32_t)device->identity.uuid[0] - 1;
     uint64_t held = 0, demand = 0;
     uint32_t members = 0;
     bool oversize = false;
@@ -320,15 +321,15 @@ static void check_device(struct model *model, const struct sched_device *device)
 
         check_member(model, index, member);
         held += sched_member_hold(member);
-        demand += member->demand;
-        oversize = oversize || sched_member_hold(member) > device->capacity;
+        demand += member->report.demand;
+        oversize = oversize || sched_member_hold(member) > device->space.capacity;
         members++;
     }
-    if (held > device->capacity && held > model->held[index] && !oversize &&
+    if (held > device->space.capacity && held > model->held[index] && !oversize &&
         model->now >= model->unsettled_until)
-        fail(model, "sum: may be held, capacity", index, held, device->capacity);
-    if (demand != device->sum.demand || members != device->member_count)
-        fail(model, "counts: demand", index, demand, device->sum.demand);
+        fail(model, "sum: may be held, capacity", index, held, device->space.capacity);
+    if (demand != device->books.sum.demand || members != device->member_count)
+        fail(model, "counts: demand", index, demand, device->books.sum.demand);
     model->held[index] = held;
     if (!model->options.stuck && model->options.hidden == 0 && !model->options.keeps)
         check_idle(model, device, index);
@@ -336,11 +337,11 @@ static void check_device(struct model *model, const struct sched_device *device)
 
 void model_check(struct model *model)
 {
-    const char *wrong = sched_check(model->lock);
+    const char *wrong = sched_check(model->sched);
 
     if (wrong != NULL)
         fail(model, wrong, 0, 0, 0);
-    for (const struct lockd_list *at = model->lock->devices.next; at != &model->lock->devices;
+    for (const struct lockd_list *at = model->sched->devices.next; at != &model->sched->devices;
          at = at->next)
         check_device(model, lockd_entry(at, struct sched_device, link));
     check_rate(model);

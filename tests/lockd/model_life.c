@@ -41,7 +41,7 @@ static void die(struct model *model, struct model_program *program)
     memset(program->side, 0, sizeof program->side);
     model->causes += 2;
     be_somebody(model, program);
-    sched_client_gone(model->lock, client, model->now);
+    sched_client_gone(model->sched, client, model->now);
     model_flush(model);
 }
 
@@ -52,8 +52,8 @@ static void new_lock(struct model *model)
                                             .reserve = LOCKD_AUTO,
                                             .policy = model->options.policy};
 
-    model->lock = sched_new(&settings, model->now);
-    if (model->lock == NULL)
+    model->sched = sched_new(&settings, model->now);
+    if (model->sched == NULL)
         abort();
 }
 
@@ -61,7 +61,7 @@ static void new_lock(struct model *model)
  * one. */
 static void restart(struct model *model)
 {
-    sched_free(model->lock);
+    sched_free(model->sched);
     new_lock(model);
     model->unsettled_until = model->now + 3000 * NS_PER_MS;
     model->disturbed = model->unsettled_until;
@@ -138,7 +138,7 @@ void model_change_mind(struct model *model, struct model_program *program)
     } else if (options->pauses && model_random(model, 20) == 0) {
         program->paused = !program->paused;
         model->causes++;
-        sched_pause(model->lock, program->client, program->paused, model->now);
+        sched_pause(model->sched, program->client, program->paused, model->now);
         model_flush(model);
     } else if (side->kept != 0 && model_random(model, 4) == 0) {
         model_finds_a_place(model, program, device);
@@ -177,7 +177,7 @@ void model_free(struct model *model)
 {
     if (model == NULL)
         return;
-    sched_free(model->lock);
+    sched_free(model->sched);
     free(model->programs);
     free(model->heap);
     free(model);
@@ -209,7 +209,7 @@ const char *model_settle(struct model *model, bool work, uint64_t ns)
         if (program->client == NULL)
             continue;
         if (program->paused)
-            sched_pause(model->lock, program->client, false, model->now);
+            sched_pause(model->sched, program->client, false, model->now);
         program->paused = false;
         model_flush(model);
         for (uint32_t d = 0; d < model->options.devices; d++) {

@@ -55,7 +55,7 @@ struct model_program {
 struct model {
     struct model_options options;
     struct model_figures figures;
-    struct sched *lock;
+    struct sched *sched;
     struct model_program *programs;
     struct model_event *heap;
     size_t count, room;

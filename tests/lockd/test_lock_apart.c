@@ -16,10 +16,10 @@ static int six(void **state)
         struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
         struct harness_client *c = &h->client[who];
 
-        c->client = sched_client_add(h->lock, c);
+        c->client = sched_client_add(h->sched, c);
         if (who < 4)
             hello.group[0] = 'a';
-        sched_describe(h->lock, c->client, &hello, 1);
+        sched_describe(h->sched, c->client, &hello, 1);
         c->state.uuid[0] = who == 3 || who == 5;
     }
     return 0;
@@ -39,7 +39,7 @@ static void perform(struct harness *h, int seconds, int *ran)
         for (int i = 0; i < 6; i++)
             ran[i] += is_running(h, i);
         later(h, 50 * MS);
-        assert_null(sched_check(h->lock));
+        assert_null(sched_check(h->sched));
     }
     for (int i = 0; i < 6; i++)
         ran[i] /= 20;
@@ -69,7 +69,7 @@ static bool shown_apart(struct harness *h, int who)
 {
     struct seen seen = {.owner = &h->client[who]};
 
-    sched_visit(h->lock, harness_ignore, look, &seen, h->now);
+    sched_visit(h->sched, harness_ignore, look, &seen, h->now);
     return seen.apart;
 }
 
@@ -82,12 +82,12 @@ static void group_too_large_for_its_device_members_take_turns(void **state)
     say(h, 0, W, 6 * GIB, 0);
     say(h, 1, W, 3 * GIB, 0);
     assert_true(one_gang(h, 0, 1) && !shown_apart(h, 0));
-    assert_false(sched_next_apart(h->lock, &apart));
+    assert_false(sched_next_apart(h->sched, &apart));
     say(h, 1, W, 5 * GIB, 0);
     assert_true(!one_gang(h, 0, 1) && shown_apart(h, 0) && shown_apart(h, 1));
-    assert_true(sched_next_apart(h->lock, &apart));
+    assert_true(sched_next_apart(h->sched, &apart));
     assert_string_equal(apart.group, "a");
-    assert_false(sched_next_apart(h->lock, &apart));
+    assert_false(sched_next_apart(h->sched, &apart));
     perform(h, 200, ran);
     assert_in_range(ran[0], 90, 105);
     assert_in_range(ran[1], 90, 105);
@@ -174,9 +174,9 @@ static void group_fits_again_members_run_together_after_a_second(void **state)
     assert_in_range(ran[0], 90, 110);
     assert_in_range(ran[1], 90, 110);
     assert_in_range(ran[4], 90, 110);
-    assert_null(sched_check(h->lock));
+    assert_null(sched_check(h->sched));
     later(h, 1000 * MS);
-    assert_true(sched_deadline(h->lock) > h->now + 10 * MS);
+    assert_true(sched_deadline(h->sched) > h->now + 10 * MS);
 }
 
 static void group_member_leaves_the_others_are_one_gang_again(void **state)
@@ -186,7 +186,7 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
     say(h, 0, W, 4 * GIB, 0);
     say(h, 1, W, 4 * GIB, 0);
     say(h, 2, W, 4 * GIB, 0);
-    sched_pause(h->lock, h->client[1].client, true, h->now);
+    sched_pause(h->sched, h->client[1].client, true, h->now);
     harness_take(h);
     assert_false(one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 0);
@@ -196,7 +196,7 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
     assert_true(one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 1);
     assert_false(has_run(h, 0) || has_run(h, 1));
-    sched_pause(h->lock, h->client[1].client, false, h->now);
+    sched_pause(h->sched, h->client[1].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0) && has_run(h, 1));
 }

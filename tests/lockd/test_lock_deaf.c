@@ -109,11 +109,11 @@ static void lock_evicted_program_that_does_not_answer_is_shown(void **state)
 static void lock_stopped_idle_program_with_exclusive_turns_others_run(void **state)
 {
     struct harness *h = *state;
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
     int ran[HARNESS_CLIENTS];
 
     settings.exclusive = true;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     runs(h, 0, 100 * MIB);
     say(h, 0, 0, 100 * MIB, 100 * MIB);
     h->client[0].deaf = true;

@@ -10,9 +10,9 @@ static void joins(struct harness *h, int who, const char *group, uint32_t user)
     struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
     struct harness_client *c = &h->client[who];
 
-    c->client = sched_client_add(h->lock, c);
+    c->client = sched_client_add(h->sched, c);
     strncpy(hello.group, group, sizeof hello.group - 1);
-    sched_describe(h->lock, c->client, &hello, user);
+    sched_describe(h->sched, c->client, &hello, user);
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
@@ -185,11 +185,11 @@ static void gang_paused_member_stops_all(void **state)
     say(h, 0, W, 7 * GIB, 0);
     say(h, 1, W, 7 * GIB, 0);
     all_obey(h);
-    sched_pause(h->lock, h->client[0].client, true, h->now);
+    sched_pause(h->sched, h->client[0].client, true, h->now);
     harness_take(h);
     assert_false(has_run(h, 0));
     assert_false(has_run(h, 1));
-    sched_pause(h->lock, h->client[0].client, false, h->now);
+    sched_pause(h->sched, h->client[0].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
@@ -247,13 +247,13 @@ static void gang_hopeless_on_one_device_it_keeps_no_place_on_another(void **stat
 static void gang_of_low_priority_keeps_no_place_for_ever(void **state)
 {
     struct harness *h = *state;
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
     uint64_t ran = 0;
 
     settings.policy = GS_POLICY_PRIORITY;
-    sched_set(h->lock, &settings, h->now);
-    sched_priority(h->lock, h->client[4].client, 50, h->now);
-    sched_priority(h->lock, h->client[5].client, 50, h->now);
+    sched_set(h->sched, &settings, h->now);
+    sched_priority(h->sched, h->client[4].client, 50, h->now);
+    sched_priority(h->sched, h->client[5].client, 50, h->now);
     runs(h, 5, 7 * GIB);
     say(h, 1, W, 7 * GIB, 0);
     say(h, 0, W, 7 * GIB, 0);
@@ -282,14 +282,14 @@ static void gang_weight_is_the_highest_of_its_members(void **state)
     assert_int_equal(gang_of(h, 0)->weight, 300);
     lockd_list_each (at, &gang_of(h, 0)->parties)
         assert_int_equal(sched_party_of(at, of_gang)->weight, 300);
-    assert_null(sched_check(h->lock));
+    assert_null(sched_check(h->sched));
     gone(h, 1);
     assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
-    assert_null(sched_check(h->lock));
-    sched_weight(h->lock, h->client[0].client, 40, h->now);
+    assert_null(sched_check(h->sched));
+    sched_weight(h->sched, h->client[0].client, 40, h->now);
     assert_int_equal(gang_of(h, 0)->weight, 40);
-    assert_int_equal(device_of(h)->weights, 40);
-    assert_null(sched_check(h->lock));
+    assert_int_equal(device_of(h)->books.weights, 40);
+    assert_null(sched_check(h->sched));
 }
 
 /* One of the group comes and goes on devices of its own. */

@@ -15,16 +15,16 @@ static void has_on_host(struct harness *h, int who, uint64_t used, uint64_t want
 
 static void machine_has(struct harness *h, uint64_t bytes)
 {
-    sched_host(h->lock, bytes, h->now);
+    sched_host(h->sched, bytes, h->now);
     harness_take(h);
 }
 
 static void limit_all(struct harness *h, uint64_t bytes)
 {
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.host = bytes;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     harness_take(h);
 }
 
@@ -47,14 +47,14 @@ static struct gs_wire_target first_target(struct harness *h, int who, uint64_t d
     struct harness_client *c = &h->client[who];
     struct sched_send send = {0};
 
-    c->client = sched_client_add(h->lock, c);
+    c->client = sched_client_add(h->sched, c);
     c->state.device_total = h->total;
     c->state.device_free = UINT64_MAX;
     c->state.flags = W;
     c->state.demand = demand;
     harness_report(h, c);
     while (send.owner != c)
-        assert_true(sched_next_send(h->lock, &send));
+        assert_true(sched_next_send(h->sched, &send));
     return send.target;
 }
 
@@ -64,7 +64,7 @@ static void host_newcomer_has_its_part_in_its_first_target(void **state)
 
     machine_has(h, 100 * GIB);
     assert_in_range(first_target(h, 0, 4 * GIB).host_budget, 4 * GIB, 80 * GIB);
-    harness_take(h); /* the next one comes a moment after the lock looked at all */
+    harness_take(h); /* the next one comes a moment after the scheduler looked at all */
     assert_in_range(first_target(h, 1, 4 * GIB).host_budget, 4 * GIB, 80 * GIB);
 }
 
@@ -138,7 +138,7 @@ static void host_program_leaves_others_get_its_part(void **state)
     gone(h, 0);
     later(h, 100 * MS);
     assert_true(budget(h, 1) >= 7 * GIB);
-    assert_true(sched_host_info(h->lock).used == 0);
+    assert_true(sched_host_info(h->sched).used == 0);
 }
 
 /* 2^48 bytes are on nobody's machine: who says so takes nothing from the others, and makes what
@@ -158,12 +158,12 @@ static void host_lie_takes_nothing_from_the_others(void **state)
     }
     say(h, 1, W, 6 * GIB, 0);
     later(h, 1000 * MS);
-    assert_true(sched_host_info(h->lock).total <= 5 * (64 * GIB));
+    assert_true(sched_host_info(h->sched).total <= 5 * (64 * GIB));
     assert_true(budget(h, 0) >= 6 * GIB);
     assert_true(budget(h, 1) >= 6 * GIB);
     gone(h, 7);
     machine_has(h, 64 * GIB);
-    assert_true(sched_host_info(h->lock).total <= 64 * GIB);
+    assert_true(sched_host_info(h->sched).total <= 64 * GIB);
 }
 
 /* An honest program of an earlier daemon comes back with what it has. */
@@ -176,7 +176,7 @@ static void host_what_somebody_comes_with_is_counted(void **state)
     h->client[0].state.host_used = h->client[0].state.host_wanted = 10 * GIB;
     say(h, 0, 0, 10 * GIB, 0);
     later(h, 500 * MS); /* others may come back too */
-    assert_true(sched_host_info(h->lock).used == 10 * GIB);
+    assert_true(sched_host_info(h->sched).used == 10 * GIB);
     assert_true(budget(h, 0) >= 8 * GIB);
 }
 

@@ -23,7 +23,7 @@ static void lies_small_total_bounds_only_who_says_it(void **state)
     runs(h, 0, 4 * GIB);
     runs(h, 1, 4 * GIB);
     says_total(h, 7, 1);
-    assert_true(device_of(h)->capacity == 10 * GIB);
+    assert_true(device_of(h)->space.capacity == 10 * GIB);
     assert_true(h->client[7].target.capacity == 1);
     later(h, 100 * MS);
     assert_true(has_run(h, 0) && has_run(h, 1));
@@ -40,18 +40,18 @@ static void lies_large_total_gives_nobody_more(void **state)
     h->total = 80 * GIB;
     h->free_bytes = 79 * GIB;
     say(h, 0, 0, 0, 0);
-    before = device_of(h)->capacity;
+    before = device_of(h)->space.capacity;
     assert_true(before == 78 * GIB);
     says_total(h, 7, 1ull << 48);
-    assert_true(device_of(h)->capacity == before);
+    assert_true(device_of(h)->space.capacity == before);
     later(h, 2000 * MS);
     say(h, 0, 0, 0, 0);
     later(h, 2000 * MS);
     say(h, 0, 0, 0, 0);
-    assert_true(device_of(h)->capacity == before);
+    assert_true(device_of(h)->space.capacity == before);
     gone(h, 7);
-    assert_true(device_of(h)->total == 80 * GIB);
-    assert_true(device_of(h)->capacity == before);
+    assert_true(device_of(h)->measure.total == 80 * GIB);
+    assert_true(device_of(h)->space.capacity == before);
 }
 
 /* GPUSHARE_DEVICE_LIMIT in one of two: nothing changes with who reports, so it comes to rest
@@ -75,11 +75,11 @@ static void lies_two_totals_come_to_rest(void **state)
         later(h, 10 * MS);
     }
     assert_true(h->client[0].targets + h->client[1].targets <= targets + 6);
-    assert_true(device_of(h)->total == 10 * GIB);
-    assert_true(device_of(h)->external == GIB);
+    assert_true(device_of(h)->measure.total == 10 * GIB);
+    assert_true(device_of(h)->measure.external == GIB);
     assert_true(h->client[1].target.capacity == 4 * GIB);
     gone(h, 0); /* who knows how large it really is */
-    assert_true(device_of(h)->total == 4 * GIB);
+    assert_true(device_of(h)->measure.total == 4 * GIB);
     assert_true(h->client[1].target.capacity == 4 * GIB);
     says_total(h, 1, 4 * GIB);
 }
@@ -91,13 +91,13 @@ static void lies_pinned_counts_up_to_what_it_was_given(void **state)
     say(h, 7, 0, 0, 0);
     h->client[7].state.pinned = 1ull << 48;
     say(h, 7, 0, 0, 0);
-    assert_true(device_of(h)->capacity + h->client[7].target.budget >= 10 * GIB);
+    assert_true(device_of(h)->space.capacity + h->client[7].target.budget >= 10 * GIB);
     say(h, 0, W, 3 * GIB, 0);
     say(h, 1, W, 3 * GIB, 0);
     later(h, 2000 * MS);
     say(h, 7, 0, 0, 0);
     later(h, 2000 * MS);
-    assert_true(device_of(h)->capacity >= 2 * GIB);
+    assert_true(device_of(h)->space.capacity >= 2 * GIB);
     assert_true(has_run(h, 0) || has_run(h, 1));
 }
 
@@ -116,14 +116,14 @@ static void lies_nothing_is_free_the_others_put_it_right(void **state)
     later(h, 1100 * MS);
     say(h, 0, R, 3 * GIB, 3 * GIB);
     say(h, 7, 0, 0, 0);
-    assert_true(device_of(h)->external == GIB);
-    before = device_of(h)->capacity;
+    assert_true(device_of(h)->measure.external == GIB);
+    before = device_of(h)->space.capacity;
     for (int i = 0; i < 5; i++) {
         later(h, 1100 * MS);
         h->client[7].state.device_free = 0;
         harness_report(h, &h->client[7]);
         harness_take(h);
-        assert_true(device_of(h)->capacity == before);
+        assert_true(device_of(h)->space.capacity == before);
         assert_true(has_run(h, 0) && h->client[0].target.budget >= 3 * GIB);
     }
 }
@@ -148,7 +148,7 @@ static void lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen(void **
         say(h, 0, 0, 0, 0);
         say(h, 0, 0, 0, 0);
         h->client[7] =
-            (struct harness_client){.client = sched_client_add(h->lock, &h->client[7]),
+            (struct harness_client){.client = sched_client_add(h->sched, &h->client[7]),
                                     .state = {.device_total = h->total, .target_seq = 5}};
         says_resident(h, 7, 1ull << 48);
         say(h, 0, W, 8 * GIB, 0);
@@ -173,7 +173,7 @@ static void lies_resident_counts_up_to_what_it_was_given(void **state)
         assert_true(has_run(h, 0));
         assert_true(h->client[0].target.budget >= 4 * GIB);
     }
-    assert_true(device_of(h)->sum.hold <= 10 * GIB);
+    assert_true(device_of(h)->books.sum.hold <= 10 * GIB);
 }
 
 /* Four that fit run beside one that is short of everything all the time, with nothing missing,

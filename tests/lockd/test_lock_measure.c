@@ -12,10 +12,10 @@ static void lock_measured_device_external_and_reserve_counted(void **state)
     h->free_bytes = 9 * GIB; /* 1 GiB is somebody's, nobody has movable memory yet */
     say(h, 0, 0, 0, 0);
     say(h, 0, 0, 0, 0);
-    assert_true(device_of(h)->external == GIB);
+    assert_true(device_of(h)->measure.external == GIB);
     assert_true(sched_device_reserve(device_of(h)) == 10 * GIB / 64);
-    assert_true(device_of(h)->capacity == 9 * GIB - 10 * GIB / 64);
-    assert_true(h->client[0].target.capacity == device_of(h)->capacity);
+    assert_true(device_of(h)->space.capacity == 9 * GIB - 10 * GIB / 64);
+    assert_true(h->client[0].target.capacity == device_of(h)->space.capacity);
 }
 
 static void lock_limit_in_force_all_of_it_is_given(void **state)
@@ -43,7 +43,7 @@ static void lock_small_changes_are_told_a_little_later(void **state)
     later(h, 3000 * NS_PER_MS);
     say(h, 0, 0, 0, 0); /* a rise is seen twice */
     later(h, 1500 * NS_PER_MS);
-    assert_true(device_of(h)->external == 16 * MIB);
+    assert_true(device_of(h)->measure.external == 16 * MIB);
     assert_true(h->client[0].target.capacity == before - 16 * MIB);
 }
 
@@ -112,7 +112,7 @@ static void lock_what_cannot_leave_is_nobodys_at_once(void **state)
         h->free_bytes = 7 * GIB - external;
         say(h, 0, R, 3 * GIB, 3 * GIB);
         say(h, 0, 0, 3 * GIB, 3 * GIB);
-        before = device_of(h)->capacity;
+        before = device_of(h)->space.capacity;
         say(h, 1, W, before, 0);
         assert_true(has_run(h, 1));
         assert_int_equal(h->client[0].target.budget, 0);
@@ -120,7 +120,7 @@ static void lock_what_cannot_leave_is_nobodys_at_once(void **state)
         h->free_bytes = 10 * GIB - external - stays;
         say(h, 0, 0, 0, 0); /* a third of it left */
         if (!contexts)
-            assert_true(device_of(h)->capacity <= before - stays + external);
+            assert_true(device_of(h)->space.capacity <= before - stays + external);
         later(h, TELL_PAUSE);
         if (!contexts)
             assert_true(h->client[1].target.capacity <= before - stays + external);
@@ -154,18 +154,18 @@ static void lock_external_must_be_seen_by_two(void **state)
     say(h, 0, 0, 0, 0);
     h->free_bytes = 8 * GIB;
     say(h, 1, 0, 0, 0);
-    assert_true(device_of(h)->external == 0);
+    assert_true(device_of(h)->measure.external == 0);
     later(h, EXTERNAL_UNSAID); /* both are asked then, and have nothing to say of their own */
-    assert_true(device_of(h)->external == 2 * GIB);
+    assert_true(device_of(h)->measure.external == 2 * GIB);
     h->free_bytes = 9 * GIB;
     say(h, 1, 0, 0, 0);
     later(h, 250 * MS);
-    assert_true(device_of(h)->external == GIB);
+    assert_true(device_of(h)->measure.external == GIB);
     gone(h, 0);
     later(h, 1000 * MS);
     h->free_bytes = 10 * GIB;
     say(h, 1, 0, 0, 0);
-    assert_true(device_of(h)->external == 0); /* a fall counts at once for one alone */
+    assert_true(device_of(h)->measure.external == 0); /* a fall counts at once for one alone */
 }
 
 /* Who does not answer keeps it from being known for no longer than a second. */
@@ -183,7 +183,7 @@ static void lock_external_the_other_does_not_answer_it_is_believed(void **state)
         say(h, 1, 0, 0, 0);
         later(h, 100 * MS);
     }
-    assert_true(device_of(h)->external == 2 * GIB);
+    assert_true(device_of(h)->measure.external == 2 * GIB);
 }
 
 /* One client places what its budget allows and has not said so yet; the other one measures. */
@@ -199,9 +199,9 @@ static void lock_allocation_under_way_is_not_external(void **state)
         say(h, 1, W, 0, 0);
         later(h, EXTERNAL_CONFIRM);
     }
-    assert_true(device_of(h)->external == 0);
+    assert_true(device_of(h)->measure.external == 0);
     say(h, 0, R, 4 * GIB, 4 * GIB);
-    assert_true(device_of(h)->external == 0);
+    assert_true(device_of(h)->measure.external == 0);
 }
 
 /* More than all clients may hold is somebody else's: no need to look for long. */
@@ -215,7 +215,7 @@ static void lock_rise_beyond_budgets_is_believed_soon(void **state)
     say(h, 0, R, 9 * GIB, 9 * GIB);
     later(h, EXTERNAL_CONFIRM);
     say(h, 0, R, 9 * GIB, 9 * GIB);
-    assert_true(device_of(h)->external == GIB);
+    assert_true(device_of(h)->measure.external == GIB);
 }
 
 /* A newcomer measures before those that an earlier daemon knew have come back. */
@@ -227,10 +227,10 @@ static void lock_new_daemon_takes_no_client_for_external(void **state)
     h->client[2].state.target_seq = 7;
     h->free_bytes = 2 * GIB;
     say(h, 0, 0, 0, 0);
-    assert_true(device_of(h)->external == 8 * GIB);
+    assert_true(device_of(h)->measure.external == 8 * GIB);
     say(h, 1, R, 5 * GIB, 5 * GIB);
     say(h, 2, R, 3 * GIB, 3 * GIB);
-    assert_true(device_of(h)->external == 0);
+    assert_true(device_of(h)->measure.external == 0);
     later(h, RESTART_WINDOW);
     assert_true(h->client[0].target.capacity >= 9 * GIB);
     h->free_bytes = GIB;
@@ -238,7 +238,7 @@ static void lock_new_daemon_takes_no_client_for_external(void **state)
     say(h, 2, R, 3 * GIB, 3 * GIB);
     later(h, EXTERNAL_UNSAID);
     say(h, 0, 0, 0, 0);
-    assert_true(device_of(h)->external == GIB);
+    assert_true(device_of(h)->measure.external == GIB);
 }
 
 static void lock_moving_client_external_not_measured(void **state)
@@ -250,7 +250,7 @@ static void lock_moving_client_external_not_measured(void **state)
     say(h, 0, 0, 0, 0);
     h->free_bytes = 2 * GIB;
     say(h, 0, W | GS_STATE_MOVING, 9 * GIB, 4 * GIB);
-    assert_true(device_of(h)->external == 0);
+    assert_true(device_of(h)->measure.external == 0);
 }
 
 /* Both ran without a daemon, and find one long after it started. */
@@ -261,11 +261,11 @@ static void lock_late_comers_bring_their_memory(void **state)
     later(h, 10 * RESTART_WINDOW);
     h->free_bytes = 0;
     say(h, 0, R, 5 * GIB, 5 * GIB);
-    assert_true(device_of(h)->external == 5 * GIB);
-    assert_true(device_of(h)->sum.resident == 5 * GIB);
+    assert_true(device_of(h)->measure.external == 5 * GIB);
+    assert_true(device_of(h)->books.sum.resident == 5 * GIB);
     say(h, 1, R, 4 * GIB, 4 * GIB); /* it was on the card already, and measured as external */
-    assert_true(device_of(h)->external == GIB);
-    assert_true(device_of(h)->sum.resident == 9 * GIB);
+    assert_true(device_of(h)->measure.external == GIB);
+    assert_true(device_of(h)->books.sum.resident == 9 * GIB);
 }
 
 /* Says that so much is free; whoever else is asked says what is so. */
@@ -292,7 +292,7 @@ static void lies_of_free_memory_stop_nobody(void **state)
     h->free_bytes = 3 * GIB;
     say(h, 1, R, 3 * GIB, 3 * GIB);
     later(h, 2000 * MS);
-    assert_true(device_of(h)->external == GIB);
+    assert_true(device_of(h)->measure.external == GIB);
     targets = h->client[0].targets;
     for (int i = 0; i < 1000; i++) {
         lies_free(h, 7, i % 200 < 100 ? 0 : 10 * GIB);
@@ -301,7 +301,7 @@ static void lies_of_free_memory_stop_nobody(void **state)
             assert_false(has_waiters(h, who));
             assert_true(h->client[who].target.budget >= 3 * GIB);
         }
-        assert_true(device_of(h)->external == GIB);
+        assert_true(device_of(h)->measure.external == GIB);
         later(h, 10 * MS);
     }
     assert_true(h->client[0].targets - targets <= 50); /* is asked every 250 ms at most */
@@ -338,8 +338,8 @@ static void who_moves_for_ever_hides_no_more_than_it_may_hold(void **state)
             harness_report(h, &h->client[7]);
         }
         say(h, 0, R, 3 * GIB, 3 * GIB);
-        assert_true(device_of(h)->external <= foreign + GIB);
-        assert_true(device_of(h)->external + unsure >= foreign + GIB);
+        assert_true(device_of(h)->measure.external <= foreign + GIB);
+        assert_true(device_of(h)->measure.external + unsure >= foreign + GIB);
     }
 }
 
@@ -363,7 +363,7 @@ static void two_run(struct harness *h)
     h->free_bytes = 3 * GIB;
     say(h, 1, R, 3 * GIB, 3 * GIB);
     later(h, 2 * EXTERNAL_UNSAID);
-    assert_int_equal(device_of(h)->external, 0);
+    assert_int_equal(device_of(h)->measure.external, 0);
 }
 
 /* Its descriptors are closed again and again: what it holds is its own all the time, whatever
@@ -375,7 +375,7 @@ static void lock_connection_that_flaps_takes_no_memory_from_others(void **state)
         uint64_t capacity;
 
         two_run(h);
-        capacity = device_of(h)->capacity;
+        capacity = device_of(h)->space.capacity;
         for (int i = 0; i < 60; i++) {
             loses_connection(h, 0);
             say(h, 1, R, 3 * GIB, 3 * GIB);
@@ -383,7 +383,7 @@ static void lock_connection_that_flaps_takes_no_memory_from_others(void **state)
             say(h, 1, R, 3 * GIB, 3 * GIB);
             assert_true(h->client[1].target.capacity == capacity);
             say(h, 0, R, 4 * GIB, 4 * GIB);
-            assert_int_equal(device_of(h)->sum.resident, 7 * GIB);
+            assert_int_equal(device_of(h)->books.sum.resident, 7 * GIB);
             later(h, MS / 20);
             assert_true(h->client[1].target.capacity == capacity);
         }
@@ -391,7 +391,7 @@ static void lock_connection_that_flaps_takes_no_memory_from_others(void **state)
             later(h, 100 * MS);
             say(h, 1, R, 3 * GIB, 3 * GIB);
             say(h, 0, R, 4 * GIB, 4 * GIB);
-            assert_int_equal(device_of(h)->external, 0);
+            assert_int_equal(device_of(h)->measure.external, 0);
             assert_true(h->client[1].target.capacity == capacity);
         }
         gone(h, 0);
@@ -410,12 +410,12 @@ static void lock_lost_connection_that_stays_away_is_external(void **state)
     say(h, 1, R, 3 * GIB, 3 * GIB);
     later(h, EXTERNAL_UNSAID);
     say(h, 1, R, 3 * GIB, 3 * GIB);
-    assert_int_equal(device_of(h)->external, 0);
+    assert_int_equal(device_of(h)->measure.external, 0);
     later(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
-    assert_int_equal(device_of(h)->external, 4 * GIB);
+    assert_int_equal(device_of(h)->measure.external, 4 * GIB);
     say(h, 0, R, 4 * GIB, 4 * GIB); /* it is back at last */
-    assert_int_equal(device_of(h)->external, 0);
-    assert_int_equal(device_of(h)->sum.resident, 7 * GIB);
+    assert_int_equal(device_of(h)->measure.external, 0);
+    assert_int_equal(device_of(h)->books.sum.resident, 7 * GIB);
 }
 
 /* It has ended, and what it had is somebody else's at once: that is hidden no longer. */
@@ -434,7 +434,7 @@ static void lock_program_that_ended_hides_nothing_for_long(void **state)
         later(h, 500 * MS);
     }
     later(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
-    assert_int_equal(device_of(h)->external, 2 * GIB);
+    assert_int_equal(device_of(h)->measure.external, 2 * GIB);
 }
 
 int main(void)

@@ -15,7 +15,7 @@ static void lock_shortage_refuses_nobody(void **state)
     runs(h, 1, 3 * GIB);
     h->client[1].state.short_bytes = 3 * GIB;
     say(h, 1, R | GS_STATE_SHORT, 3 * GIB, 3 * GIB);
-    assert_true(device_of(h)->capacity == 7 * GIB);
+    assert_true(device_of(h)->space.capacity == 7 * GIB);
     assert_true(h->client[0].target.capacity == 10 * GIB);
     assert_true(h->client[1].target.capacity == 10 * GIB);
 }
@@ -122,7 +122,7 @@ static void lock_victim_has_not_stopped_keeps_its_memory(void **state)
 
     runs(h, 0, 4 * GIB);
     runs(h, 1, 4 * GIB);
-    sched_pause(h->lock, h->client[0].client, true, h->now);
+    sched_pause(h->sched, h->client[0].client, true, h->now);
     harness_take(h);
     say(h, 1, W, 8 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget >= 4 * GIB); /* told to stop, work still under way */
@@ -136,7 +136,7 @@ static void lock_needs_more_than_capacity_runs_alone(void **state)
     const struct sched_settings reserve = {
         .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = 2 * GIB};
 
-    sched_set(h->lock, &reserve, h->now);
+    sched_set(h->sched, &reserve, h->now);
     runs(h, 0, 3 * GIB);
     say(h, 1, W, 9 * GIB, 0); /* capacity 8, device 10 */
     assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
@@ -216,16 +216,16 @@ static void lock_driver_short_victims_make_room(void **state)
     assert_true(has_run(h, 1));
     h->client[1].state.short_bytes = GIB;
     say(h, 1, W | GS_STATE_SHORT, 6 * GIB, 5 * GIB);
-    assert_true(device_of(h)->capacity == 9 * GIB);
+    assert_true(device_of(h)->space.capacity == 9 * GIB);
     say(h, 0, 0, 4 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget == 3 * GIB);
     say(h, 1, W | GS_STATE_SHORT, 6 * GIB,
         5 * GIB); /* the same shortage is not counted twice */
-    assert_true(device_of(h)->capacity == 9 * GIB);
+    assert_true(device_of(h)->space.capacity == 9 * GIB);
     h->client[1].state.short_bytes = 0;
     say(h, 1, R, 6 * GIB, 6 * GIB);
     later(h, 20 * SHORT_DECAY);
-    assert_true(device_of(h)->capacity == 10 * GIB);
+    assert_true(device_of(h)->space.capacity == 10 * GIB);
 }
 
 static void lock_new_daemon_takes_over_who_runs(void **state)
@@ -257,23 +257,24 @@ static void lock_number_from_the_future_is_no_echo(void **state)
     h->client[0].state.target_seq = 4000000000u;
     say(h, 0, W, GIB, 0);
     assert_int_equal(
-        lockd_entry(device_of(h)->members.next, struct sched_member, of_device)->echoed, 1);
+        lockd_entry(device_of(h)->members.next, struct sched_member, of_device)->report.echoed,
+        1);
 }
 
 static void lock_too_many_devices_refused(void **state)
 {
     struct harness *h = *state;
     struct gs_wire_state one = {.device_total = GIB, .device_free = UINT64_MAX};
-    struct sched_client *client = sched_client_add(h->lock, &h->client[0]);
+    struct sched_client *client = sched_client_add(h->sched, &h->client[0]);
 
     for (int i = 0; i < LOCKD_DEVICES_PER_CLIENT; i++) {
         one.uuid[3] = (uint8_t)i;
-        assert_int_equal(sched_state(h->lock, client, &one, h->now), 0);
+        assert_int_equal(sched_state(h->sched, client, &one, h->now), 0);
     }
     one.uuid[3] = LOCKD_DEVICES_PER_CLIENT;
-    assert_int_equal(sched_state(h->lock, client, &one, h->now), -24 /* EMFILE */);
-    sched_client_gone(h->lock, client, h->now);
-    assert_true(lockd_list_empty(&h->lock->devices));
+    assert_int_equal(sched_state(h->sched, client, &one, h->now), -24 /* EMFILE */);
+    sched_client_gone(h->sched, client, h->now);
+    assert_true(lockd_list_empty(&h->sched->devices));
 }
 
 static void lock_room_comes_back_everybody_runs_again(void **state)
@@ -282,9 +283,9 @@ static void lock_room_comes_back_everybody_runs_again(void **state)
 
     runs(h, 0, 7 * GIB);
     say(h, 1, W, 7 * GIB, 0);
-    assert_true(device_of(h)->leases);
+    assert_true(device_of(h)->turns.leases);
     say(h, 0, R, 3 * GIB, 3 * GIB);
-    assert_false(device_of(h)->leases);
+    assert_false(device_of(h)->turns.leases);
     assert_true(has_run(h, 0) && has_run(h, 1));
     say(h, 0, R, 3 * GIB, 3 * GIB); /* echoes the smaller budget */
     assert_true(h->client[1].target.budget >= 7 * GIB);

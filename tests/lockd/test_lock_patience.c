@@ -11,18 +11,18 @@ static void joins(struct harness *h, int who, const char *group)
     struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
     struct harness_client *c = &h->client[who];
 
-    c->client = sched_client_add(h->lock, c);
+    c->client = sched_client_add(h->sched, c);
     strncpy(hello.group, group, sizeof hello.group - 1);
-    sched_describe(h->lock, c->client, &hello, 1);
+    sched_describe(h->sched, c->client, &hello, 1);
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
 static void choose(struct harness *h, enum gs_policy policy)
 {
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.policy = policy;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     for (int who = 0; who < 8; who++)
         joins(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
 }
@@ -60,7 +60,7 @@ static void patience_gang_gives_way_to_one_that_becomes_idle_runs_then(void **st
     struct harness *h = *state;
 
     choose(h, GS_POLICY_PRIORITY);
-    sched_priority(h->lock, h->client[5].client, 50, h->now);
+    sched_priority(h->sched, h->client[5].client, 50, h->now);
     runs(h, 5, 7 * GIB);
     say(h, 0, W, 7 * GIB, 0);
     say(h, 1, W, 7 * GIB, 0);
@@ -91,7 +91,7 @@ static void patience_gang_that_gives_way_becomes_more_important_runs_then(void *
     struct harness *h = *state;
 
     choose(h, GS_POLICY_PRIORITY);
-    sched_priority(h->lock, h->client[5].client, 50, h->now);
+    sched_priority(h->sched, h->client[5].client, 50, h->now);
     runs(h, 5, 7 * GIB);
     say(h, 0, W, 7 * GIB, 0);
     say(h, 1, W, 7 * GIB, 0);
@@ -101,7 +101,7 @@ static void patience_gang_that_gives_way_becomes_more_important_runs_then(void *
         later(h, 100 * MS);
     }
     assert_true(is_running(h, 4) && h->client[0].client->gang->gives_way);
-    sched_priority(h->lock, h->client[1].client, 60, h->now);
+    sched_priority(h->sched, h->client[1].client, 60, h->now);
     harness_take(h);
     for (int step = 0; step < 5; step++) {
         obeys(h, 4);
@@ -133,8 +133,8 @@ static void patience_higher_priority_takes_a_kept_place_at_once(void **state)
     struct harness *h = *state;
 
     choose(h, GS_POLICY_PRIORITY);
-    sched_priority(h->lock, h->client[4].client, 5, h->now);
-    sched_priority(h->lock, h->client[5].client, 5, h->now);
+    sched_priority(h->sched, h->client[4].client, 5, h->now);
+    sched_priority(h->sched, h->client[5].client, 5, h->now);
     runs(h, 5, 7 * GIB);
     say(h, 0, W, 7 * GIB, 0);
     say(h, 1, W, 7 * GIB, 0);

@@ -7,11 +7,11 @@
 
 static void choose(struct harness *h, enum gs_policy policy, bool exclusive)
 {
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.policy = policy;
     settings.exclusive = exclusive;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     harness_take(h);
 }
 
@@ -98,7 +98,7 @@ static void policy_rr_a_quantum_each_whatever_the_weight(void **state)
 
     choose(h, GS_POLICY_RR, false);
     three_wait(h);
-    sched_weight(h->lock, h->client[2].client, 300, h->now);
+    sched_weight(h->sched, h->client[2].client, 300, h->now);
     share_out(h, 3, 7 * GIB, 600000 * MS, ran);
     for (int i = 0; i < 3; i++)
         assert_in_range(ran[i], 180000 * MS, 210000 * MS);
@@ -110,7 +110,7 @@ static void policy_fair_time_by_weight(void **state)
     uint64_t ran[3];
 
     three_wait(h);
-    sched_weight(h->lock, h->client[2].client, 200, h->now);
+    sched_weight(h->sched, h->client[2].client, 200, h->now);
     share_out(h, 3, 7 * GIB, 100000 * MS, ran); /* until it is settled */
     share_out(h, 3, 7 * GIB, 1200000 * MS, ran);
     assert_in_range(ran[0] * 100 / ran[1], 97, 103);
@@ -152,11 +152,11 @@ static void policy_fair_short_burst_goes_before_the_end_of_a_long_turn(void **st
 
 static uint64_t fixed_quantum(struct harness *h)
 {
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.quantum_ns = 1000 * MS;
     settings.idle_ns = 0;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     harness_take(h);
     return settings.quantum_ns;
 }
@@ -214,10 +214,10 @@ static void policy_fair_end_of_a_burst_that_is_known_is_believed_soon(void **sta
 {
     struct harness *h = *state;
     const uint64_t quantum = fixed_quantum(h);
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.idle_ns = LOCKD_AUTO;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     harness_take(h);
     bursts(h, 0, 1, quantum);
     assert_int_equal(may_idle(h), 100 * MS);
@@ -253,10 +253,10 @@ static void policy_fair_pause_while_it_is_stopped_ends_no_burst(void **state)
 {
     struct harness *h = *state;
     const uint64_t quantum = fixed_quantum(h);
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.idle_ns = 20 * MS;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     harness_take(h);
     for (int i = 0; i < 6; i++) {
         for (int part = 0; part < 3; part++) {
@@ -299,7 +299,7 @@ static void policy_priority_higher_goes_first_and_at_once(void **state)
 
     choose(h, GS_POLICY_PRIORITY, false);
     three_wait(h);
-    sched_priority(h->lock, h->client[2].client, 5, h->now);
+    sched_priority(h->sched, h->client[2].client, 5, h->now);
     harness_take(h);
     assert_false(has_run(h, 0));
     say(h, 0, W, 7 * GIB, 7 * GIB);
@@ -308,7 +308,7 @@ static void policy_priority_higher_goes_first_and_at_once(void **state)
     say(h, 2, R, 7 * GIB, 7 * GIB);
     later(h, 600000 * MS);
     assert_int_equal(runner(h), 2);
-    sched_priority(h->lock, h->client[2].client, -5, h->now);
+    sched_priority(h->sched, h->client[2].client, -5, h->now);
     harness_take(h);
     assert_false(has_run(h, 2));
 }
@@ -367,7 +367,7 @@ static void exclusive_alone_nobody_takes_turns(void **state)
     runs(h, 0, 4 * GIB);
     later(h, 60000 * MS);
     assert_true(has_run(h, 0));
-    assert_false(device_of(h)->leases);
+    assert_false(device_of(h)->turns.leases);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_lock_progress.c: everybody with work gets on, and the lock does not go round in circles:
+ * test_lock_progress.c: everybody with work gets on, and the scheduler does not go round in circles:
  * gangs on two devices beside programs of short bursts and others, which fit alone and not
  * together. An even number is on device 0, an odd one on device 1; 0 and 1 are one gang, 2 and
  * 3 another; 4 to 7 are alone.
@@ -30,19 +30,19 @@ static void joins(struct harness *h, int who, const char *group)
     struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
     struct harness_client *c = &h->client[who];
 
-    c->client = sched_client_add(h->lock, c);
+    c->client = sched_client_add(h->sched, c);
     strncpy(hello.group, group, sizeof hello.group - 1);
-    sched_describe(h->lock, c->client, &hello, 1);
+    sched_describe(h->sched, c->client, &hello, 1);
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
 static void begin(struct stage *stage, struct harness *h, enum gs_policy policy)
 {
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     *stage = (struct stage){.h = h};
     settings.policy = policy;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     for (int who = 0; who < 8; who++)
         joins(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
 }
@@ -119,7 +119,7 @@ static void perform(struct stage *stage)
         }
         later(h, STEP);
     }
-    assert_null(sched_check(h->lock));
+    assert_null(sched_check(h->sched));
 }
 
 /* Everybody ran, nobody waited for longer than that, and turns were not for nothing. */
@@ -137,10 +137,10 @@ static void all_got_on(const struct stage *stage, uint64_t longest_ms)
         assert_true(actor->burst == 0 ? actor->ran > SECONDS * 1000 * MS / 20
                                       : actor->bursts > SECONDS / 10);
     }
-    lockd_list_each (at, &stage->h->lock->devices) {
+    lockd_list_each (at, &stage->h->sched->devices) {
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
-        assert_in_range(device->switches, 0, SECONDS * TURNS + BEGUN * bursts);
+        assert_in_range(device->turns.switches, 0, SECONDS * TURNS + BEGUN * bursts);
     }
 }
 
@@ -219,20 +219,20 @@ static void progress_gang_becomes_more_important_while_it_waits_runs_at_once(voi
     struct stage stage;
 
     begin(&stage, h, GS_POLICY_PRIORITY);
-    sched_priority(h->lock, h->client[5].client, 5, h->now);
+    sched_priority(h->sched, h->client[5].client, 5, h->now);
     runs(h, 5, 7 * GIB);
-    sched_priority(h->lock, h->client[7].client, 10, h->now);
+    sched_priority(h->sched, h->client[7].client, 10, h->now);
     say(h, 1, W, 7 * GIB, 0);
     assert_false(has_run(h, 1));
     gone(h, 3);
     joins(h, 3, "a");
-    sched_priority(h->lock, h->client[3].client, 50, h->now);
+    sched_priority(h->sched, h->client[3].client, 50, h->now);
     say(h, 3, W, GIB, 0);
     assert_false(has_run(h, 5));
     say(h, 7, W, 7 * GIB, 0); /* above 5, and below them */
     obeys(h, 5);
     assert_true(has_run(h, 1) && has_run(h, 3));
-    sched_client_gone(h->lock, h->client[3].client, h->now);
+    sched_client_gone(h->sched, h->client[3].client, h->now);
     memset(&h->client[3], 0, sizeof h->client[3]);
     harness_take(h);
     obeys(h, 1);
@@ -247,13 +247,13 @@ static void progress_higher_priority_keeps_its_turn_beyond_a_quantum(void **stat
     uint64_t switches;
 
     begin(&stage, h, GS_POLICY_PRIORITY);
-    sched_priority(h->lock, h->client[5].client, 5, h->now);
+    sched_priority(h->sched, h->client[5].client, 5, h->now);
     runs(h, 5, 7 * GIB);
     say(h, 7, W, 7 * GIB, 0);
-    switches = device_of(h)->switches;
+    switches = device_of(h)->turns.switches;
     later(h, 600 * 1000 * MS);
     assert_true(has_run(h, 5) && !has_run(h, 7));
-    assert_int_equal(device_of(h)->switches, switches);
+    assert_int_equal(device_of(h)->turns.switches, switches);
     say(h, 5, 0, 7 * GIB, 7 * GIB);
     assert_true(has_run(h, 7));
 }
@@ -287,9 +287,9 @@ static void progress_gang_turn_counts_from_when_all_of_it_run(void **state)
         again(state);
         h = *state;
         begin(&stage, h, GS_POLICY_RR);
-        settings = *sched_settings(h->lock);
+        settings = *sched_settings(h->sched);
         settings.quantum_ns = 100 * MS;
-        sched_set(h->lock, &settings, h->now);
+        sched_set(h->sched, &settings, h->now);
         gone(h, 3);
         joins(h, 3, "a");
         say(h, first, W, GIB, 0);

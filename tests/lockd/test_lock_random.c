@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_lock_random.c: random programs against the lock (model.h). GPUSHARE_TEST_EVENTS=N: so
+ * test_lock_random.c: random programs against the scheduler (model.h). GPUSHARE_TEST_EVENTS=N: so
  * many events altogether instead of 4 million; GPUSHARE_TEST_SEED=N: other programs;
  * GPUSHARE_TEST_ONLY=PATTERN: only the tests of that name.
  */

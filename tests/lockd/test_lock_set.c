@@ -22,21 +22,21 @@ static uint64_t turn_under_way(struct harness *h, double part)
             obeys(h, each), obeys(h, each);
         later(h, MS);
     }
-    party = sched_party_of(device_of(h)->holders.next, holder);
-    assert_true(party->started != 0);
-    later(h, (uint64_t)(part * (double)party->turn_length) - (h->now - party->started));
-    return party->turn_length;
+    party = sched_party_of(device_of(h)->turns.holders.next, turn.holder);
+    assert_true(party->turn.started != 0);
+    later(h, (uint64_t)(part * (double)party->turn.length) - (h->now - party->turn.started));
+    return party->turn.length;
 }
 
 static const struct sched_party *holder_of(const struct harness *h)
 {
-    assert_int_equal(device_of(h)->holder_count, 1);
-    return sched_party_of(device_of(h)->holders.next, holder);
+    assert_int_equal(device_of(h)->turns.holder_count, 1);
+    return sched_party_of(device_of(h)->turns.holders.next, turn.holder);
 }
 
 static void set(struct harness *h, const struct sched_settings *settings)
 {
-    sched_set(h->lock, settings, h->now);
+    sched_set(h->sched, settings, h->now);
     harness_take(h);
 }
 
@@ -44,7 +44,7 @@ static void set_of_equal_values_leaves_a_turn_as_it_is(void **state)
 {
     for (int policy = GS_POLICY_FAIR; policy < GS_POLICY_COUNT; policy++) {
         struct harness *h = *state;
-        struct sched_settings settings = *sched_settings(h->lock);
+        struct sched_settings settings = *sched_settings(h->sched);
         uint64_t until;
 
         if (policy == GS_POLICY_FIFO)
@@ -52,10 +52,10 @@ static void set_of_equal_values_leaves_a_turn_as_it_is(void **state)
         settings.policy = (enum gs_policy)policy;
         set(h, &settings);
         turn_under_way(h, 0.7);
-        until = holder_of(h)->until;
+        until = holder_of(h)->turn.until;
         for (int i = 0; i < 10; i++) {
             set(h, &settings);
-            assert_true(holder_of(h)->until == until);
+            assert_true(holder_of(h)->turn.until == until);
         }
         gone(h, 0);
         gone(h, 1);
@@ -65,7 +65,7 @@ static void set_of_equal_values_leaves_a_turn_as_it_is(void **state)
 static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
 {
     struct harness *h = *state;
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
     uint64_t length;
 
     settings.quantum_ns = 1000 * MS;
@@ -73,8 +73,8 @@ static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
     length = turn_under_way(h, 0.5);
     settings.quantum_ns = 4000 * MS;
     set(h, &settings);
-    assert_true(holder_of(h)->turn_length == 4 * length);
-    assert_true(holder_of(h)->until == holder_of(h)->started + 4 * length);
+    assert_true(holder_of(h)->turn.length == 4 * length);
+    assert_true(holder_of(h)->turn.until == holder_of(h)->turn.started + 4 * length);
     settings.quantum_ns = 100 * MS; /* it has run for longer than that */
     set(h, &settings);
     for (int i = 0; i < 2; i++)
@@ -85,7 +85,7 @@ static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
 static void set_a_short_quantum_keeps_nobody_waiting_for_a_long_one(void **state)
 {
     struct harness *h = *state;
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
     int waited[2] = {0};
 
     settings.quantum_ns = 60000 * MS;
@@ -111,7 +111,7 @@ static void set_a_short_quantum_keeps_nobody_waiting_for_a_long_one(void **state
 static void set_a_policy_begins_the_turn_anew(void **state)
 {
     struct harness *h = *state;
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.policy = GS_POLICY_FIFO;
     settings.quantum_ns = 1000 * MS;

@@ -23,7 +23,7 @@ static void runs_short(struct harness *h)
     h->free_bytes = 10 * GIB;
     say(h, 0, 0, 0, 0);
     say(h, 0, 0, 0, 0);
-    assert_true(device_of(h)->measured);
+    assert_true(device_of(h)->measure.measured);
     say(h, 1, W, 9 * GIB + 512 * MIB, 0);
     h->free_bytes = 32 * MIB; /* now */
     h->client[1].state.short_bytes = 64 * MIB;
@@ -35,15 +35,15 @@ static void lock_short_alone_is_external_use(void **state)
     struct harness *h = *state;
 
     runs_short(h);
-    assert_true(device_of(h)->external == 0);
+    assert_true(device_of(h)->measure.external == 0);
     moves(h, GS_STATE_SHORT);
     later(h, EXTERNAL_UNSAID); /* 0 is asked */
-    assert_true(device_of(h)->external == GIB - 64 * MIB);
+    assert_true(device_of(h)->measure.external == GIB - 64 * MIB);
     assert_true(h->client[1].target.capacity <= 9 * GIB + 64 * MIB);
     h->free_bytes = 10 * GIB - 64 * MIB;
     say(h, 1, 0, 0, 0);
     later(h, 250 * MS);
-    assert_true(device_of(h)->external == 64 * MIB);
+    assert_true(device_of(h)->measure.external == 64 * MIB);
 }
 
 /* What another one may have at that moment is not. */
@@ -61,7 +61,7 @@ static void lock_short_while_others_move_is_less_external_use(void **state)
         moves(h, GS_STATE_SHORT);
         later(h, EXTERNAL_UNSAID);
     }
-    assert_true(device_of(h)->external == sched_less(GIB - 64 * MIB, unsure));
+    assert_true(device_of(h)->measure.external == sched_less(GIB - 64 * MIB, unsure));
 }
 
 static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)
@@ -71,7 +71,7 @@ static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)
     say(h, 1, W | GS_STATE_MOVING, 9 * GIB + 512 * MIB, 9 * GIB);
     h->client[1].state.short_bytes = 64 * MIB;
     say(h, 1, SHORT, 9 * GIB + 512 * MIB, 9 * GIB);
-    assert_true(device_of(h)->external == 0);
+    assert_true(device_of(h)->measure.external == 0);
 }
 
 /* 0 runs, has most of the device and nothing to do; nobody is in the queue, since what 1 is

@@ -9,10 +9,10 @@
 
 static void set_policy(struct harness *h, enum gs_policy policy)
 {
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.policy = policy;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     harness_take(h);
 }
 
@@ -107,10 +107,10 @@ static void lock_slow_to_begin_runs_again_after_it_was_passed_over(void **state)
 
 static void set_reserve(struct harness *h, uint64_t reserve)
 {
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.reserve = reserve;
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     harness_take(h);
 }
 
@@ -146,13 +146,13 @@ static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
         say(h, 0, 0, 0, 0);
         later(h, EXTERNAL_UNSAID + 100 * MS);
     }
-    assert_true(device_of(h)->external == 10 * GIB);
+    assert_true(device_of(h)->measure.external == 10 * GIB);
     say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
     say(h, 1, W | GS_STATE_MOVING, 3 * GIB, 0);
     h->free_bytes = 9 * GIB;
     say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
     later(h, 250 * MS);
-    assert_true(device_of(h)->external == GIB);
+    assert_true(device_of(h)->measure.external == GIB);
     assert_true(h->client[0].target.budget >= 3 * GIB);
     assert_true(h->client[1].target.budget >= 3 * GIB);
 }

@@ -67,10 +67,10 @@ static void lock_stuck_and_short_waits_for_a_holder_that_runs(void **state)
 static void lock_stuck_and_short_holder_that_has_not_begun_gives_way_at_once(void **state)
 {
     struct harness *h = *state;
-    struct sched_settings settings = *sched_settings(h->lock);
+    struct sched_settings settings = *sched_settings(h->sched);
 
     settings.policy = GS_POLICY_RR; /* where nobody ends another one's turn otherwise */
-    sched_set(h->lock, &settings, h->now);
+    sched_set(h->sched, &settings, h->now);
     runs(h, 0, 6 * GIB);
     say(h, 1, W, 7 * GIB, 0);
     later(h, quantum_of(h) + MS);
@@ -135,7 +135,7 @@ static void lock_stuck_and_short_for_ever_others_have_their_turns(void **state)
 
 static void evict(struct harness *h, int who)
 {
-    sched_evict(h->lock, h->client[who].client, h->now);
+    sched_evict(h->sched, h->client[who].client, h->now);
     harness_take(h);
     assert_false(has_run(h, who));
 }
@@ -165,7 +165,7 @@ static void lock_evicted_and_resumed_it_goes_on_at_once(void **state)
     runs(h, 0, 4 * GIB);
     evict(h, 0);
     say(h, 0, W | GS_STATE_MOVING, 4 * GIB, 3 * GIB);
-    sched_pause(h->lock, h->client[0].client, false, h->now);
+    sched_pause(h->sched, h->client[0].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0));
     evict(h, 0); /* and again, to the end */

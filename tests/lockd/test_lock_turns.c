@@ -15,7 +15,7 @@ static void lock_all_fit_all_run(void **state)
         assert_true(has_run(h, i));
         assert_false(has_waiters(h, i));
     }
-    assert_true(sched_deadline(h->lock) == LOCKD_NEVER);
+    assert_true(sched_deadline(h->sched) == LOCKD_NEVER);
 }
 
 static void lock_small_growth_needs_no_message(void **state)
@@ -105,7 +105,7 @@ static void lock_nobody_waits_no_revocation(void **state)
     later(h, 100 * quantum_of(h));
     assert_true(has_run(h, 0));
     assert_false(has_waiters(h, 0));
-    assert_true(sched_deadline(h->lock) == LOCKD_NEVER);
+    assert_true(sched_deadline(h->sched) == LOCKD_NEVER);
 }
 
 static void lock_idle_holder_gives_back_at_once(void **state)
@@ -141,7 +141,7 @@ static void lock_small_one_runs_beside_the_holder(void **state)
     say(h, 1, W, 7 * GIB, 0);
     say(h, 2, W, 2 * GIB, 0);
     assert_true(has_run(h, 2));
-    assert_true(h->client[2].target.budget >= 2 * GIB || !lockd_list_empty(&h->lock->unsent));
+    assert_true(h->client[2].target.budget >= 2 * GIB || !lockd_list_empty(&h->sched->unsent));
     assert_false(has_run(h, 1));
 }
 
@@ -259,12 +259,12 @@ static void lock_silent_program_gets_few_targets(void **state)
     runs(h, 1, 1 * GIB);
     h->client[0].deaf = true;
     for (int i = 0; i < 100; i++) {
-        sched_pause(h->lock, h->client[0].client, i % 2 == 0, h->now);
+        sched_pause(h->sched, h->client[0].client, i % 2 == 0, h->now);
         harness_take(h);
         later(h, 10 * MS);
     }
     assert_true(h->client[0].targets < 12);
-    sched_set(h->lock, &other, h->now); /* the other one is served as ever */
+    sched_set(h->sched, &other, h->now); /* the other one is served as ever */
     harness_take(h);
     say(h, 1, R, 2 * GIB, 2 * GIB);
     assert_true(has_run(h, 1));
@@ -276,7 +276,7 @@ static void lock_paused_program_stops_memory_stays(void **state)
 
     runs(h, 0, 4 * GIB);
     runs(h, 1, 4 * GIB);
-    sched_pause(h->lock, h->client[0].client, true, h->now);
+    sched_pause(h->sched, h->client[0].client, true, h->now);
     harness_take(h);
     assert_int_equal(h->client[0].target.flags, GS_TARGET_PAUSED);
     say(h, 0, W, 4 * GIB, 4 * GIB);
@@ -316,7 +316,7 @@ static void lock_switch_measured_quantum_follows(void **state)
     say(h, 1, R, 7 * GIB, 7 * GIB);
     assert_true(sched_device_switch(device_of(h)) == 50 * MS);
     assert_true(quantum_of(h) == 20 * (50 * MS + SWITCH_UNSEEN)); /* 5 % */
-    sched_set(h->lock, &wide, h->now);
+    sched_set(h->sched, &wide, h->now);
     assert_true(quantum_of(h) == 10 * (50 * MS + SWITCH_UNSEEN)); /* 10 % */
     device_of(h)->switch_ns = 3600000 * MS;
     assert_true(quantum_of(h) == 5000 * MS);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * books.h: sums and sets over members and parties, kept up to date with every change.
+ */
+#ifndef GS_LOCKD_SCHED_BOOKS_H
+#define GS_LOCKD_SCHED_BOOKS_H
+
+#include "lockd/sched/state.h"
+
+bool sched_member_stuck(const struct sched_member *member, uint64_t now);
+/* Nothing that it holds can be had: it does not answer, or may have less and none leaves. */
+bool sched_member_clings(const struct sched_member *member, uint64_t now);
+/* Has it something to run on this very device? */
+bool sched_party_works(const struct sched_party *party);
+/* To be called after every change to what a member reported, was told or was given. */
+void sched_books_member(struct sched_member *member, uint64_t now);
+/* ... to a party; books of its members too. */
+void sched_books_party(struct sched_party *party, uint64_t now);
+/* Takes a member out of all sums and sets. */
+void sched_books_forget(struct sched_member *member);
+/* Adds up the time until now. To be called before the flags or the lease change. */
+void sched_books_time(struct sched_member *member, uint64_t now);
+void sched_books_ran(struct sched_party *party, uint64_t now);
+void sched_books_device_ran(struct sched_device *device, uint64_t now); /* all its holders */
+/* Its turn got ahead: memory came, or room for it. */
+void sched_books_ahead(struct sched_member *member, uint64_t now);
+
+#endif

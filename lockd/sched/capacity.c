@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * capacity.c: what is left of a device for programs: its size less external memory, a reserve
+ * and what is short.
+ *
+ * *Short* means: the driver had no memory for a program although the books say that there is
+ * some. For a while the device counts as smaller, so that others make room. Bytes that a
+ * program asked for in this way and then did not use are held against it for some minutes. So
+ * a program that reports a shortage of half the card all the time is soon ignored.
+ *
+ * O(1), but for a change of capacity, which plan.c answers with a recount of all members.
+ */
+#include "lockd/sched/capacity.h"
+
+#include "lockd/sched/measure.h"
+
+/* Room for the contexts of programs yet to come. With GPUSHARE_DEVICE_LIMIT nobody measures the
+ * card, and the limit is meant to be used up. */
+uint64_t sched_device_reserve(const struct sched_device *device)
+{
+    if (device->sched->settings.reserve != LOCKD_AUTO)
+        return device->sched->settings.reserve;
+    return device->measure.measured ? sched_clamp(device->measure.total / 64, 2 * MIB, GIB) : 0;
+}
+
+/* A shortage that the driver reported passes: it makes programs wait, and is no reason to
+ * refuse them memory. */
+uint64_t sched_device_most(const struct sched_device *device)
+{
+    /* what clients know to be pinned need not wait for a moment in which it can be measured;
+     * none counts for more than it was ever given */
+    const uint64_t external = sched_max(device->measure.external, device->books.sum.pinned);
+
+    return sched_less(sched_less(device->measure.total, external),
+                      sched_device_reserve(device));
+}
+
+/* One that needs more than there is counts as all there is, the others with it. */
+uint64_t sched_device_shortfall(const struct sched_device *device)
+{
+    return sched_less(device->books.sum.demand, device->space.capacity);
+}
+
+/* --- short --- */
+
+/* How many of these bytes count. */
+static uint64_t trusted_bytes(struct sched_member *member, uint64_t bytes, uint64_t now)
+{
+    uint64_t taken;
+
+    for (; now - member->shortage.forget_at >= SHORT_FORGET && member->shortage.unused != 0;
+         member->shortage.forget_at += SHORT_FORGET)
+        member->shortage.unused /= 2;
+    if (member->shortage.unused == 0)
+        member->shortage.forget_at = now;
+    taken = sched_min(bytes,
+                      sched_less(member->device->measure.total / 2, member->shortage.unused));
+    member->shortage.unused += taken;
+    return taken;
+}
+
+/* The driver had no memory for it, although the books say there is: others are made to leave,
+ * by lowering the capacity for a while. Never so far that the reporter itself would not fit:
+ * when all others have left there is nothing more to be had. */
+void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t now)
+{
+    struct sched_device *device = member->device;
+    const uint64_t others = sched_less(sched_device_most(device), member->report.demand);
+    uint64_t taken;
+
+    device->grace_at = sched_min(device->grace_at, now); /* patience may be shorter */
+    if (!sched_member_run(member) || !sched_member_wants(member))
+        return;
+    if (member->shortage.at != 0 && now - member->shortage.at < SHORT_REPEAT)
+        return;
+    member->shortage.at = now;
+    sched_measure_short(member, bytes, now);
+    taken = trusted_bytes(member, bytes, now);
+    if (taken == 0)
+        return;
+    device->space.short_bytes = sched_min(device->space.short_bytes + taken,
+                                          sched_min(others, device->measure.total / 2));
+    device->space.short_until = now + SHORT_DECAY;
+}
+
+/* It has more than it had before in this turn. */
+void sched_short_used(struct sched_member *member)
+{
+    const uint64_t has = member->report.resident + sched_member_pinned(member);
+
+    member->shortage.unused =
+        sched_less(member->shortage.unused, sched_less(has, member->shortage.had));
+    member->shortage.had = sched_max(member->shortage.had, has);
+}
+
+static void decay_short(struct sched_device *device, uint64_t now)
+{
+    if (device->space.short_bytes == 0 || now < device->space.short_until)
+        return;
+    device->space.short_bytes /= 2;
+    device->space.short_until = now + SHORT_DECAY;
+    if (device->space.short_bytes < 2 * MIB)
+        device->space.short_bytes = 0;
+}
+
+/* --- all of it together --- */
+
+void sched_device_refresh(struct sched_device *device, uint64_t now)
+{
+    uint64_t capacity;
+
+    decay_short(device, now);
+    /* never nothing: it would be room for any number of programs that need more */
+    capacity = sched_max(sched_less(sched_device_most(device), device->space.short_bytes), 1);
+    if (device->space.fell_at != 0 && now >= device->space.fell_at + RISE_PAUSE)
+        device->space.fell_at = 0;
+    if (capacity == device->space.capacity ||
+        (capacity > device->space.capacity && device->space.fell_at != 0))
+        return;
+    if (capacity < device->space.capacity)
+        device->space.fell_at = now; /* not up and down with every word of somebody's */
+    device->space.capacity = capacity;
+    device->agenda.recount = true;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * measure.h: how large a device is, and what on it is nobody's movable memory.
+ */
+#ifndef GS_LOCKD_SCHED_MEASURE_H
+#define GS_LOCKD_SCHED_MEASURE_H
+
+#include "lockd/sched/state.h"
+
+void sched_measure_report(struct sched_member *member, const struct gs_wire_state *state,
+                          uint64_t now);
+/* The driver had not so many bytes for it, when it had what it says. A member that is short
+ * moves memory and so does not measure; this report is known before the next measurement. */
+void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t now);
+/* Asks members that can tell, when it is time to. */
+void sched_measure_ask(struct sched_device *device, uint64_t now);
+/* One that said how large the device is says something else now, or has left. */
+void sched_measure_recount(struct sched_device *device);
+void sched_measure_forget(const struct sched_member *member, uint64_t now);
+/* Bytes on the device that may have belonged to a newcomer with memory all the time. */
+uint64_t sched_measure_unclaimed(const struct sched_device *device);
+/* When somebody must be asked though nobody has a doubt; LOCKD_NEVER: it is not so. */
+uint64_t sched_measure_deadline(const struct sched_device *device);
+/* It came with memory: that may have been measured before it said so. back: from an earlier
+ * daemon, so that more of them may follow. */
+void sched_measure_came(const struct sched_member *member, bool back, uint64_t now);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * policy.c: the table of policies, and those that keep no state: fifo, rr and priority. The
+ * fair policy is in policy_fair.c.
+ */
+#include "lockd/sched/policy.h"
+
+#include "lockd/sched/quantum.h"
+
+/* --- fifo --- */
+
+/* The first to come runs for as long as it has something to do; a pause of the device's idle
+ * time ends its turn when others wait. Fewest switches; the others may wait for ever. */
+
+static uint64_t place_equally(struct sched_party *party)
+{
+    (void)party;
+    return 0;
+}
+
+static uint64_t endless_turn(struct sched_party *party)
+{
+    (void)party;
+    return LOCKD_NEVER;
+}
+
+static const struct sched_policy policy_fifo = {.place = place_equally, .length = endless_turn};
+
+/* --- rr: in turn, one quantum each, in the order of arrival --- */
+
+static uint64_t one_quantum(struct sched_party *party)
+{
+    return sched_device_quantum(party->device);
+}
+
+static const struct sched_policy policy_rr = {.place = place_equally, .length = one_quantum};
+
+/* --- priority --- */
+
+/* The highest first, at once; in turn among equals. Lower ones wait for as long as higher ones
+ * have something to do and do not fit beside them. */
+
+int32_t sched_gang_priority(const struct sched_gang *gang)
+{
+    int32_t priority = INT32_MIN;
+
+    lockd_list_each (at, &gang->parties) {
+        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
+            const struct sched_client *client = sched_member_of(of, of_party)->client;
+
+            priority = client->priority > priority ? client->priority : priority;
+        }
+    }
+    return priority;
+}
+
+static uint64_t place_by_priority(struct sched_party *party)
+{
+    return (uint64_t)(INT32_MAX - (int64_t)sched_gang_priority(party->gang));
+}
+
+static bool is_ahead(const struct sched_party *head, const struct sched_party *holder)
+{
+    return sched_gang_priority(head->gang) > sched_gang_priority(holder->gang);
+}
+
+static bool stays_before(const struct sched_party *holder, const struct sched_party *head)
+{
+    return sched_gang_priority(holder->gang) > sched_gang_priority(head->gang);
+}
+
+static const struct sched_policy policy_priority = {.place = place_by_priority,
+                                                    .length = one_quantum,
+                                                    .ahead = is_ahead,
+                                                    .stays = stays_before};
+
+/* --- which one --- */
+
+static const struct sched_policy *const policies[GS_POLICY_COUNT] = {
+    [GS_POLICY_FAIR] = &sched_policy_fair,
+    [GS_POLICY_FIFO] = &policy_fifo,
+    [GS_POLICY_RR] = &policy_rr,
+    [GS_POLICY_PRIORITY] = &policy_priority,
+};
+
+const struct sched_policy *sched_policy_of(const struct sched_device *device)
+{
+    return policies[device->sched->settings.policy];
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stop.h: holders that stop for reasons of their own, and those that were asked to.
+ */
+#ifndef GS_LOCKD_SCHED_STOP_H
+#define GS_LOCKD_SCHED_STOP_H
+
+#include "lockd/sched/state.h"
+
+/* Stops holders until the others fit together. */
+void sched_stop_overflow(struct sched_device *device, uint64_t now);
+/* ... those that idle or do not get ahead while others wait. */
+void sched_stop_idle(struct sched_device *device, uint64_t now);
+/* Asks the stuck ones again. */
+void sched_stop_watch(struct sched_device *device, uint64_t now);
+
+#endif
