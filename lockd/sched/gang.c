@@ -66,19 +66,20 @@ static void gang_enter(struct sched_gang *gang, struct sched_client *client)
     gang->paused += client->paused;
 }
 
-/* Frees the gang when it was the last one. */
-static void gang_exit(struct sched_client *client)
+/* Frees the gang when it was the last one. Returns whether the gang is still there. */
+static bool gang_exit(struct sched_client *client)
 {
     struct sched_gang *gang = client->gang;
 
     client->gang = NULL;
     gang->paused -= client->paused;
     if (--gang->client_count != 0)
-        return;
+        return true;
     if (gang->group != NULL)
         gang->group->gang = NULL;
     sched_lease_give_way(gang, client->sched, false);
     free(gang);
+    return false;
 }
 
 static struct sched_gang *gang_of(struct sched_client *client)
@@ -287,7 +288,8 @@ static void move_member(struct sched_member *member, struct sched_gang *to, uint
 void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_t now)
 {
     struct sched_gang *from = client->gang;
-    const bool made = to == NULL, last = from->client_count == 1;
+    const bool made = to == NULL;
+    bool left;
 
     if (made)
         to = gang_new();
@@ -303,10 +305,10 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
     to->out = made ? from->out : to->out && from->out;
     lockd_list_each (at, &client->members)
         move_member(sched_member_of(at, of_client), to, now);
-    gang_exit(client);
+    left = gang_exit(client);
     gang_enter(to, client);
     sched_gang_reweigh(to);
-    if (!last)
+    if (left)
         sched_gang_reweigh(from);
     sched_agenda_settle_gang(to);
 }
