@@ -21,6 +21,7 @@
 #define WAIT_S   300
 #define CONTEXTS (2ull << 30) /* with ballast: left free for three contexts */
 #define SETTLE_S 3            /* the ballast is there */
+#define EDGES    (4ull << 20) /* what both programs hold beside their ranges */
 
 static const uint64_t reserve = 64ull << 20;
 
@@ -142,8 +143,8 @@ void start_parts(const struct spec *spec, uint64_t usable)
         stage.ballast = start("--ballast", leave, "ballast", 0);
         rest_ns(SETTLE_S * NS_PER_S);
     }
-    stage.program[0] = start("--program", "0", "program0", usable + reserve);
-    stage.program[1] = start("--program", "1", "program1", usable + reserve);
+    stage.program[0] = start("--program", "0", "program0", usable + reserve + EDGES);
+    stage.program[1] = start("--program", "1", "program1", usable + reserve + EDGES);
 }
 
 void end_parts(void)
@@ -223,6 +224,7 @@ static void ask(const void *request, size_t size, struct ctl_answer *answer)
     struct ctl ctl = {.path = ""};
 
     snprintf(ctl.path, sizeof ctl.path, "%.80s/lockd.sock", stage.folder);
+    gs_places_name(&ctl.places, ctl.path);
     if (ctl_ask(&ctl, request, size, answer) != 0 || answer->end.code != 0) {
         fprintf(stderr, "handoff_bench: %s%s\n", ctl.err.text, answer->end.text);
         fail("the daemon did not do what it was asked");

@@ -16,6 +16,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MIB, GIB = 1 << 20, 1 << 30
+EDGE_BYTES = 2 << 20  # runtime/range/edge.h
 
 
 class Failed(Exception):
@@ -129,7 +130,8 @@ class Bench:
             raise Failed(f"{path} is not built; it needs nvcc (./test.sh fetches it)")
         if limit is not None:
             path = self.patched(path)
-            environments = [{**each, "GPUSHARE_DEVICE_LIMIT": str(int(limit))} for each in environments]
+            # the limit is for what the programs allocate: each also holds EDGE_BYTES beside its ranges
+            environments = [{**each, "GPUSHARE_DEVICE_LIMIT": str(int(limit) + len(environments) * EDGE_BYTES)} for each in environments]
         programs = [self.start(path, **environment) for environment in environments]
         for line in (f"batch {batch}", f"take {int(memory)}", *([f"steps {steps}"] if steps else [])):
             together(programs, line)

@@ -145,8 +145,10 @@ static bool overlooks_head(const struct sched_device *device)
 {
     const struct sched_party *head = sched_queue_head(device);
 
-    return head != NULL && device->turns.leases && device->measure.settle_until <= device->sched->created &&
-           device->books.need_busy - head->books.need_busy + sched_queue_takes(head) <= device->space.capacity;
+    return head != NULL && device->turns.leases &&
+           device->measure.settle_until <= device->sched->created &&
+           device->books.need_busy - head->books.need_busy + sched_queue_takes(head) <=
+               device->space.capacity;
 }
 
 static const char *check_device(const struct sched_device *device)

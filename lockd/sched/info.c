@@ -49,13 +49,15 @@ static enum gs_condition member_condition(const struct sched_member *member, uin
         return GS_CONDITION_STOPPING;
     if (member->party->gang->paused != 0)
         return GS_CONDITION_PAUSED;
-    if (member->report.demand > member->device->space.capacity && (member->report.flags & GS_STATE_RUNNING) == 0)
+    if (member->report.demand > member->device->space.capacity &&
+        (member->report.flags & GS_STATE_RUNNING) == 0)
         return GS_CONDITION_DOES_NOT_FIT;
     if ((member->report.flags & GS_STATE_WANT) == 0)
         return GS_CONDITION_IDLE;
     if (!sched_member_run(member))
         return GS_CONDITION_WAITS;
-    return (member->report.flags & GS_STATE_RUNNING) != 0 ? GS_CONDITION_RUNS : GS_CONDITION_MOVING;
+    return (member->report.flags & GS_STATE_RUNNING) != 0 ? GS_CONDITION_RUNS
+                                                          : GS_CONDITION_MOVING;
 }
 
 static uint32_t member_flags(const struct sched_member *member)
@@ -109,8 +111,10 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
 {
     const struct sched_client *client = member->client;
     /* what it does by its last report; waits_since is of what it did until then */
-    const bool waits = (member->report.flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
-    const uint64_t since = member->time.waits_since != 0 ? member->time.waits_since : member->time.counted_at;
+    const bool waits =
+        (member->report.flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
+    const uint64_t since =
+        member->time.waits_since != 0 ? member->time.waits_since : member->time.counted_at;
     struct gs_wire_client wire = {
         .condition = member_condition(member, now),
         .flags = member_flags(member),
@@ -129,7 +133,8 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .host_used = client->host.used,
         .host_budget = client->host.budget,
         .gpu_ns = member_gpu_ns(member, now),
-        .wait_ns = member->time.wait_ns + (waits ? sched_less(now, member->time.counted_at) : 0),
+        .wait_ns =
+            member->time.wait_ns + (waits ? sched_less(now, member->time.counted_at) : 0),
         .wait_longest_ns =
             sched_max(member->time.wait_longest_ns, waits ? sched_less(now, since) : 0),
         .weight = client->weight,

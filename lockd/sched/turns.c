@@ -105,7 +105,8 @@ static void settle_parties(struct sched_device *device, uint64_t now)
 
 static bool has_room(const struct sched_device *device, const struct sched_party *head)
 {
-    return device->books.need_busy - head->books.need_busy + sched_queue_takes(head) <= device->space.capacity;
+    return device->books.need_busy - head->books.need_busy + sched_queue_takes(head) <=
+           device->space.capacity;
 }
 
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
@@ -360,7 +361,8 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     note_waiters(device, now);
     if (head != NULL && sched_queue_head(device) == head && has_room(device, head))
         return true;
-    return sched_queue_head(device) != head || (device->turns.waiters && device->grace_at <= now);
+    return sched_queue_head(device) != head ||
+           (device->turns.waiters && device->grace_at <= now);
 }
 
 void sched_turns_plan(struct sched_device *device, uint64_t now)

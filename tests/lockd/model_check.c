@@ -221,7 +221,8 @@ static void check_turns(struct model *model, const struct sched_member *member, 
     if (side->party == party && party->turn.count > side->turns) {
         model->begun += party->turn.count - side->turns;
         if (party->turn.count > side->turns + TURNS_IN_ONE_EVENT)
-            fail(model, "in circles: turns in one event", index, party->turn.count, side->turns);
+            fail(model, "in circles: turns in one event", index, party->turn.count,
+                 side->turns);
     }
     side->party = party;
     side->turns = party->turn.count;
