@@ -29,7 +29,7 @@ fi
 
 build=${GS_BUILD:-build/dev}
 if [ -z "${GS_DEMO_NO_BUILD:-}" ]; then
-    gs_setup build test
+    gs_setup build
     gs_build dev "$build"
 fi
 build=$(realpath "$build")
