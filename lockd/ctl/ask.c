@@ -77,7 +77,7 @@ static int call_place(void *context, const char *path, struct gs_err *err)
 {
     struct call *call = context;
     const struct timeval patience = {.tv_sec = patience_s(call->ctl)};
-    GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     int code;
 
     if (fd < 0)
@@ -87,10 +87,10 @@ static int call_place(void *context, const char *path, struct gs_err *err)
     code = gs_place_connect(fd, path, err);
     if (code == -EACCES && !call->ctl->places.named && strcmp(path, GS_SYSTEM_SOCKET) == 0)
         call->ctl->kept_out = true;
-    if (code == 0) {
+    if (code == 0)
         call->fd = fd;
-        fd = -1;
-    }
+    else
+        close(fd);
     return code;
 }
 
