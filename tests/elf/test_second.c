@@ -197,7 +197,7 @@ static void second_refuses_other_tables(void **state)
     expect_refused(f, symbol + offsetof(Elf64_Sym, st_name), "symbol", "by the plan");
     expect_refused(f, symbol + offsetof(Elf64_Sym, st_shndx), "symbol", "st_shndx");
     expect_refused(f, symbol + offsetof(Elf64_Sym, st_size), "symbol", "st_size");
-    expect_refused(f, f->new.versions.offset + 2 * f->facts.imports[0].index,
+    expect_refused(f, f->new.versions.offset + 2 * (uint64_t)f->facts.imports[0].index,
                    "version of symbol", "number");
     expect_refused(f, needed + offsetof(Elf64_Verneed, vn_file), "DT_VERNEED", "vn_file");
     expect_refused(f, needed + entry.vn_aux + offsetof(Elf64_Vernaux, vna_hash), "DT_VERNEED",

@@ -28,7 +28,9 @@ static void be_somebody(struct model *model, struct model_program *program)
     program->bursts = model_random(model, 3) == 0;
     program->pause = (uint64_t[]){10, 60, 300, 2000}[model_random(model, 4)] * NS_PER_MS;
     program->priority = (int32_t)model_random(model, 5) / 2;
-    program->group[0] = model_random(model, 2) == 0 ? (char)('a' + model_random(model, 2)) : 0;
+    program->group[0] = '\0';
+    if (model_random(model, 2) == 0)
+        program->group[0] = "ab"[model_random(model, 2)];
 }
 
 static void die(struct model *model, struct model_program *program)

@@ -106,7 +106,7 @@ static void perform(struct stage *stage)
 {
     struct harness *h = stage->h;
 
-    for (uint64_t end = h->now + SECONDS * 1000 * MS; h->now < end;) {
+    for (uint64_t end = h->now + SECONDS * 1000ull * MS; h->now < end;) {
         for (int round = 0; round < 3; round++) {
             for (int who = 0; who < HARNESS_CLIENTS; who++) {
                 if (stage->actor[who].on)
@@ -134,13 +134,13 @@ static void all_got_on(const struct stage *stage, uint64_t longest_ms)
             continue;
         bursts += actor->bursts;
         assert_in_range(actor->longest, 0, longest_ms * MS);
-        assert_true(actor->burst == 0 ? actor->ran > SECONDS * 1000 * MS / 20
+        assert_true(actor->burst == 0 ? actor->ran > SECONDS * 1000ull * MS / 20
                                       : actor->bursts > SECONDS / 10);
     }
     lockd_list_each (at, &stage->h->sched->devices) {
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
-        assert_in_range(device->turns.switches, 0, SECONDS * TURNS + BEGUN * bursts);
+        assert_in_range(device->turns.switches, 0, (uint64_t)SECONDS * TURNS + (uint64_t)BEGUN * bursts);
     }
 }
 
@@ -251,7 +251,7 @@ static void progress_higher_priority_keeps_its_turn_beyond_a_quantum(void **stat
     runs(h, 5, 7 * GIB);
     say(h, 7, W, 7 * GIB, 0);
     switches = device_of(h)->turns.switches;
-    later(h, 600 * 1000 * MS);
+    later(h, 600 * 1000ull * MS);
     assert_true(has_run(h, 5) && !has_run(h, 7));
     assert_int_equal(device_of(h)->turns.switches, switches);
     say(h, 5, 0, 7 * GIB, 7 * GIB);

@@ -123,8 +123,10 @@ static void assert_places(const char *runtime, const char *expected)
     else
         unsetenv("XDG_RUNTIME_DIR");
     snprintf(usual, sizeof usual, "/run/user/%u", (unsigned)geteuid());
-    if (expected == NULL && stat(usual, &st) == 0)
-        expected = strcat(usual, "/gpushare/lockd.sock");
+    if (expected == NULL && stat(usual, &st) == 0) {
+        snprintf(usual, sizeof usual, "/run/user/%u/gpushare/lockd.sock", (unsigned)geteuid());
+        expected = usual;
+    }
     snprintf(last, sizeof last, "/tmp/gpushare-%u/lockd.sock", (unsigned)geteuid());
     assert_int_equal(gs_places_find(&places), 0);
     assert_false(places.named);

@@ -25,7 +25,7 @@ pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attrib
 
     if (limit != NULL && dladdr(__builtin_return_address(0), &caller) != 0 &&
         strstr(caller.dli_fname, "libgpushare") != NULL &&
-        atomic_fetch_add(&got, 1) >= atoi(limit))
+        atomic_fetch_add(&got, 1) >= strtol(limit, NULL, 10))
         return EAGAIN;
     return real(thread, attributes, run, argument);
 }
