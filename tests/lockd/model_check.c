@@ -179,7 +179,8 @@ static void check_wait(struct model *model, const struct sched_member *member, u
     bound = wait_bound(model, side->turns_most) * (1 + side->rounds_most);
     wait = model->now - sched_max(side->waits_since, sched_min(model->disturbed, model->now));
     model->figures.wait_worst_ns = sched_max(model->figures.wait_worst_ns, wait);
-    model->figures.wait_part = sched_max(model->figures.wait_part, wait * 1000 / sched_max(bound, 1));
+    model->figures.wait_part =
+        sched_max(model->figures.wait_part, wait * 1000 / sched_max(bound, 1));
     if (wait > bound)
         fail(model, "starving: ns waited, and the bound", index, wait, bound);
 }

@@ -140,7 +140,8 @@ static void all_got_on(const struct stage *stage, uint64_t longest_ms)
     lockd_list_each (at, &stage->h->sched->devices) {
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
-        assert_in_range(device->turns.switches, 0, (uint64_t)SECONDS * TURNS + (uint64_t)BEGUN * bursts);
+        assert_in_range(device->turns.switches, 0,
+                        (uint64_t)SECONDS * TURNS + (uint64_t)BEGUN * bursts);
     }
 }
 

@@ -72,7 +72,8 @@ int main(int argc, char **argv)
     context = begin();
     OK(cuMemAlloc(&held, HELD));
     OK(cuMemsetD8(held, 0, HELD));
-    for (until = time(NULL) + strtol(argv[1], NULL, 10); time(NULL) < until; nanosleep(&pause, NULL)) {
+    for (until = time(NULL) + strtol(argv[1], NULL, 10); time(NULL) < until;
+         nanosleep(&pause, NULL)) {
         count += run_cancelled(call_cancelled);
         if (count % 16 == 0)
             count += run_cancelled(end_context_cancelled);
