@@ -2,17 +2,21 @@
  *
  * main.c: gpushare-patch, file after file.
  *
- * Single thread. Reports go to stdout, errors to stderr, one line each.
+ * All work is done in a thread with a stack of its own, since the caller may have left this process
+ * a small one (ulimit -s). Reports go to stdout, errors to stderr, one line each.
  */
 #include "rewriter/job/act.h"
 #include "rewriter/output/fault.h"
 #include "rewriter/tree/tree.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define STACK_BYTES ((size_t)8 << 20) /* as is usual */
 
 #ifdef GS_PATCH_FAULT
 int elf_fault_step;
@@ -46,15 +50,12 @@ static bool say_all(const struct elf_options *options)
     return false;
 }
 
-int main(int argc, char **argv)
+static enum elf_exit run_all(int argc, char **argv)
 {
     enum elf_exit result = ELF_EXIT_DONE;
     struct elf_options options;
     struct gs_err err = {0};
 
-    take_standard_streams();
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
-    signal(SIGPIPE, SIG_IGN); /* nor may a closed pipe stop the work half way */
     if (elf_options_parse(&options, argc, argv, &err) != 0) {
         fprintf(stderr, "gpushare-patch: %s\n", err.text);
         fputs("Try gpushare-patch --help\n", stderr);
@@ -80,4 +81,38 @@ int main(int argc, char **argv)
     if (!say_all(&options) && is_report(&options))
         result = ELF_EXIT_FAILED;
     return result;
+}
+
+struct run {
+    int argc;
+    char **argv;
+    enum elf_exit result;
+};
+
+static void *run_thread(void *argument)
+{
+    struct run *run = argument;
+
+    run->result = run_all(run->argc, run->argv);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct run run = {.argc = argc, .argv = argv};
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    take_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
+    signal(SIGPIPE, SIG_IGN); /* nor may a closed pipe stop the work half way */
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_setattr_default_np(&attributes); /* of the threads that start here, and of theirs */
+    if (pthread_create(&thread, &attributes, run_thread, &run) == 0)
+        pthread_join(thread, NULL);
+    else
+        run_thread(&run);
+    pthread_attr_destroy(&attributes);
+    return (int)run.result;
 }

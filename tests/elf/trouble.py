@@ -98,6 +98,9 @@ class Trouble(unittest.TestCase):
         self.assertEqual(run("--check", self.path, **small)[0], 0)
         subprocess.run(["strip", self.path], check=True)
         self.assertEqual(run("--restore", self.path, **small)[0], 0)
+        folder = os.path.dirname(self.path)
+        for words in (["--any"], ["--check"], ["--restore"]):
+            self.assertEqual(run(*words, "--tree", folder, **small)[0], 0, words)
 
     def test_tmpfs_patch_and_restore(self):
         path = shutil.copy(self.path, self.mount(8192))
