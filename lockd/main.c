@@ -13,7 +13,7 @@
 #include "lockd/start/place.h"
 #include "lockd/base/log.h"
 #include "lockd/base/options.h"
-#include "lockd/server/guard.h"
+#include "lockd/guard/guard.h"
 #include "lockd/server/server.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  *
  * guard.h: the guard of one checkpointed program (checkpoint.h).
  */
-#ifndef GS_LOCKD_SERVER_GUARD_H
-#define GS_LOCKD_SERVER_GUARD_H
+#ifndef GS_LOCKD_GUARD_GUARD_H
+#define GS_LOCKD_GUARD_GUARD_H
 
 #include <stdint.h>
 

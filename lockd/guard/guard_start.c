@@ -4,7 +4,7 @@
  * that has one end of a socket pair and no other descriptor of the daemon. No state. The daemon
  * does not wait for guards (SIGCHLD is ignored).
  */
-#include "lockd/server/guard_start.h"
+#include "lockd/guard/guard_start.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
  * a guard that loses its daemon, or is told to end, brings the program back before it ends. One
  * thread.
  */
-#include "lockd/server/guard.h"
+#include "lockd/guard/guard.h"
 
 #include <cuda.h>
 #include <dlfcn.h>

@@ -2,8 +2,8 @@
  *
  * guard_start.h: starts the guard of a program.
  */
-#ifndef GS_LOCKD_SERVER_GUARD_START_H
-#define GS_LOCKD_SERVER_GUARD_START_H
+#ifndef GS_LOCKD_GUARD_GUARD_START_H
+#define GS_LOCKD_GUARD_GUARD_START_H
 
 #include <stdint.h>
 
