@@ -12,9 +12,10 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import tool
 from tool import LOADS, OPTIONS
-from tree import record_line
+from test_tree import record_line
 import unittest
 
 # Each function gets and returns what fits into registers, variadic ones as well (x86-64 and aarch64).
