@@ -298,15 +298,25 @@ class CtlTest(unittest.TestCase):
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(recording.kill)
 
-        def waits_for_events():  # it is connected and sleeps: it has asked, and what we do from now on comes after that
+        def is_connected():
             folder = f"/proc/{recording.pid}/fd/"
-            connected = any(os.readlink(folder + fd).startswith("socket:") for fd in os.listdir(folder))
-            with open(f"/proc/{recording.pid}/status", encoding="ascii") as file:
-                return connected and re.search(r"^State:\s*S", file.read(), re.MULTILINE)
-        wait_for(waits_for_events, PATIENCE, "gpusharectl to record")
+            return any(os.readlink(folder + fd).startswith("socket:") for fd in os.listdir(folder))
+        wait_for(is_connected, PATIENCE, "gpusharectl to connect")
+        self.wait_for_events(recording)
         return recording
 
+    def wait_for_events(self, recording):
+        """It sleeps after the daemon has answered others twice: it has asked, and has read what there was for it until now."""
+        def sleeps():
+            with open(f"/proc/{recording.pid}/status", encoding="ascii") as file:
+                return re.search(r"^State:\s*S", file.read(), re.MULTILINE)
+        for _ in range(2):
+            wait_for(sleeps, PATIENCE, "gpusharectl to wait for events")
+            self.ctl("status")
+        wait_for(sleeps, PATIENCE, "gpusharectl to wait for events")
+
     def recorded(self, recording):
+        self.wait_for_events(recording)
         recording.send_signal(signal.SIGINT)
         out, said = recording.communicate(timeout=PATIENCE)
         self.assertEqual(recording.returncode, 0, said)
