@@ -7,12 +7,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from kit import OPTIONS, BuildTest, check, main  # noqa: E402,F401  (in the folder above, for the scripts)
+
 MIB = 1 << 20
+failures = []
 PATIENCE = 120  # seconds: what comes at once on an idle machine, on one that is busy with other things
-failures = []  # of check(): a script that has some ends with 1
 
 
 def wait_for(condition):
@@ -23,12 +27,6 @@ def wait_for(condition):
             return False
         time.sleep(0.01)
     return True
-
-
-def check(good, text):
-    print(f"{'ok' if good else 'FAILED'}: {text}", flush=True)
-    if not good:
-        failures.append(text)
 
 
 def sanitized(build):

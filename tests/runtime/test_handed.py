@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Memory that goes from one program to the other as it is (hand-over, the default), with every byte checked. test_handed.py --build DIR"""
-import argparse
 import json
 import os
 import resource
@@ -10,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import MIB, PATIENCE, Card, Told, check, failures, wait_for  # noqa: E402  (beside this file)
+from card import MIB, PATIENCE, BuildTest, Card, Told, check, main, wait_for  # noqa: E402  (beside this file)
 
 
 def held(card, pid):
@@ -107,45 +106,41 @@ def processor_seconds(pid):
         return sum(int(ticks) for ticks in file.read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
-def numbers_taken(build):
-    """A program closes numbers that are not its own, the daemon's connection among them, and opens files and sockets there: they
-    stay as they are, and the programs share as before."""
-    with Card(build, memory="144MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
-        two = Two(card)
-        for _ in range(2):
-            two.turns(1, "before")
-            check(two.both[1].say("steal") == "ok", "every number is its own now")
-            two.turns(1, "after")
-            check(two.both[1].say("kept") == "ok", "and still is")
-        before, since = processor_seconds(two.both[1].child.pid), time.monotonic()
-        time.sleep(1)
-        check(processor_seconds(two.both[1].child.pid) - before < 0.5 * (time.monotonic() - since), "a program that does nothing takes no processor time")
-        check(two.both[1].entry() is not None, "the daemon knows it")
-        two.end()
+class Handed(BuildTest):
+    def test_numbers_taken(self):
+        """A program closes numbers that are not its own, the daemon's connection among them, and opens files and sockets there: they
+        stay as they are, and the programs share as before."""
+        with Card(self.build, memory="144MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+            two = Two(card)
+            for _ in range(2):
+                two.turns(1, "before")
+                check(two.both[1].say("steal") == "ok", "every number is its own now")
+                two.turns(1, "after")
+                check(two.both[1].say("kept") == "ok", "and still is")
+            before, since = processor_seconds(two.both[1].child.pid), time.monotonic()
+            time.sleep(1)
+            check(processor_seconds(two.both[1].child.pid) - before < 0.5 * (time.monotonic() - since), "a program that does nothing takes no processor time")
+            check(two.both[1].entry() is not None, "the daemon knows it")
+            two.end()
+
+    def test_few_numbers(self):
+        """With no descriptors to spare all goes on as without the setting."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with Card(self.build, memory="144MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, most[1]))
+            two = Two(card)
+            resource.setrlimit(resource.RLIMIT_NOFILE, most)
+            two.turns(1, "64 descriptors")
+            for told in two.both:
+                check(held(card, told.child.pid) == [], "none of them is ours")
+            check(two.end()[1] == 0, "nothing was handed over")
+
+    def test_to_and_fro(self):
+        self.assertTrue(any(to_and_fro(self.build) for _ in range(5)), "enough was handed over")  # on a busy machine much comes too late
+
+    def test_reloaded(self):
+        self.assertTrue(any(reloaded(self.build) for _ in range(5)), "enough was handed over")
 
 
-def few_numbers(build):
-    """With no descriptors to spare all goes on as without the setting."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Card(build, memory="144MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS) as card:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, most[1]))
-        two = Two(card)
-        resource.setrlimit(resource.RLIMIT_NOFILE, most)
-        two.turns(1, "64 descriptors")
-        for told in two.both:
-            check(held(card, told.child.pid) == [], "none of them is ours")
-        check(two.end()[1] == 0, "nothing was handed over")
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    build = parser.parse_args().build
-    for scene in (to_and_fro, reloaded):  # on a busy machine much comes too late to be handed over
-        check(any(scene(build) for _ in range(5)), f"{scene.__name__}: enough was handed over")
-    numbers_taken(build)
-    few_numbers(build)
-    sys.exit(1 if failures else 0)
-
-
-main()
+if __name__ == "__main__":
+    main()

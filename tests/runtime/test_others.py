@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Who else is in the process: a library with a dlsym of its own, another libgpushare. test_others.py --build DIR"""
-import argparse
 import json
 import os
 import shutil
@@ -9,7 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import Card, check, failures  # noqa: E402  (beside this file)
+from card import BuildTest, Card, check, main  # noqa: E402  (beside this file)
 
 
 def built(build, name):
@@ -41,17 +40,6 @@ def hooked(build, program, library, preload, below):
             check(code == 0 and out + err == "", f"{program}, {library}, {name}: exit {code}: {out}{err}")
         with open(stats["mine"], encoding="utf-8") as file:
             check(json.load(file)["gated_calls"] > 0, f"{program}, {library}: the rest goes through libgpushare")
-
-
-def comes_back(build):
-    """One that would lead each question back to us is left out, as if it were not there: no loop."""
-    with Card(build) as card:
-        program = patched(build, card.folder, built(build, "host_program"), "host_program-mine")
-        stats = os.path.join(card.folder, "stats")
-        code, out, err = card.run([program, "alone"], timeout=20, GPUSHARE_STATS=stats,
-                                  LD_PRELOAD=built(build, "libinterposer_comes_back.so"))
-        check(code == 0 and out + err == "", f"it comes back: exit {code}: {out}{err}")
-        check(gated_calls(stats) > 0, "and all goes through libgpushare")
 
 
 def two_copies(build, card):
@@ -89,16 +77,29 @@ def copies(build, program_too):
         check(notes == [], f"{what}: no notes: {notes}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    build = parser.parse_args().build
-    hooked(build, "host_program", "libinterposer.so", True, "libgpushare")
-    comes_back(build)
-    hooked(build, "host_program_hooked", "libinterposer_linked.so", False, "libcuda")
-    copies(build, True)
-    copies(build, False)
-    sys.exit(1 if failures else 0)
+class Others(BuildTest):
+    def test_comes_back(self):
+        """One that would lead each question back to us is left out, as if it were not there: no loop."""
+        with Card(self.build) as card:
+            program = patched(self.build, card.folder, built(self.build, "host_program"), "host_program-mine")
+            stats = os.path.join(card.folder, "stats")
+            code, out, err = card.run([program, "alone"], timeout=20, GPUSHARE_STATS=stats,
+                                      LD_PRELOAD=built(self.build, "libinterposer_comes_back.so"))
+            check(code == 0 and out + err == "", f"it comes back: exit {code}: {out}{err}")
+            check(gated_calls(stats) > 0, "and all goes through libgpushare")
+
+    def test_preloaded(self):
+        hooked(self.build, "host_program", "libinterposer.so", True, "libgpushare")
+
+    def test_linked(self):
+        hooked(self.build, "host_program_hooked", "libinterposer_linked.so", False, "libcuda")
+
+    def test_two_copies_the_program_too(self):
+        copies(self.build, True)
+
+    def test_two_copies(self):
+        copies(self.build, False)
 
 
-main()
+if __name__ == "__main__":
+    main()

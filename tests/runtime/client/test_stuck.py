@@ -4,13 +4,12 @@
 
 test_stuck.py --build DIR
 """
-import argparse
 import os
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import Card, Told, check, failures  # noqa: E402
+from card import BuildTest, Card, Told, check, main  # noqa: E402
 
 SLACK = 4  # seconds, on a busy machine; what was wrong took 10 and more
 DRAIN, CAPTURE = 2, 5  # seconds: client.h, capture.h
@@ -29,42 +28,6 @@ def seconds_to_exit(told):
     took = time.monotonic() - start
     check(code == 0, f"exit {code}")
     return took
-
-
-def exits(build):
-    """With a kernel that does not end: as fast as without gpushare, whether another program waits for the card or not."""
-    took = {}
-    for way, more in (("without gpushare", {"GPUSHARE_DISABLE": "1"}), ("nobody waits", {}), ("somebody waits", {})):
-        with Card(build, **Told.SMALL_CONTEXTS) as card:
-            told, other = Told(card, **more), Told(card)
-            check([told.say("alloc 40"), told.say("spin")] == ["ok"] * 2, f"{way}: a kernel that does not end")
-            if way == "somebody waits":
-                other.tell("zero 40")
-                until_state(told, "stopping", "stuck")
-            took[way] = seconds_to_exit(told)
-            print(f"exit, {way}: {took[way]:.2f} s")
-            if way == "somebody waits":
-                check(other.answer() == "ok", "the other one goes on")
-            other.end()
-    for way in ("nobody waits", "somebody waits"):
-        check(took[way] < took["without gpushare"] + SLACK, f"exit, {way}: {took[way]:.2f} s, without {took['without gpushare']:.2f}")
-
-
-def waits_for_the_host(build):
-    """A kernel that ends when the host says so, which the host does after its next call: that call comes through the gate."""
-    with Card(build, **Told.SMALL_CONTEXTS) as card:
-        told, other = Told(card), Told(card)
-        check([told.say(words) for words in ("alloc 40", "poke", "spin")] == ["ok"] * 3, "a kernel that waits for the host")
-        other.tell("zero 40")
-        until_state(told, "stopping")
-        start = time.monotonic()
-        answer = told.say("poke")
-        took = time.monotonic() - start
-        check(answer == "ok" and took < DRAIN + SLACK, f"the next call: {answer} after {took:.2f} s")
-        check(told.say("stop") == "ok" and other.answer() == "ok", "the kernel ends, and the other one has its turn")
-        check(told.say("check") == "ok", "every byte")
-        told.end()
-        other.end()
 
 
 def others_go_on(build, words, limit, rest):
@@ -88,15 +51,47 @@ def others_go_on(build, words, limit, rest):
             program.end()
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    build = parser.parse_args().build
-    exits(build)
-    waits_for_the_host(build)
-    others_go_on(build, "spin", DRAIN, ["stop"])
-    others_go_on(build, "capture", CAPTURE, ["poke", "captured"])
-    sys.exit(1 if failures else 0)
+class Stuck(BuildTest):
+    def test_exits(self):
+        """With a kernel that does not end: as fast as without gpushare, whether another program waits for the card or not."""
+        took = {}
+        for way, more in (("without gpushare", {"GPUSHARE_DISABLE": "1"}), ("nobody waits", {}), ("somebody waits", {})):
+            with Card(self.build, **Told.SMALL_CONTEXTS) as card:
+                told, other = Told(card, **more), Told(card)
+                check([told.say("alloc 40"), told.say("spin")] == ["ok"] * 2, f"{way}: a kernel that does not end")
+                if way == "somebody waits":
+                    other.tell("zero 40")
+                    until_state(told, "stopping", "stuck")
+                took[way] = seconds_to_exit(told)
+                print(f"exit, {way}: {took[way]:.2f} s")
+                if way == "somebody waits":
+                    check(other.answer() == "ok", "the other one goes on")
+                other.end()
+        for way in ("nobody waits", "somebody waits"):
+            check(took[way] < took["without gpushare"] + SLACK, f"exit, {way}: {took[way]:.2f} s, without {took['without gpushare']:.2f}")
+
+    def test_waits_for_the_host(self):
+        """A kernel that ends when the host says so, which the host does after its next call: that call comes through the gate."""
+        with Card(self.build, **Told.SMALL_CONTEXTS) as card:
+            told, other = Told(card), Told(card)
+            check([told.say(words) for words in ("alloc 40", "poke", "spin")] == ["ok"] * 3, "a kernel that waits for the host")
+            other.tell("zero 40")
+            until_state(told, "stopping")
+            start = time.monotonic()
+            answer = told.say("poke")
+            took = time.monotonic() - start
+            check(answer == "ok" and took < DRAIN + SLACK, f"the next call: {answer} after {took:.2f} s")
+            check(told.say("stop") == "ok" and other.answer() == "ok", "the kernel ends, and the other one has its turn")
+            check(told.say("check") == "ok", "every byte")
+            told.end()
+            other.end()
+
+    def test_others_go_on_beside_a_kernel(self):
+        others_go_on(self.build, "spin", DRAIN, ["stop"])
+
+    def test_others_go_on_beside_a_capture(self):
+        others_go_on(self.build, "capture", CAPTURE, ["poke", "captured"])
 
 
-main()
+if __name__ == "__main__":
+    main()

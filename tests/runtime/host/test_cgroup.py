@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs in a real memory cgroup, of either version: what the library and the daemon make of its limit. Skipped (77) where no
 group can be made. test_cgroup.py --build DIR"""
-import argparse
 import os
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import MIB, Card, Told, check, failures  # noqa: E402  (in the folder above)
+from card import MIB, BuildTest, Card, Told, check, main  # noqa: E402  (in the folder above)
 
 LARGE = 4096 * MIB
 
@@ -85,47 +84,6 @@ def find_own():
     raise OSError("no memory hierarchy is mounted")
 
 
-def can_make_groups():
-    try:
-        with Group(LARGE):
-            return True
-    except (OSError, KeyError) as error:
-        print(f"skipped: no memory cgroup can be made here: {error}")
-        return False
-
-
-def small(build):
-    """No room for a copy: the memory stays on the card, and the limit is never reached."""
-    with Card(build, memory="96MiB", **Told.SMALL_CONTEXTS) as card, Group(LARGE) as group:
-        told, other = Told(card), Told(card)
-        group.take(told)
-        check(told.say("alloc 80") == "ok", "80 MiB on the card")
-        told.until(lambda entry: entry["resident"] == entry["demand"] != 0)
-        group.set_limit(group.usage() + 40 * MIB)
-        hits = group.hits()
-        other.ask_for_all()
-        entry = told.until(lambda entry: entry["pinned"] > 2 * MIB, 300)
-        check(entry["demand"] + entry["pinned"] == 82 * MIB and entry["pinned"] > 2 * MIB, f"it stays: {entry['pinned'] / MIB:g} MiB of 82 (2 are the edges of all ranges)")
-        other.child.kill()
-        other.child.wait()
-        check(told.say("check") == "ok", "every byte")
-        check(group.hits() == hits, f"the limit was reached {group.hits() - hits} times")
-        told.end(silent=False)
-
-
-def large(build):
-    """Enough room: everything leaves and comes back."""
-    with Card(build, memory="96MiB", **Told.SMALL_CONTEXTS) as card, Group(LARGE) as group:
-        told, other = Told(card), Told(card)
-        group.take(told)
-        check(told.say("alloc 80") == "ok", "80 MiB on the card")
-        gone = told.make_room(other)
-        check(gone["on_host"] == 80 * MIB, f"{gone['on_host'] / MIB:g} of 80 MiB have left")
-        check(told.say("check") == "ok", "every byte")
-        told.end()
-        other.end()
-
-
 def host_total(card, true, timeout=20):
     """What the daemon lets programs have altogether, when true(total) or after a while."""
     end = time.monotonic() + timeout
@@ -136,39 +94,66 @@ def host_total(card, true, timeout=20):
         time.sleep(0.05)
 
 
-def together(build):
-    """The daemon heeds a limit while it holds for all programs, wherever the daemon itself is."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        machine = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:"))
-    limit = machine // 4
-    with Card(build, memory="96MiB", **Told.SMALL_CONTEXTS) as card, Group(limit) as group:
-        first, second = Told(card), Told(card)
-        for inside in (first, second):
-            group.take(inside)  # which may have said hello before
-            check(inside.say("alloc 10") == "ok", "10 MiB")
-        first.end()  # the daemon looks again where all are
-        total = host_total(card, lambda total: total <= limit)
-        check(total <= limit, f"all are inside: {total / MIB:.0f} MiB of {limit / MIB:.0f}")
-        outside = Told(card)
-        outside.say("alloc 10")
-        total = host_total(card, lambda total: total > limit)
-        check(total > limit, f"one is outside: {total / MIB:.0f} MiB")
-        outside.end()
-        total = host_total(card, lambda total: total <= limit)
-        check(total <= limit, f"it has left: {total / MIB:.0f} MiB")
-        second.end()
+class Cgroup(BuildTest):
+    def test_small(self):
+        """No room for a copy: the memory stays on the card, and the limit is never reached."""
+        with Card(self.build, memory="96MiB", **Told.SMALL_CONTEXTS) as card, Group(LARGE) as group:
+            told, other = Told(card), Told(card)
+            group.take(told)
+            check(told.say("alloc 80") == "ok", "80 MiB on the card")
+            told.until(lambda entry: entry["resident"] == entry["demand"] != 0)
+            group.set_limit(group.usage() + 40 * MIB)
+            hits = group.hits()
+            other.ask_for_all()
+            entry = told.until(lambda entry: entry["pinned"] > 2 * MIB, 300)
+            check(entry["demand"] + entry["pinned"] == 82 * MIB and entry["pinned"] > 2 * MIB, f"it stays: {entry['pinned'] / MIB:g} MiB of 82 (2 are the edges of all ranges)")
+            other.child.kill()
+            other.child.wait()
+            check(told.say("check") == "ok", "every byte")
+            check(group.hits() == hits, f"the limit was reached {group.hits() - hits} times")
+            told.end(silent=False)
+
+    def test_large(self):
+        """Enough room: everything leaves and comes back."""
+        with Card(self.build, memory="96MiB", **Told.SMALL_CONTEXTS) as card, Group(LARGE) as group:
+            told, other = Told(card), Told(card)
+            group.take(told)
+            check(told.say("alloc 80") == "ok", "80 MiB on the card")
+            gone = told.make_room(other)
+            check(gone["on_host"] == 80 * MIB, f"{gone['on_host'] / MIB:g} of 80 MiB have left")
+            check(told.say("check") == "ok", "every byte")
+            told.end()
+            other.end()
+
+    def test_together(self):
+        """The daemon heeds a limit while it holds for all programs, wherever the daemon itself is."""
+        with open("/proc/meminfo", encoding="ascii") as file:
+            machine = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:"))
+        limit = machine // 4
+        with Card(self.build, memory="96MiB", **Told.SMALL_CONTEXTS) as card, Group(limit) as group:
+            first, second = Told(card), Told(card)
+            for inside in (first, second):
+                group.take(inside)  # which may have said hello before
+                check(inside.say("alloc 10") == "ok", "10 MiB")
+            first.end()  # the daemon looks again where all are
+            total = host_total(card, lambda total: total <= limit)
+            check(total <= limit, f"all are inside: {total / MIB:.0f} MiB of {limit / MIB:.0f}")
+            outside = Told(card)
+            outside.say("alloc 10")
+            total = host_total(card, lambda total: total > limit)
+            check(total > limit, f"one is outside: {total / MIB:.0f} MiB")
+            outside.end()
+            total = host_total(card, lambda total: total <= limit)
+            check(total <= limit, f"it has left: {total / MIB:.0f} MiB")
+            second.end()
+
+    def setUp(self):
+        try:
+            with Group(LARGE):
+                pass
+        except (OSError, KeyError) as error:
+            self.skipTest(f"no memory cgroup can be made here: {error}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    build = parser.parse_args().build
-    if not can_make_groups():
-        sys.exit(77)
-    small(build)
-    large(build)
-    together(build)
-    sys.exit(1 if failures else 0)
-
-
-main()
+if __name__ == "__main__":
+    main()

@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that has no host memory for what must leave the card: GPUSHARE_SPILL, and what happens without room there.
 test_spill.py --build DIR"""
-import argparse
 import os
 import shutil
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import MIB, Card, Told, check, failures, wait_for  # noqa: E402  (in the folder above)
+from card import MIB, BuildTest, Card, Told, check, main, wait_for  # noqa: E402  (in the folder above)
 
 BLOCKS = 6  # of 10 MiB
 EDGE = 2 * MIB  # what every program holds for what lies beside its ranges
@@ -105,22 +104,28 @@ def no_room(build, folder, disk, said):
         check(err.count("GPUSHARE_SPILL") == 1 and err.count("\n") == 1 and said in err, f"it said: {err!r}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    build = parser.parse_args().build
-    folder = tempfile.mkdtemp(prefix="gs-spill-")
-    in_memory = tempfile.mkdtemp(prefix="gs-spill-", dir="/dev/shm")  # a file system without direct I/O
-    try:
-        right(build, folder)
-        right(build, in_memory, gone_meanwhile=True)
-        killed(build, folder)
-        no_room(build, folder, True, "no room for")
-        no_room(build, folder + "/none", False, "No such file or directory")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(in_memory, ignore_errors=True)
-    sys.exit(1 if failures else 0)
+class Spill(BuildTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gs-spill-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def test_right(self):
+        right(self.build, self.folder)
+
+    def test_right_without_direct_io(self):
+        in_memory = tempfile.mkdtemp(prefix="gs-spill-", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, in_memory, ignore_errors=True)
+        right(self.build, in_memory, gone_meanwhile=True)
+
+    def test_killed(self):
+        killed(self.build, self.folder)
+
+    def test_full_disk(self):
+        no_room(self.build, self.folder, True, "no room for")
+
+    def test_no_folder(self):
+        no_room(self.build, self.folder + "/none", False, "No such file or directory")
 
 
-main()
+if __name__ == "__main__":
+    main()

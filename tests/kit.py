@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What test scripts share: their options and their end (standard library only)."""
+import argparse
+import sys
+import unittest
+
+OPTIONS = argparse.Namespace()
+
+
+def check(good, text):
+    if not good:
+        raise AssertionError(text)
+
+
+class BuildTest(unittest.TestCase):
+    """Tests of the programs and libraries in a build tree: --build DIR."""
+
+    @property
+    def build(self):
+        return OPTIONS.build
+
+
+def main(**more):
+    """Runs the tests of the script that calls this. more: its own options with their defaults; what is left is unittest's. Exit
+    status: 0 all is well, 1 not, 77 everything was skipped."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    for name, default in more.items():
+        parser.add_argument("--" + name, type=type(default), default=default)
+    rest = parser.parse_known_args(namespace=OPTIONS)[1]
+    result = unittest.main(module="__main__", argv=[sys.argv[0], *rest], verbosity=2, exit=False, warnings="ignore").result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(77 if result.testsRun <= len(result.skipped) else 0)
