@@ -6,7 +6,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import MIB, BuildTest, Card, Told, check, main  # noqa: E402  (in the folder above)
+from card import MIB, PATIENCE, BuildTest, Card, Told, check, main  # noqa: E402  (in the folder above)
 
 LARGE = 4096 * MIB
 
@@ -84,7 +84,7 @@ def find_own():
     raise OSError("no memory hierarchy is mounted")
 
 
-def host_total(card, true, timeout=20):
+def host_total(card, true, timeout=PATIENCE):
     """What the daemon lets programs have altogether, when true(total) or after a while."""
     end = time.monotonic() + timeout
     while True:
