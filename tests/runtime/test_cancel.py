@@ -5,7 +5,6 @@
 First a program whose cancelled threads wait at the gate: all come back from their calls, and when it sleeps it counts as idle.
 Then the programs of other tests with cancel_points.c in front of them, which looks at every call into libc that could end a thread.
 """
-import argparse
 import os
 import re
 import select
@@ -14,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import Card, Told, check, failures, sanitized  # noqa: E402
+from card import BuildTest, Card, Told, check, main, sanitized  # noqa: E402
 
 # pthreads(7) and glibc's SYSCALL_CANCEL; those that the library does not use need not be in cancel_points.c
 CANCELLATION_POINTS = set("""
@@ -122,19 +121,30 @@ def there_and_back(card, environment):
     other.end()
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    build = parser.parse_args().build
-    comes_back(build)
-    if not sanitized(build):  # there the library is in the program, and the sanitizer in front of libc
-        all_are_seen(build)
-        look_at(build, "moves", there_and_back, 100)
+class Cancel(BuildTest):
+    def test_threads_come_back(self):
+        comes_back(self.build)
+
+    def watched(self):
+        if sanitized(self.build):
+            self.skipTest("there the library is in the program, and the sanitizer in front of libc")
+
+    def test_all_points_are_watched(self):
+        self.watched()
+        all_are_seen(self.build)
+
+    def test_there_and_back(self):
+        self.watched()
+        look_at(self.build, "moves", there_and_back, 100)
+
+    def test_programs_of_other_tests(self):
+        self.watched()
         for program, names in (("calls", ("frees", "fork", "destroy_beside")), ("lives", ("destructors", "reset", "fork_beside", "many_streams")),
                                ("pools", ("order_large", "wait_behind", "graph")), ("mappings", ("ring", "mixed"))):
             for name in names:
-                look_at(build, f"{program} {name}", case(build, program, name), 5, "512MiB")
-    sys.exit(1 if failures else 0)
+                with self.subTest(program=program, name=name):
+                    look_at(self.build, f"{program} {name}", case(self.build, program, name), 5, "512MiB")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,6 @@
 
 test_shut.py --build DIR; see shut.c
 """
-import argparse
 import os
 import select
 import subprocess
@@ -12,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import Card  # noqa: E402  (beside this file)
+from card import BuildTest, Card, main  # noqa: E402  (beside this file)
 
 SECONDS = 50  # less than the minute after which a capture counts as forgotten
 
@@ -22,37 +21,33 @@ def expect(child, *lines):
         ready, _, _ = select.select([child.stdout], [], [], SECONDS)
         said = os.read(child.stdout.fileno(), len(line) + 1).decode() if ready else "nothing"
         if said != line + "\n":
-            print(f"FAILED: said {said!r}, not {line!r}; {child.poll()}")
-            sys.exit(1)
+            raise AssertionError(f"said {said!r}, not {line!r}; {child.poll()}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    args = parser.parse_args()
-    with Card(args.build, memory="64MiB") as card:
-        def control(*words):
-            ctl = os.path.join(args.build, "lockd", "gpusharectl")
-            subprocess.run([ctl, "--socket", card.socket, *words], env=card.environment, check=True, stdout=subprocess.DEVNULL)
+class Shut(BuildTest):
+    def test_capture_goes_on(self):
+        with Card(self.build, memory="64MiB") as card:
+            def control(*words):
+                ctl = os.path.join(self.build, "lockd", "gpusharectl")
+                subprocess.run([ctl, "--socket", card.socket, *words], env=card.environment, check=True, stdout=subprocess.DEVNULL)
 
-        child = subprocess.Popen([os.path.join(args.build, "tests", "runtime", "shut")], env=card.environment,
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        card.children.append(child)
-        expect(child, "ready")
-        control("pause", str(child.pid))
-        until = time.monotonic() + SECONDS
-        while not card.status()["devices"][0]["programs"][0]["paused"] and time.monotonic() < until:
-            time.sleep(0.01)
-        time.sleep(0.1)  # it has heard of it: nothing tells, since it goes on
-        child.stdin.write(b"\n")
-        expect(child, "captured", "ready")
-        control("resume", str(child.pid))
-        child.stdin.write(b"\n")
-        expect(child, "ok")
-        if child.wait(timeout=SECONDS) != 0:
-            print(f"FAILED: exit {child.returncode}")
-            sys.exit(1)
-    print("ok")
+            child = subprocess.Popen([os.path.join(self.build, "tests", "runtime", "shut")], env=card.environment,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+            card.children.append(child)
+            expect(child, "ready")
+            control("pause", str(child.pid))
+            until = time.monotonic() + SECONDS
+            while not card.status()["devices"][0]["programs"][0]["paused"] and time.monotonic() < until:
+                time.sleep(0.01)
+            time.sleep(0.1)  # it has heard of it: nothing tells, since it goes on
+            child.stdin.write(b"\n")
+            expect(child, "captured", "ready")
+            control("resume", str(child.pid))
+            child.stdin.write(b"\n")
+            expect(child, "ok")
+            child.wait(timeout=SECONDS)
+            self.assertEqual(child.returncode, 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

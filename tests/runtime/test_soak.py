@@ -10,7 +10,6 @@ test_soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plai
 --jobs seeds run beside each other, each on a card of its own. Stops early when the budget is used up (it says how many
 seeds it did) or one has failed. What 10000 seeds by hand take: HACKING.md.
 """
-import argparse
 import concurrent.futures
 import json
 import os
@@ -21,7 +20,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import Card  # noqa: E402  (beside this file)
+from card import OPTIONS, BuildTest, Card, main  # noqa: E402  (beside this file)
 
 # what the runtime itself calls; with the result codes that a driver may give
 FAULTS = ["cuMemCreate:p0.02:2", "cuMemMap:p0.02:999", "cuMemSetAccess:p0.02:999", "cuMemUnmap:p0.02:999",
@@ -166,46 +165,38 @@ def one_seed(args, seed):
         return [sum(figures) for figures in zip(*(moved(card, number) for number in range(len(children))))]
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--seeds", type=int, default=12)
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=1, help="how long a program works")
-    parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
-    parser.add_argument("--patience", type=float, default=300, help="seconds a program may take beyond --seconds")
-    parser.add_argument("--budget", type=float, default=1e9)
-    parser.add_argument("--mode", choices=["plain", "faults", "kills", "storm"], default="plain")
-    args = parser.parse_args()
-    start, total, taken, done = time.monotonic(), 0, 0, 0
-    seed = args.first
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        running = set()
-        while True:
-            # on a busy machine the programs may not get to fill the card: more seeds, and longer, until memory has moved
-            most = 1 if total else 6
-            while (len(running) < args.jobs and seed < args.first + args.seeds * most
-                   and time.monotonic() - start <= args.budget * most):
-                if seed != args.first and (seed - args.first) % args.seeds == 0:
-                    args.seconds *= 2
-                running.add(pool.submit(one_seed, args, seed))
-                seed += 1
-            if not running:
-                break
-            ended, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
-            for end in ended:
-                try:
-                    back, over = end.result()
-                    total += back
-                    taken += over
-                except Wrong as wrong:
-                    print(wrong, flush=True)
-                    return 1
-                done += 1
-    print(f"{done} seeds, {total >> 20} MiB brought back, {taken >> 20} MiB handed over, {time.monotonic() - start:.0f} s")
-    if total == 0:
-        print("FAILED: no memory has moved: the test has tested nothing")
-    return 0 if total != 0 else 1
+class Soak(BuildTest):
+    def test_seeds(self):
+        args = OPTIONS
+        self.assertIn(args.mode, ("plain", "faults", "kills", "storm"))
+        start, total, taken, done = time.monotonic(), 0, 0, 0
+        seed = args.first
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            running = set()
+            while True:
+                # on a busy machine the programs may not get to fill the card: more seeds, and longer, until memory has moved
+                most = 1 if total else 6
+                while (len(running) < args.jobs and seed < args.first + args.seeds * most
+                       and time.monotonic() - start <= args.budget * most):
+                    if seed != args.first and (seed - args.first) % args.seeds == 0:
+                        args.seconds *= 2
+                    running.add(pool.submit(one_seed, args, seed))
+                    seed += 1
+                if not running:
+                    break
+                ended, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+                for end in ended:
+                    try:
+                        back, over = end.result()
+                        total += back
+                        taken += over
+                    except Wrong as wrong:
+                        self.fail(str(wrong))
+                    done += 1
+        print(f"{done} seeds, {total >> 20} MiB brought back, {taken >> 20} MiB handed over, {time.monotonic() - start:.0f} s")
+        self.assertNotEqual(total, 0, "no memory has moved: the test has tested nothing")
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    # seconds: how long a program works; jobs: seeds at a time; patience: seconds that a program may take beyond its own
+    main(seeds=12, first=1, seconds=1.0, jobs=1, patience=300.0, budget=1e9, mode="plain")

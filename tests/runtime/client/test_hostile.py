@@ -5,7 +5,6 @@ memory, refusals, and hang-ups. The program must end by itself, with every byte 
 test_hostile.py --build DIR [--messages N] [--seed S]
 Messages are counted when the program has taken them. In a sanitizer build the library is inside the program, and what the sanitizer
 finds ends it. By hand: --messages 1000000."""
-import argparse
 import array
 import os
 import random
@@ -15,11 +14,10 @@ import struct
 import sys
 import tempfile
 import threading
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "lockd")]
-from card import MIB, Card, check, failures  # noqa: E402  (in the folder above)
+from card import MIB, OPTIONS, BuildTest, Card, check, main  # noqa: E402  (in the folder above)
 from fake import END, GIVE, PAUSED, RUN, SOLE, STATE, TARGET, TARGET_FORMAT, WAITERS, header, message  # noqa: E402
 
 BURSTS = [1, 500, 500, 500, 500]  # messages at a time, on a connection: with pauses, in which memory moves, and without
@@ -168,34 +166,29 @@ class Hostile:
                     del self.connections[connection]
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--messages", type=int, default=20000)
-    parser.add_argument("--seed", type=int, default=1)
-    words = parser.parse_args()
-    seed = words.seed
-    with Card(words.build, memory="96MiB", daemon=False) as card, tempfile.TemporaryDirectory(prefix="gs-hostile-") as folder:
-        daemon = Hostile(card.socket, seed)
-        server = threading.Thread(target=daemon.serve)
-        server.start()
-        programs = operations = 0
-        try:
-            while daemon.sent < words.messages and not failures:
-                command = [os.path.join(words.build, "tests", "runtime", "soak"), "--seconds", "4", "--threads", "2", "--memory", "40MiB",
-                           "--faulty", "--seed", str(seed)]
-                code, out, err = card.run(command, timeout=300, GPUSHARE_SPILL=folder)
-                programs, seed = programs + 1, seed + 1
-                if code != 0 or not out.startswith("ok") or "Sanitizer" in err or "runtime error" in err:
-                    check(False, f"seed {seed - 1}: exit {code}: {out[-500:]} {err[-3000:]}")
-                else:
+class FromADaemon(BuildTest):
+    def test_anything(self):
+        seed = OPTIONS.seed
+        with Card(OPTIONS.build, memory="96MiB", daemon=False) as card, tempfile.TemporaryDirectory(prefix="gs-hostile-") as folder:
+            daemon = Hostile(card.socket, seed)
+            server = threading.Thread(target=daemon.serve)
+            server.start()
+            programs = operations = 0
+            try:
+                while daemon.sent < OPTIONS.messages:
+                    command = [os.path.join(OPTIONS.build, "tests", "runtime", "soak"), "--seconds", "4", "--threads", "2", "--memory", "40MiB",
+                               "--faulty", "--seed", str(seed)]
+                    code, out, err = card.run(command, timeout=300, GPUSHARE_SPILL=folder)
+                    programs, seed = programs + 1, seed + 1
+                    check(code == 0 and out.startswith("ok") and "Sanitizer" not in err and "runtime error" not in err,
+                          f"seed {seed - 1}: exit {code}: {out[-500:]} {err[-3000:]}")
                     operations += int(out.split("operations=")[1].split()[0])
-        finally:
-            daemon.stop = True
-            server.join()
-        check(daemon.sent >= words.messages, f"{daemon.sent} messages, {daemon.hung_up} hang-ups, {daemon.refused} refusals, "
-              f"{daemon.taken_back} pieces of memory to {programs} programs with {operations} operations")
-    sys.exit(1 if failures else 0)
+            finally:
+                daemon.stop = True
+                server.join()
+            print(f"{daemon.sent} messages, {daemon.hung_up} hang-ups, {daemon.refused} refusals, "
+                  f"{daemon.taken_back} pieces of memory to {programs} programs with {operations} operations")
 
 
-main()
+if __name__ == "__main__":
+    main(messages=20000, seed=1)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that start the daemon on demand while an earlier one is leaving. Every program must find a daemon, before it gives up
 (which it would say) and without a word on stderr. test_starts.py --build DIR [--seconds S]"""
-import argparse
 import os
 import random
 import signal
@@ -9,18 +8,14 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import PATIENCE, Card, daemon_script  # noqa: E402
+from card import OPTIONS, PATIENCE, BuildTest, Card, check, daemon_script, main  # noqa: E402
 
 AT_ONCE = 3
-failures = 0
 
 
 def check_end(child, began, title):
-    global failures
     out, err = child.communicate(timeout=PATIENCE)
-    if child.returncode != 0 or err != "":
-        failures += 1
-        print(f"FAILED: {title}: exit {child.returncode} after {time.monotonic() - began:.1f} s: {out}{err}", flush=True)
+    check(child.returncode == 0 and err == "", f"{title}: exit {child.returncode} after {time.monotonic() - began:.1f} s: {out}{err}")
 
 
 def storm(build, idle_exit, kill, seconds):
@@ -57,14 +52,16 @@ def storm(build, idle_exit, kill, seconds):
     print(f"{title}: {count} programs", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--seconds", type=float, default=5)
-    words = parser.parse_args()
-    for idle_exit, kill in ((0, False), (1, False), (0, True)):
-        storm(words.build, idle_exit, kill, words.seconds)
-    sys.exit(1 if failures else 0)
+class Starts(BuildTest):
+    def test_daemon_that_leaves_at_once(self):
+        storm(self.build, 0, False, OPTIONS.seconds)
+
+    def test_daemon_that_leaves_after_a_second(self):
+        storm(self.build, 1, False, OPTIONS.seconds)
+
+    def test_daemon_that_is_killed(self):
+        storm(self.build, 0, True, OPTIONS.seconds)
 
 
-main()
+if __name__ == "__main__":
+    main(seconds=5.0)
