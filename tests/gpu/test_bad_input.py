@@ -13,9 +13,10 @@ import argparse
 import os
 import subprocess
 import sys
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "runtime"))
-from card import Card  # noqa: E402  (tests/runtime)
+from card import OPTIONS, Card  # noqa: E402  (tests/runtime)
 
 # What a real driver (580) lets pass and we do not, and what follows from it.
 KNOWN = {
@@ -29,8 +30,7 @@ def answers(program, environment, **more):
     """The lines of each case, in order."""
     done = subprocess.run([program], env={**environment, **more}, stdout=subprocess.PIPE, text=True, timeout=500, check=False)
     if done.returncode != 0:
-        print(f"{program} ended with {done.returncode}")
-        sys.exit(77 if done.returncode == 77 else 1)
+        raise (unittest.SkipTest if done.returncode == 77 else AssertionError)(f"{program} ended with {done.returncode}")
     cases = {}
     for line in done.stdout.splitlines():
         cases.setdefault(line.split()[0].rstrip(":"), []).append(line)
@@ -55,18 +55,24 @@ def compare(program, environment):
                 different += 1
                 print(f"{pair[0]}   with gpushare: {pair[1]}")
     print(f"{same} answers are the same, {different} differ, {known} in known ways; the driver crashed in {len(crashed)} cases: {' '.join(crashed)}")
-    return 0 if different == 0 and same > 400 else 1
+    return same, different
 
 
-def main():
+class BadInput(unittest.TestCase):
+    def test_answers_are_the_same(self):
+        if OPTIONS.build is None:
+            same, different = compare(OPTIONS.program, os.environ)
+        else:
+            with Card(OPTIONS.build, memory="256MiB") as card:
+                same, different = compare(OPTIONS.program, card.environment)
+        self.assertEqual(different, 0, "answers that differ stand above")
+        self.assertGreater(same, 400)
+
+
+if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--build")
-    args = parser.parse_args()
-    if args.build is None:
-        return compare(args.program, os.environ)
-    with Card(args.build, memory="256MiB") as card:
-        return compare(args.program, card.environment)
-
-
-sys.exit(main())
+    parser.parse_args(namespace=OPTIONS)
+    result = unittest.main(argv=sys.argv[:1], exit=False).result
+    sys.exit(77 if result.skipped else 0 if result.wasSuccessful() else 1)

@@ -15,7 +15,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unittest
 
+ALL = "--all" in sys.argv
+CC = next((each for each in sys.argv[1:] if each != "--all"), "cc")
 MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "handoff.pml")
 SAFETY, LIVENESS = ["-DSAFETY", "-DNOCLAIM", "-DCOLLAPSE"], ["-DNFAIR=6", "-DCOLLAPSE"]
 HASHES = ["-DSAFETY", "-DNOCLAIM", "-DHC4"]
@@ -54,24 +57,28 @@ def search(cc, how, settings):
     errors, states = re.search(r"errors: (\d+)", said), re.search(r"(\d+(?:\.\d+e\+\d+)?) states, stored", said)
     cut = "Search not completed" in said and "-DBITSTATE" not in how
     if errors is None or states is None or "max search depth" in said or (cut and errors[1] == "0"):
-        sys.exit(f"the search with {settings} came to no end:\n{said}")
+        raise AssertionError(f"the search with {settings} came to no end:\n{said}")
     return int(errors[1]), int(float(states[1]))
 
 
-def main():
-    arguments = [each for each in sys.argv[1:] if each != "--all"]
-    cc = arguments[0] if arguments else "cc"
-    if shutil.which("spin") is None:
-        print("skipped: spin is not installed (scripts/packages.txt)")
-        sys.exit(77)
-    wrong = 0
-    for what, how, settings, broken in QUICK + (LONG if "--all" in sys.argv else []):
-        errors, states = search(cc, how, settings)
-        wrong += (errors != 0) != broken
-        print(f"{'ok' if (errors != 0) == broken else 'WRONG':6}{'broken: ' if broken else ''}{what}: "
-              f"{'a fault' if errors else 'no fault'}, {states} states", flush=True)
-    sys.exit(1 if wrong else 0)
+class HandOff(unittest.TestCase):
+    def search_all(self, searches):
+        for what, how, settings, broken in searches:
+            with self.subTest(("broken: " if broken else "") + what):
+                errors, states = search(CC, how, settings)
+                print(f"{'broken: ' if broken else ''}{what}: {'a fault' if errors else 'no fault'}, {states} states", flush=True)
+                self.assertEqual(errors != 0, broken)
+
+    def test_two_programs(self):
+        self.search_all(QUICK)
+
+    @unittest.skipUnless(ALL, "a quarter of an hour: --all")
+    def test_larger_searches(self):
+        self.search_all(LONG)
 
 
 if __name__ == "__main__":
-    main()
+    if shutil.which("spin") is None:
+        print("skipped: spin is not installed (scripts/packages.txt)")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1], verbosity=2)

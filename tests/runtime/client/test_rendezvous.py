@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One daemon for one user, however its programs were started: with XDG_RUNTIME_DIR, without, with one that is not there or another
 user's; beside a service, and many at once. Needs root, for a /run of its own and a user that nobody else is. test_rendezvous.py --build DIR"""
-import argparse
 import ctypes
 import json
 import os
@@ -13,9 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import check, failures  # noqa: E402
+from card import BuildTest, check, main  # noqa: E402
 
 USER, OTHER = 64994, 64993
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
@@ -140,106 +140,91 @@ def meet(scene, title, *environments, daemon=None):
     check(not any(said), f"{title}: nothing is said: {said}")
 
 
-def with_and_without(scene):
-    meet(scene, "first with XDG_RUNTIME_DIR, then without", {"XDG_RUNTIME_DIR": scene.runtime}, {})
-
-
-def without_and_with(scene):
-    meet(scene, "first without XDG_RUNTIME_DIR, then with", {}, {"XDG_RUNTIME_DIR": scene.runtime})
-
-
-def strange_runtime_folders(scene):
-    others = folder_of(OTHER, f"{scene.folder}/others")
-    meet(scene, "XDG_RUNTIME_DIR that is not there, or another user's", {"XDG_RUNTIME_DIR": "/run/user/99999"},
-         {"XDG_RUNTIME_DIR": others}, {"XDG_RUNTIME_DIR": "relative"}, {"XDG_RUNTIME_DIR": ""}, {"XDG_RUNTIME_DIR": "/dev/null"})
-
-
-def taken_folder_in_tmp(scene):
-    folder_of(OTHER, COMMON, 0o777)
-    folder_of(USER, USUAL)
-    meet(scene, "somebody has taken our folder in /tmp", {}, {"XDG_RUNTIME_DIR": USUAL}, {"XDG_RUNTIME_DIR": "/run/user/99999"})
-
-
-def no_place_at_all(scene):
-    folder_of(OTHER, COMMON, 0o777)
-    program = scene.start()
-    check(scene.answered(program), "no place at all: the program goes on")
-    said = scene.said(program)
-    check(said.count("\n") == 1 and f"{COMMON} belongs to user {OTHER}" in said, f"no place at all: the reason is said once: {said!r}")
-
-
-def service_for_all(scene):
-    service = scene.service(USER)
-    meet(scene, "a service", {"XDG_RUNTIME_DIR": scene.runtime}, {}, daemon=service.pid)
-
-
-def service_for_others(scene):
-    scene.service(OTHER)
-    done = scene.status()
-    check(done.returncode == 3 and "may not connect to the service" in done.stderr,
-          f"a service for others: gpusharectl says so: {done.returncode} {done.stderr!r}")
-    meet(scene, "a service for others", {"XDG_RUNTIME_DIR": scene.runtime}, {})
-
-
-def dead_service(scene):
-    service = scene.service(USER)
-    service.kill()
-    service.wait()
-    check(os.path.exists(f"{SYSTEM}/lockd.sock"), "a dead service: its socket is there")
-    meet(scene, "a dead service", {"XDG_RUNTIME_DIR": scene.runtime}, {})
-
-
-def service_that_comes_later(scene):
-    programs = [scene.start(XDG_RUNTIME_DIR=scene.runtime), scene.start()]
-    check(all(scene.answered(program) for program in programs) and len(scene.daemons()) == 1, "a service that comes later: one daemon before")
-    service = scene.service(USER)
-    wanted = {program.pid for program in programs}
-    wait_for(lambda: scene.known() == (wanted, service.pid), "the programs to go over to the service")
-    wait_for(lambda: scene.daemons() == [service.pid], "the user's daemon to leave")
-    for program in programs:
-        program.stdin.write("alloc 10\n")
-    check(all(scene.answered(program) for program in programs), "a service that comes later: the programs go on")
-    said = [scene.said(program) for program in programs]
-    check(not any(said), f"a service that comes later: nothing is said: {said}")
-
-
-def many_at_once(scene):
-    environments = [{"XDG_RUNTIME_DIR": scene.runtime}, {}, {"XDG_RUNTIME_DIR": "/run/user/99999"}] * 3
-    for turn in range(5):
-        programs = [scene.start(**each) for each in environments]
-        pids = {program.pid for program in programs}
-        check(all(scene.answered(program) for program in programs), f"many at once, {turn}: all go on")
-        wait_for(lambda: all(scene.known(**each)[0] == pids for each in environments), f"all programs to be known: {scene.known()}")
-        wait_for(lambda: len(scene.daemons()) == 1, f"one daemon: {scene.daemons()}")
-        said = [scene.said(program) for program in programs]
-        check(not any(said), f"many at once, {turn}: one daemon, nothing is said: {said}")
-        for pid in scene.daemons():
-            os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not scene.daemons(), "the daemon to go")
-
-
 def private_run():
     libc = ctypes.CDLL(None, use_errno=True)
     return os.geteuid() == 0 and libc.unshare(CLONE_NEWNS) == 0 and libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) == 0 and \
         libc.mount(b"none", b"/run", b"tmpfs", 0, b"mode=755") == 0
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    words = parser.parse_args()
-    if not private_run():
-        print("skipped: it takes root and mount namespaces")
-        sys.exit(77)
-    shutil.rmtree(COMMON, ignore_errors=True)  # of a run that was killed
-    for scene in (with_and_without, without_and_with, strange_runtime_folders, taken_folder_in_tmp, no_place_at_all, service_for_all,
-                  service_for_others, dead_service, service_that_comes_later, many_at_once):
-        with Scene(words.build) as stage:
-            try:
-                scene(stage)
-            except RuntimeError as error:
-                check(False, f"{scene.__name__}: {error}")
-    sys.exit(1 if failures else 0)
+class Rendezvous(BuildTest):
+    @classmethod
+    def setUpClass(cls):
+        if not private_run():
+            raise unittest.SkipTest("it takes root and mount namespaces")
+        shutil.rmtree(COMMON, ignore_errors=True)  # of a run that was killed
+
+    def setUp(self):
+        self.scene = Scene(self.build).__enter__()
+        self.addCleanup(self.scene.__exit__)
+
+    def test_with_and_without(self):
+        meet(self.scene, "first with XDG_RUNTIME_DIR, then without", {"XDG_RUNTIME_DIR": self.scene.runtime}, {})
+
+    def test_without_and_with(self):
+        meet(self.scene, "first without XDG_RUNTIME_DIR, then with", {}, {"XDG_RUNTIME_DIR": self.scene.runtime})
+
+    def test_strange_runtime_folders(self):
+        others = folder_of(OTHER, f"{self.scene.folder}/others")
+        meet(self.scene, "XDG_RUNTIME_DIR that is not there, or another user's", {"XDG_RUNTIME_DIR": "/run/user/99999"},
+             {"XDG_RUNTIME_DIR": others}, {"XDG_RUNTIME_DIR": "relative"}, {"XDG_RUNTIME_DIR": ""}, {"XDG_RUNTIME_DIR": "/dev/null"})
+
+    def test_taken_folder_in_tmp(self):
+        folder_of(OTHER, COMMON, 0o777)
+        folder_of(USER, USUAL)
+        meet(self.scene, "somebody has taken our folder in /tmp", {}, {"XDG_RUNTIME_DIR": USUAL}, {"XDG_RUNTIME_DIR": "/run/user/99999"})
+
+    def test_no_place_at_all(self):
+        folder_of(OTHER, COMMON, 0o777)
+        program = self.scene.start()
+        check(self.scene.answered(program), "no place at all: the program goes on")
+        said = self.scene.said(program)
+        check(said.count("\n") == 1 and f"{COMMON} belongs to user {OTHER}" in said, f"no place at all: the reason is said once: {said!r}")
+
+    def test_service_for_all(self):
+        service = self.scene.service(USER)
+        meet(self.scene, "a service", {"XDG_RUNTIME_DIR": self.scene.runtime}, {}, daemon=service.pid)
+
+    def test_service_for_others(self):
+        self.scene.service(OTHER)
+        done = self.scene.status()
+        check(done.returncode == 3 and "may not connect to the service" in done.stderr,
+              f"a service for others: gpusharectl says so: {done.returncode} {done.stderr!r}")
+        meet(self.scene, "a service for others", {"XDG_RUNTIME_DIR": self.scene.runtime}, {})
+
+    def test_dead_service(self):
+        service = self.scene.service(USER)
+        service.kill()
+        service.wait()
+        check(os.path.exists(f"{SYSTEM}/lockd.sock"), "a dead service: its socket is there")
+        meet(self.scene, "a dead service", {"XDG_RUNTIME_DIR": self.scene.runtime}, {})
+
+    def test_service_that_comes_later(self):
+        programs = [self.scene.start(XDG_RUNTIME_DIR=self.scene.runtime), self.scene.start()]
+        check(all(self.scene.answered(program) for program in programs) and len(self.scene.daemons()) == 1, "a service that comes later: one daemon before")
+        service = self.scene.service(USER)
+        wanted = {program.pid for program in programs}
+        wait_for(lambda: self.scene.known() == (wanted, service.pid), "the programs to go over to the service")
+        wait_for(lambda: self.scene.daemons() == [service.pid], "the user's daemon to leave")
+        for program in programs:
+            program.stdin.write("alloc 10\n")
+        check(all(self.scene.answered(program) for program in programs), "a service that comes later: the programs go on")
+        said = [self.scene.said(program) for program in programs]
+        check(not any(said), f"a service that comes later: nothing is said: {said}")
+
+    def test_many_at_once(self):
+        environments = [{"XDG_RUNTIME_DIR": self.scene.runtime}, {}, {"XDG_RUNTIME_DIR": "/run/user/99999"}] * 3
+        for turn in range(5):
+            programs = [self.scene.start(**each) for each in environments]
+            pids = {program.pid for program in programs}
+            check(all(self.scene.answered(program) for program in programs), f"many at once, {turn}: all go on")
+            wait_for(lambda: all(self.scene.known(**each)[0] == pids for each in environments), f"all programs to be known: {self.scene.known()}")
+            wait_for(lambda: len(self.scene.daemons()) == 1, f"one daemon: {self.scene.daemons()}")
+            said = [self.scene.said(program) for program in programs]
+            check(not any(said), f"many at once, {turn}: one daemon, nothing is said: {said}")
+            for pid in self.scene.daemons():
+                os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: not self.scene.daemons(), "the daemon to go")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,6 @@
 """A false daemon of another user, wherever it can put its socket: no program and no gpusharectl says a word to it, and each says why.
 And the daemons of another user that are right: a service's. Needs root, to be two users; the victim is root itself, or a copy of what
 it runs. test_trust.py --build DIR"""
-import argparse
 import ctypes
 import os
 import shutil
@@ -11,14 +10,22 @@ import socket
 import subprocess
 import sys
 import time
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import Card, check, failures  # noqa: E402
+from card import OPTIONS, BuildTest, Card, check, main  # noqa: E402
 
 ATTACKER, VICTIM = 64997, 64996
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 PATIENCE = 60
-words = None
+
+
+def lockd():
+    return os.path.join(OPTIONS.build, "lockd", "gpushare-lockd")
+
+
+def ctl():
+    return os.path.join(OPTIONS.build, "lockd", "gpusharectl")
 
 
 class FalseDaemon:
@@ -62,18 +69,18 @@ class FalseDaemon:
 
 def run_both(card, title, path, reason):
     """A program and gpusharectl with GPUSHARE_SOCKET=path; a daemon must not be started there in the attacker's favour either."""
-    command = [os.path.join(words.build, "tests", "runtime", "soak"), "--seconds", "0.1", "--threads", "1", "--memory", "10MiB", "--seed", "1"]
+    command = [os.path.join(OPTIONS.build, "tests", "runtime", "soak"), "--seconds", "0.1", "--threads", "1", "--memory", "10MiB", "--seed", "1"]
     began = time.monotonic()
     code, _, err = card.run(command, GPUSHARE_SOCKET=path, timeout=PATIENCE)
     check(code == 0 and err.count("\n") == 1 and reason in err and "running without sharing" in err,
           f"{title}: the program goes on without sharing and says why ({time.monotonic() - began:.1f} s): {code} {err!r}")
-    code, _, err = card.run([words.ctl, "status"], GPUSHARE_SOCKET=path)
+    code, _, err = card.run([ctl(), "status"], GPUSHARE_SOCKET=path)
     check(code == 1 and reason in err, f"{title}: gpusharectl says why: {code} {err!r}")
 
 
 def attack(title, prepare):
     """prepare(common): the path that the victim is told, where the attacker listens, and what it does before."""
-    with Card(words.build, daemon=False) as card:
+    with Card(OPTIONS.build, daemon=False) as card:
         os.chmod(card.folder, 0o755)
         common = os.path.join(card.folder, "common")
         os.mkdir(common)
@@ -102,14 +109,13 @@ def behind_socket_link(common):
 
 
 def in_private_mounts(scene):
-    """Runs scene() where /run is a folder of its own; its failures are counted."""
+    """Runs scene() where /run is a folder of its own."""
     pid = os.fork()
     if pid != 0:
         _, status = os.waitpid(pid, 0)
         if status == 77 << 8:
-            print("skipped: no mount namespaces here", flush=True)
-        elif status != 0:
-            failures.append(scene.__name__)
+            raise unittest.SkipTest("no namespaces here")
+        check(status == 0, f"{scene.__name__}: what was wrong stands above")
         return
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0 or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0 or \
@@ -117,7 +123,9 @@ def in_private_mounts(scene):
         os._exit(77)
     try:
         scene()
-        os._exit(1 if failures else 0)
+        os._exit(0)
+    except unittest.SkipTest:
+        os._exit(77)
     except BaseException as error:
         print(f"FAILED: {scene.__name__}: {error!r}", flush=True)
         os._exit(1)
@@ -138,7 +146,7 @@ def service(owner, who):
     """A daemon of `who` at /run/gpushare, a folder of `owner`, with copies that everybody can run; (folder, daemon)."""
     folder = subprocess.run(["mktemp", "-d", "/tmp/gs-trust-XXXXXX"], capture_output=True, text=True, check=True).stdout.strip()
     os.chmod(folder, 0o755)
-    for program in (words.lockd, words.ctl):
+    for program in (lockd(), ctl()):
         shutil.copy(program, folder)
     shutil.rmtree("/run/gpushare", ignore_errors=True)
     os.mkdir("/run/gpushare")
@@ -181,8 +189,7 @@ def service_of_the_folders_owner():
 def service_of_root_from_a_user_namespace():
     inside = ["unshare", "-U", "-r"]
     if subprocess.run([*inside, "true"], capture_output=True, check=False, **as_user(VICTIM)).returncode != 0:
-        print("skipped: no user namespaces here", flush=True)
-        return
+        raise unittest.SkipTest("no user namespaces here")
     folder, daemon = service(0, 0)
     try:
         code, text = status(folder, *inside, **as_user(VICTIM))
@@ -196,22 +203,30 @@ def service_of_root_from_a_user_namespace():
         shutil.rmtree(folder)
 
 
-def main():
-    global words
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    words = parser.parse_args()
-    words.lockd = os.path.join(words.build, "lockd", "gpushare-lockd")
-    words.ctl = os.path.join(words.build, "lockd", "gpusharectl")
-    if os.geteuid() != 0:
-        print("skipped: only root can be two users")
-        sys.exit(77)
-    for title, prepare in (("a socket in a sticky folder", in_sticky_folder), ("a folder of the attacker's", in_own_folder),
-                           ("a link to a folder", behind_folder_link), ("a link to a socket", behind_socket_link)):
-        attack(title, prepare)
-    in_private_mounts(service_of_the_folders_owner)
-    in_private_mounts(service_of_root_from_a_user_namespace)
-    sys.exit(1 if failures else 0)
+class Trust(BuildTest):
+    @classmethod
+    def setUpClass(cls):
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("only root can be two users")
+
+    def test_socket_in_a_sticky_folder(self):
+        attack("a socket in a sticky folder", in_sticky_folder)
+
+    def test_folder_of_the_attackers(self):
+        attack("a folder of the attacker's", in_own_folder)
+
+    def test_link_to_a_folder(self):
+        attack("a link to a folder", behind_folder_link)
+
+    def test_link_to_a_socket(self):
+        attack("a link to a socket", behind_socket_link)
+
+    def test_service_of_the_folders_owner(self):
+        in_private_mounts(service_of_the_folders_owner)
+
+    def test_service_of_root_from_a_user_namespace(self):
+        in_private_mounts(service_of_root_from_a_user_namespace)
 
 
-main()
+if __name__ == "__main__":
+    main()
