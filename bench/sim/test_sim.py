@@ -252,7 +252,7 @@ class Use(Simulation):
     def test_wrong_scenarios_are_refused_with_place_and_reason(self):
         self.refused("[run]\n\nfor = 5 parsecs\n", "scenario.ini:3:", "[run] for = 5 parsecs", "20ms")
         self.refused(CARD + "[program p]\ngpus = 3\n", "has no 'gpus'", "--help")
-        self.refused(CARD + "[program p]\nmemory = 1GB\n", "does nothing", "gpu = TIME")
+        self.refused(CARD + "[program p]\nmemory = 1GB\n", "does no work", "gpu = TIME")
         self.refused(CARD, "no [program NAME]")
         self.refused(CARD + JOB + "card = 3\n", "[program job] card = 3", "count = 1")
         self.refused(CARD + JOB + "copies = 0\n", "copies = 0", "range")

@@ -110,8 +110,8 @@ class Tree(Case):
         self.build("bin/more", LOADS)
         status, _, err = run("--tree", self.folder, "--check")
         self.assertEqual(status, 1)
-        self.assertIn(self.path("bin/uses") + ": was patched and is not any more", err)
-        self.assertIn(self.path("bin/more") + ": reaches CUDA and is not listed", err)
+        self.assertIn(self.path("bin/uses") + ": was patched and no longer is", err)
+        self.assertIn(self.path("bin/more") + ": uses CUDA and is not listed", err)
         self.assertNotIn("plain", err)
         self.assertEqual(run("--tree", self.folder)[0], 0)
         self.assertEqual(run("--tree", self.folder, "--check")[0], 0)
@@ -150,7 +150,7 @@ class Tree(Case):
         os.symlink(os.path.join(outside, "bin"), self.path("bin"))
         self.assertEqual(run("--check", os.path.join(outside, "bin", "uses"))[0], 0)
         status, _, err = run("--tree", self.folder, "--restore")
-        self.assertEqual((status, self.path("bin/uses") + ": is listed, but a link leads" in err), (1, True), err)
+        self.assertEqual((status, self.path("bin/uses") + ": is listed, but is now a link" in err), (1, True), err)
         self.assertEqual(run("--check", os.path.join(outside, "bin", "uses"))[0], 0)
         self.assertEqual(run("--check", self.path("lib/cuda, too.so"))[0], 0)
         os.unlink(self.path("bin"))
@@ -242,7 +242,7 @@ class Tree(Case):
                 run("--tree", self.folder, *more)
             _, _, err = run("--tree", self.folder, "--check")
             for name in ("bin/.gpushare-patch.0", "lib/.gpushare-patch.1", "lib/.gpushare-patch.2"):
-                self.assertIn(self.path(name) + ": was left by a run that was killed", err)
+                self.assertIn(self.path(name) + ": was left behind by a killed run", err)
             self.assertEqual(self.changed(left), [])
         self.assertEqual(run("--tree", self.folder, "--restore")[0], 4)  # nothing listed any more
         self.assertEqual(self.changed(before), [])
@@ -307,7 +307,7 @@ class Tree(Case):
     def test_manifest_that_is_no_file(self):
         os.mkfifo(self.path(".gpushare-manifest"))
         status, _, err = run("--tree", self.folder)
-        self.assertEqual((status, "is no regular file; remove it" in err), (1, True), err)
+        self.assertEqual((status, "is not a regular file; remove it" in err), (1, True), err)
 
     def test_who_stops_reading_does_not_stop_the_work(self):
         read, write = os.pipe()
@@ -338,7 +338,7 @@ class Tree(Case):
     def test_what_may_not_be_looked_at_is_named(self):
         os.chmod(self.path("old"), 0o666)  # its names can be read, but not what they are
         status, errors = self.as_nobody()
-        self.assertEqual((status, self.path("old/uses") + ": cannot look at it (--exclude" in errors), (1, True), errors)
+        self.assertEqual((status, self.path("old/uses") + ": cannot read its attributes (--exclude" in errors), (1, True), errors)
 
     @AS_ROOT
     def test_folder_that_may_not_be_looked_into_can_be_left_out(self):
@@ -394,7 +394,7 @@ class Venv(Case):
         os.unlink(python)
         shutil.copy("/usr/bin/python3", python)
         status, _, err = run("--venv", self.env, "--check")
-        self.assertEqual((status, "is no patched copy of" in err), (1, True), err)
+        self.assertEqual((status, "is not a patched copy of" in err), (1, True), err)
 
     def relocatable(self):
         """An environment whose interpreter finds its library from where it lies, as those of uv and conda do."""
@@ -506,7 +506,7 @@ class Venv(Case):
         os.unlink(python)
         shutil.copy("/bin/ls", python)
         status, out, _ = run("--venv", self.env, "--restore")
-        self.assertEqual((status, "is no patched copy any more" in out), (0, True), out)
+        self.assertEqual((status, "is no longer a patched copy" in out), (0, True), out)
         self.assertEqual(open(python, "rb").read(), open("/bin/ls", "rb").read())
 
     def test_not_a_venv(self):

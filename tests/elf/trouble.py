@@ -159,7 +159,7 @@ class Trouble(unittest.TestCase):
         root = self.chroot()
         path, enter = root + "/program", {"preexec_fn": lambda: os.chroot(root), "cwd": "/"}
         status, _, err = run("/program", **enter)
-        self.assertEqual((status, "/proc is not mounted here; mount it" in err), (1, True), err)
+        self.assertEqual((status, "/proc is not mounted; mount it" in err), (1, True), err)
         self.assertEqual(read(path), self.before)
         os.mkdir(root + "/proc")
         self.must("mount", "--bind", "/proc", root + "/proc")
@@ -286,7 +286,7 @@ class Trouble(unittest.TestCase):
         except OSError as error:
             self.skipTest(f"security.ima cannot be set here: {error}")
         status, out, err = run(self.path)
-        self.assertEqual((status, "sign the new file anew" in out), (0, True), err)
+        self.assertEqual((status, "sign the new file again" in out), (0, True), err)
         self.assertNotIn("security.ima", os.listxattr(self.path))
 
     def test_several_at_once_on_one_file(self):
@@ -296,7 +296,7 @@ class Trouble(unittest.TestCase):
             ends = [(p.communicate(timeout=600)[1].decode(), p.returncode) for p in runs]
             self.assertIn(0, [e[1] for e in ends], ends)
             for text, status in ends:  # the others saw another file than they had read, or nothing left to do
-                self.assertTrue(status in (0, 4) or "changed it meanwhile" in text or "No such file" in text, (text, status))
+                self.assertTrue(status in (0, 4) or "changed it in the meantime" in text or "No such file" in text, (text, status))
             check = run("--check", self.path)
             self.assertEqual(check[0], 4 if args else 0, check)
         self.assertEqual(read(self.path), self.before)

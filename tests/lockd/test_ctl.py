@@ -127,7 +127,7 @@ class CtlTest(unittest.TestCase):
                                       (["--socket", "/" + "x" * 120, "status"], 2, "107 bytes"),
                                       (["--socket", "/etc/passwd", "status"], 1, "is a file, not the socket"),
                                       (["--socket", "/tmp", "status"], 1, "is a folder"),
-                                      (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "process id is needed"),
+                                      (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "give a process id"),
                                       (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "no process id"),
                                       (["set", "stuck", "wait"], 2, "configuration file"),
                                       (["status", "--watch"], 2, "unknown option"), (["status", "x"], 2, "no argument")):

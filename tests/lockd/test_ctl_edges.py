@@ -130,7 +130,7 @@ class EdgesTest(unittest.TestCase):
                 result = subprocess.run(["bash", "-c", f'"$@" {to}', "-", CTL, "--socket", self.daemon.path, *arguments],
                                         capture_output=True, timeout=PATIENCE)
                 self.assertEqual((result.returncode, result.stdout), (1, b""), arguments)
-                self.assertIn(b"standard output: cannot write it", result.stderr)
+                self.assertIn(b"cannot write to standard output", result.stderr)
         self.assertNotIn("connection closed", self.daemon.said())
 
     def test_answer_that_does_not_end_is_given_up(self):
@@ -250,7 +250,7 @@ class EdgesTest(unittest.TestCase):
 
     def test_top_on_a_terminal_without_a_cursor_says_so(self):
         top, main = self.top(24, 80, term="dumb")
-        self.assertIn(b"has no cursor to move", self.read(main, b"top --json"))
+        self.assertIn(b"cannot move the cursor", self.read(main, b"top --json"))
         self.assertEqual(top.wait(PATIENCE), 1)
         os.close(main)
 

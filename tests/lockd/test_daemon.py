@@ -329,7 +329,7 @@ class StartTest(unittest.TestCase):
             file.write("precious")
         result = subprocess.run([LOCKD, "--socket", self.path], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, 1)
-        self.assertIn("is no socket", result.stderr)
+        self.assertIn("is not a socket", result.stderr)
         with open(self.path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "precious")
 
