@@ -74,7 +74,7 @@ static int check_kind(const struct elf_output *output, struct gs_err *err)
         S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
         return 0;
     return gs_err_set(err, -EEXIST, "%s: is %s and is left unchanged; name a file",
-                      output->target, S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
+                      output->target, S_ISDIR(st.st_mode) ? "a folder" : "not a regular file");
 }
 
 /* Takes a name beside the target, by a call that gives -EEXIST where it is taken: what a killed

@@ -29,7 +29,8 @@ Elf *elf_second_begin(const struct elf_second *second, struct gs_err *err)
     }
     if (elf_kind(elf) != ELF_K_ELF || gelf_getclass(elf) != ELFCLASS64) {
         gs_err_set(err, -EIO,
-                   "%s: libelf does not accept the new file as a 64-bit ELF file; the old "
+                   "%s: libelf does not accept the new file as a 64-bit ELF file, but "
+                   "gpushare-patch does; the old "
                    "file is left unchanged. Please report this",
                    second->plan->image->source.name);
         elf_end(elf);

@@ -329,7 +329,7 @@ class Patching(Case):
         os.link(path, other)
         before = open(path, "rb").read()
         status, out, _ = run(*self.runtime, link)
-        self.assertEqual((status, "hard links" in out, "is a link; " + path in out), (0, True, True))
+        self.assertEqual((status, "hard links" in out, "is a link; the file is " + path in out), (0, True, True))
         self.assertTrue(os.path.islink(link))
         self.assertEqual(run("--check", path)[0], 0)
         self.assertEqual(open(other, "rb").read(), before)

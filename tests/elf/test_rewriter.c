@@ -334,7 +334,7 @@ static void image_fields_outside_are_named(void **state)
     s = make_small(3), s.segments[2].p_vaddr += 8, refuse(&s, "address of PT_DYNAMIC");
     s = make_small(3), s.dynamic[1].d_tag = DT_DEBUG, refuse(&s, "no DT_STRTAB");
     s = make_small(3), s.dynamic[2].d_un.d_val = 1ull << 40, refuse(&s, "DT_STRSZ");
-    s = make_small(3), s.dynamic[2].d_un.d_val = 5, refuse(&s, "no NUL");
+    s = make_small(3), s.dynamic[2].d_un.d_val = 5, refuse(&s, "not a NUL byte");
     s = make_small(3), s.dynamic[0].d_un.d_val = 4000, refuse(&s, "a name in PT_DYNAMIC");
     s = make_small(3), s.dynamic[3].d_un.d_ptr = sizeof s - 8, refuse(&s, "DT_SYMTAB");
     s = make_small(3), s.dynamic[4].d_un.d_val = 16, refuse(&s, "DT_SYMENT");

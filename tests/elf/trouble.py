@@ -83,7 +83,7 @@ class Trouble(unittest.TestCase):
         at = self.mount(len(self.before) // 1024 + 300)
         path = shutil.copy(self.path, at)
         for more in ([], ["--no-sync"]):
-            self.left_alone(run(*more, path), "make room for a second copy of it): No space left", path)
+            self.left_alone(run(*more, path), "free enough space for a second copy of the file): No space left", path)
 
     def test_file_size_limit(self):
         size = len(self.before)
@@ -126,7 +126,7 @@ class Trouble(unittest.TestCase):
         if os.geteuid() != 0:
             self.skipTest("only root can be another user")
         patch, runtime = copy_for_others(self, OPTIONS.patch, OPTIONS.runtime)
-        for mode, text in ((0o755, "one who may write there): Permission denied"), (0o777, "run this as that user or as root")):
+        for mode, text in ((0o755, "a user who may write there): Permission denied"), (0o777, "run this as that user or as root")):
             os.chmod(self.folder, mode)
             self.left_alone(tool.run("--runtime", runtime, self.path, tool_path=patch, **AS_OTHER_USER), text)
 

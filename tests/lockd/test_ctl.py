@@ -110,13 +110,13 @@ class CtlTest(unittest.TestCase):
     def test_wrong_usage_says_what(self):
         for arguments, code, said in ((["frob"], 2, "unknown command"), ([], 2, "usage: gpusharectl [options] COMMAND"), (["set"], 2, "usage"),
                                       (["set", "quantum", "0"], 2, "outside"), (["set", "quantum", "soon"], 2, "number"),
-                                      (["set", "colour", "3"], 2, "no setting 'colour'"), (["pause", "-1"], 2, "'-1' is no process id"),
-                                      (["pause"], 2, "needed"), (["pause", "99999999999"], 2, "'99999999999' is no"),
+                                      (["set", "colour", "3"], 2, "no setting 'colour'"), (["pause", "-1"], 2, "'-1' is not a process id"),
+                                      (["pause"], 2, "give"), (["pause", "99999999999"], 2, "'99999999999' is no"),
                                       (["resume", "1"], 1, "no program with process id 1"),
                                       (["set", "policy", "best"], 2, "none of: fair, fifo"), (["set", "weight", "5"], 2, "PID"),
                                       (["set", "weight", "1", "0"], 2, "outside"), (["set", "priority", "1", "101"], 2, "outside"),
                                       (["set", "weight", "1", "5"], 1, "no program with"), (["set", "host", "lots"], 2, "no size"),
-                                      (["set", "exclusive", "maybe"], 2, "no, yes"), (["evict"], 2, "needed"),
+                                      (["set", "exclusive", "maybe"], 2, "no, yes"), (["evict"], 2, "give"),
                                       (["set", "switch-share", "99"], 2, "outside"), (["suspend", "all"], 2, "process id"),
                                       (["trace", "--seconds", "0"], 2, "more than 0"), (["trace", "x"], 2, "no argument"),
                                       (["trace", "--seconds", "1", "-o", "/nowhere/t"], 1, "/nowhere/t"),
@@ -128,7 +128,7 @@ class CtlTest(unittest.TestCase):
                                       (["--socket", "/etc/passwd", "status"], 1, "is a file, not the socket"),
                                       (["--socket", "/tmp", "status"], 1, "is a folder"),
                                       (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "give a process id"),
-                                      (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "no process id"),
+                                      (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "not a process id"),
                                       (["set", "stuck", "wait"], 2, "configuration file"),
                                       (["status", "--watch"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))

@@ -89,7 +89,7 @@ def library_that_is_missing(scene):
 
 def failure_without_a_word(scene):
     scene.script("exit 1")
-    return 1, "it ended with 1"
+    return 1, "it ended with status 1"
 
 
 def configuration_that_is_wrong(scene):
