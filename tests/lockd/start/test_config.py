@@ -92,14 +92,14 @@ class ConfigTest(unittest.TestCase):
                            ("quantum = 5\n", ":1: quantum belongs into section [scheduling]"),
                            ("[limits]\nquantum = 5\n", ":2: quantum belongs into section [scheduling]"),
                            ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: policy, exclusive, quantum"),
-                           ("[paint]\ncolour = red\n", ":2: unknown section [paint]; there are [daemon], [scheduling], [limits], [access]"),
+                           ("[paint]\ncolour = red\n", ":2: unknown section [paint]; the sections are [daemon], [scheduling], [limits], [access]"),
                            ("[scheduling]\nquantum\n", ":2: expected"), ("[scheduling\n", ":1: expected"),
-                           ("[scheduling] quantum = 5\n", ":1: something stands behind"),
-                           ("[scheduling]\npolicy = best\n", "none of: fair, fifo, rr, priority"),
-                           ("[scheduling]\nexclusive = 1\n", "none of: no, yes"),
-                           ("[scheduling]\nreserve = lots\n", "no size"), ("[scheduling]\nswitch-share = 0\n", "0 is outside 0.1 to 50 percent"),
+                           ("[scheduling] quantum = 5\n", ":1: unexpected text after"),
+                           ("[scheduling]\npolicy = best\n", "not one of: fair, fifo, rr, priority"),
+                           ("[scheduling]\nexclusive = 1\n", "not one of: no, yes"),
+                           ("[scheduling]\nreserve = lots\n", "not a size"), ("[scheduling]\nswitch-share = 0\n", "0 is outside 0.1 to 50 percent"),
                            ("[scheduling]\nhand-over = yes\nstuck = checkpoint\n", "cannot be used together"),
-                           ("[scheduling]\nhand-over = always\n", "none of: auto, yes, no"),
+                           ("[scheduling]\nhand-over = always\n", "not one of: auto, yes, no"),
                            ("[scheduling]\nquantum-min = 9\nquantum-max = 8\n", "quantum-min is above"),
                            ("[limits]\nmax-messages = 1\n", "outside 100"), ("[limits]\nmax-programs = -1\n", "whole number"),
                            ("[limits]\nmax-programs = 99999999999999999999\n", "whole number"),
@@ -147,7 +147,7 @@ class ConfigTest(unittest.TestCase):
         result = subprocess.run([LOCKD, "--config", self.path, "--socket", self.folder + "/s"], capture_output=True, text=True,
                                 timeout=PATIENCE)
         self.assertEqual(result.returncode, 2)
-        self.assertIn("no group 'no-such-group-here'", result.stderr)
+        self.assertIn("group 'no-such-group-here' does not exist", result.stderr)
         self.assertEqual(self.check(), (2, result.stderr))
 
     def test_reload_takes_new_settings_and_keeps_old_ones_when_bad(self):
