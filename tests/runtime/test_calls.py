@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the single cases of calls.c and pools.c on a simulated card, and checks what they say on stderr. test_calls.py --build DIR"""
-import argparse
 import fcntl
 import json
 import os
@@ -11,29 +10,18 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import PATIENCE, Card, Told, daemon_script, sanitized, wait_for  # noqa: E402
-
-failures = []
-
-
-def check(good, text):
-    if not good:
-        failures.append(text)
-        print(f"FAILED: {text}", flush=True)
+from card import PATIENCE, BuildTest, Card, Told, check, daemon_script, main, sanitized, wait_for  # noqa: E402
 
 
 def run_case(build, case, daemon=True, memory="128MiB", timeout=PATIENCE, silent=True, program="calls", **more):
     """One case; its stderr must be empty unless silent is False. Returns stderr."""
-    start = time.monotonic()
     with Card(build, memory=memory, daemon=daemon) as card:
         try:
             code, out, err = card.run([os.path.join(build, "tests", "runtime", program), case], timeout=timeout, **more)
-        except subprocess.TimeoutExpired:
-            check(False, f"{case} {more}: hangs")
-            return ""
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError(f"{case} {more}: hangs") from late
         check(code == 0 and out == "", f"{case} {more}: exit {code}: {out}{err}")
         check(not silent or err == "", f"{case} {more}: said {err}")
-    print(f"{case} {more}: {time.monotonic() - start:.1f} s", flush=True)
     return err
 
 
@@ -148,52 +136,81 @@ def many_at_once(build):
         check(len(card.daemon_pids()) == 1, f"{len(card.daemon_pids())} daemons")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    build = parser.parse_args().build
-    for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "only_queries", "fork", "child_only", "green"):
-        run_case(build, case)
-    # with a limit what is free is exact; else it changes with what contexts take of the card
-    run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB")
-    run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB")
-    run_case(build, "wait", daemon=False)
-    for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams", "fault", "share_at_once"):
-        run_case(build, case, program="lives")
-    run_case(build, "fault", program="lives", GPUSHARE_DISABLE="1")
-    for more in ({"GPUSHARE_MEMORY": "managed"}, {"SIMCUDA_VMM": "0"}):  # the other backend says the same
-        for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "fork", "green"):
-            run_case(build, case, **more)
-        run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB", **more)
-        run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB", **more)
-        for case in ("order_small", "stream_gone", "attributes", "current", "frees", "per_thread", "graph"):
-            run_case(build, case, program="pools", **more)
-    for case in ("sizes", "frees", "contexts", "fork", "green"):
-        run_case(build, case, GPUSHARE_DISABLE="1")
-    for case in ("order_large", "order_small", "order_green", "stream_gone", "attributes", "threshold", "current", "most", "frees",
-                 "per_thread", "graph", "context_gone"):
-        run_case(build, case, program="pools")
-    run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
-    for case in ("attributes", "current", "frees", "graph"):  # what the tests believe, against the driver's own
-        run_case(build, case, program="pools", GPUSHARE_DISABLE="1")
-    for case in ("beside", "ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "tiles", "multicast",
-                 "multicast_address"):
+class Cases(BuildTest):
+    """Each case of the programs calls, lives, pools and mappings by itself."""
+
+    def cases(self, names, program="calls", **more):
+        for name in names:
+            with self.subTest(program=program, case=name, **more):
+                run_case(self.build, name, program=program, **more)
+
+    def test_calls(self):
+        self.cases(("sizes", "frees", "attributes", "pitch", "destroy_beside", "only_queries", "fork", "child_only", "green"))
+        # with a limit what is free is exact; else it changes with what contexts take of the card
+        self.cases(("contexts",), GPUSHARE_DEVICE_LIMIT="120MiB")
+        self.cases(("limit",), GPUSHARE_DEVICE_LIMIT="32MiB")
+        self.cases(("wait",), daemon=False)
+
+    def test_lives(self):
+        self.cases(("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams", "fault", "share_at_once"), "lives")
+        self.cases(("fault",), "lives", GPUSHARE_DISABLE="1")
+
+    def test_managed_memory_says_the_same(self):
+        for more in ({"GPUSHARE_MEMORY": "managed"}, {"SIMCUDA_VMM": "0"}):
+            self.cases(("sizes", "frees", "attributes", "pitch", "destroy_beside", "fork", "green"), **more)
+            self.cases(("contexts",), GPUSHARE_DEVICE_LIMIT="120MiB", **more)
+            self.cases(("limit",), GPUSHARE_DEVICE_LIMIT="32MiB", **more)
+            self.cases(("order_small", "stream_gone", "attributes", "current", "frees", "per_thread", "graph"), "pools", **more)
+        self.cases(("attributes",), "mappings", memory="512MiB", GPUSHARE_MEMORY="managed")
+
+    def test_driver_says_the_same(self):
+        """What the tests believe, against the driver's own."""
+        self.cases(("sizes", "frees", "contexts", "fork", "green"), GPUSHARE_DISABLE="1")
+        self.cases(("attributes", "current", "frees", "graph"), "pools", GPUSHARE_DISABLE="1")
+
+    def test_pools(self):
+        self.cases(("order_large", "order_small", "order_green", "stream_gone", "attributes", "threshold", "current", "most", "frees",
+                    "per_thread", "graph", "context_gone"), "pools")
+        self.cases(("wait_behind",), "pools", GPUSHARE_DEVICE_LIMIT="32MiB")
+
+    def test_mappings(self):
         for more in ({"GPUSHARE_DISABLE": "1"}, {}):
-            run_case(build, case, program="mappings", memory="512MiB", **more)
-    run_case(build, "attributes", program="mappings", GPUSHARE_MEMORY="managed")
-    if os.path.exists(os.path.join(build, "tests", "gpu", "driver_facts")) and not sanitized(build):
-        same_answers(build)
-    for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):
-        err = run_case(build, "frees", silent=False, **{name: value})
-        check(err.count(f"{name}={value}") == 1 and err.count("\n") == 1, f"{name}={value}: said {err!r}")
-    never_seen(build)
-    few_driver_calls(build)
-    absent_daemon(build)
-    stopped_daemon(build)
-    slow_daemon(build)
-    silent_start(build)
-    many_at_once(build)
-    sys.exit(1 if failures else 0)
+            self.cases(("beside", "ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "tiles", "multicast",
+                        "multicast_address"), "mappings", memory="512MiB", **more)
+
+    def test_settings_that_are_wrong(self):
+        for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):
+            err = run_case(self.build, "frees", silent=False, **{name: value})
+            self.assertEqual((err.count(f"{name}={value}"), err.count("\n")), (1, 1), err)
 
 
-main()
+class Scenes(BuildTest):
+    def test_same_answers(self):
+        if not os.path.exists(os.path.join(self.build, "tests", "gpu", "driver_facts")) or sanitized(self.build):
+            self.skipTest("there is no driver_facts that can be run here")
+        same_answers(self.build)
+
+    def test_never_seen(self):
+        never_seen(self.build)
+
+    def test_few_driver_calls(self):
+        few_driver_calls(self.build)
+
+    def test_absent_daemon(self):
+        absent_daemon(self.build)
+
+    def test_stopped_daemon(self):
+        stopped_daemon(self.build)
+
+    def test_slow_daemon(self):
+        slow_daemon(self.build)
+
+    def test_silent_start(self):
+        silent_start(self.build)
+
+    def test_many_at_once(self):
+        many_at_once(self.build)
+
+
+if __name__ == "__main__":
+    main()

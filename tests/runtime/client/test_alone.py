@@ -4,7 +4,6 @@
 
 test_alone.py --build DIR; see alone.c. The table at the end of this file lists the ways; runtime/client/session.c and client.c say them.
 """
-import argparse
 import concurrent.futures
 import os
 import socket
@@ -13,7 +12,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import Card, Told, check, failures, sanitized  # noqa: E402
+from card import OPTIONS, BuildTest, Card, Told, main, sanitized  # noqa: E402
 
 PATIENCE = 100  # seconds, on a busy machine; the library gives up after 5
 
@@ -114,18 +113,18 @@ def attempt(build, name):
         return -1, f"{type(error).__name__}: {error}", "", 0
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--only", default="")
-    args = parser.parse_args()
-    names = [name for name in WAYS if args.only in name and not (sanitized(args.build) and name in OWN_PTHREAD_CREATE)]
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:  # most of them only wait
-        for name, (code, out, err, seconds) in zip(names, pool.map(lambda name: attempt(args.build, name), names)):
-            check(code == 0 and out == "ok\n", f"{name}: {seconds:.1f} s, exit {code}: {out.strip()} {err.strip()}")
-            said = [line for line in err.splitlines() if "running without sharing" in line]
-            check(len(said) == 1 and WAYS[name][1] in said[0], f"{name}: said {said}")
-    sys.exit(1 if failures or not names else 0)
+class Alone(BuildTest):
+    def test_every_way(self):
+        names = [name for name in WAYS if OPTIONS.only in name and not (sanitized(self.build) and name in OWN_PTHREAD_CREATE)]
+        self.assertTrue(names)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:  # most of them only wait
+            for name, (code, out, err, seconds) in zip(names, pool.map(lambda name: attempt(self.build, name), names)):
+                with self.subTest(name):
+                    self.assertEqual((code, out), (0, "ok\n"), f"{seconds:.1f} s, {err.strip()}")
+                    said = [line for line in err.splitlines() if "running without sharing" in line]
+                    self.assertEqual(len(said), 1, said)
+                    self.assertIn(WAYS[name][1], said[0])
 
 
-main()
+if __name__ == "__main__":
+    main(only="")

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon that cannot start, for each reason that does not get better by itself: a program says so in one line of its own, tries once,
 and goes on. test_unstartable.py --build DIR"""
-import argparse
 import os
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import Card, check, failures  # noqa: E402
+from card import BuildTest, Card, check, main  # noqa: E402
 
 LOADER = "x: error while loading shared libraries: libinih.so.1: cannot open shared object file: No such file or directory"
 
@@ -133,16 +132,18 @@ def run(build, prepare):
                 check(not os.path.exists(f"/proc/{pid}"), f"{title}: process {pid} has gone")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    words = parser.parse_args()
-    for prepare in (folder_in_the_sockets_place, folder_that_cannot_be_made, file_in_the_folders_place, path_that_is_not_full,
-                    program_that_is_none, program_that_is_a_folder, program_that_is_not_there, library_that_is_missing,
-                    failure_without_a_word, configuration_that_is_wrong, words_without_end, crash,
-                    daemon_that_stays_in_the_foreground):
-        run(words.build, prepare)
-    sys.exit(1 if failures else 0)
+WAYS = (folder_in_the_sockets_place, folder_that_cannot_be_made, file_in_the_folders_place, path_that_is_not_full,
+        program_that_is_none, program_that_is_a_folder, program_that_is_not_there, library_that_is_missing,
+        failure_without_a_word, configuration_that_is_wrong, words_without_end, crash,
+        daemon_that_stays_in_the_foreground)
 
 
-main()
+class Unstartable(BuildTest):
+    def test_every_way(self):
+        for prepare in WAYS:
+            with self.subTest(prepare.__name__.replace("_", " ")):
+                run(self.build, prepare)
+
+
+if __name__ == "__main__":
+    main()
