@@ -22,7 +22,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
+OPTIONS = argparse.Namespace()
 ALL_FOLDERS = ["/usr/bin", "/usr/lib", "/usr/local/cuda/"]
 DEFAULT_FOLDERS = ["/usr/bin", "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/lib64", "/usr/local/cuda/bin"]
 # programs that act on the machine whatever their arguments are, and why each is only loaded
@@ -264,8 +266,62 @@ def check_one(options, path, kind):
                 case.unstripped, case.strips and not case.strip_spares)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+class Corpus(unittest.TestCase):
+    def test_files(self):
+        options = OPTIONS
+        options.patchelf = shutil.which("patchelf")
+        for tool in ("strip", "eu-elflint"):
+            if not shutil.which(tool):
+                self.skipTest(f"{tool} is not installed")
+        largest = options.largest if options.largest is not None else (4096 if options.all else 16)
+        folders = [f for f in options.folders or (ALL_FOLDERS if options.all else DEFAULT_FOLDERS) if os.path.isdir(f)]
+        files = find_files(folders, None if options.all else options.count, largest << 20, options.all)
+        self.assertTrue(files, f"no ELF file found in {folders}")
+        results = []
+        # processes, not threads: a child forked by another thread would hold our copies open for writing (ETXTBSY)
+        with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
+            for r in pool.map(check_one, [options] * len(files), *zip(*files)):
+                results.append(r)
+                if options.verbose or r[2]:
+                    print(r[0], r[1], *r[2], ("| peer: " + " ".join(r[3])) if r[3] else "", r[6], flush=True)
+
+        refused = [r for r in results if r[1].startswith("refused")]
+        done = [r for r in results if not r[1].startswith("refused")]
+        runs = sum(1 for r in done if r[7] == 0)
+        ours = collections.Counter(b for r in done for b in r[2])
+        peer = collections.Counter(b for r in done for b in r[3])
+        print(f"{len(results)} files: {len(done)} patched, {len(refused)} refused; {runs} start with status 0 unpatched")
+        for r in refused:
+            print(f"  refused {r[0]}: {r[1][9:]}")
+        unstripped = collections.Counter(r[8] for r in done if r[8])
+        print("restored after strip: " + ", ".join(f"{n} {what}" for what, n in sorted(unstripped.items())))
+        fragile = [r[0] for r in done if r[9]]
+        print(f"{len(fragile)} that strip breaks as they are")
+        loaded = {r[0]: not_started(r[0]) for r in done if not_started(r[0])}
+        print(f"{len(loaded)} only loaded, not started")
+        print(f"{'broken':<20} {'gpushare-patch':>15} {'patchelf':>10}")
+        for what in KINDS:
+            print(f"{what:<20} {ours[what]:>15} {peer[what] if what in KINDS[:4] else '-':>10}")
+        print(f"{'seconds':<20} {sum(r[4] for r in done):>15.2f} {sum(r[5] for r in done):>10.2f}")
+        if options.table:
+            with open(options.table, "w") as out:
+                json.dump({"folders": folders, "recursive": options.all, "files": len(results), "patched": len(done),
+                           "start_with_status_0_unpatched": runs,
+                           "only_loaded": loaded, "broken_by_strip_as_they_are": fragile, "restored_after_strip": dict(unstripped),
+                           "not_restored_after_strip": [r[0] for r in done if r[8] == "refused"],
+                           "broken": {w: {"gpushare-patch": ours[w], **({"patchelf": peer[w]} if w in KINDS[:4] else {})}
+                                      for w in KINDS},
+                           "broken_files": {r[0]: r[2] for r in done if r[2]},
+                           "patchelf_broken_files": {r[0]: r[3] for r in done if r[3]},
+                           "seconds": {"gpushare-patch": round(sum(r[4] for r in done), 2),
+                                       "patchelf": round(sum(r[5] for r in done), 2)},
+                           "refused": {r[0]: r[1][9:] for r in refused}}, out, indent=1)
+        self.assertEqual(dict(ours), {}, "broken files stand above")
+        self.assertTrue(done)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
     parser.add_argument("--patch", required=True, help="gpushare-patch")
     parser.add_argument("--runtime", required=True, help="a runtime library for the patched copies")
     parser.add_argument("--dlload", required=True, help="the loader program of the tests")
@@ -277,62 +333,8 @@ def main():
     parser.add_argument("--table", default=None, help="write the result as JSON to this file")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("folders", nargs="*")
-    options = parser.parse_args()
-    options.patch, options.runtime, options.dlload = map(
-        os.path.abspath, (options.patch, options.runtime, options.dlload))
-    options.patchelf = shutil.which("patchelf")
-    for tool in ("strip", "eu-elflint"):
-        if not shutil.which(tool):
-            print(f"skipped: {tool} is not installed")
-            return 77
-    largest = options.largest if options.largest is not None else (4096 if options.all else 16)
-    folders = [f for f in options.folders or (ALL_FOLDERS if options.all else DEFAULT_FOLDERS) if os.path.isdir(f)]
-    files = find_files(folders, None if options.all else options.count, largest << 20, options.all)
-    if not files:
-        print("no ELF file found in", *folders)
-        return 1
-
-    results = []
-    # processes, not threads: a child forked by another thread would hold our copies open for writing (ETXTBSY)
-    with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
-        for r in pool.map(check_one, [options] * len(files), *zip(*files)):
-            results.append(r)
-            if options.verbose or r[2]:
-                print(r[0], r[1], *r[2], ("| peer: " + " ".join(r[3])) if r[3] else "", r[6], flush=True)
-
-    refused = [r for r in results if r[1].startswith("refused")]
-    done = [r for r in results if not r[1].startswith("refused")]
-    runs = sum(1 for r in done if r[7] == 0)
-    ours = collections.Counter(b for r in done for b in r[2])
-    peer = collections.Counter(b for r in done for b in r[3])
-    print(f"{len(results)} files: {len(done)} patched, {len(refused)} refused; {runs} start with status 0 unpatched")
-    for r in refused:
-        print(f"  refused {r[0]}: {r[1][9:]}")
-    unstripped = collections.Counter(r[8] for r in done if r[8])
-    print("restored after strip: " + ", ".join(f"{n} {what}" for what, n in sorted(unstripped.items())))
-    fragile = [r[0] for r in done if r[9]]
-    print(f"{len(fragile)} that strip breaks as they are")
-    loaded = {r[0]: not_started(r[0]) for r in done if not_started(r[0])}
-    print(f"{len(loaded)} only loaded, not started")
-    print(f"{'broken':<20} {'gpushare-patch':>15} {'patchelf':>10}")
-    for what in KINDS:
-        print(f"{what:<20} {ours[what]:>15} {peer[what] if what in KINDS[:4] else '-':>10}")
-    print(f"{'seconds':<20} {sum(r[4] for r in done):>15.2f} {sum(r[5] for r in done):>10.2f}")
-    if options.table:
-        with open(options.table, "w") as out:
-            json.dump({"folders": folders, "recursive": options.all, "files": len(results), "patched": len(done),
-                       "start_with_status_0_unpatched": runs,
-                       "only_loaded": loaded, "broken_by_strip_as_they_are": fragile, "restored_after_strip": dict(unstripped),
-                       "not_restored_after_strip": [r[0] for r in done if r[8] == "refused"],
-                       "broken": {w: {"gpushare-patch": ours[w], **({"patchelf": peer[w]} if w in KINDS[:4] else {})}
-                                  for w in KINDS},
-                       "broken_files": {r[0]: r[2] for r in done if r[2]},
-                       "patchelf_broken_files": {r[0]: r[3] for r in done if r[3]},
-                       "seconds": {"gpushare-patch": round(sum(r[4] for r in done), 2),
-                                   "patchelf": round(sum(r[5] for r in done), 2)},
-                       "refused": {r[0]: r[1][9:] for r in refused}}, out, indent=1)
-    return 1 if ours or len(done) == 0 else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    parser.parse_args(namespace=OPTIONS)
+    OPTIONS.patch, OPTIONS.runtime, OPTIONS.dlload = map(
+        os.path.abspath, (OPTIONS.patch, OPTIONS.runtime, OPTIONS.dlload))
+    result = unittest.main(argv=sys.argv[:1], exit=False).result
+    sys.exit(77 if result.skipped else 0 if result.wasSuccessful() else 1)

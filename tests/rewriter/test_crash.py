@@ -5,14 +5,16 @@
 The test build (gpushare-patch-fault) dies at step N without cleaning up, as kill -9 does. A run that was cut short must
 also be no obstacle: the next one succeeds.
 """
-import argparse
 import base64
 import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
+import unittest
+
+import tool
+from tool import OPTIONS
 
 DIED = 99
 
@@ -31,7 +33,7 @@ def leftovers(path):
     for at, _, names in os.walk(folder):
         for name in names:
             if name != target and os.lstat(os.path.join(at, name)).st_mode & 0o6000 and os.stat(at).st_mode & 0o077:
-                sys.exit(f"a setuid file {name} was left in reach of others")
+                raise AssertionError(f"a setuid file {name} was left in reach of others")
     return [f for f in os.listdir(folder) if f.startswith(".gpushare")]
 
 
@@ -43,24 +45,24 @@ def outcomes(tool, arguments, path, before, after, mode=0o755):
         status = subprocess.run([tool, "-q", "--fault-step", str(step), *arguments, path], timeout=600).returncode
         now = open(path, "rb").read()
         if now not in (before, after):
-            sys.exit(f"step {step} left a file that is neither the old nor the new one ({len(now)} bytes)")
+            raise AssertionError(f"step {step} left a file that is neither the old nor the new one ({len(now)} bytes)")
         seen["old" if now == before else "new"] += 1
         left = leftovers(path)
         if len(left) > 1 or (left and status == 0):  # the next run finds and removes what this one has left
-            sys.exit(f"step {step} left {left}")
+            raise AssertionError(f"step {step} left {left}")
         if left and step % 2 == 0:  # also one that has nothing else to do
             subprocess.run([tool, "-q", "--restore", path], stderr=subprocess.DEVNULL, timeout=60)
             if leftovers(path):
-                sys.exit(f"step {step}: --restore left {leftovers(path)}")
+                raise AssertionError(f"step {step}: --restore left {leftovers(path)}")
         if status == 0:
             if now != after:
-                sys.exit(f"step {step}: said it was done, but the file is the old one")
+                raise AssertionError(f"step {step}: said it was done, but the file is the old one")
             if os.stat(path).st_mode & 0o7777 != mode:
-                sys.exit(f"the mode is {os.stat(path).st_mode:o}")
+                raise AssertionError(f"the mode is {os.stat(path).st_mode:o}")
             return step - 1, seen
         if status != DIED:
-            sys.exit(f"step {step}: exit {status}")
-    sys.exit("never got through")
+            raise AssertionError(f"step {step}: exit {status}")
+    raise AssertionError("never got through")
 
 
 def damage_is_noticed(tool, arguments, path, original):
@@ -71,9 +73,9 @@ def damage_is_noticed(tool, arguments, path, original):
                               stderr=subprocess.PIPE, timeout=600, text=True)
         if (done.returncode != 1 or field not in done.stderr or "libelf" not in done.stderr
                 or "according to gpushare-patch" not in done.stderr):
-            sys.exit(f"damaged {field}: exit {done.returncode}, {done.stderr}")
+            raise AssertionError(f"damaged {field}: exit {done.returncode}, {done.stderr}")
         if open(path, "rb").read() != original or leftovers(path):
-            sys.exit(f"damaged {field}: the file was touched, or something was left beside it")
+            raise AssertionError(f"damaged {field}: the file was touched, or something was left beside it")
     print("what libelf reads differently is refused, and the file is left alone")
 
 
@@ -113,53 +115,69 @@ def die_in_a_tree(tool, arguments, program, base):
                                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600).returncode
         while (status := call("--fault-step", str(steps))) == DIED:
             if call("--fault-step", str(1 + steps % 7), "--restore") not in (0, 4, DIED) or call("--restore") not in (0, 4):
-                sys.exit(f"{kind}: restore after step {steps} failed")
+                raise AssertionError(f"{kind}: restore after step {steps} failed")
             if contents(env) != before:
-                sys.exit(f"{kind}: not all was given back after step {steps}")
+                raise AssertionError(f"{kind}: not all was given back after step {steps}")
             steps += 1
         while call("--fault-step", str(undone), "--restore") == DIED:
             undone += 1
         if status != 0 or contents(env) != before or min(steps, undone) < 8:
-            sys.exit(f"{kind}: exit {status} at step {steps}; restored at step {undone}")
+            raise AssertionError(f"{kind}: exit {status} at step {steps}; restored at step {undone}")
         print(f"{kind}: died at each of {steps - 1} steps, and of {undone - 1} of the restore: all was given back")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--patch", required=True, help="the test build gpushare-patch-fault")
-    parser.add_argument("--runtime", required=True)
-    o = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gpushare-crash.") as folder:
-        path = os.path.join(folder, "program")
-        shutil.copy(shutil.which("ls"), path)
-        original = open(path, "rb").read()
-        arguments = ["--any", "--runtime", os.path.abspath(o.runtime)]
-        put(path, original)
-        subprocess.run([o.patch, "-q", *arguments, path], check=True)
-        patched = open(path, "rb").read()
-        if patched == original:
-            sys.exit("nothing was patched")
-        cases = [("patch", arguments, original, patched), ("restore", ["--restore"], patched, original),
-                 ("patch, no sync", ["--no-sync", *arguments], original, patched)]
-        if shutil.which("strip"):
-            stripped = []
-            for content in (original, patched):
-                open(path, "wb").write(content)
-                subprocess.run(["strip", path], check=True)
-                stripped.append(open(path, "rb").read())
-            cases.append(("restore after strip", ["--restore"], stripped[1], stripped[0]))
-        open(path, "wb").write(original)
-        die_in_a_tree(o.patch, arguments, path, folder)
-        damage_is_noticed(o.patch, arguments, path, original)
-        os.chmod(folder, 0o755)
-        cases = [(*case, 0o755) for case in cases] + [("setuid program", ["--force", *arguments], original, patched, 0o4755),
-                                                      ("restore a setuid program", ["--restore"], patched, original, 0o6711)]
-        for what, args, before, after, mode in cases:
-            steps, seen = outcomes(o.patch, args, path, before, after, mode)
-            print(f"{what}: died at each of {steps} steps: {seen['old']} times the old file, {seen['new']} times the new one")
-            if steps < 8 or seen["old"] == 0 or seen["new"] < 2:
-                sys.exit("too few steps were seen: is this the test build?")
+class Crash(unittest.TestCase):
+    def setUp(self):
+        self.tool, self.arguments = OPTIONS.patch, ["--any", "--runtime", OPTIONS.runtime]
+        self.folder = tempfile.mkdtemp(prefix="gpushare-crash.")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.path = os.path.join(self.folder, "program")
+        shutil.copy(shutil.which("ls"), self.path)
+        self.original = open(self.path, "rb").read()
+
+    def patched(self):
+        put(self.path, self.original)
+        subprocess.run([self.tool, "-q", *self.arguments, self.path], check=True)
+        patched = open(self.path, "rb").read()
+        self.assertNotEqual(patched, self.original, "nothing was patched")
+        return patched
+
+    def die(self, arguments, before, after, mode=0o755):
+        os.chmod(self.folder, 0o755)
+        steps, seen = outcomes(self.tool, arguments, self.path, before, after, mode)
+        print(f"died at each of {steps} steps: {seen['old']} times the old file, {seen['new']} times the new one")
+        self.assertTrue(steps >= 8 and seen["old"] != 0 and seen["new"] >= 2, "too few steps were seen: is this the test build?")
+
+    def test_patch(self):
+        self.die(self.arguments, self.original, self.patched())
+
+    def test_patch_without_sync(self):
+        self.die(["--no-sync", *self.arguments], self.original, self.patched())
+
+    def test_restore(self):
+        self.die(["--restore"], self.patched(), self.original)
+
+    @unittest.skipUnless(shutil.which("strip"), "strip is not installed")
+    def test_restore_after_strip(self):
+        stripped = []
+        for content in (self.original, self.patched()):
+            open(self.path, "wb").write(content)
+            subprocess.run(["strip", self.path], check=True)
+            stripped.append(open(self.path, "rb").read())
+        self.die(["--restore"], stripped[1], stripped[0])
+
+    def test_setuid_program(self):
+        self.die(["--force", *self.arguments], self.original, self.patched(), 0o4755)
+
+    def test_restore_of_a_setuid_program(self):
+        self.die(["--restore"], self.patched(), self.original, 0o6711)
+
+    def test_trees(self):
+        die_in_a_tree(self.tool, self.arguments, self.path, self.folder)
+
+    def test_damage_is_noticed(self):
+        damage_is_noticed(self.tool, self.arguments, self.path, self.original)
 
 
 if __name__ == "__main__":
-    main()
+    tool.main()

@@ -5,18 +5,19 @@
 A file is right when the program (hard.c) still finds everything about itself in order, its dlsym calls arrive in the
 stand-in library, the same holds after strip, a second run changes nothing, and --restore gives the same bytes back.
 """
-import argparse
 import collections
 import concurrent.futures
 import copy
 import json
 import os
-import shutil
 import struct
 import sys
 import tempfile
+import unittest
 
 sys.dont_write_bytecode = True
+import tool
+from tool import OPTIONS
 from hard_bench import CROSS, HERE, SYSROOT, USER, Bench, NotHere, sh
 from hard_builds import cases
 
@@ -202,34 +203,27 @@ def run_case(base, index):
     return ("FAILED", name, problem) if problem else ("ok", name, "") if expect == "right" else ("refused", name, expect)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--patch", required=True)
-    parser.add_argument("--runtime", required=True)
-    parser.add_argument("--only", help="part of a name")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    options = parser.parse_args()
-    options.patch, options.runtime = os.path.abspath(options.patch), os.path.abspath(options.runtime)
-    if not shutil.which("gcc"):
-        print("skipped: gcc is not installed")
-        return 77
-    counts = collections.Counter()
-    with tempfile.TemporaryDirectory(prefix="gpushare-hard.") as folder:
-        b = Bench(options, folder)
-        b.user = b.cc(source=USER)
-        b.other_runtime = os.path.join(folder, "aarch64", "libgpushare.so.1")
-        b.libcuda = os.path.join(folder, "driver")
-        os.mkdir(b.libcuda)
-        os.rename(b.cc("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source=os.path.join(HERE, "hard_libcuda.c")),
-                  os.path.join(b.libcuda, "libcuda.so.1"))
-        wanted = [i for i, case in enumerate(cases(b)) if not options.only or options.only in case[0]]
-        with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:  # not threads: see test_corpus.py
-            for result, name, reason in pool.map(run_case, [b] * len(wanted), wanted):
-                counts[result] += 1
-                print(f"{result:<8} {name}{': ' + reason if reason else ''}", flush=True)
-    print(f"{counts['ok']} right, {counts['refused']} refused as they should be, {counts['FAILED']} wrong, {counts['skipped']} skipped")
-    return 1 if counts["FAILED"] or not counts["ok"] + counts["refused"] else 0
+class Hard(unittest.TestCase):
+    def test_every_file(self):
+        counts = collections.Counter()
+        with tempfile.TemporaryDirectory(prefix="gpushare-hard.") as folder:
+            b = Bench(OPTIONS, folder)
+            b.user = b.cc(source=USER)
+            b.other_runtime = os.path.join(folder, "aarch64", "libgpushare.so.1")
+            b.libcuda = os.path.join(folder, "driver")
+            os.mkdir(b.libcuda)
+            os.rename(b.cc("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source=os.path.join(HERE, "hard_libcuda.c")),
+                      os.path.join(b.libcuda, "libcuda.so.1"))
+            wanted = [i for i, case in enumerate(cases(b)) if OPTIONS.only in case[0]]
+            with concurrent.futures.ProcessPoolExecutor(OPTIONS.jobs) as pool:  # not threads: see test_corpus.py
+                for result, name, reason in pool.map(run_case, [b] * len(wanted), wanted):
+                    counts[result] += 1
+                    print(f"{result:<8} {name}{': ' + reason if reason else ''}", flush=True)
+                    with self.subTest(name):
+                        self.assertNotEqual(result, "FAILED", reason)
+        print(f"{counts['ok']} right, {counts['refused']} refused as they should be, {counts['FAILED']} wrong, {counts['skipped']} skipped")
+        self.assertNotEqual(counts["ok"] + counts["refused"], 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    tool.main(only="", jobs=os.cpu_count())

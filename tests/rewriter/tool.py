@@ -56,8 +56,11 @@ class Case(unittest.TestCase):
         self.assertEqual([f for f in os.listdir(self.folder) if f.startswith(".gpushare")], [])
 
 
-def main():
+def main(**more):
+    """more: the script's own options with their defaults."""
     parser = argparse.ArgumentParser()
+    for name, default in more.items():
+        parser.add_argument("--" + name, type=type(default), default=default)
     parser.add_argument("--patch", required=True)
     parser.add_argument("--runtime", required=True)
     rest = parser.parse_known_args(namespace=OPTIONS)[1]
