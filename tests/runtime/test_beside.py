@@ -65,9 +65,9 @@ class Beside(BuildTest):
         with Card(self.build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
             told = Told(card)
             check(told.say("zero 4") == "ok", "4 MiB")
-            entry = told.until(lambda entry: entry["pinned"] == 2 * MIB, 20)
+            entry = told.until(lambda entry: entry["pinned"] == 2 * MIB)
             check(entry["pinned"] == 2 * MIB and told.say("leave") == "ok", "2 MiB stay, until the context has ended")
-            entry = told.until(lambda entry: entry["pinned"] == 0, 20)
+            entry = told.until(lambda entry: entry["pinned"] == 0)
             said = subprocess.run([os.path.join(self.build, "tests", "simcuda", "simcuda-card")], env=card.environment, capture_output=True,
                                   text=True, check=True).stdout
             check(entry["pinned"] == 0 and re.search(rf"pid {told.child.pid} +moves +0 B ", said), f"nothing stays: {said}")

@@ -13,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import BuildTest, Card, Told, check, main, sanitized  # noqa: E402
+from card import PATIENCE, BuildTest, Card, Told, check, main, sanitized  # noqa: E402
 
 # pthreads(7) and glibc's SYSCALL_CANCEL; those that the library does not use need not be in cancel_points.c
 CANCELLATION_POINTS = set("""
@@ -37,7 +37,7 @@ def comes_back(build):
         until = time.monotonic() + 5  # turns come and go meanwhile
         while time.monotonic() < until and threads.poll() is None:
             other.say("check", 10)
-        ready, _, _ = select.select([threads.stdout], [], [], 30)
+        ready, _, _ = select.select([threads.stdout], [], [], PATIENCE)
         said = threads.stdout.readline().split() if ready else ["nothing"]
         check(len(said) > 3 and said[0] == said[2] != "0", f"cancelled threads: {' '.join(said)}")
         if not ready:
@@ -46,7 +46,7 @@ def comes_back(build):
         idle_beside(card, threads, other)
         threads.stdin.write("\n")
         threads.stdin.flush()
-        check(threads.wait(timeout=60) == 0, f"it ended with {threads.returncode}")
+        check(threads.wait(timeout=PATIENCE) == 0, f"it ended with {threads.returncode}")
         other.end()
 
 
@@ -55,7 +55,7 @@ def idle_beside(card, threads, other):
     def entry():
         return [program for device in card.status()["devices"] for program in device["programs"] if program["pid"] == threads.pid][0]
 
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     turns = -1
     while time.monotonic() < until:
         known = entry()

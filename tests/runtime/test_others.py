@@ -83,7 +83,7 @@ class Others(BuildTest):
         with Card(self.build) as card:
             program = patched(self.build, card.folder, built(self.build, "host_program"), "host_program-mine")
             stats = os.path.join(card.folder, "stats")
-            code, out, err = card.run([program, "alone"], timeout=20, GPUSHARE_STATS=stats,
+            code, out, err = card.run([program, "alone"], GPUSHARE_STATS=stats,
                                       LD_PRELOAD=built(self.build, "libinterposer_comes_back.so"))
             check(code == 0 and out + err == "", f"it comes back: exit {code}: {out}{err}")
             check(gated_calls(stats) > 0, "and all goes through libgpushare")

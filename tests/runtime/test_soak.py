@@ -20,7 +20,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import OPTIONS, BuildTest, Card, main  # noqa: E402  (beside this file)
+from card import OPTIONS, PATIENCE, BuildTest, Card, main  # noqa: E402  (beside this file)
 
 # what the runtime itself calls; with the result codes that a driver may give
 FAULTS = ["cuMemCreate:p0.02:2", "cuMemMap:p0.02:999", "cuMemSetAccess:p0.02:999", "cuMemUnmap:p0.02:999",
@@ -118,7 +118,7 @@ def disturb(card, args, rng, children):
 
 def wait_until_known(card, children):
     """A new daemon knows all that still run: before, it takes their memory for somebody else's, and refuses it to newcomers."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         status = card.status()
         known = {p["pid"] for d in (status or {}).get("devices", []) for p in d["programs"]}

@@ -19,7 +19,7 @@ from card import BuildTest, check, main  # noqa: E402
 
 USER, OTHER = 64994, 64993
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
-PATIENCE = 60
+PATIENCE = 120
 SYSTEM, USUAL, COMMON = "/run/gpushare", f"/run/user/{USER}", f"/tmp/gpushare-{USER}"
 
 

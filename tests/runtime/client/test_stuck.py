@@ -4,32 +4,56 @@
 
 test_stuck.py --build DIR
 """
+import functools
 import os
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from card import BuildTest, Card, Told, check, main  # noqa: E402
+from card import PATIENCE, BuildTest, Card, Told, check, main  # noqa: E402
 
-SLACK = 4  # seconds, on a busy machine; what was wrong took 10 and more
+SLACK = 4  # seconds; what was wrong took 10 and more
 DRAIN, CAPTURE = 2, 5  # seconds: client.h, capture.h
 
 
+class Late(AssertionError):
+    """Too slow, which a busy machine may be now and then."""
+
+
+def in_time(good, text):
+    if not good:
+        raise Late(text)
+
+
+def one_try_of_five(scene):
+    """The scene may be late, but not every time."""
+    @functools.wraps(scene)
+    def tries(*arguments):
+        for _ in range(4):
+            try:
+                return scene(*arguments)
+            except Late as late:
+                print(late, flush=True)
+        return scene(*arguments)
+    return tries
+
+
 def until_state(told, *states):
-    entry = told.until(lambda known: known["state"] in states)
-    if entry["state"] not in states:
-        raise RuntimeError(f"{entry['state']}, not {' or '.join(states)}")
+    """A program that stops is stuck a moment later: that may be all that is seen of it."""
+    entry = told.until(lambda known: known["state"] in (*states, "stuck"))
+    in_time(entry["state"] in states, f"{entry['state']}, not {' or '.join(states)}")
 
 
 def seconds_to_exit(told):
     start = time.monotonic()
     told.child.stdin.close()
-    code = told.child.wait(timeout=100)
+    code = told.child.wait(timeout=PATIENCE)
     took = time.monotonic() - start
     check(code == 0, f"exit {code}")
     return took
 
 
+@one_try_of_five
 def others_go_on(build, words, limit, rest):
     """The one that fits beside a program that cannot stop does not wait for it, nor does it lose anything."""
     with Card(build, **Told.SMALL_CONTEXTS) as card:
@@ -40,7 +64,8 @@ def others_go_on(build, words, limit, rest):
         start = time.monotonic()
         answer = small.say("zero 10")
         took = time.monotonic() - start
-        check(answer == "ok" and took < limit + SLACK, f"{words}: the one that fits goes on after {took:.2f} s: {answer}")
+        check(answer == "ok", f"{words}: the one that fits goes on: {answer}")
+        in_time(took < limit + SLACK, f"{words}: the one that fits goes on after {took:.2f} s")
         until_state(told, "stuck")
         check(large.answer(0) == "no answer", f"{words}: the one that does not fit waits")
         for word in rest:
@@ -52,6 +77,7 @@ def others_go_on(build, words, limit, rest):
 
 
 class Stuck(BuildTest):
+    @one_try_of_five
     def test_exits(self):
         """With a kernel that does not end: as fast as without gpushare, whether another program waits for the card or not."""
         took = {}
@@ -68,8 +94,9 @@ class Stuck(BuildTest):
                     check(other.answer() == "ok", "the other one goes on")
                 other.end()
         for way in ("nobody waits", "somebody waits"):
-            check(took[way] < took["without gpushare"] + SLACK, f"exit, {way}: {took[way]:.2f} s, without {took['without gpushare']:.2f}")
+            in_time(took[way] < took["without gpushare"] + SLACK, f"exit, {way}: {took[way]:.2f} s, without {took['without gpushare']:.2f}")
 
+    @one_try_of_five
     def test_waits_for_the_host(self):
         """A kernel that ends when the host says so, which the host does after its next call: that call comes through the gate."""
         with Card(self.build, **Told.SMALL_CONTEXTS) as card:
@@ -80,7 +107,8 @@ class Stuck(BuildTest):
             start = time.monotonic()
             answer = told.say("poke")
             took = time.monotonic() - start
-            check(answer == "ok" and took < DRAIN + SLACK, f"the next call: {answer} after {took:.2f} s")
+            check(answer == "ok", f"the next call: {answer}")
+            in_time(took < DRAIN + SLACK, f"the next call came after {took:.2f} s")
             check(told.say("stop") == "ok" and other.answer() == "ok", "the kernel ends, and the other one has its turn")
             check(told.say("check") == "ok", "every byte")
             told.end()

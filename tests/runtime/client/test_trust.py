@@ -17,7 +17,7 @@ from card import OPTIONS, BuildTest, Card, check, main  # noqa: E402
 
 ATTACKER, VICTIM = 64997, 64996
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
-PATIENCE = 60
+PATIENCE = 120
 
 
 def lockd():
