@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <stdio.h>
 
 static void cycle_next(struct sim_program *program);
 
@@ -153,7 +152,6 @@ static void request_done(struct sim_program *program)
     program->figures.requests++;
     if (arrived < world->window_began)
         return;
-    if (now_of(program)-arrived>5000000000ull) fprintf(stderr,"%.2f LAT %.2f\n",now_of(program)/1e9+1,(double)(now_of(program)-arrived)/1e9);
     sim_samples_add(&world->latency, (double)(now_of(program) - arrived));
     sim_samples_add(&world->ideal, (double)(program->ideal_free - arrived));
 }
