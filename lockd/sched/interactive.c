@@ -176,10 +176,19 @@ static uint64_t burst_now(const struct sched_party *party, uint64_t now)
     return party->bursts.now + (runs ? sched_less(now, party->time.counted_at) : 0);
 }
 
+/* How long the bursts of an interactive party usually are, at most. Whoever sets a quantum means by
+ * it how long others wait for a program. */
+static uint64_t usual_most(const struct sched_party *party)
+{
+    const uint64_t quantum = party->device->sched->settings.quantum_ns;
+
+    return quantum == LOCKD_AUTO ? BURST_MOST : sched_min(quantum / 2, BURST_MOST);
+}
+
 /* How long its present burst may last. */
 static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 {
-    return BURST_MOST + (party->bursts.came_up ? fair_part(party, now - party->bursts.began) : 0);
+    return usual_most(party) + (party->bursts.came_up ? fair_part(party, now - party->bursts.began) : 0);
 }
 
 /* One that is new, or has rested once, is taken for interactive until a burst that need not wait
@@ -193,8 +202,10 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
         return class == GS_CLASS_INTERACTIVE;
     if (burst_now(party, now) > burst_most(party, now))
         return false;
-    return bursts->usual == LOCKD_NEVER || bursts->waited == TRY_AFTER ||
-           (bursts->usual <= BURST_MOST && bursts->rests);
+    if (bursts->usual == LOCKD_NEVER)
+        return party->device->sched->settings.quantum_ns == LOCKD_AUTO;
+    return bursts->waited == TRY_AFTER ||
+           (bursts->usual <= usual_most(party) && bursts->rests);
 }
 
 /* When one that has the device as an interactive party is none any more if it goes on like that. */

@@ -7,7 +7,7 @@
 
 #include "lockd/sched/state.h"
 
-#define NEW_ALONE (2000 * NS_PER_MS) /* for so long one that is new is left alone */
+#define NEW_ALONE (10000 * NS_PER_MS) /* for so long one that is new is left alone */
 
 /* It has or has not had something to do since its last report. runs: it had the device. */
 void sched_burst_begun(struct sched_party *party, uint64_t now);

@@ -43,7 +43,6 @@
 /* quanta; the rest of it follows when the others of the round had theirs */
 #define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
-#define NEW_TURN      (12000 * NS_PER_MS) /* of one that is new, at least */
 #define FIRST_TURN    (10000 * NS_PER_MS) /* of an interactive party, at least */
 #define SAVED         4 /* turns; all the others together wait for no more of it */
 #define WORTH         2 /* a turn of at least this part of a quantum */
@@ -188,7 +187,8 @@ static uint64_t turn_length(struct sched_party *party)
     struct sched_device *device = party->device;
     const uint64_t have = credit_left(party),
                    behind = sched_less(party->fair.virtual_ns, device->fair.level);
-    uint64_t quantum = sched_device_quantum(device), rise = 0;
+    const uint64_t quantum = sched_device_quantum(device);
+    uint64_t rise = 0;
 
     if (party->fair.round > device->fair.round)
         rise = (party->fair.round - device->fair.round) * round_step(device);
@@ -196,11 +196,8 @@ static uint64_t turn_length(struct sched_party *party)
         device->fair.level += rise;
         device->fair.round = party->fair.round;
     }
-    if (party->bursts.first && !party->bursts.came_up)
-        quantum = sched_max(quantum, NEW_TURN);
-    else if (party->bursts.first)
-        return sched_max(2 * (party->bursts.usual == LOCKD_NEVER ? 0 : party->bursts.usual),
-                         sched_min(quantum, FIRST_TURN));
+    if (party->bursts.first && party->bursts.came_up)
+        return sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
     return sched_max(rest_of_burst(party),
                      sched_clamp(to_real(party, sched_less(have + rise, behind)),
                                  quantum / WORTH / 2,

@@ -101,7 +101,7 @@ uint64_t sched_party_idle(const struct sched_party *party)
 
     if (device->sched->settings.idle_ns != LOCKD_AUTO)
         return idle;
-    if (party->bursts.idle != 0)
+    if (party->bursts.idle != 0 && party->bursts.first)
         return sched_clamp(party->bursts.idle, IDLE_MIN, idle);
     if (!sched_party_is_steady(party) || party->bursts.usual < sched_device_quantum(device) / 2)
         return idle;
