@@ -30,6 +30,7 @@
 #define BURST_MOST   (8000 * NS_PER_MS) /* of an interactive party */
 #define REST_LEAST   2 /* it rests for at least this part of a burst ... */
 #define REST_STILL   8 /* ... and goes on being interactive with this one */
+#define VAIN         4 /* times in a row that it wanted to run and did not */
 #define TRY_AFTER    8 /* bursts that waited */
 #define HALF_LIFE    (60000 * NS_PER_MS)
 #define SPARE_MOST   (10000 * NS_PER_MS) /* of the account, that bursts may use up at once */
@@ -69,6 +70,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->rested = true;
     if (ran == 0)
         return;
+    bursts->vain = 0;
     if (!bursts->came_up) {
         bursts->came_up = true;
     } else if (waited > ran && ran > bursts->usual / 2) {
@@ -85,6 +87,8 @@ void sched_burst_ended(struct sched_party *party, bool runs, uint64_t now)
 {
     const uint64_t idle = sched_party_idle(party);
 
+    if (party->bursts.now == 0 && party->bursts.vain < VAIN)
+        party->bursts.vain++;
     party->bursts.quiet_at = runs ? LOCKD_NEVER : now;
     party->bursts.rest_at = runs ? sched_less(now, idle) : now;
     if (runs)
@@ -182,7 +186,11 @@ static uint64_t usual_most(const struct sched_party *party)
 {
     const uint64_t quantum = party->device->sched->settings.quantum_ns;
 
-    return quantum == LOCKD_AUTO ? BURST_MOST : sched_min(quantum / 2, BURST_MOST);
+    if (quantum != LOCKD_AUTO)
+        return sched_min(quantum / 2, BURST_MOST);
+    if (!party->bursts.came_up || party->bursts.usual == LOCKD_NEVER)
+        return sched_min(sched_device_quantum(party->device), BURST_MOST);
+    return BURST_MOST;
 }
 
 /* How long its present burst may last. */
@@ -200,7 +208,7 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
 
     if (class != GS_CLASS_AUTO)
         return class == GS_CLASS_INTERACTIVE;
-    if (burst_now(party, now) > burst_most(party, now))
+    if (burst_now(party, now) > burst_most(party, now) || bursts->vain >= VAIN)
         return false;
     if (bursts->usual == LOCKD_NEVER)
         return party->device->sched->settings.quantum_ns == LOCKD_AUTO;

@@ -175,6 +175,7 @@ struct sched_party_bursts {
     uint64_t began;    /* when the present burst did */
     uint64_t gap;      /* the longest rest that was only a gap in a burst */
     uint64_t short_rest; /* the last rest, if it was too short to be one; 0 */
+    uint32_t vain;     /* it wanted to run so many times in a row, and did not */
     uint32_t waited;   /* so many bursts in a row say little, since they waited */
     uint64_t idle;     /* what it may idle therefore; 0: not known */
     bool first;        /* it was interactive when it came for its present turn */
