@@ -32,6 +32,7 @@
 #define REST_STILL   8 /* ... and goes on being interactive with this one */
 #define VAIN         4 /* times in a row that it wanted to run and did not */
 #define TRY_AFTER    8 /* bursts that waited */
+#define NEW_WAITS    (10000 * NS_PER_MS)
 #define HALF_LIFE    (60000 * NS_PER_MS)
 #define SPARE_MOST   (10000 * NS_PER_MS) /* of the account, that bursts may use up at once */
 #define DEBT_MOST    (5000 * NS_PER_MS)
@@ -226,14 +227,17 @@ static uint64_t lasts_until(const struct sched_party *party, uint64_t now)
     return now + LOOK_AGAIN + sched_less(burst_most(party, now), burst_now(party, now));
 }
 
-/* Of two that are new nobody knows which one rests sooner: the second one waits a little. */
-static uint64_t spares_until(const struct sched_party *party, const struct sched_party *other,
-                             uint64_t now)
+/* One that is new has shown nothing yet: it goes in turn, but needs to wait for no longer than that.
+ */
+static bool is_new(const struct sched_party *party)
 {
-    if (party->bursts.came_up || other->bursts.came_up ||
-        sched_gang_class(other->gang) == GS_CLASS_INTERACTIVE)
-        return now;
-    return now + sched_less(NEW_ALONE, burst_now(party, now));
+    return !party->bursts.came_up && sched_gang_class(party->gang) != GS_CLASS_INTERACTIVE;
+}
+
+bool sched_party_goes_first(const struct sched_party *party, uint64_t now)
+{
+    return party->device->sched->settings.policy == GS_POLICY_FAIR && !is_new(party) &&
+           sched_party_is_interactive(party, now);
 }
 
 enum gs_class sched_party_class(const struct sched_party *party, uint64_t now)
@@ -524,8 +528,13 @@ static uint64_t pays_at(const struct sched_party *party, uint64_t now)
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
                               uint64_t now)
 {
-    return sched_max(sched_max(lasts_until(holder, now), spares_until(holder, head, now)),
-                     pays_at(head, now));
+    uint64_t at = sched_max(lasts_until(holder, now), pays_at(head, now));
+
+    if (is_new(head))
+        at = sched_max(at, sched_party_is_interactive(head, now)
+                               ? head->bursts.began + NEW_WAITS
+                               : LOCKD_NEVER);
+    return at;
 }
 
 bool sched_share_waits(const struct sched_party *party)

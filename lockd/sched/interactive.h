@@ -7,13 +7,13 @@
 
 #include "lockd/sched/state.h"
 
-#define NEW_ALONE (10000 * NS_PER_MS) /* for so long one that is new is left alone */
-
 /* It has or has not had something to do since its last report. runs: it had the device. */
 void sched_burst_begun(struct sched_party *party, uint64_t now);
 void sched_burst_ended(struct sched_party *party, bool runs, uint64_t now);
 /* Does it work in short bursts with rests between, or was it said to? */
 bool sched_party_is_interactive(const struct sched_party *party, uint64_t now);
+/* ... and is it known to be, so that it comes before all others? */
+bool sched_party_goes_first(const struct sched_party *party, uint64_t now);
 /* Does it run only while nobody else wants the device? */
 bool sched_party_is_background(const struct sched_party *party);
 

@@ -196,7 +196,7 @@ static uint64_t turn_length(struct sched_party *party)
         device->fair.level += rise;
         device->fair.round = party->fair.round;
     }
-    if (party->bursts.first && party->bursts.came_up)
+    if (party->bursts.first)
         return sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
     return sched_max(rest_of_burst(party),
                      sched_clamp(to_real(party, sched_less(have + rise, behind)),
@@ -255,11 +255,14 @@ static void shorten_debts(struct sched_party *party, double part)
 static uint64_t ahead_at(const struct sched_party *head, const struct sched_party *holder,
                          uint64_t now)
 {
-    if (!holder->gang->runs || !(is_first(head) || is_assembling(head)) ||
-        (!is_first(head) && head->wait.queued.key % CLASSES != FIRST))
+    if (!holder->gang->runs || head->turn.interrupted)
         return LOCKD_NEVER;
-    if (!is_first(head)) /* two gangs would never stop ending each other's turns */
-        return holder->gang->party_count == 1 ? now : LOCKD_NEVER;
+    if (is_assembling(head)) /* two gangs would never stop ending each other's turns */
+        return head->wait.queued.key % CLASSES == FIRST && holder->gang->party_count == 1
+                   ? now
+                   : LOCKD_NEVER;
+    if (!head->bursts.first && head->bursts.came_up)
+        return LOCKD_NEVER;
     return sched_share_ahead_at(head, holder, now);
 }
 

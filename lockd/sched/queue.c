@@ -40,8 +40,7 @@ static bool still_yields(const struct sched_party *party)
 static void find_place(struct sched_party *party)
 {
     party->wait.yields = still_yields(party);
-    party->bursts.first = party->device->sched->settings.policy == GS_POLICY_FAIR &&
-                          sched_party_is_interactive(party, party->time.counted_at);
+    party->bursts.first = sched_party_goes_first(party, party->time.counted_at);
     party->wait.queued.key = sched_policy_of(party->device)->place(party);
     party->wait.queued.number = party->wait.arrival;
     if (sched_party_is_background(party))
