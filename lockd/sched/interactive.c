@@ -227,8 +227,7 @@ static uint64_t lasts_until(const struct sched_party *party, uint64_t now)
     return now + LOOK_AGAIN + sched_less(burst_most(party, now), burst_now(party, now));
 }
 
-/* One that is new has shown nothing yet: it goes in turn, but needs to wait for no longer than that.
- */
+/* One that is new has shown nothing yet: it goes in turn, but its first turn comes soon. */
 static bool is_new(const struct sched_party *party)
 {
     return !party->bursts.came_up && sched_gang_class(party->gang) != GS_CLASS_INTERACTIVE;
@@ -531,7 +530,7 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
     uint64_t at = sched_max(lasts_until(holder, now), pays_at(head, now));
 
     if (is_new(head))
-        at = sched_max(at, sched_party_is_interactive(head, now)
+        at = sched_max(at, head->turn.count == 0 && sched_party_is_interactive(head, now)
                                ? head->bursts.began + NEW_WAITS
                                : LOCKD_NEVER);
     return at;
