@@ -198,6 +198,7 @@ static void warmed_up(void *owner)
     struct sim_world *world = owner;
 
     world->window_began = world->clock.now_ns;
+    world->latency.count = world->ideal.count = 0;
     for (uint32_t i = 0; i < world->program_count; i++) {
         struct sim_program *program = &world->programs[i];
 

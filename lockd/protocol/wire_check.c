@@ -97,9 +97,9 @@ static int check_hello(struct gs_wire_hello *hello, struct gs_err *err)
     CLEAN(hello->name);
     CLEAN(hello->version);
     CLEAN(hello->group);
-    if (hello->pid < 0 || hello->reserved != 0)
+    if (hello->pid < 0 || hello->class >= GS_CLASS_COUNT)
         return gs_err_set(err, -EBADMSG, "hello: process %d, and %u where 0 must be",
-                          hello->pid, hello->reserved);
+                          hello->pid, hello->class);
     if (hello->weight > GS_WEIGHT_MAX)
         return gs_err_set(err, -EBADMSG, "hello: weight %u, at most %d", hello->weight,
                           GS_WEIGHT_MAX);

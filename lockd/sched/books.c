@@ -7,6 +7,7 @@
 #include "lockd/sched/books.h"
 
 #include "lockd/sched/agenda.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/policy.h"
 
@@ -318,8 +319,10 @@ void sched_books_ran(struct sched_party *party, uint64_t now)
     party->time.ran += ns;
     if (party->gang->wanting != 0) /* else it keeps a place that nobody wants */
         party->bursts.now += ns;
-    if ((party->device->turns.waiters || party->device->turns.elsewhere != 0) &&
-        policy->ran != NULL)
+    if (!party->device->turns.waiters && party->device->turns.elsewhere == 0)
+        return;
+    sched_share_ran(party, ns, now);
+    if (policy->ran != NULL)
         policy->ran(party, ns);
 }
 
@@ -341,8 +344,13 @@ void sched_books_ahead(struct sched_member *member, uint64_t now)
 void sched_books_time(struct sched_member *member, uint64_t now)
 {
     const uint64_t ns = sched_less(now, member->time.counted_at);
+    struct sched_device_share *share = &member->device->share;
+    uint64_t held_off;
 
     sched_books_ran(member->party, now);
+    sched_share_count(member->device, now);
+    held_off = share->held_off_ns - member->time.held_off_then;
+    member->time.held_off_then = share->held_off_ns;
     member->time.counted_at = now;
     if ((member->report.flags & GS_STATE_RUNNING) != 0) {
         member->time.gpu_ns += ns;
@@ -351,6 +359,8 @@ void sched_books_time(struct sched_member *member, uint64_t now)
         if (member->time.waits_since == 0)
             member->time.waits_since = now - ns;
         member->time.wait_ns += ns;
+        if (!member->party->share.first)
+            member->time.yielded_ns += sched_min(held_off, ns);
         member->time.wait_longest_ns =
             sched_max(member->time.wait_longest_ns, now - member->time.waits_since);
     } else {

@@ -14,7 +14,8 @@
 #define PPM               1000000ull
 #define QUANTUM_MIN       (200 * NS_PER_MS)
 #define QUANTUM_MAX       (60000 * NS_PER_MS)
-#define SHARE_PPM         50000           /* a switch may cost 5 % of the quantum */
+#define SHARE_PPM         15000           /* a switch may cost 1.5 % of the quantum */
+#define FLOOR_PPM         600000          /* of their fair share, which batch programs keep */
 #define SWITCH_BASE       (5 * NS_PER_MS) /* of a switch that moves nothing */
 #define SWITCH_RATE       50000000000ull  /* bytes a second, until one was measured */
 #define SWITCH_UNSEEN     (1 * NS_PER_MS) /* ... that it does not show: threads wake up */

@@ -4,6 +4,7 @@
  * device. No state of its own.
  */
 #include "lockd/sched/device.h"
+#include "lockd/sched/interactive.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,6 +28,8 @@ static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid,
     lockd_list_init(&device->books.spared);
     lockd_list_init(&device->books.unused);
     lockd_list_init(&device->books.stopping);
+    lockd_list_init(&device->share.users);
+    device->share.generation = UINT64_MAX;
     memcpy(device->identity.uuid, uuid, sizeof device->identity.uuid);
     device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
     device->told.exact_at = device->evict_at = LOCKD_NEVER;
@@ -58,6 +61,7 @@ void sched_device_free_unused(struct sched_device *device)
         return;
     lockd_list_remove(&device->agenda.pending);
     lockd_list_remove(&device->link);
+    sched_share_free(device);
     free(device);
 }
 

@@ -9,6 +9,7 @@
 
 #include "lockd/sched/agenda.h"
 #include "lockd/sched/books.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/queue.h"
 
@@ -176,6 +177,7 @@ static void party_free(struct sched_party *party)
         device->turns.holder_count--;
         party->gang->held_count--;
     }
+    sched_share_note(party, device->share.at);
     if (device->revoke.head == party)
         device->revoke.head = NULL;
     if (device->cleared.party == party)
@@ -258,12 +260,8 @@ static void copy_history(struct sched_party *to, const struct sched_party *from,
     to->turn.count = from->turn.count;
     to->time.last_ran = from->time.last_ran;
     to->time.level_then = from->time.level_then;
-    to->bursts.rested = from->bursts.rested;
-    to->bursts.came_up = from->bursts.came_up;
-    to->bursts.quiet_at = from->bursts.quiet_at;
-    to->bursts.now = from->bursts.now;
-    to->bursts.usual = from->bursts.usual;
-    to->bursts.off = from->bursts.off;
+    to->bursts = from->bursts;
+    to->share.had = from->share.had;
 }
 
 static void move_member(struct sched_member *member, struct sched_gang *to, uint64_t now)

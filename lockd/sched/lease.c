@@ -12,6 +12,7 @@
 
 #include "lockd/sched/agenda.h"
 #include "lockd/sched/books.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
@@ -230,6 +231,7 @@ void sched_lease_admit(struct sched_party *party, bool backfilled, uint64_t now)
     device->turns.holder_count++;
     device->turns.generation++;
     party->gang->held_count++;
+    sched_share_note(party, now);
     sched_books_party(party, now);
     if (party->gang->held_count == party->gang->party_count) {
         sched_lease_begin(party->gang, now);
@@ -254,6 +256,7 @@ static void end_party(struct sched_party *party, uint64_t now)
     device->turns.holder_count--;
     device->turns.generation++;
     party->gang->held_count--;
+    sched_share_note(party, now);
     device->stop_at = sched_min(device->stop_at, now + GRACE);
     lockd_list_each (at, &party->members) {
         struct sched_member *member = sched_member_of(at, of_party);

@@ -101,6 +101,8 @@ struct sched_member_books {
 /* Where a member's time went, up to counted_at: books.c. */
 struct sched_member_time {
     uint64_t counted_at, gpu_ns, wait_ns, wait_longest_ns, waits_since;
+    uint64_t yielded_ns;    /* of wait_ns, while interactive programs were served first */
+    uint64_t held_off_then; /* the device's, at that time */
 };
 
 /* The driver had no memory for it: capacity.c. */
@@ -168,8 +170,40 @@ struct sched_party_bursts {
     uint64_t quiet_at; /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
     uint64_t now;      /* ns it ran since it last had nothing to do */
     uint64_t usual;    /* ... how long that usually is; LOCKD_NEVER: not known */
+    uint64_t rest_at;  /* it has had nothing to do since; 0: it has */
+    uint64_t rest;     /* for how long that usually is */
+    uint64_t began;    /* when the present burst did */
+    uint64_t gap;      /* the longest rest that was only a gap in a burst */
+    uint64_t short_rest; /* the last rest, if it was too short to be one; 0 */
+    uint32_t vain;     /* it wanted to run so many times in a row, and did not */
+    uint32_t waited;   /* so many bursts in a row say little, since they waited */
+    uint64_t idle;     /* what it may idle therefore; 0: not known */
+    bool first;        /* it was interactive when it came for its present turn */
+    bool rests;        /* long enough for its bursts to be an interactive party's */
     uint64_t off;      /* ... and how far from that; of the first one, nothing else being known,
                           three tenths */
+};
+
+/* Time that was had, which fades with a half-life. */
+struct sched_faded {
+    uint64_t ns, at;
+};
+
+/* What a user's programs had of a device: interactive.c. */
+struct sched_user {
+    struct lockd_list of_device;
+    uint32_t id;
+    uint32_t wanting, first; /* its parties that want the device; that are interactive */
+    uint64_t weights;        /* ... of the former */
+    struct sched_faded had;  /* by interactive ones */
+};
+
+/* What a party has had, and how it counts among those that want the device: interactive.c. */
+struct sched_party_share {
+    struct sched_faded had;
+    struct sched_user *user; /* while it wants the device; NULL: its user has no account */
+    uint32_t weight;
+    bool wants, first, batch_queued;
 };
 
 /* policy_fair.c */
@@ -267,6 +301,22 @@ struct sched_device_told {
     bool sole, waiters;
     uint64_t quiet_at; /* when holders are to hear that nobody waits */
     uint64_t exact_at; /* when changes of the figures are told; LOCKD_NEVER: there are none */
+};
+
+/* The account between interactive parties and the others: interactive.c. */
+struct sched_device_share {
+    struct lockd_list users;
+    uint64_t weights, first_weights; /* of parties that want the device; of interactive ones */
+    uint32_t batch_queued;           /* the others that wait */
+    double spare;                    /* ns that others may be held off; less than 0: are owed */
+    double due;                      /* part of the device that is due to interactive parties */
+    uint64_t at;                     /* counted up to then */
+    uint64_t held_off_ns;            /* in all */
+    bool held_off;                   /* others are, at present, ... */
+    uint64_t off_until;              /* ... until then at the latest */
+    /* holders, as of turns.generation: */
+    uint64_t generation, coming_until;
+    bool first_held, batch_held, batch_runs;
 };
 
 /* policy_fair.c */

@@ -59,9 +59,12 @@ static uint64_t place_by_priority(struct sched_party *party)
     return (uint64_t)(INT32_MAX - (int64_t)sched_gang_priority(party->gang));
 }
 
-static bool is_ahead(const struct sched_party *head, const struct sched_party *holder)
+static uint64_t ahead_of_lower(const struct sched_party *head,
+                               const struct sched_party *holder, uint64_t now)
 {
-    return sched_gang_priority(head->gang) > sched_gang_priority(holder->gang);
+    const bool higher = sched_gang_priority(head->gang) > sched_gang_priority(holder->gang);
+
+    return higher ? now : LOCKD_NEVER;
 }
 
 static bool stays_before(const struct sched_party *holder, const struct sched_party *head)
@@ -71,7 +74,7 @@ static bool stays_before(const struct sched_party *holder, const struct sched_pa
 
 static const struct sched_policy policy_priority = {.place = place_by_priority,
                                                     .length = one_quantum,
-                                                    .ahead = is_ahead,
+                                                    .ahead = ahead_of_lower,
                                                     .stays = stays_before};
 
 /* --- which one --- */

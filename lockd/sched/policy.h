@@ -30,8 +30,10 @@ struct sched_policy {
     void (*gave_up)(struct sched_party *party);
     /* Turns are `part` (less than 1) as long from now on. NULL: does not matter. */
     void (*shorter)(struct sched_party *party, double part);
-    /* May `head`, the first in the queue, end this turn before its time? NULL: never. */
-    bool (*ahead)(const struct sched_party *head, const struct sched_party *holder);
+    /* From when on `head`, the first in the queue, may end this turn before its time; what
+     * changes meanwhile may change that. LOCKD_NEVER, and NULL: never. */
+    uint64_t (*ahead)(const struct sched_party *head, const struct sched_party *holder,
+                      uint64_t now);
     /* May this turn go on beyond its time, whatever `head` waits for? NULL: never. */
     bool (*stays)(const struct sched_party *holder, const struct sched_party *head);
 };

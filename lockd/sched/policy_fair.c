@@ -35,6 +35,7 @@
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
  * waiting for DEBT_ROUNDS at most.
  */
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 
@@ -42,7 +43,7 @@
 /* quanta; the rest of it follows when the others of the round had theirs */
 #define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
-#define INTERACTIVE   2 /* a burst of at most this part of a quantum */
+#define FIRST_TURN    (10000 * NS_PER_MS) /* of an interactive party, at least */
 #define SAVED         4 /* turns; all the others together wait for no more of it */
 #define WORTH         2 /* a turn of at least this part of a quantum */
 
@@ -65,14 +66,6 @@ static uint64_t round_step(const struct sched_device *device)
 
     return sched_max(1, quantum * GS_WEIGHT_DEFAULT * device->party_count /
                             sched_max(device->books.weights, 1));
-}
-
-/* Does it usually run for a much shorter time than a quantum? */
-static bool is_interactive(const struct sched_party *party)
-{
-    const uint64_t most = sched_device_quantum(party->device) / INTERACTIVE;
-
-    return party->bursts.usual <= most && party->bursts.now <= most;
 }
 
 /* What a short turn costs beyond its own time: the switch to it, and the one back if it ended
@@ -112,7 +105,7 @@ static uint64_t turns_saved(const struct sched_party *party)
 {
     const uint64_t others = sched_less(party->device->party_count, 1);
 
-    return is_interactive(party) ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
+    return party->bursts.first ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
 }
 
 /* It had nothing to do: its share of that time is owed to it, also where nobody waited
@@ -147,19 +140,27 @@ static bool is_assembling(const struct sched_party *party)
     return party->gang->party_count > 1 && party->gang->held_count != 0;
 }
 
+/* It was interactive when it came, and nobody ended its last turn before its time. */
+static bool is_first(const struct sched_party *party)
+{
+    return party->bursts.first && !party->turn.interrupted;
+}
+
 static uint64_t place_party(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
     const uint64_t step = round_step(device),
                    worth = to_virtual(party, sched_device_quantum(device) / WORTH);
+    const bool stopped = party->turn.interrupted || party->wait.yields;
     uint64_t have, behind;
 
     credit_rest(party);
     have = credit_left(party);
     behind = sched_less(party->fair.virtual_ns, device->fair.level);
     party->fair.round = device->fair.round;
-    if ((is_interactive(party) || is_assembling(party)) &&
-        !(party->turn.interrupted || party->wait.yields) && have >= switch_charge(party, true))
+    if (is_first(party))
+        return FIRST;
+    if (!stopped && is_assembling(party) && have >= switch_charge(party, true))
         return party->fair.round * CLASSES + FIRST;
     if (have < worth)
         party->fair.round += (worth - have + behind + step - 1) / step;
@@ -184,8 +185,9 @@ static uint64_t rest_of_burst(const struct sched_party *party)
 static uint64_t turn_length(struct sched_party *party)
 {
     struct sched_device *device = party->device;
-    const uint64_t quantum = sched_device_quantum(device), have = credit_left(party),
+    const uint64_t have = credit_left(party),
                    behind = sched_less(party->fair.virtual_ns, device->fair.level);
+    const uint64_t quantum = sched_device_quantum(device);
     uint64_t rise = 0;
 
     if (party->fair.round > device->fair.round)
@@ -194,10 +196,12 @@ static uint64_t turn_length(struct sched_party *party)
         device->fair.level += rise;
         device->fair.round = party->fair.round;
     }
+    if (party->bursts.first)
+        return sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
     return sched_max(rest_of_burst(party),
                      sched_clamp(to_real(party, sched_less(have + rise, behind)),
                                  quantum / WORTH / 2,
-                                 quantum * (is_interactive(party) ? 1 : TURN_LONGEST)));
+                                 quantum * TURN_LONGEST));
 }
 
 static void count_ran(struct sched_party *party, uint64_t ns)
@@ -221,7 +225,7 @@ static void charge_turn(struct sched_party *party)
     const uint64_t length = sched_max(party->turn.length, 1);
     const uint64_t missing = sched_less(length, party->time.ran) * 100 / length;
 
-    if (party->device->turns.waiters && !party->turn.interrupted)
+    if (party->device->turns.waiters && !party->turn.interrupted && !party->share.first)
         party->fair.virtual_ns += switch_charge(party, party->turn.interrupts) * missing / 100;
     if (party->turn.skipped != 0 ||
         (party->turn.interrupts && party->turn.started == 0 && !party->turn.interrupted))
@@ -248,13 +252,18 @@ static void shorten_debts(struct sched_party *party, double part)
                              (uint64_t)((double)sched_less(is, level) * part);
 }
 
-static bool is_ahead(const struct sched_party *head, const struct sched_party *holder)
+static uint64_t ahead_at(const struct sched_party *head, const struct sched_party *holder,
+                         uint64_t now)
 {
-    if (head->wait.queued.key % CLASSES != FIRST || !holder->gang->runs)
-        return false;
+    if (!holder->gang->runs || head->turn.interrupted)
+        return LOCKD_NEVER;
     if (is_assembling(head)) /* two gangs would never stop ending each other's turns */
-        return holder->gang->party_count == 1;
-    return !is_interactive(holder);
+        return head->wait.queued.key % CLASSES == FIRST && holder->gang->party_count == 1
+                   ? now
+                   : LOCKD_NEVER;
+    if (!head->bursts.first && head->bursts.came_up)
+        return LOCKD_NEVER;
+    return sched_share_ahead_at(head, holder, now);
 }
 
 const struct sched_policy sched_policy_fair = {
@@ -264,5 +273,5 @@ const struct sched_policy sched_policy_fair = {
     .ended = charge_turn,
     .gave_up = charge_given_up,
     .shorter = shorten_debts,
-    .ahead = is_ahead,
+    .ahead = ahead_at,
 };

@@ -99,8 +99,11 @@ uint64_t sched_party_idle(const struct sched_party *party)
     const struct sched_device *device = party->device;
     const uint64_t idle = sched_device_idle(device);
 
-    if (device->sched->settings.idle_ns != LOCKD_AUTO || !sched_party_is_steady(party) ||
-        party->bursts.usual < sched_device_quantum(device) / 2)
+    if (device->sched->settings.idle_ns != LOCKD_AUTO)
+        return idle;
+    if (party->bursts.idle != 0 && party->bursts.first)
+        return sched_clamp(party->bursts.idle, IDLE_MIN, idle);
+    if (!sched_party_is_steady(party) || party->bursts.usual < sched_device_quantum(device) / 2)
         return idle;
     return sched_max(idle / 4, IDLE_MIN);
 }

@@ -8,7 +8,10 @@
 
 #include "lockd/sched/agenda.h"
 #include "lockd/sched/books.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/policy.h"
+
+#define BACKGROUND_KEY (UINT64_MAX - 1) /* behind all others, whatever the policy */
 
 void sched_queue_drop(struct sched_party *party)
 {
@@ -18,6 +21,7 @@ void sched_queue_drop(struct sched_party *party)
     party->wait.queued_of = NULL;
     if (party->device->cleared.party == party)
         party->device->cleared.party = NULL;
+    sched_share_note(party, party->device->share.at);
 }
 
 /* Is the one still waiting that its last turn was ended for? It was the head, so it is no
@@ -36,8 +40,11 @@ static bool still_yields(const struct sched_party *party)
 static void find_place(struct sched_party *party)
 {
     party->wait.yields = still_yields(party);
+    party->bursts.first = sched_party_goes_first(party, party->time.counted_at);
     party->wait.queued.key = sched_policy_of(party->device)->place(party);
     party->wait.queued.number = party->wait.arrival;
+    if (sched_party_is_background(party))
+        party->wait.queued.key = BACKGROUND_KEY;
     if (!party->wait.yields || party->wait.queued.key > party->wait.behind_key)
         return;
     party->wait.queued.key = party->wait.behind_key;
@@ -64,6 +71,7 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
         find_place(party);
     sched_order_insert(of, &party->wait.queued);
     party->wait.queued_of = of;
+    sched_share_note(party, now);
     sched_books_party(party, now);
 }
 
@@ -107,14 +115,21 @@ uint64_t sched_queue_takes(const struct sched_party *party)
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     struct sched_node *first = sched_order_first(&device->waiting.queue);
+    struct sched_party *waits = NULL;
 
     for (struct sched_node *at = first; at != NULL; at = sched_order_next(at)) {
         struct sched_party *party = sched_party_of(at, wait.queued);
 
+        if (!party->wait.first && sched_share_waits(party)) {
+            waits = waits != NULL ? waits : party;
+            continue;
+        }
         if (sched_queue_takes(party) <= room_for(party) &&
-            (at == first || !party->books.counted_stuck))
+            (at == first || waits != NULL || !party->books.counted_stuck))
             return party;
     }
+    if (waits != NULL) /* nobody can be served instead */
+        return waits;
     if (first == NULL && device->turns.holder_count == 0)
         first = sched_order_first(&device->waiting.hopeless);
     return first != NULL ? sched_party_of(first, wait.queued) : NULL;

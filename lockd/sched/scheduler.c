@@ -13,6 +13,7 @@
 #include "lockd/sched/gang.h"
 #include "lockd/sched/group.h"
 #include "lockd/sched/host.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/measure.h"
 #include "lockd/sched/plan.h"
@@ -135,43 +136,6 @@ static void member_free(struct sched_member *member, uint64_t now)
     free(member);
 }
 
-/* It has had nothing to do for some time; how long did it have something? idle: ns of that it
- * had the device without work. */
-static void burst_over(struct sched_party *party, uint64_t idle)
-{
-    const uint64_t burst = sched_less(party->bursts.now, idle), usual = party->bursts.usual;
-
-    if (party->bursts.now != 0 && !party->bursts.came_up) {
-        party->bursts.came_up = true;
-    } else if (party->bursts.now != 0 && usual == LOCKD_NEVER) {
-        party->bursts.usual = burst;
-        party->bursts.off = burst * 3 / 10;
-    } else if (party->bursts.now != 0) {
-        party->bursts.usual = usual - usual / 4 + burst / 4;
-        party->bursts.off +=
-            (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - party->bursts.off / 4;
-    }
-    party->bursts.now = 0;
-    party->bursts.rested = true;
-}
-
-/* It says that it has nothing to do. One that runs has idled for as long as it may; one that
- * has just stopped may be between two calls: whether it has anything to do shows later. */
-static void burst_ended(struct sched_party *party, bool runs, uint64_t now)
-{
-    party->bursts.quiet_at = runs ? LOCKD_NEVER : now;
-    if (runs)
-        burst_over(party, sched_party_idle(party));
-}
-
-static void burst_begun(struct sched_party *party, uint64_t now)
-{
-    if (party->bursts.quiet_at != LOCKD_NEVER &&
-        now - party->bursts.quiet_at >= sched_party_idle(party))
-        burst_over(party, 0);
-    party->bursts.quiet_at = LOCKD_NEVER;
-}
-
 static void take_want(struct sched_member *member, bool wants, bool runs, uint64_t now)
 {
     struct sched_gang *gang = member->party->gang;
@@ -189,9 +153,9 @@ static void take_want(struct sched_member *member, bool wants, bool runs, uint64
         return;
     lockd_list_each (at, &gang->parties) {
         if (wants)
-            burst_begun(sched_party_of(at, of_gang), now);
+            sched_burst_begun(sched_party_of(at, of_gang), now);
         else
-            burst_ended(sched_party_of(at, of_gang), runs, now);
+            sched_burst_ended(sched_party_of(at, of_gang), runs, now);
     }
 }
 

@@ -39,6 +39,7 @@ struct sched_settings {
     uint64_t host; /* bytes of host memory for all clients; 0 or LOCKD_AUTO: a share of what
                       sched_host() said */
     uint32_t share_ppm; /* what switches may cost of the time, in millionths */
+    uint32_t floor_ppm; /* of their fair share, that interactive programs leave to the others */
 };
 
 /* A target to be sent. Everything but its header is filled in. */

@@ -7,6 +7,7 @@
  *   agenda.c      what is to be looked at before the event ends
  *   device.c      devices come and go
  *   quantum.c     cost of a switch, length of a turn
+ *   interactive.c who is served first, and for how long the others let them
  *   policy_fair.c the fair policy
  *   policy.c      the other policies, and the table of all
  *   books.c       sums over members, kept up to date with every change
@@ -75,6 +76,7 @@ struct sched_party {
     struct sched_party_time time;
     struct sched_party_bursts bursts;
     struct sched_party_fair fair;
+    struct sched_party_share share;
     struct sched_party_books books;
 };
 
@@ -130,6 +132,7 @@ struct sched_device {
     struct sched_device_cleared cleared;
     struct sched_device_told told;
     struct sched_device_fair fair;
+    struct sched_device_share share;
     struct sched_device_group group;
 };
 
@@ -142,6 +145,7 @@ struct sched_client {
     void *owner;
     uint32_t member_count, weight, user;
     int32_t priority;
+    enum gs_class class;
     uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
     uint64_t quota_next; /* the quota of the next member */
     char group[32];

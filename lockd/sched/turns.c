@@ -21,6 +21,7 @@
 
 #include "lockd/sched/agenda.h"
 #include "lockd/sched/books.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/queue.h"
@@ -109,6 +110,12 @@ static bool has_room(const struct sched_device *device, const struct sched_party
            device->space.capacity;
 }
 
+/* A background program does not run beside one that is not. */
+static bool stays_behind(const struct sched_device *device, const struct sched_party *party)
+{
+    return device->share.weights != 0 && sched_party_is_background(party);
+}
+
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
  * does not, or NULL. */
 static struct sched_party *serve_queue(struct sched_device *device, uint64_t now)
@@ -116,12 +123,23 @@ static struct sched_party *serve_queue(struct sched_device *device, uint64_t now
     struct sched_party *head;
 
     while ((head = sched_queue_head(device)) != NULL) {
-        if (!has_room(device, head))
+        if (!has_room(device, head) || stays_behind(device, head))
             return head;
         sched_lease_admit(head, false, now);
         settle_parties(device, now);
     }
     return NULL;
+}
+
+/* From when on `head` may end its turn before its time. */
+static uint64_t ahead_at(const struct sched_party *party, const struct sched_party *head,
+                         uint64_t now)
+{
+    const struct sched_policy *policy = sched_policy_of(party->device);
+
+    if (policy->ahead == NULL || party->wait.first)
+        return LOCKD_NEVER;
+    return policy->ahead(head, party, now);
 }
 
 /* Must it give way when the head of the queue needs its room? */
@@ -130,7 +148,8 @@ static bool is_revocable(const struct sched_party *party, const struct sched_par
 {
     const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (party->turn.backfilled || sched_party_hopeless(party))
+    if (party->turn.backfilled || sched_party_hopeless(party) ||
+        (sched_party_is_background(party) && !sched_party_is_background(head)))
         return true;
     if (sched_party_blocked(head) && party->books.running_members == 0)
         return true; /* it may itself wait for what the head has */
@@ -138,7 +157,7 @@ static bool is_revocable(const struct sched_party *party, const struct sched_par
         return true;
     if (now >= party->turn.until)
         return policy->stays == NULL || head->wait.first || !policy->stays(party, head);
-    return policy->ahead != NULL && !party->wait.first && policy->ahead(head, party);
+    return now >= ahead_at(party, head, now);
 }
 
 /* The one to stop when so many bytes are missing: the first in order that is enough alone, else
@@ -188,7 +207,9 @@ static uint64_t freeable_bytes(struct sched_device *device, const struct sched_p
         if (is_revocable(party, head, now))
             sum += party->books.need;
         else if (now < party->turn.until)
-            device->revoke.at = sched_min(device->revoke.at, party->turn.until);
+            device->revoke.at =
+                sched_min(device->revoke.at,
+                          sched_min(party->turn.until, ahead_at(party, head, now)));
     }
     return sum;
 }
@@ -352,7 +373,7 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
         device->revoke.at = LOCKD_NEVER;
         device->revoke.head = NULL;
     }
-    if (head != NULL && !revoke_holders(device, head, now)) {
+    if (head != NULL && !stays_behind(device, head) && !revoke_holders(device, head, now)) {
         settle_parties(device, now);
         if (sched_queue_head(device) == head)
             backfill_queue(device, head, now);
@@ -360,13 +381,14 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     settle_parties(device, now);
     note_waiters(device, now);
     if (head != NULL && sched_queue_head(device) == head && has_room(device, head))
-        return true;
+        return !stays_behind(device, head);
     return sched_queue_head(device) != head ||
            (device->turns.waiters && device->grace_at <= now);
 }
 
 void sched_turns_plan(struct sched_device *device, uint64_t now)
 {
+    sched_share_count(device, now);
     sched_stop_watch(device, now);
     change_mode(device, now);
     settle_parties(device, now);
@@ -386,4 +408,5 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
         device->revoke.head = NULL;
     }
     sched_lease_retry(device, now);
+    sched_share_settle(device, now);
 }

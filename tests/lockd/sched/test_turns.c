@@ -164,7 +164,10 @@ static void lock_backfilled_gives_way_to_the_head(void **state)
 static void lock_turns_of_three_are_in_order(void **state)
 {
     struct harness *h = *state;
+    struct sched_settings settings = *sched_settings(h->sched);
 
+    settings.quantum_ns = 1000 * MS;
+    sched_set(h->sched, &settings, h->now);
     runs(h, 0, 8 * GIB);
     say(h, 1, W, 8 * GIB, 0);
     say(h, 2, W, 8 * GIB, 0);
