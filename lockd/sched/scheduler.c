@@ -333,6 +333,12 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
     sched_plan_pending(sched, now_ns);
 }
 
+void sched_kin(struct sched *sched, struct sched_client *client, uint64_t kin, uint64_t now_ns)
+{
+    sched_group_kin(client, kin, now_ns);
+    sched_plan_pending(sched, now_ns);
+}
+
 void sched_tick(struct sched *sched, uint64_t now_ns)
 {
     lockd_list_each (at, &sched->devices) {

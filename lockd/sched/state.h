@@ -95,7 +95,7 @@ struct sched_gang {
     bool out;          /* was evicted; comes back when it has something to run */
 };
 
-/* Clients of one user that name it. */
+/* Clients of one user that name it, or that were found to be one job. */
 struct sched_group {
     struct sched *sched;
     struct lockd_list link, clients;
@@ -105,6 +105,8 @@ struct sched_group {
     bool unsaid;              /* ... which the caller has not been told */
     uint64_t fits_since;      /* it is apart and would fit; LOCKD_NEVER */
     uint32_t user;
+    uint64_t kin;    /* they do not name it: lockd/kin found them; 0: they do */
+    uint64_t number; /* for people */
     char name[32];
     char too_small[64]; /* the device */
 };
@@ -145,6 +147,7 @@ struct sched_client {
     uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
     uint64_t quota_next; /* the quota of the next member */
     char group[32];
+    uint64_t kin; /* the group that it was found to be in; 0: none */
     bool paused;
     struct sched_client_host host;
 };
@@ -155,6 +158,7 @@ struct sched {
     struct lockd_list clients, devices, groups, groups_marked, unsent, pending;
     uint64_t groups_at; /* when a group may come together again */
     bool groups_unsaid;
+    uint64_t group_numbers;
     uint32_t giving_way; /* gangs */
     struct sched_host host;
 };
