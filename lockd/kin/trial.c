@@ -4,7 +4,8 @@
  * when it had turns and made no call in them. A *mate* shares a hint with it, is on a device that
  * the hung program is not on, and waits or hangs itself. One mate for each other device makes a
  * combination; the nearest in the order of arrival comes first, since the ranks of a job start
- * together. Sets that evidence has made enter a trial as a whole.
+ * together. Sets that trials have made enter another one as a whole; those that evidence has made
+ * are complete.
  *
  * Every combination gets TRIAL_NS at most, so each of them is tried in bounded time. When all
  * have been, the pause between two trials of that program grows.
@@ -65,12 +66,18 @@ static void watch_program(struct kin_program *program, const struct sched_progre
         watch->stuck_since = now;
 }
 
+/* Evidence has told whose work it waits for, or the user has. */
+static bool is_eligible(const struct kin_program *program)
+{
+    return !program->named && (program->set == 0 || program->why == GS_KIN_TRIED);
+}
+
 static bool is_hung(const struct kin_program *program, const struct sched_progress *progress,
                     uint64_t now)
 {
     const struct kin_watch *watch = &program->watch;
 
-    if (program->named || program->count == 0 || !progress->leases)
+    if (!is_eligible(program) || program->count == 0 || !progress->leases)
         return false;
     return (watch->stuck_since != 0 && now - watch->stuck_since >= STUCK_NS) ||
            progress->turns >= watch->turns + TURNS_MOST;
@@ -109,12 +116,13 @@ static void find_mates(struct kin *kin, struct kin_program *hung,
             after = after->next;
         else
             before = before->prev;
-        if (other->named || other->trial != 0 || !shares_key(hung, other, kind) ||
+        if (!is_eligible(other) || other->trial != 0 || !shares_key(hung, other, kind) ||
             (hung->set != 0 && hung->set == other->set) ||
             !kin_identity_is_same(&hung->identity, &other->identity))
             continue;
         progress = sched_client_progress(other->client, now);
-        if ((progress.devices & ~own->devices) == 0 || !(progress.waits || is_hung(other, &progress, now)))
+        if ((progress.devices & ~own->devices) == 0 ||
+            !(progress.waits || is_hung(other, &progress, now)))
             continue;
         device = first_bit(progress.devices & ~own->devices);
         if (mates->count[device] < MATES_MOST)
@@ -277,8 +285,7 @@ static void look_at_program(struct kin *kin, struct kin_program *program, uint64
     uint32_t why = 0;
 
     watch_program(program, &progress, now);
-    if (program->trial != 0 || now < program->watch.try_at ||
-        !is_hung(program, &progress, now))
+    if (program->trial != 0 || now < program->watch.try_at || !is_hung(program, &progress, now))
         return;
     count = next_combination(kin, program, &progress, now, chosen, &why);
     if (count != 0) {
@@ -286,8 +293,8 @@ static void look_at_program(struct kin *kin, struct kin_program *program, uint64
         return;
     }
     program->watch.try_at = now + program->watch.pause;
-    program->watch.pause = program->watch.pause * 2 < PAUSE_MAX ? program->watch.pause * 2
-                                                                : PAUSE_MAX;
+    program->watch.pause =
+        program->watch.pause * 2 < PAUSE_MAX ? program->watch.pause * 2 : PAUSE_MAX;
     program->watch.tries = 0;
 }
 

@@ -19,6 +19,7 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
 #include "lockd/sched/send.h"
+#include "lockd/sched/together.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -264,6 +265,7 @@ static void member_report(struct sched_member *member, const struct gs_wire_stat
     if (hopeless != sched_party_hopeless(member->party))
         sched_agenda_settle_gang(member->party->gang);
     sched_evict_check(member, now);
+    sched_together_heard(member->party->gang);
     sched_agenda_touch(member);
 }
 

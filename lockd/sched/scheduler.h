@@ -121,13 +121,13 @@ uint64_t sched_client_resident(const struct sched_client *client, const uint8_t 
 
 /* What a client does, as far as it matters for a hang. */
 struct sched_progress {
-    uint64_t devices;    /* that it has named: one bit each, the 64th for all that are left */
-    uint64_t calls;      /* gated calls, by its last reports */
-    uint64_t turns;      /* that began */
-    bool runs;           /* somewhere */
-    bool waits;          /* it has work and may not run somewhere */
-    bool stuck;          /* it was asked to stop and has not */
-    bool leases;         /* turns are taken on one of its devices */
+    uint64_t devices; /* that it has named: one bit each, the 64th for all that are left */
+    uint64_t calls;   /* gated calls, by its last reports */
+    uint64_t turns;   /* that began */
+    bool runs;        /* somewhere */
+    bool waits;       /* it has work and may not run somewhere */
+    bool stuck;       /* it was asked to stop and has not */
+    bool leases;      /* turns are taken on one of its devices */
 };
 struct sched_progress sched_client_progress(const struct sched_client *client, uint64_t now_ns);
 

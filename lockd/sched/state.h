@@ -13,6 +13,7 @@
  *   measure.c     size of a device, and what on it no program can move
  *   capacity.c    what is left of it for programs
  *   queue.c       parties that wait for a device, and the next of them
+ *   together.c    the programs of a gang stop together
  *   lease.c       parties of one gang: their turns begin and end together
  *   gang.c        clients that run together or not at all
  *   group.c       ... those of one name, as long as the whole fits on its devices
@@ -93,6 +94,7 @@ struct sched_gang {
     uint64_t retry_at; /* ... until then */
     uint64_t complete; /* all that had something to run did: the turn's time counts from here */
     bool out;          /* was evicted; comes back when it has something to run */
+    struct sched_gang_closing closing;
 };
 
 /* Clients of one user that name it, or that were found to be one job. */
@@ -183,7 +185,8 @@ static inline uint64_t sched_need(const struct sched_member *member)
 /* Does its newest decision say RUN? */
 static inline bool sched_member_run(const struct sched_member *member)
 {
-    return member->party->turn.held && member->party->gang->runs;
+    return member->party->turn.held && member->party->gang->runs &&
+           !member->party->gang->closing.closed;
 }
 
 static inline bool sched_member_wants(const struct sched_member *member)

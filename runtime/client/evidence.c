@@ -175,8 +175,7 @@ static int send_key(int fd, const struct gs_evidence *key)
 
 int gs_evidence_send(int fd)
 {
-    while (fd >= 0 &&
-           self.sent < atomic_load_explicit(&self.added, memory_order_acquire)) {
+    while (fd >= 0 && self.sent < atomic_load_explicit(&self.added, memory_order_acquire)) {
         const int error = send_key(fd, &self.keys[self.sent]); /* never changed once added */
 
         if (error != 0)

@@ -17,7 +17,7 @@
 
 #include "lockd/protocol/wire.h"
 
-#define TEXT_MOST    1024           /* of a variable that is looked at */
+#define TEXT_MOST    1024          /* of a variable that is looked at */
 #define ENVIRON_MOST (1024 * 1024) /* bytes of the first environment that are looked at */
 
 uint64_t gs_evidence_hash(uint64_t hash, const void *bytes, unsigned long size)
@@ -155,8 +155,12 @@ static uint64_t hash_job(const char *const *names)
 
 static void read_mpi(struct gs_evidence *keys, unsigned *count)
 {
-    static const char *const jobs[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
-                                       "OMPI_MCA_orte_hnp_uri", "PMI_JOBID", "PMI_PORT", NULL};
+    static const char *const jobs[] = {"PMIX_NAMESPACE",
+                                       "OMPI_MCA_ess_base_jobid",
+                                       "OMPI_MCA_orte_hnp_uri",
+                                       "PMI_JOBID",
+                                       "PMI_PORT",
+                                       NULL};
 
     if (is_several("OMPI_COMM_WORLD_SIZE") || is_several("PMI_SIZE") ||
         is_several("MPI_LOCALNRANKS") || variable("PMIX_NAMESPACE") != NULL)
@@ -166,8 +170,8 @@ static void read_mpi(struct gs_evidence *keys, unsigned *count)
 static void read_slurm(struct gs_evidence *keys, unsigned *count)
 {
     const char *job = variable("SLURM_JOB_ID"), *step = variable("SLURM_STEP_ID");
-    const char *tasks = variable("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS"
-                                                                 : "SLURM_NTASKS";
+    const char *tasks =
+        variable("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
 
     if (job != NULL && step != NULL && is_several(tasks))
         add_key(keys, count, GS_KIN_SLURM, hash_text(hash_text(0, job), step));
