@@ -241,8 +241,10 @@ static bool revoke_holders(struct sched_device *device, struct sched_party *head
         victim = revoke_pick(device, head, staying - device->space.capacity, now);
         if (victim == NULL)
             return is_anybody_leaving(device, head);
-        if (!sched_together_stop(victim->gang, device, now))
+        if (!sched_together_stop(victim->gang, device, now)) {
+            device->revoke.head = NULL; /* look again with each plan */
             return true;
+        }
         end_turn(victim, head, now);
         staying = device->books.need_held + device->books.lost - head->books.lost +
                   sched_queue_takes(head);
