@@ -31,7 +31,7 @@ class EvidenceTest(unittest.TestCase):
 
     # --- jobs whose ranks spin in their kernels
 
-    def job(self, name, way, rounds=400, **more):
+    def job(self, name, way, rounds=150, **more):
         path = f"/dev/shm/{'nccl' if way == 'nccl' else 'gs'}-test-{os.getpid()}-{name}"
         self.shared.append(path)
         return [self.card.start([RANKS, path, str(rank), "2", str(rounds), "40", way], CUDA_VISIBLE_DEVICES=str(rank), **more)
