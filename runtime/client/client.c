@@ -114,7 +114,9 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
         return;
     gs_evidence_collect(); /* first: the daemon hears of it before it hears of the device */
     if (!gs_context_add(context, device))
-        gs_daemon_remark("no memory to note a context: its work is not waited for");
+        gs_daemon_remark(
+            "out of memory while recording a context: gpushare does not wait for its "
+            "work");
     start_client();
     gs_worker_wake();
 }
