@@ -25,7 +25,6 @@
  *   host.c        host memory
  *   plan.c        the order in which all of it is decided anew after an event
  *   settings.c, scheduler.c, info.c: events, and the state as people see it (scheduler.h)
- *   check.c       all sums from scratch, for tests
  *
  * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
  * device: it takes turns. A *gang* is one client, or all clients of a group that fits on its

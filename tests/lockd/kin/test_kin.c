@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "lockd/kin/kin.h"
-#include "lockd/sched/check.h"
+#include "lockd/check/check.h"
 #include "lockd/sched/constants.h"
 
 #include <string.h>

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "lockd/kin/trial.h"
-#include "lockd/sched/check.h"
+#include "lockd/check/check.h"
 #include "lockd/sched/constants.h"
 
 #include <stdio.h>
