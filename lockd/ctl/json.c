@@ -7,6 +7,7 @@
 #include "lockd/ctl/rates.h"
 #include "lockd/base/text.h"
 #include "lockd/protocol/figures.h"
+#include "lockd/protocol/names.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -48,7 +49,7 @@ static void add_figures(json_t *object, const struct lockd_figure *figures, cons
 static json_t *client_json(const struct gs_wire_client *client)
 {
     json_t *object = json_pack(
-        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b}", "pid",
+        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?}", "pid",
         client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
         "version", ctl_json_text(client->version), "state",
         ctl_condition_name(client->condition), "lease", (client->flags & GS_CLIENT_LEASE) != 0,
@@ -57,7 +58,8 @@ static json_t *client_json(const struct gs_wire_client *client)
         (client->flags & GS_CLIENT_PARTIAL) != 0, "checkpointed",
         (client->flags & GS_CLIENT_FROZEN) != 0, "foreign_pid",
         (client->flags & GS_CLIENT_FOREIGN) != 0, "priority", client->priority, "group",
-        ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0);
+        ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0,
+        "gang_why", lockd_kin_name(client->gang_why));
 
     add_figures(object, lockd_program_figures, client);
     return object;

@@ -5,6 +5,7 @@
 #include "lockd/ctl/ctl.h"
 #include "common/size.h"
 #include "lockd/base/text.h"
+#include "lockd/protocol/names.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -24,6 +25,13 @@ static void add_remark(char *buffer, size_t size, const char *format, ...)
     va_start(ap, format);
     vsnprintf(buffer + at, size - at, format, ap);
     va_end(ap);
+}
+
+static const char *gang_why(const struct gs_wire_client *client)
+{
+    const char *why = lockd_kin_name(client->gang_why);
+
+    return why != NULL ? why : "?";
 }
 
 /* What this program said, and what is odd about it, in a few words. */
@@ -52,6 +60,9 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
     if (client->group[0] != '\0')
         add_remark(buffer, size, "group %s%s", client->group,
                    (client->flags & GS_CLIENT_APART) != 0 ? " (apart)" : "");
+    else if (client->gang != 0)
+        add_remark(buffer, size, "gang %llu (%s)%s", (unsigned long long)client->gang,
+                   gang_why(client), (client->flags & GS_CLIENT_APART) != 0 ? " (apart)" : "");
     if (client->limit != UINT64_MAX)
         add_remark(buffer, size, "limit %s",
                    gs_size_format(client->limit, limit, sizeof limit));

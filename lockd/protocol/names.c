@@ -28,3 +28,16 @@ int lockd_policy_find(const char *name)
     }
     return -1;
 }
+
+/* In JSON, and in the notes of `gpusharectl status`. */
+static const char *const kin_names[] = {
+    [GS_KIN_GROUP] = "group",   [GS_KIN_MASTER] = "rendezvous", [GS_KIN_ELASTIC] = "torchrun",
+    [GS_KIN_MPI] = "MPI",       [GS_KIN_SLURM] = "Slurm",       [GS_KIN_NCCL] = "NCCL",
+    [GS_KIN_MEMORY] = "memory", [GS_KIN_TRIED] = "tried",       [GS_KIN_SHARED] = "host memory",
+    [GS_KIN_PARENT] = "parent", [GS_KIN_SESSION] = "session",
+};
+
+const char *lockd_kin_name(uint32_t kind)
+{
+    return kind < sizeof kin_names / sizeof kin_names[0] ? kin_names[kind] : NULL;
+}

@@ -12,4 +12,7 @@ const char *lockd_policy_name(uint32_t policy);
 /* enum gs_policy, or -1. */
 int lockd_policy_find(const char *name);
 
+/* What makes programs a gang (enum gs_kin_kind), in a word; NULL: none. */
+const char *lockd_kin_name(uint32_t kind);
+
 #endif

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
-#define GS_WIRE_VERSION 3
+#define GS_WIRE_VERSION 4
 
 /* Bounds of what a program or gpusharectl may ask for. */
 #define GS_WEIGHT_DEFAULT 100
@@ -48,6 +48,7 @@ enum gs_wire_type {
     GS_WIRE_STATE = 2,  /* to the daemon: one device; the first one for a device registers it */
     GS_WIRE_NOTE = 3,   /* to the daemon: a remark for gpusharectl status; needs no HELLO */
     GS_WIRE_TARGET = 4, /* to the program: one device */
+    GS_WIRE_KIN = 11,   /* to the daemon: what tells which programs are one job; after HELLO */
 
     /* from gpusharectl; every answer ends with one END */
     GS_WIRE_STATUS = 16,  /* only a header; answered by DAEMON, DEVICEs, CLIENTs and REMARKs */
@@ -139,6 +140,37 @@ struct gs_wire_note {
     uint32_t kind;
     char name[32];
     char text[192];
+};
+
+/* Why programs are one gang, and what a key says. Programs of one identity (user, user namespace,
+ * container) that send the same key of one of the first are one gang. Hints count only once a
+ * program makes no progress. */
+enum gs_kin_kind {
+    GS_KIN_NONE = 0,
+    GS_KIN_GROUP = 1,  /* never sent: GPUSHARE_GROUP */
+    GS_KIN_MASTER = 2, /* MASTER_ADDR and MASTER_PORT of more than one rank */
+    GS_KIN_ELASTIC = 3,
+    GS_KIN_MPI = 4,
+    GS_KIN_SLURM = 5,
+    GS_KIN_NCCL = 6,
+    GS_KIN_MEMORY = 7, /* device memory of one that the other has mapped */
+    GS_KIN_TRIED = 8,  /* never sent: running together ended a hang */
+    /* hints */
+    GS_KIN_SHARED = 16, /* host memory that both have mapped */
+    GS_KIN_PARENT = 17,
+    GS_KIN_SESSION = 18,
+};
+#define GS_KIN_SENT_FIRST GS_KIN_MASTER
+#define GS_KIN_SENT_LAST  GS_KIN_MEMORY
+#define GS_KIN_HINT_FIRST GS_KIN_SHARED
+#define GS_KIN_HINT_LAST  GS_KIN_SESSION
+#define GS_KIN_MOST       32 /* keys of one program; the daemon ignores more */
+
+struct gs_wire_kin {
+    struct gs_wire_header header;
+    uint64_t key;  /* a hash; the same in every program of the job */
+    uint32_t kind; /* enum gs_kin_kind */
+    uint32_t zero;
 };
 
 /* Flags of gs_wire_target. RUN: the program may run. WAITERS: others wait for this device, so it
@@ -263,7 +295,7 @@ struct gs_wire_client { /* one program on one device */
     uint32_t condition; /* enum gs_condition */
     uint32_t flags;     /* GS_CLIENT_* */
     int32_t priority;
-    uint32_t zero;
+    uint32_t gang_why; /* enum gs_kin_kind: why it is in a gang */
 #define GS_PROGRAM_FIGURE(field, unit, json, metric, heading, help) uint64_t field;
 #include "lockd/protocol/figures.def"
     char name[32];
@@ -341,6 +373,7 @@ _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
 _Static_assert(sizeof(struct gs_wire_state) == 216, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
+_Static_assert(sizeof(struct gs_wire_kin) == 32, "wire");
 _Static_assert(sizeof(struct gs_wire_target) == 96, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
 /* no padding, however many figures there are */

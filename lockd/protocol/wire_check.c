@@ -20,6 +20,8 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_state);
     case GS_WIRE_NOTE:
         return sizeof(struct gs_wire_note);
+    case GS_WIRE_KIN:
+        return sizeof(struct gs_wire_kin);
     case GS_WIRE_TARGET:
         return sizeof(struct gs_wire_target);
     case GS_WIRE_STATUS:
@@ -118,6 +120,17 @@ static int check_note(struct gs_wire_note *note, struct gs_err *err)
     return 0;
 }
 
+static int check_kin(const struct gs_wire_kin *kin, struct gs_err *err)
+{
+    const bool evidence = kin->kind >= GS_KIN_SENT_FIRST && kin->kind <= GS_KIN_SENT_LAST;
+    const bool hint = kin->kind >= GS_KIN_HINT_FIRST && kin->kind <= GS_KIN_HINT_LAST;
+
+    if ((!evidence && !hint) || kin->zero != 0)
+        return gs_err_set(err, -EBADMSG, "kin: kind %u, and %u where 0 must be", kin->kind,
+                          kin->zero);
+    return 0;
+}
+
 static int check_control(const struct gs_wire_control *control, struct gs_err *err)
 {
     switch (control->op) {
@@ -164,6 +177,8 @@ static int check_body(union lockd_message *message, struct gs_err *err)
         return check_state(&message->state, err);
     case GS_WIRE_NOTE:
         return check_note(&message->note, err);
+    case GS_WIRE_KIN:
+        return check_kin(&message->kin, err);
     case GS_WIRE_CONTROL:
         return check_control(&message->control, err);
     case GS_WIRE_DAEMON:

@@ -19,6 +19,7 @@ union lockd_message {
     struct gs_wire_hello hello;
     struct gs_wire_state state;
     struct gs_wire_note note;
+    struct gs_wire_kin kin;
     struct gs_wire_target target;
     struct gs_wire_control control;
     struct gs_wire_daemon daemon;

@@ -12,6 +12,7 @@
 #include "lockd/sched/interactive.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/queue.h"
+#include "lockd/sched/together.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,8 @@ static void party_free(struct sched_party *party)
 {
     struct sched_device *device = party->device;
 
+    if (party->gang->closing.by == device)
+        sched_together_forget(party->gang);
     sched_queue_drop(party);
     if (party->turn.held) {
         lockd_list_remove(&party->turn.holder);

@@ -24,7 +24,16 @@
 
 #define group_of(at, link) lockd_entry(at, struct sched_group, link)
 
-/* The group that the client names; made if there is none. NULL without memory. */
+static bool is_group_of(const struct sched_group *group, const struct sched_client *client)
+{
+    if (group->kin != client->kin)
+        return false;
+    return group->kin != 0 ||
+           (group->user == client->user && strcmp(group->name, client->group) == 0);
+}
+
+/* The group that the client names or was found to be in; made if there is none. NULL without
+ * memory. */
 static struct sched_group *enter_group(struct sched_client *client)
 {
     struct sched *sched = client->sched;
@@ -32,7 +41,7 @@ static struct sched_group *enter_group(struct sched_client *client)
 
     lockd_list_each (at, &sched->groups) {
         group = group_of(at, link);
-        if (group->user == client->user && strcmp(group->name, client->group) == 0)
+        if (is_group_of(group, client))
             goto found;
     }
     group = calloc(1, sizeof *group);
@@ -40,6 +49,8 @@ static struct sched_group *enter_group(struct sched_client *client)
         return NULL;
     group->sched = sched;
     group->user = client->user;
+    group->kin = client->kin;
+    group->number = ++sched->group_numbers;
     group->fits_since = LOCKD_NEVER;
     memcpy(group->name, client->group, sizeof group->name);
     lockd_list_init(&group->clients);
@@ -54,8 +65,8 @@ found:
 
 struct sched_party *sched_group_join(struct sched_client *client, struct sched_device *device)
 {
-    const bool enters =
-        client->gang == NULL && client->group[0] != '\0' && client->in_group == NULL;
+    const bool enters = client->gang == NULL && client->in_group == NULL &&
+                        (client->group[0] != '\0' || client->kin != 0);
 
     if (enters && enter_group(client) == NULL)
         return NULL;
@@ -82,6 +93,52 @@ void sched_group_client_gone(struct sched_client *client)
 {
     sched_gang_client_gone(client);
     leave_group(client);
+}
+
+/* --- a client is found to be in a group while it runs --- */
+
+/* Makes it a gang of its own. False without memory: it stays where it is. */
+static bool leave_gang(struct sched_client *client, uint64_t now)
+{
+    struct sched_gang *gang = client->gang;
+
+    sched_lease_end(gang, now);
+    if (gang->client_count == 1) {
+        if (gang->group != NULL)
+            gang->group->gang = NULL;
+        gang->group = NULL;
+        return true;
+    }
+    sched_gang_move(client, NULL, now);
+    return client->gang != gang;
+}
+
+static void enter_gang(struct sched_client *client, uint64_t now)
+{
+    struct sched_group *group = client->in_group;
+
+    if (group->apart)
+        return;
+    if (group->gang == NULL) {
+        group->gang = client->gang;
+        client->gang->group = group;
+        return;
+    }
+    sched_lease_end(client->gang, now);
+    sched_lease_end(group->gang, now);
+    sched_gang_move(client, group->gang, now);
+}
+
+void sched_group_kin(struct sched_client *client, uint64_t kin, uint64_t now)
+{
+    if (client->kin == kin || client->group[0] != '\0')
+        return;
+    if (client->gang != NULL && client->in_group != NULL && !leave_gang(client, now))
+        return;
+    leave_group(client);
+    client->kin = kin;
+    if (client->gang != NULL && kin != 0 && enter_group(client) != NULL)
+        enter_gang(client, now);
 }
 
 /* --- is it too large? --- */

@@ -41,6 +41,46 @@ uint64_t sched_client_resident(const struct sched_client *client, const uint8_t 
     return member != NULL ? member->report.resident : 0;
 }
 
+static uint64_t bit_of(const struct sched_device *device)
+{
+    const struct lockd_list *devices = &device->sched->devices;
+    unsigned bit = 0;
+
+    for (const struct lockd_list *at = devices->next; at != &device->link && bit < 63;
+         at = at->next)
+        bit++;
+    return 1ull << bit;
+}
+
+struct sched_progress sched_client_progress(const struct sched_client *client, uint64_t now_ns)
+{
+    struct sched_progress progress = {0};
+
+    for (const struct lockd_list *at = client->members.next; at != &client->members;
+         at = at->next) {
+        const struct sched_member *member = lockd_entry(at, struct sched_member, of_client);
+
+        progress.devices |= bit_of(member->device);
+        progress.calls += member->report.calls;
+        progress.turns += member->party->turn.count;
+        progress.runs |= (member->report.flags & GS_STATE_RUNNING) != 0;
+        progress.waits |= sched_member_wants(member) && !sched_member_run(member);
+        progress.stuck |= sched_member_stuck(member, now_ns);
+        progress.leases |= member->device->turns.leases;
+    }
+    return progress;
+}
+
+static uint32_t count_group(const struct sched_group *group)
+{
+    uint32_t count = 0;
+
+    for (const struct lockd_list *at = group->clients.next; at != &group->clients;
+         at = at->next)
+        count++;
+    return count;
+}
+
 static enum gs_condition member_condition(const struct sched_member *member, uint64_t now)
 {
     if (sched_member_stuck(member, now) || sched_member_clings(member, now))
@@ -140,6 +180,11 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .weight = client->weight,
     };
 
+    if (client->in_group != NULL && count_group(client->in_group) > 1) {
+        wire.gang = client->in_group->number;
+        wire.gang_programs = count_group(client->in_group);
+        wire.gang_why = client->kin == 0 ? GS_KIN_GROUP : GS_KIN_NONE;
+    }
     memcpy(wire.uuid, member->device->identity.uuid, sizeof wire.uuid);
     memcpy(wire.group, client->group, sizeof wire.group);
     return wire;

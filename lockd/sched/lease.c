@@ -16,6 +16,7 @@
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
+#include "lockd/sched/together.h"
 
 /* a gang that gave its places up gives way for so many times as long as it had them */
 #define RETRY 2
@@ -111,6 +112,7 @@ void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 {
     const uint64_t length = turn_length(gang);
 
+    sched_together_forget(gang);
     gang->runs = true;
     gang->out = false;
     sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
@@ -271,6 +273,7 @@ void sched_lease_end(struct sched_gang *gang, uint64_t now)
 {
     const struct sched_party *next = sched_lease_next(gang);
 
+    sched_together_forget(gang);
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 

@@ -223,6 +223,15 @@ struct sched_party_books {
     bool counted_stopping, counted_stuck;
 };
 
+/* --- of a gang --- */
+
+/* Its turn is to end when all of its programs have stopped: together.c. */
+struct sched_gang_closing {
+    struct sched_device *by;        /* for whose sake; NULL: it is not to end */
+    uint64_t began, until, open_ns; /* until: of the phase */
+    bool closed, wanted;
+};
+
 /* --- of a device --- */
 
 /* Names of a device: device.c. */
@@ -277,6 +286,7 @@ struct sched_device_turns {
     struct lockd_list holders;
     uint32_t holder_count;
     uint32_t elsewhere; /* parties that wait for another device first */
+    uint32_t closing;   /* gangs whose turns are to end for its sake: together.c */
     bool leases, waiters;
     uint64_t generation; /* rises when holders or their needs change */
     uint64_t switches;

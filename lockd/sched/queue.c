@@ -111,7 +111,8 @@ uint64_t sched_queue_takes(const struct sched_party *party)
 }
 
 /* The one to be served next; those that do not fit beside stuck ones keep their places in front
- * of it. What can never fit has its turn only when nobody else has work. */
+ * of it. A stuck one would only repeat what it has, unless others of its gang can end what it waits
+ * for. What can never fit has its turn only when nobody else has work. */
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     struct sched_node *first = sched_order_first(&device->waiting.queue);
@@ -125,7 +126,8 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
             continue;
         }
         if (sched_queue_takes(party) <= room_for(party) &&
-            (at == first || waits != NULL || !party->books.counted_stuck))
+            (at == first || waits != NULL || !party->books.counted_stuck ||
+             party->gang->client_count > 1))
             return party;
     }
     if (waits != NULL) /* nobody can be served instead */

@@ -20,6 +20,7 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
 #include "lockd/sched/send.h"
+#include "lockd/sched/together.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -228,6 +229,7 @@ static void member_report(struct sched_member *member, const struct gs_wire_stat
     if (hopeless != sched_party_hopeless(member->party))
         sched_agenda_settle_gang(member->party->gang);
     sched_evict_check(member, now);
+    sched_together_heard(member->party->gang);
     sched_agenda_touch(member);
 }
 
@@ -294,6 +296,12 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
     sched_group_client_gone(client);
     lockd_list_remove(&client->link);
     free(client);
+    sched_plan_pending(sched, now_ns);
+}
+
+void sched_kin(struct sched *sched, struct sched_client *client, uint64_t kin, uint64_t now_ns)
+{
+    sched_group_kin(client, kin, now_ns);
     sched_plan_pending(sched, now_ns);
 }
 

@@ -71,6 +71,9 @@ void sched_pause(struct sched *sched, struct sched_client *client, bool paused,
  * be called before its first state. */
 void sched_describe(struct sched *sched, struct sched_client *client,
                     const struct gs_wire_hello *hello, uint32_t user);
+/* It was found to be in one job with all others of that number: they are one gang, as a group is.
+ * 0: in none. Nothing happens to a client that names a group. */
+void sched_kin(struct sched *sched, struct sched_client *client, uint64_t kin, uint64_t now_ns);
 void sched_weight(struct sched *sched, struct sched_client *client, uint32_t weight,
                   uint64_t now_ns);
 void sched_priority(struct sched *sched, struct sched_client *client, int32_t priority,
@@ -116,6 +119,19 @@ int32_t sched_client_priority(const struct sched_client *client);
 bool sched_client_unused(const struct sched_client *client); /* it has not named a device */
 /* What it has on that device, as far as it is believed; bytes, 0: it has not named it. */
 uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid);
+
+/* What a client does, as far as it matters for a hang. */
+struct sched_progress {
+    uint64_t devices; /* that it has named: one bit each, the 64th for all that are left */
+    uint64_t calls;   /* gated calls, by its last reports */
+    uint64_t turns;   /* that began */
+    bool runs;        /* somewhere */
+    bool waits;       /* it has work and may not run somewhere */
+    bool stuck;       /* it was asked to stop and has not */
+    bool leases;      /* turns are taken on one of its devices */
+};
+struct sched_progress sched_client_progress(const struct sched_client *client, uint64_t now_ns);
+
 /* Calls visit for each device, then for each client on it. The scheduler knows the figures and flags; the header, process,
  * user, name and version of a client are 0. owner: as given to sched_client_add(). */
 typedef void sched_visit_device(void *context, const struct gs_wire_device *device);

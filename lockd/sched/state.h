@@ -14,6 +14,7 @@
  *   measure.c     size of a device, and what on it no program can move
  *   capacity.c    what is left of it for programs
  *   queue.c       parties that wait for a device, and the next of them
+ *   together.c    the programs of a gang stop together
  *   lease.c       parties of one gang: their turns begin and end together
  *   gang.c        clients that run together or not at all
  *   group.c       ... those of one name, as long as the whole fits on its devices
@@ -25,7 +26,6 @@
  *   host.c        host memory
  *   plan.c        the order in which all of it is decided anew after an event
  *   settings.c, scheduler.c, info.c: events, and the state as people see it (scheduler.h)
- *   check.c       all sums from scratch, for tests
  *
  * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
  * device: it takes turns. A *gang* is one client, or all clients of a group that fits on its
@@ -95,9 +95,10 @@ struct sched_gang {
     uint64_t retry_at; /* ... until then */
     uint64_t complete; /* all that had something to run did: the turn's time counts from here */
     bool out;          /* was evicted; comes back when it has something to run */
+    struct sched_gang_closing closing;
 };
 
-/* Clients of one user that name it. */
+/* Clients of one user that name it, or that were found to be one job. */
 struct sched_group {
     struct sched *sched;
     struct lockd_list link, clients;
@@ -107,6 +108,8 @@ struct sched_group {
     bool unsaid;              /* ... which the caller has not been told */
     uint64_t fits_since;      /* it is apart and would fit; LOCKD_NEVER */
     uint32_t user;
+    uint64_t kin;    /* they do not name it: lockd/kin found them; 0: they do */
+    uint64_t number; /* for people */
     char name[32];
     char too_small[64]; /* the device */
 };
@@ -149,6 +152,7 @@ struct sched_client {
     uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
     uint64_t quota_next; /* the quota of the next member */
     char group[32];
+    uint64_t kin; /* the group that it was found to be in; 0: none */
     bool paused;
     struct sched_client_host host;
 };
@@ -159,6 +163,7 @@ struct sched {
     struct lockd_list clients, devices, groups, groups_marked, unsent, pending;
     uint64_t groups_at; /* when a group may come together again */
     bool groups_unsaid;
+    uint64_t group_numbers;
     uint32_t giving_way; /* gangs */
     struct sched_host host;
 };
@@ -183,7 +188,8 @@ static inline uint64_t sched_need(const struct sched_member *member)
 /* Does its newest decision say RUN? */
 static inline bool sched_member_run(const struct sched_member *member)
 {
-    return member->party->turn.held && member->party->gang->runs;
+    return member->party->turn.held && member->party->gang->runs &&
+           !member->party->gang->closing.closed;
 }
 
 static inline bool sched_member_wants(const struct sched_member *member)

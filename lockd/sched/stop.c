@@ -12,6 +12,7 @@
 #include "lockd/sched/books.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/quantum.h"
+#include "lockd/sched/together.h"
 
 /* A party that did not come to run in its last turn gets the time of SKIPPED_SWITCHES switches;
  * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. */
@@ -56,7 +57,7 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
                 victim = party;
             }
         }
-        if (victim == NULL)
+        if (victim == NULL || !sched_together_stop(victim->gang, device, now))
             return;
         sched_lease_end(victim->gang, now);
     }

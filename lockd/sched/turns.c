@@ -26,6 +26,7 @@
 #include "lockd/sched/policy.h"
 #include "lockd/sched/queue.h"
 #include "lockd/sched/stop.h"
+#include "lockd/sched/together.h"
 
 #include <string.h>
 
@@ -261,6 +262,10 @@ static bool revoke_holders(struct sched_device *device, struct sched_party *head
         victim = revoke_pick(device, head, staying - device->space.capacity, now);
         if (victim == NULL)
             return is_anybody_leaving(device, head);
+        if (!sched_together_stop(victim->gang, device, now)) {
+            device->revoke.head = NULL; /* look again with each plan */
+            return true;
+        }
         end_turn(victim, head, now);
         staying = device->books.need_held + device->books.lost - head->books.lost +
                   sched_queue_takes(head);
@@ -392,6 +397,7 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
     sched_stop_watch(device, now);
     change_mode(device, now);
     settle_parties(device, now);
+    sched_together_begin_plan(device);
     if (device->turns.leases) {
         int rounds = 0;
 
@@ -407,6 +413,7 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
         device->grace_at = device->revoke.at = LOCKD_NEVER;
         device->revoke.head = NULL;
     }
+    sched_together_end_plan(device);
     sched_lease_retry(device, now);
     sched_share_settle(device, now);
 }

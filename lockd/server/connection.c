@@ -21,6 +21,7 @@
 #include "lockd/server/hostwatch.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/quota.h"
+#include "lockd/server/relations.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 #include "lockd/server/status.h"
@@ -154,6 +155,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     server->connections.programs++;
     connection->user->programs++;
     lockd_hostwatch_came(server, connection);
+    lockd_relations_came(connection);
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
               connection->name, (int)connection->pid, (unsigned)connection->uid,
               connection->version);
@@ -223,6 +225,9 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
     case GS_WIRE_NOTE:
         lockd_remarks_add(&connection->server->remarks, connection, &message->note,
                           lockd_now());
+        break;
+    case GS_WIRE_KIN:
+        lockd_relations_kin(connection, &message->kin);
         break;
     case GS_WIRE_STATUS:
     case GS_WIRE_CONTROL:

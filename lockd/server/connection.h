@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct kin_program;
 struct lockd_checkpoint;
 struct lockd_server;
 struct lockd_user;
@@ -67,6 +68,7 @@ struct lockd_connection {
     struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
     uint64_t checkpoint_at;              /* no checkpoint is tried before */
     struct lockd_trace_listener listening;
+    struct kin_program *kin; /* after HELLO; NULL: there was no memory (relations.h) */
 };
 
 /* NULL without memory; fd stays the caller's then. */

@@ -80,7 +80,10 @@ void lockd_remarks_apart(struct lockd_server *server)
         const struct lockd_connection *of = apart.owner;
         struct gs_wire_note note = {.pid = (int32_t)of->pid, .kind = GS_NOTE_OTHER};
 
-        snprintf(note.name, sizeof note.name, "group %.24s", apart.group);
+        if (apart.group[0] != '\0')
+            snprintf(note.name, sizeof note.name, "group %.24s", apart.group);
+        else /* nobody has named it */
+            snprintf(note.name, sizeof note.name, "gang of %.23s", of->name);
         snprintf(note.text, sizeof note.text,
                  "its programs together need more memory than %.63s has for them, so they "
                  "take turns separately",

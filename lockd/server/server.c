@@ -20,6 +20,7 @@
 #include "lockd/server/outbox.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/reload.h"
+#include "lockd/server/relations.h"
 #include "lockd/server/successor.h"
 #include "lockd/server/targets.h"
 #include "lockd/server/trace.h"
@@ -99,6 +100,8 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
         code = -errno;
     else if (server->scheduler == NULL)
         code = -ENOMEM;
+    if (server->scheduler != NULL)
+        lockd_relations_init(server);
     code = code != 0 ? code : watch_descriptor(server, server->signals, &server->signals);
     for (unsigned i = 0; i < count && code == 0; i++)
         code = watch_descriptor(server, server->admission.listeners[i],
@@ -120,6 +123,7 @@ static void bury_dead(struct lockd_server *server)
             lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) has ended", connection->name,
                       (int)connection->pid);
             lockd_trace_gone(connection);
+            lockd_relations_gone(connection);
             sched_client_gone(server->scheduler, client, lockd_now());
             lockd_quota_gone(connection);
             server->host.stale = true;
@@ -182,6 +186,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     uint64_t next;
 
     next = sooner_of(lockd_hostwatch_tend(server, now), lockd_quota_tend(server, now));
+    next = sooner_of(next, lockd_relations_tend(server, now));
     if (now >= sched_deadline(server->scheduler))
         sched_tick(server->scheduler, now);
     lockd_targets_send(server);
@@ -283,6 +288,7 @@ void lockd_server_deinit(struct lockd_server *server)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
     lockd_handover_deinit(server);
     lockd_closer_deinit(server);
+    lockd_relations_deinit(server);
     sched_free(server->scheduler);
     lockd_trace_deinit(&server->trace);
     lockd_admit_deinit(&server->admission);

@@ -17,6 +17,7 @@
 #include "lockd/server/handover.h"
 #include "lockd/server/hostwatch.h"
 #include "lockd/server/quota.h"
+#include "lockd/server/relations.h"
 #include "lockd/server/reload.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/successor.h"
@@ -55,6 +56,7 @@ struct lockd_server {
     struct lockd_list users;
     struct lockd_checkpoints checkpoints;
     struct lockd_closers closers;
+    struct kin kin;
     struct lockd_handovers handovers;
     struct lockd_hostwatch host;
     struct lockd_quotas quota;

@@ -10,6 +10,7 @@
 #include "lockd/server/clock.h"
 #include "lockd/server/control.h"
 #include "lockd/server/outbox.h"
+#include "lockd/server/relations.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 
@@ -85,6 +86,7 @@ static void visit_member(void *context, const struct gs_wire_device *device, voi
 
     (void)device;
     describe_program(&message, owner);
+    lockd_relations_describe(owner, &message);
     send_one(context, &message, GS_WIRE_CLIENT);
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/base/daemon.h"
 #include "runtime/base/config.h"
 #include "runtime/gate/gate.h"
+#include "runtime/client/evidence.h"
 #include "runtime/client/session.h"
 #include "runtime/base/stats.h"
 #include "runtime/swap/swap.h"
@@ -100,6 +101,7 @@ void gs_client_attach_room(CUdevice ordinal)
 
     if (device == NULL)
         return;
+    gs_evidence_collect();
     start_client();
     gs_daemon_await_target(device);
 }
@@ -110,6 +112,7 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
 
     if (device == NULL || context == NULL || gs_runtime.config.disabled)
         return;
+    gs_evidence_collect(); /* first: the daemon hears of it before it hears of the device */
     if (!gs_context_add(context, device))
         gs_daemon_remark(
             "out of memory while recording a context: gpushare does not wait for its "
@@ -167,6 +170,7 @@ bool gs_client_wish(void)
         gs_client_attach_current(device);
     else if (!has_context()) /* without a current one, calls on memory work all the same */
         return false;
+    gs_evidence_collect();
     start_client();
     gs_worker_wake();
     return true;

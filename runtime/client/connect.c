@@ -86,7 +86,8 @@ static int send_hello(const struct gs_own_fd *connection)
     fill_header(&message.header, GS_WIRE_HELLO, sizeof message);
     snprintf(message.name, sizeof message.name, "%s", program_invocation_short_name);
     snprintf(message.version, sizeof message.version, "%s", GS_VERSION);
-    snprintf(message.group, sizeof message.group, "%s", group != NULL ? group : "");
+    snprintf(message.group, sizeof message.group, "%s",
+             group != NULL && strcmp(group, "none") != 0 ? group : "");
     message.weight = (uint32_t)read_number("GPUSHARE_WEIGHT", 1, GS_WEIGHT_MAX);
     message.priority = read_number("GPUSHARE_PRIORITY", -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
     return gs_connect_send(gs_own_fd(connection), &message, sizeof message, NULL);

@@ -21,6 +21,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/base/log.h"
 #include "runtime/swap/moving.h"
+#include "runtime/client/evidence.h"
 #include "runtime/client/report.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
@@ -239,6 +240,10 @@ static uint64_t report_all(uint64_t now)
     struct gs_device *device;
     uint64_t due = UINT64_MAX;
 
+    const int unsaid = gs_evidence_send(gs_session_fd());
+
+    if (unsaid < 0 && unsaid != -EAGAIN)
+        gs_session_failed(now);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL && gs_session_fd() >= 0; i++) {
         const uint64_t asked =
             atomic_exchange_explicit(&device->report.short_asked, 0, memory_order_relaxed);
@@ -266,6 +271,7 @@ uint64_t gs_reconcile(void)
     if (exiting && gs_gate_waiting() == 0)
         return 50 * MS;
     gs_session_turn(now);
+    gs_evidence_look(somebody_waits() || !all_may_run(), now);
     if (gs_session_fd() < 0)
         due = 20 * MS;
     if (!all_may_run() && !self.stopped)
@@ -304,6 +310,7 @@ void gs_reconcile_exiting(void)
 void gs_reconcile_after_fork(void)
 {
     gs_session_after_fork();
+    gs_evidence_after_fork();
     memset(&self, 0, sizeof self);
     gs_report_after_fork();
     self.stopped = true;

@@ -16,6 +16,7 @@
 
 #include "runtime/base/daemon.h"
 #include "runtime/client/connect.h"
+#include "runtime/client/evidence.h"
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
@@ -111,6 +112,7 @@ static void lose_connection(uint64_t now, bool refused)
     }
     gs_daemon_set_new_until(UINT64_MAX);
     gs_handover_lost();
+    gs_evidence_lost();
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         device->report.anew = true; /* the next daemon gets everything anew */
 }

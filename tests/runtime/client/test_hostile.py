@@ -56,7 +56,7 @@ class Hostile:
         good = dice.random() < 0.5  # else nothing goes on for long
         budget, capacity = (64 * MIB, 90 * MIB) if good else (self.number(), self.number())
         idle = 5_000_000 if dice.random() < 0.8 else self.number()
-        return struct.pack(TARGET_FORMAT, 0x48535047, 3, TARGET, struct.calcsize(TARGET_FORMAT), 0,
+        return struct.pack(TARGET_FORMAT, 0x48535047, 4, TARGET, struct.calcsize(TARGET_FORMAT), 0,
                            device.uuid if dice.random() < 0.97 else dice.randbytes(16), seq, flags, budget, capacity, idle,
                            self.number() if dice.random() < 0.5 else 2**64 - 1, self.number(), gift_bytes, gifts, 0)
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/client/connect.h"
+#include "runtime/client/evidence.h"
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
@@ -109,6 +110,10 @@ void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *ta
     budget_before = atomic_load(&card.target.budget);
     received += with->count;
     with->count = 0;
+}
+
+void gs_evidence_lost(void)
+{
 }
 
 void gs_handover_lost(void)

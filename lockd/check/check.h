@@ -2,8 +2,8 @@
  *
  * check.h: adds up everything from scratch, for tests.
  */
-#ifndef GS_LOCKD_SCHED_CHECK_H
-#define GS_LOCKD_SCHED_CHECK_H
+#ifndef GS_LOCKD_CHECK_CHECK_H
+#define GS_LOCKD_CHECK_CHECK_H
 
 #include "lockd/sched/state.h"
 

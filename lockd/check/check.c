@@ -3,7 +3,7 @@
  * check.c: adds up from scratch what books.c and the others keep up to date, and says which
  * sum differs. For tests; reads only.
  */
-#include "lockd/sched/check.h"
+#include "lockd/check/check.h"
 #include "lockd/sched/queue.h"
 
 #include "lockd/sched/lease.h"

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kin.c: owns programs, their keys and the sets that keys make of them. A set never falls apart
+ * while programs of it live: what was one job stays one. Keys are few and so are programs of one
+ * user, so a look at all of them for each new key will do.
+ */
+#include "lockd/kin/kin.h"
+
+#include "lockd/kin/trial.h"
+
+#include <stdlib.h>
+
+void kin_init(struct kin *kin, struct sched *sched, kin_say *say, void *context)
+{
+    *kin = (struct kin){.sched = sched, .say = say, .context = context};
+    lockd_list_init(&kin->programs);
+    lockd_list_init(&kin->trials);
+}
+
+void kin_deinit(struct kin *kin)
+{
+    kin_trial_deinit(kin);
+    while (!lockd_list_empty(&kin->programs)) {
+        struct kin_program *program = kin_program_of(kin->programs.next);
+
+        lockd_list_remove(&program->link);
+        free(program);
+    }
+}
+
+struct kin_program *kin_came(struct kin *kin, struct sched_client *client, void *owner,
+                             const struct kin_identity *identity, bool named)
+{
+    struct kin_program *program = calloc(1, sizeof *program);
+
+    if (program == NULL)
+        return NULL;
+    program->client = client;
+    program->owner = owner;
+    program->identity = *identity;
+    program->named = named;
+    lockd_list_append(&kin->programs, &program->link);
+    return program;
+}
+
+void kin_gone(struct kin *kin, struct kin_program *program)
+{
+    if (program == NULL)
+        return;
+    lockd_list_remove(&program->link);
+    kin_trial_left(kin, program);
+    free(program);
+}
+
+void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns)
+{
+    sched_kin(kin->sched, program->client, kin_set_of(program), now_ns);
+}
+
+/* All of the one set are of the other one from now on. */
+static void rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns)
+{
+    lockd_list_each (at, &kin->programs) {
+        struct kin_program *program = kin_program_of(at);
+
+        if (program->set != from)
+            continue;
+        program->set = to;
+        kin_tell(kin, program, now_ns);
+    }
+}
+
+void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uint32_t why,
+              uint64_t now_ns)
+{
+    struct kin_program *both[] = {a, b};
+    uint64_t set = a->set != 0 ? a->set : b->set;
+
+    if (a == b || a->named || b->named || !kin_identity_is_same(&a->identity, &b->identity) ||
+        (a->set != 0 && a->set == b->set))
+        return;
+    if (a->set != 0 && b->set != 0) {
+        rename_set(kin, b->set, a->set, now_ns);
+        return;
+    }
+    if (set == 0)
+        set = ++kin->next_set;
+    for (int i = 0; i < 2; i++) {
+        if (both[i]->set == set)
+            continue;
+        both[i]->set = set;
+        both[i]->why = why;
+        kin_tell(kin, both[i], now_ns);
+    }
+}
+
+static bool has_key(const struct kin_program *program, uint64_t key, uint32_t kind)
+{
+    for (uint32_t i = 0; i < program->count; i++) {
+        if (program->keys[i].key == key && program->keys[i].kind == kind)
+            return true;
+    }
+    return false;
+}
+
+void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
+               uint64_t now_ns)
+{
+    if (program->named || program->count == GS_KIN_MOST || has_key(program, key, kind))
+        return;
+    program->keys[program->count++] = (struct kin_key){.key = key, .kind = kind};
+    if (kind >= GS_KIN_HINT_FIRST)
+        return;
+    lockd_list_each (at, &kin->programs) {
+        struct kin_program *other = kin_program_of(at);
+
+        if (other != program && has_key(other, key, kind))
+            kin_join(kin, program, other, kind, now_ns);
+    }
+}

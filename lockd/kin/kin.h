@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kin.h: which programs are one job, and so one gang. Programs say keys (GS_WIRE_KIN). Programs of
+ * one identity that share the key of a piece of evidence are one *set*. Hints count only once a
+ * program makes no progress (trial.h). What a set means for turns is the scheduler's matter
+ * (sched_kin()). No I/O, no clock, one thread.
+ */
+#ifndef GS_LOCKD_KIN_KIN_H
+#define GS_LOCKD_KIN_KIN_H
+
+#include "lockd/base/list.h"
+#include "lockd/kin/identity.h"
+#include "lockd/protocol/wire.h"
+#include "lockd/sched/scheduler.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kin_key {
+    uint64_t key;
+    uint32_t kind; /* enum gs_kin_kind */
+};
+
+/* What was seen of a program, in the search for hangs: trial.c. */
+struct kin_watch {
+    uint64_t calls, turns; /* turns: when the calls last changed */
+    uint64_t stuck_since;  /* 0: it is not */
+    uint64_t try_at;       /* no trial for it before */
+    uint64_t pause;        /* ns from one trial to the next, once all have been made */
+    uint32_t tries;        /* combinations that did not help */
+};
+
+struct kin_program {
+    struct lockd_list link; /* of kin->programs, in the order of arrival */
+    struct sched_client *client;
+    void *owner;
+    struct kin_identity identity;
+    bool named;     /* GPUSHARE_GROUP: nothing that is found here counts */
+    uint64_t set;   /* 0: none */
+    uint64_t trial; /* the set that it is in for a trial; 0: none */
+    uint32_t why;   /* enum gs_kin_kind: what brought it into its set */
+    uint32_t count;
+    struct kin_key keys[GS_KIN_MOST];
+    struct kin_watch watch;
+};
+
+/* Is told of a trial; owner: of the program that made no progress. */
+typedef void kin_say(void *context, void *owner, const char *text);
+
+struct kin {
+    struct sched *sched;
+    struct lockd_list programs, trials;
+    uint64_t next_set;
+    uint64_t look_at; /* for hangs */
+    kin_say *say;
+    void *context;
+};
+
+void kin_init(struct kin *kin, struct sched *sched, kin_say *say, void *context);
+void kin_deinit(struct kin *kin);
+
+/* A program, before its first state. named: it names its group, or wants none. NULL without
+ * memory. */
+struct kin_program *kin_came(struct kin *kin, struct sched_client *client, void *owner,
+                             const struct kin_identity *identity, bool named);
+/* NULL is accepted. To be called before its client is gone from the scheduler. */
+void kin_gone(struct kin *kin, struct kin_program *program);
+/* It said a key. */
+void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
+               uint64_t now_ns);
+/* The two are one job, for that reason (enum gs_kin_kind). Nothing happens if they are of two
+ * identities, or one names its group. */
+void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uint32_t why,
+              uint64_t now_ns);
+/* The set of the program for the scheduler, now. */
+static inline uint64_t kin_set_of(const struct kin_program *program)
+{
+    return program->trial != 0 ? program->trial : program->set;
+}
+/* Tells the scheduler the set that the program is in. */
+void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns);
+
+#define kin_program_of(at) lockd_entry(at, struct kin_program, link)
+
+#endif

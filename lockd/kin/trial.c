@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trial.c: owns trials. A program *hangs* when it was asked to stop and has not for a while, or
+ * when it had turns and made no call in them. A *mate* shares a hint with it, is on a device that
+ * the hung program is not on, and waits or hangs itself. One mate for each other device makes a
+ * combination; the nearest in the order of arrival comes first, since the ranks of a job start
+ * together. Sets that trials have made enter another one as a whole; those that evidence has made
+ * are complete.
+ *
+ * Every combination gets TRIAL_NS at most, so each of them is tried in bounded time. When all
+ * have been, the pause between two trials of that program grows.
+ */
+#include "lockd/kin/trial.h"
+
+#include "lockd/protocol/names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LOOK_NS    1000000000ull
+#define STUCK_NS   3000000000ull /* after it was first seen not to stop */
+#define TURNS_MOST 3             /* turns without a call */
+#define TRIAL_NS   20000000000ull
+#define PAUSE_MIN  5000000000ull
+#define PAUSE_MAX  60000000000ull
+#define DEVICES    64
+#define MATES_MOST 8 /* of one device, the nearest ones */
+
+struct kin_trial {
+    struct lockd_list link;
+    uint64_t set;
+    struct kin_program *of; /* the one that hung; NULL: it is gone */
+    uint64_t calls, turns;  /* ... had made and had, at the begin */
+    uint64_t until;
+};
+
+static bool shares_key(const struct kin_program *a, const struct kin_program *b, uint32_t kind)
+{
+    for (uint32_t i = 0; i < a->count; i++) {
+        for (uint32_t j = 0; a->keys[i].kind == kind && j < b->count; j++) {
+            if (b->keys[j].kind == kind && b->keys[j].key == a->keys[i].key)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* --- who hangs --- */
+
+/* To be called at each look. */
+static void watch_program(struct kin_program *program, const struct sched_progress *progress,
+                          uint64_t now)
+{
+    struct kin_watch *watch = &program->watch;
+
+    if (progress->calls != watch->calls || (!progress->runs && !progress->waits)) {
+        watch->calls = progress->calls;
+        watch->turns = progress->turns;
+        watch->stuck_since = 0;
+        watch->tries = 0;
+        watch->pause = PAUSE_MIN;
+    }
+    if (!progress->stuck)
+        watch->stuck_since = 0;
+    else if (watch->stuck_since == 0)
+        watch->stuck_since = now;
+}
+
+/* Evidence has told whose work it waits for, or the user has. */
+static bool is_eligible(const struct kin_program *program)
+{
+    return !program->named && (program->set == 0 || program->why == GS_KIN_TRIED);
+}
+
+static bool is_hung(const struct kin_program *program, const struct sched_progress *progress,
+                    uint64_t now)
+{
+    const struct kin_watch *watch = &program->watch;
+
+    if (!is_eligible(program) || program->count == 0 || !progress->leases)
+        return false;
+    return (watch->stuck_since != 0 && now - watch->stuck_since >= STUCK_NS) ||
+           progress->turns >= watch->turns + TURNS_MOST;
+}
+
+/* --- combinations --- */
+
+struct mates {
+    struct kin_program *of[DEVICES][MATES_MOST];
+    unsigned count[DEVICES];
+};
+
+static unsigned first_bit(uint64_t devices)
+{
+    return (unsigned)__builtin_ctzll(devices);
+}
+
+/* The programs with that hint that may be what the hung one waits for, the nearest first. */
+static void find_mates(struct kin *kin, struct kin_program *hung,
+                       const struct sched_progress *own, uint32_t kind, uint64_t now,
+                       struct mates *mates)
+{
+    struct lockd_list *before = hung->link.prev, *after = hung->link.next;
+
+    *mates = (struct mates){.count = {0}};
+    for (bool forward = true; before != &kin->programs || after != &kin->programs;
+         forward = !forward) {
+        struct kin_program *other;
+        struct sched_progress progress;
+        unsigned device;
+
+        if (forward ? after == &kin->programs : before == &kin->programs)
+            continue;
+        other = kin_program_of(forward ? after : before);
+        if (forward)
+            after = after->next;
+        else
+            before = before->prev;
+        if (!is_eligible(other) || other->trial != 0 || !shares_key(hung, other, kind) ||
+            (hung->set != 0 && hung->set == other->set) ||
+            !kin_identity_is_same(&hung->identity, &other->identity))
+            continue;
+        progress = sched_client_progress(other->client, now);
+        if ((progress.devices & ~own->devices) == 0 ||
+            !(progress.waits || is_hung(other, &progress, now)))
+            continue;
+        device = first_bit(progress.devices & ~own->devices);
+        if (mates->count[device] < MATES_MOST)
+            mates->of[device][mates->count[device]++] = other;
+    }
+}
+
+/* The combination of that number: for each device one of its mates, or none. 0: there are no
+ * more; else how many are chosen. */
+static unsigned choose_mates(const struct mates *mates, uint32_t number,
+                             struct kin_program **chosen)
+{
+    unsigned count = 0;
+
+    for (unsigned device = 0; device < DEVICES; device++) {
+        const unsigned choices = mates->count[device] + 1;
+        unsigned choice;
+
+        if (choices == 1)
+            continue;
+        choice = number % choices;
+        number /= choices;
+        if (choice < mates->count[device])
+            chosen[count++] = mates->of[device][choice];
+    }
+    return number == 0 ? count : 0;
+}
+
+/* The number of the combination counts through the hints, the strongest first. */
+static unsigned next_combination(struct kin *kin, struct kin_program *hung,
+                                 const struct sched_progress *own, uint64_t now,
+                                 struct kin_program **chosen, uint32_t *why)
+{
+    uint32_t number = hung->watch.tries;
+
+    for (uint32_t kind = GS_KIN_HINT_FIRST; kind <= GS_KIN_HINT_LAST; kind++) {
+        struct mates mates;
+        uint32_t all = 1;
+        unsigned count;
+
+        find_mates(kin, hung, own, kind, now, &mates);
+        for (unsigned device = 0; device < DEVICES && all < UINT32_MAX / (MATES_MOST + 1);
+             device++)
+            all *= mates.count[device] + 1;
+        all--; /* none at all is the last one */
+        if (number >= all) {
+            number -= all;
+            continue;
+        }
+        count = choose_mates(&mates, number, chosen);
+        *why = kind;
+        if (count != 0)
+            return count;
+        number = 0;
+    }
+    return 0;
+}
+
+/* --- a trial --- */
+
+static void say_begun(struct kin *kin, const struct kin_program *hung, unsigned count,
+                      uint32_t why)
+{
+    char text[192];
+
+    if (kin->say == NULL)
+        return;
+    snprintf(text, sizeof text,
+             "no progress: has its turns together with %u waiting program%s of the same %s, to "
+             "see if that helps (GPUSHARE_GROUP makes it sure)",
+             count, count == 1 ? "" : "s", lockd_kin_name(why));
+    kin->say(kin->context, hung->owner, text);
+}
+
+static void say_helped(struct kin *kin, const struct kin_program *hung)
+{
+    if (kin->say != NULL)
+        kin->say(kin->context, hung->owner,
+                 "it went on: these programs are one gang from now on");
+}
+
+/* The program enters the trial, and all of its set. */
+static void enter_trial(struct kin *kin, struct kin_program *program, uint64_t set,
+                        uint64_t now)
+{
+    lockd_list_each (at, &kin->programs) {
+        struct kin_program *each = kin_program_of(at);
+
+        if (each != program && (program->set == 0 || each->set != program->set))
+            continue;
+        each->trial = set;
+        kin_tell(kin, each, now);
+    }
+}
+
+static void begin_trial(struct kin *kin, struct kin_program *hung, struct kin_program **chosen,
+                        unsigned count, uint32_t why, uint64_t turns, uint64_t now)
+{
+    struct kin_trial *trial = calloc(1, sizeof *trial);
+
+    if (trial == NULL)
+        return;
+    trial->set = ++kin->next_set;
+    trial->of = hung;
+    trial->calls = hung->watch.calls;
+    trial->turns = turns;
+    trial->until = now + TRIAL_NS;
+    lockd_list_append(&kin->trials, &trial->link);
+    say_begun(kin, hung, count, why);
+    enter_trial(kin, hung, trial->set, now);
+    for (unsigned i = 0; i < count; i++)
+        enter_trial(kin, chosen[i], trial->set, now);
+}
+
+/* What helped is a set from now on: for the scheduler nothing changes. */
+static void end_trial(struct kin *kin, struct kin_trial *trial, bool helped, uint64_t now)
+{
+    lockd_list_remove(&trial->link);
+    lockd_list_each (at, &kin->programs) {
+        struct kin_program *each = kin_program_of(at);
+
+        if (each->trial != trial->set)
+            continue;
+        if (helped) {
+            each->why = each->set == 0 ? GS_KIN_TRIED : each->why;
+            each->set = trial->set;
+        }
+        each->trial = 0;
+        kin_tell(kin, each, now);
+    }
+    if (helped)
+        say_helped(kin, trial->of);
+    free(trial);
+}
+
+/* Its turns begin only when all of the trial have their places, so calls that come after such a
+ * begin were made while all ran. */
+static void tend_trial(struct kin *kin, struct kin_trial *trial, uint64_t now)
+{
+    struct sched_progress progress;
+
+    if (trial->of == NULL) {
+        end_trial(kin, trial, false, now);
+        return;
+    }
+    progress = sched_client_progress(trial->of->client, now);
+    if (progress.calls != trial->calls) {
+        end_trial(kin, trial, progress.turns > trial->turns, now);
+    } else if (now >= trial->until || progress.turns >= trial->turns + TURNS_MOST) {
+        trial->of->watch.tries++;
+        end_trial(kin, trial, false, now);
+    }
+}
+
+static void look_at_program(struct kin *kin, struct kin_program *program, uint64_t now)
+{
+    struct kin_program *chosen[DEVICES];
+    const struct sched_progress progress = sched_client_progress(program->client, now);
+    unsigned count;
+    uint32_t why = 0;
+
+    watch_program(program, &progress, now);
+    if (program->trial != 0 || now < program->watch.try_at || !is_hung(program, &progress, now))
+        return;
+    count = next_combination(kin, program, &progress, now, chosen, &why);
+    if (count != 0) {
+        begin_trial(kin, program, chosen, count, why, progress.turns, now);
+        return;
+    }
+    program->watch.try_at = now + program->watch.pause;
+    program->watch.pause =
+        program->watch.pause * 2 < PAUSE_MAX ? program->watch.pause * 2 : PAUSE_MAX;
+    program->watch.tries = 0;
+}
+
+uint64_t kin_tend(struct kin *kin, uint64_t now_ns)
+{
+    if (kin->programs.next == kin->programs.prev && lockd_list_empty(&kin->trials))
+        return LOCKD_NEVER; /* fewer than two */
+    if (now_ns < kin->look_at)
+        return kin->look_at;
+    kin->look_at = now_ns + LOOK_NS;
+    lockd_list_each (at, &kin->programs)
+        look_at_program(kin, kin_program_of(at), now_ns);
+    lockd_list_each (at, &kin->trials)
+        tend_trial(kin, lockd_entry(at, struct kin_trial, link), now_ns);
+    return kin->look_at;
+}
+
+void kin_trial_left(struct kin *kin, const struct kin_program *program)
+{
+    lockd_list_each (at, &kin->trials) {
+        struct kin_trial *trial = lockd_entry(at, struct kin_trial, link);
+
+        if (trial->of == program)
+            trial->of = NULL;
+    }
+}
+
+void kin_trial_deinit(struct kin *kin)
+{
+    while (!lockd_list_empty(&kin->trials)) {
+        struct kin_trial *trial = lockd_entry(kin->trials.next, struct kin_trial, link);
+
+        lockd_list_remove(&trial->link);
+        free(trial);
+    }
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trial.h: a program makes no progress, and programs that share a hint with it wait for other
+ * devices. It may wait for their work: combinations of them are tried as one gang, one after the
+ * other, each for a limited time. What helped stays a gang.
+ */
+#ifndef GS_LOCKD_KIN_TRIAL_H
+#define GS_LOCKD_KIN_TRIAL_H
+
+#include "lockd/kin/kin.h"
+
+/* Looks for hangs, begins and ends trials. Returns when to look again; LOCKD_NEVER: there is
+ * nothing to look at. */
+uint64_t kin_tend(struct kin *kin, uint64_t now_ns);
+/* A program is gone that may have been in a trial. */
+void kin_trial_left(struct kin *kin, const struct kin_program *program);
+void kin_trial_deinit(struct kin *kin);
+
+#endif

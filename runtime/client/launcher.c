@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launcher.c: launchers of parallel jobs and the variables that they set. No state.
+ *
+ * A variable counts only where it means a job of several ranks: what a shell exports for a row of
+ * single programs must make none of them a gang.
+ */
+#include "runtime/client/launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lockd/protocol/wire.h"
+
+#define TEXT_MOST    1024          /* of a variable that is looked at */
+#define ENVIRON_MOST (1024 * 1024) /* bytes of the first environment that are looked at */
+
+uint64_t gs_evidence_hash(uint64_t hash, const void *bytes, unsigned long size)
+{
+    const unsigned char *at = bytes;
+
+    hash = hash == 0 ? 0xcbf29ce484222325u : hash; /* FNV-1a */
+    for (unsigned long i = 0; i < size; i++)
+        hash = (hash ^ at[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static const char *variable(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    return gs_evidence_hash(hash, text, strnlen(text, TEXT_MOST) + 1);
+}
+
+static bool is_several(const char *name)
+{
+    const char *text = variable(name);
+
+    return text != NULL && strtol(text, NULL, 10) > 1;
+}
+
+/* When a process began, in ticks since the boot: with its number, that names it. 0: gone. */
+static unsigned long long start_of(pid_t pid)
+{
+    unsigned long long start = 0;
+    char path[32], text[1024];
+    const char *at;
+    ssize_t got;
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (got <= 0)
+        return 0;
+    text[got] = '\0';
+    at = strrchr(text, ')'); /* behind the name, which may hold anything; field 2 */
+    for (int field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    if (at != NULL)
+        start = strtoull(at, NULL, 10);
+    return start;
+}
+
+static uint64_t hash_process(uint64_t hash, pid_t pid)
+{
+    const unsigned long long who[] = {(unsigned long long)pid, start_of(pid)};
+
+    return gs_evidence_hash(hash, who, sizeof who);
+}
+
+static void add_key(struct gs_evidence *keys, unsigned *count, uint32_t kind, uint64_t key)
+{
+    if (*count < GS_LAUNCHER_MOST)
+        keys[(*count)++] = (struct gs_evidence){.key = key, .kind = kind};
+}
+
+/* Was the variable there when the process started? What cannot be read was not. */
+static bool was_inherited(const char *name)
+{
+    const size_t length = strlen(name);
+    size_t matched = 0, left = ENVIRON_MOST;
+    bool candidate = true, found = false; /* candidate: the entry is the name so far */
+    char block[4096];
+    ssize_t got;
+    const int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    while (!found && left != 0 && (got = read(fd, block, sizeof block)) > 0) {
+        for (ssize_t i = 0; i < got && !found; i++) {
+            if (block[i] == '\0') {
+                matched = 0;
+                candidate = true;
+            } else if (candidate && matched < length) {
+                candidate = block[i] == name[matched++];
+            } else if (candidate) {
+                found = block[i] == '=';
+                candidate = false;
+            }
+        }
+        left -= (size_t)got < left ? (size_t)got : left;
+    }
+    close(fd);
+    return found;
+}
+
+/* Without WORLD_SIZE only what the program has set itself counts: the number of ranks is an
+ * argument then (init_process_group(world_size=)). */
+static bool is_rank(void)
+{
+    return variable("WORLD_SIZE") != NULL ? is_several("WORLD_SIZE")
+                                          : !was_inherited("MASTER_PORT");
+}
+
+static void read_rendezvous(struct gs_evidence *keys, unsigned *count)
+{
+    const char *address = variable("MASTER_ADDR"), *port = variable("MASTER_PORT");
+    const char *run = variable("TORCHELASTIC_RUN_ID");
+    uint64_t key = 0;
+
+    if (address != NULL && port != NULL)
+        key = hash_text(hash_text(0, address), port);
+    if (key != 0 && is_rank())
+        add_key(keys, count, GS_KIN_MASTER, key);
+    /* "none" is torchrun's for all jobs without a name */
+    if (run != NULL && strcmp(run, "none") != 0 && is_several("WORLD_SIZE"))
+        add_key(keys, count, GS_KIN_ELASTIC, hash_text(key, run));
+}
+
+/* The first of these variables names the job; where there is none, the launcher does, as the
+ * parent of its ranks. */
+static uint64_t hash_job(const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        const char *text = variable(*names);
+
+        if (text != NULL)
+            return hash_text(hash_text(0, *names), text);
+    }
+    return hash_process(0, getppid());
+}
+
+static void read_mpi(struct gs_evidence *keys, unsigned *count)
+{
+    static const char *const jobs[] = {"PMIX_NAMESPACE",
+                                       "OMPI_MCA_ess_base_jobid",
+                                       "OMPI_MCA_orte_hnp_uri",
+                                       "PMI_JOBID",
+                                       "PMI_PORT",
+                                       NULL};
+
+    if (is_several("OMPI_COMM_WORLD_SIZE") || is_several("PMI_SIZE") ||
+        is_several("MPI_LOCALNRANKS") || variable("PMIX_NAMESPACE") != NULL)
+        add_key(keys, count, GS_KIN_MPI, hash_job(jobs));
+}
+
+static void read_slurm(struct gs_evidence *keys, unsigned *count)
+{
+    const char *job = variable("SLURM_JOB_ID"), *step = variable("SLURM_STEP_ID");
+    const char *tasks =
+        variable("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+
+    if (job != NULL && step != NULL && is_several(tasks))
+        add_key(keys, count, GS_KIN_SLURM, hash_text(hash_text(0, job), step));
+}
+
+unsigned gs_launcher_read(struct gs_evidence keys[GS_LAUNCHER_MOST])
+{
+    const int before = errno;
+    unsigned count = 0;
+
+    read_rendezvous(keys, &count);
+    read_mpi(keys, &count);
+    read_slurm(keys, &count);
+    if (getppid() > 1)
+        add_key(keys, &count, GS_KIN_PARENT, hash_process(0, getppid()));
+    if (getsid(0) > 1)
+        add_key(keys, &count, GS_KIN_SESSION, hash_process(0, getsid(0)));
+    errno = before;
+    return count;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ranks.c: one rank of a job, on the simulated card. In each round it computes, then meets the
+ * others in a kernel that spins until the kernels of all ranks run, as collectives do.
+ *
+ *   ranks FILE RANK RANKS ROUNDS MIB WAY
+ *
+ * FILE is memory that the ranks share. WAY: "env" sets MASTER_ADDR and MASTER_PORT (to a number
+ * from the name of the file) after the start, as Python programs do; "nccl" and "none" do not.
+ * Its last line is "ok" if its memory holds what it must.
+ */
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cuda.h>
+
+#include "tests/runtime/check.h"
+#include "tests/simcuda/standin.h"
+
+#define RANKS_MOST 8
+#define LOOKS_MOST 6000000 /* each about 100 us after the last: ten minutes */
+
+struct meeting {
+    _Atomic(uint32_t) at[RANKS_MOST]; /* the round that each has come to */
+};
+
+static void meet_run(const struct simcuda_launch *launch)
+{
+    struct meeting *meeting = *(struct meeting *const *)launch->params[0];
+    const uint32_t rank = *(const uint32_t *)launch->params[1];
+    const uint32_t ranks = *(const uint32_t *)launch->params[2];
+    const uint32_t round = *(const uint32_t *)launch->params[3];
+
+    atomic_store(&meeting->at[rank], round);
+    for (uint32_t i = 0, looks = 0; i < ranks && looks < LOOKS_MOST;) {
+        if (atomic_load(&meeting->at[i]) >= round) {
+            i++;
+            continue;
+        }
+        usleep(100);
+        looks++;
+    }
+}
+
+__attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kernels[] = {
+    {"meet", meet_run, 4, (const uint32_t[]){sizeof(void *), 4, 4, 4}}, {NULL, NULL, 0, NULL}};
+
+static void compute(CUdeviceptr memory, size_t bytes, uint32_t round)
+{
+    for (unsigned i = 0; i < 8; i++)
+        OK(cuMemsetD8Async(memory + i * (bytes / 8), (unsigned char)(round + i), bytes / 8,
+                           NULL));
+}
+
+static bool is_right(CUdeviceptr memory, size_t bytes, uint32_t round)
+{
+    unsigned char *copy = malloc(bytes);
+    bool right = copy != NULL;
+
+    OK(cuMemcpyDtoH(copy, memory, bytes));
+    for (size_t i = 0; i < bytes && right; i++)
+        right = copy[i] == (unsigned char)(round + i / (bytes / 8));
+    free(copy);
+    return right;
+}
+
+static void set_environment(const char *file)
+{
+    unsigned port = 20000;
+    char text[16];
+
+    for (const char *at = file; *at != '\0'; at++)
+        port = port * 31 + (unsigned char)*at;
+    snprintf(text, sizeof text, "%u", 20000 + port % 10000);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", text, 1);
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t rank = argc == 7 ? (uint32_t)atoi(argv[2]) : RANKS_MOST;
+    uint32_t ranks = argc == 7 ? (uint32_t)atoi(argv[3]) : 0;
+    const uint32_t rounds = argc == 7 ? (uint32_t)atoi(argv[4]) : 0;
+    const size_t bytes = argc == 7 ? (size_t)atoi(argv[5]) << 20 : 0;
+    struct meeting *meeting;
+    CUdeviceptr memory;
+    CUfunction function;
+    CUcontext context;
+    CUmodule module;
+    CUdevice device;
+    int fd;
+
+    if (rank >= RANKS_MOST || ranks > RANKS_MOST)
+        return 2;
+    fd = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, sizeof *meeting) == 0);
+    meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(meeting != MAP_FAILED);
+    close(fd);
+    if (strcmp(argv[6], "env") == 0)
+        set_environment(argv[1]);
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
+    OK(cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n"));
+    OK(cuModuleGetFunction(&function, module, "meet"));
+    OK(cuMemAlloc(&memory, bytes));
+    atomic_store(&meeting->at[rank], 1); /* a communicator begins on the host */
+    for (uint32_t i = 0; i < ranks;) {
+        if (atomic_load(&meeting->at[i]) != 0)
+            i++;
+        else
+            usleep(1000);
+    }
+    puts("all");
+    fflush(stdout);
+    for (uint32_t round = 2; round < rounds + 2; round++) {
+        compute(memory, bytes, round);
+        OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL,
+                          (void *[]){&meeting, &rank, &ranks, &round}, NULL));
+        if (round % 2 == 0)
+            OK(cuCtxSynchronize());
+    }
+    OK(cuCtxSynchronize());
+    puts(is_right(memory, bytes, rounds + 1) ? "ok" : "wrong");
+    return 0;
+}
