@@ -20,7 +20,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "lockd")]
 from card import MIB, Card, check, failures  # noqa: E402  (in the folder above)
-from fake import END, GIVE, PAUSED, RUN, SOLE, STATE, TARGET, TARGET_FORMAT, WAITERS, header, message  # noqa: E402
+from fake import END, GIVE, PAUSED, RUN, SOLE, STATE, TARGET, TARGET_FORMAT, WAITERS, header, message, open_message, share_message  # noqa: E402
 
 BURSTS = [1, 500, 500, 500, 500]  # messages at a time, on a connection: with pauses, in which memory moves, and without
 STATE_HEAD = "<IHHII16sIIQ"  # up to the device's size
@@ -58,7 +58,7 @@ class Hostile:
         good = dice.random() < 0.5  # else nothing goes on for long
         budget, capacity = (64 * MIB, 90 * MIB) if good else (self.number(), self.number())
         idle = 5_000_000 if dice.random() < 0.8 else self.number()
-        return struct.pack(TARGET_FORMAT, 0x48535047, 3, TARGET, struct.calcsize(TARGET_FORMAT), 0,
+        return struct.pack(TARGET_FORMAT, 0x48535047, 4, TARGET, struct.calcsize(TARGET_FORMAT), 0,
                            device.uuid if dice.random() < 0.97 else dice.randbytes(16), seq, flags, budget, capacity, idle,
                            self.number() if dice.random() < 0.5 else 2**64 - 1, self.number(), gift_bytes, gifts, 0)
 
@@ -99,6 +99,14 @@ class Hostile:
             size = files[0][1] if dice.random() < 0.8 else self.number()
             self.taken_back += len(files)
             return self.target(device, self.flags() | RUN, len(files), size), [fd for fd, _ in files], True
+        if kind < 0.15:  # opens and shares of anything; nobody here has asked for memory
+            number, files = dice.getrandbits(4) if dice.random() < 0.5 else dice.getrandbits(32), []
+            if dice.random() < 0.3:
+                return open_message(dice.randbytes(16), dice.getrandbits(31), number), files, True
+            files = self.files()
+            count = len(files) - 1 if dice.random() < 0.7 else dice.getrandbits(8)
+            return share_message(number, dice.choice([0, 0, -2, 5]), self.number(), self.number(), self.number(), self.number(),
+                                 dice.choice([0, 0, 1, self.dice.getrandbits(32)]), max(count, 0)), files, True
         if kind < 0.996:
             return self.target(device, self.flags()), [], True
         if kind < 0.997:  # a refusal
