@@ -48,8 +48,8 @@ enum gs_wire_type {
     GS_WIRE_STATE = 2,  /* to the daemon: one device; the first one for a device registers it */
     GS_WIRE_NOTE = 3,   /* to the daemon: a remark for gpusharectl status; needs no HELLO */
     GS_WIRE_TARGET = 4, /* to the program: one device */
-    GS_WIRE_OPEN = 8,   /* either way: a program asks for memory that another one has exported */
-    GS_WIRE_SHARE = 9,  /* either way: that memory, or why not */
+    GS_WIRE_OPEN = 8,  /* either way: a program asks for memory that another one has exported */
+    GS_WIRE_SHARE = 9, /* either way: that memory, or why not */
 
     /* from gpusharectl; every answer ends with one END */
     GS_WIRE_STATUS = 16,  /* only a header; answered by DAEMON, DEVICEs, CLIENTs and REMARKs */
@@ -184,8 +184,8 @@ struct gs_wire_target {
 struct gs_wire_open {
     struct gs_wire_header header;
     uint8_t token[16]; /* random; only who was given the handle knows it */
-    int32_t pid;       /* of the exporter, as that one sees itself: where to ask, proof of nothing */
-    uint32_t number;   /* of the sender's choice; the answer has it */
+    int32_t pid; /* of the exporter, as that one sees itself: where to ask, proof of nothing */
+    uint32_t number; /* of the sender's choice; the answer has it */
 };
 
 struct gs_wire_share {
@@ -198,7 +198,7 @@ struct gs_wire_share {
     uint64_t offset;      /* bytes from the first chunk's begin to that of the allocation */
     uint64_t size;        /* bytes of the allocation */
     uint32_t first;       /* the chunk that the first descriptor is of */
-    uint32_t count;       /* descriptors of chunks with this message, at most GS_SHARE_MOST. With
+    uint32_t count; /* descriptors of chunks with this message, at most GS_SHARE_MOST. With
                              first = 0 another one follows them: to be kept open as long as the
                              memory is in use */
 };

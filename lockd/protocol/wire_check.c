@@ -92,8 +92,7 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
             (unsigned long long)state->host_wanted);
     if (state->shared > state->pinned)
         return gs_err_set(err, -EBADMSG, "state: %llu bytes shared, %llu pinned",
-                          (unsigned long long)state->shared,
-                          (unsigned long long)state->pinned);
+                          (unsigned long long)state->shared, (unsigned long long)state->pinned);
     if (state->given > GS_GIVEN_MOST || state->given_bytes > LOCKD_BYTES_MAX)
         return gs_err_set(err, -EBADMSG, "state: %u times %llu bytes given", state->given,
                           (unsigned long long)state->given_bytes);

@@ -218,7 +218,8 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
     struct gs_descriptors with = {.count = 0};
     bool passed;
 
-    if (server->config.hands_over && connection->user->programs > 1 && lockd_handover_is_beside(connection))
+    if (server->config.hands_over && connection->user->programs > 1 &&
+        lockd_handover_is_beside(connection))
         target->flags |= GS_TARGET_GIVE;
     choose_pieces(connection, target, rise, &with);
     release_room(server, target->uuid, rise - target->gifts * target->gift_bytes);

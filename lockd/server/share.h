@@ -31,13 +31,13 @@ struct lockd_home {
     ino_t user, pid; /* its namespaces; 0: not known */
 };
 
-struct lockd_asking {     /* an open that is not answered yet */
-    uint64_t opener, at;  /* opener: id of a connection; at: when it asked */
-    uint64_t exporter;    /* ... of the one that was asked last; 0: none yet */
-    uint32_t number;      /* under which that one was asked */
-    uint32_t of_opener;   /* the opener's own */
-    uid_t uid;            /* of both */
-    bool asked;           /* that one has not answered */
+struct lockd_asking {    /* an open that is not answered yet */
+    uint64_t opener, at; /* opener: id of a connection; at: when it asked */
+    uint64_t exporter;   /* ... of the one that was asked last; 0: none yet */
+    uint32_t number;     /* under which that one was asked */
+    uint32_t of_opener;  /* the opener's own */
+    uid_t uid;           /* of both */
+    bool asked;          /* that one has not answered */
     struct gs_wire_open what;
 };
 

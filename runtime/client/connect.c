@@ -157,8 +157,7 @@ static void make_printable(char *text)
 /* The daemon refuses us and says why; this message is the same in every version. */
 static bool is_refusal(const union gs_connect_message *message, ssize_t got)
 {
-    return got == (ssize_t)sizeof message->end &&
-           message->header.magic == GS_WIRE_MAGIC &&
+    return got == (ssize_t)sizeof message->end && message->header.magic == GS_WIRE_MAGIC &&
            message->header.type == GS_WIRE_END;
 }
 

@@ -249,9 +249,8 @@ static int make_ready(struct gs_range *range, bool stopped)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!whole || range->moving != 0)
         return -EAGAIN;
-    for (unsigned i = 0; stopped && i < REMADE_ONCE && result == CUDA_SUCCESS &&
-                         !gs_remake_is_done(range);
-         i++)
+    for (unsigned i = 0;
+         stopped && i < REMADE_ONCE && result == CUDA_SUCCESS && !gs_remake_is_done(range); i++)
         result = gs_remake_next(range);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
         return -EIO;

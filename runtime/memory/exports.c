@@ -20,7 +20,8 @@
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/slab.h"
 
-static _Atomic(uint64_t) unasked_since; /* ns; UINT64_MAX: somebody has asked for one. Relaxed */
+static _Atomic(uint64_t)
+    unasked_since; /* ns; UINT64_MAX: somebody has asked for one. Relaxed */
 
 /* Under the lock: base and size of the allocation there; false: it can have no handle. */
 static bool allocation_at(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base,

@@ -85,8 +85,7 @@ static CUresult set_access(const struct gs_opening *opening)
 
 static CUresult map_opening(struct gs_opening *opening)
 {
-    CUresult result =
-        gs_driver.cuMemAddressReserve(&opening->mapped, opening->bytes, 0, 0, 0);
+    CUresult result = gs_driver.cuMemAddressReserve(&opening->mapped, opening->bytes, 0, 0, 0);
     uint32_t mapped = 0;
 
     if (result != CUDA_SUCCESS) {

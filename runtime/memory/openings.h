@@ -30,7 +30,8 @@ struct gs_opening {
     uint64_t offset, size;       /* of the allocation in it */
     uint32_t chunk_count, got;
     CUmemGenericAllocationHandle *handles;
-    struct gs_own_fd lifeline; /* as long as it is open, the exporter keeps the memory in place */
+    struct gs_own_fd
+        lifeline; /* as long as it is open, the exporter keeps the memory in place */
 
     CUdeviceptr mapped; /* where the first chunk is */
 };

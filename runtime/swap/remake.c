@@ -46,8 +46,8 @@ static CUresult copy_chunk(const struct gs_range *range, uint32_t chunk,
     if (result == CUDA_SUCCESS) {
         result = gs_driver.cuMemSetAccess(there, bytes, &access, 1);
         if (result == CUDA_SUCCESS)
-            result = gs_driver.cuMemcpyDtoD_v2(there, gs_range_chunk_address(range, chunk),
-                                               bytes);
+            result =
+                gs_driver.cuMemcpyDtoD_v2(there, gs_range_chunk_address(range, chunk), bytes);
         if (result == CUDA_SUCCESS)
             result = gs_driver.cuCtxSynchronize(); /* the copy does not wait for itself */
         gs_vmm_unmap_at(there, bytes);

@@ -52,7 +52,8 @@ static CUresult begin_driver(int ordinal)
     if (result == CUDA_SUCCESS)
         result = CALL(cuDeviceGet, cuDeviceGet_v2000)(&device, ordinal);
     if (result == CUDA_SUCCESS)
-        result = CALL(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain_v7000)(&context, device);
+        result =
+            CALL(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain_v7000)(&context, device);
     if (result == CUDA_SUCCESS)
         result = CALL(cuCtxSetCurrent, cuCtxSetCurrent_v4000)(context);
     return result;
@@ -105,8 +106,8 @@ static CUresult fill_bytes(CUdeviceptr address, size_t bytes, unsigned seed)
     CUresult result = CUDA_SUCCESS;
 
     for (size_t at = 0; at < bytes && result == CUDA_SUCCESS; at += MIB)
-        result = CALL(cuMemsetD32_v2, cuMemsetD32_v3020)(
-            address + at, value_of(seed, at / MIB), lesser_of(bytes - at, MIB) / 4);
+        result = CALL(cuMemsetD32_v2, cuMemsetD32_v3020)(address + at, value_of(seed, at / MIB),
+                                                         lesser_of(bytes - at, MIB) / 4);
     return result == CUDA_SUCCESS ? wait_for_card() : result;
 }
 
@@ -179,8 +180,8 @@ static void tell_alloc(const char *a, const char *b)
 
 static void tell_fill(const char *a, const char *b)
 {
-    answer(fill_bytes(piece_of(a)->address, piece_of(a)->bytes,
-                      (unsigned)strtoul(b, NULL, 10)));
+    answer(
+        fill_bytes(piece_of(a)->address, piece_of(a)->bytes, (unsigned)strtoul(b, NULL, 10)));
 }
 
 static void tell_check(const char *a, const char *b)
@@ -230,7 +231,8 @@ static void tell_open(const char *a, const char *b)
     memcpy(&handle, bytes, sizeof handle);
     result = open_handle(&handle, *b == '\0' ? 1u : (unsigned)strtoul(b, NULL, 10), &address);
     if (result == CUDA_SUCCESS)
-        result = CALL(cuMemGetAddressRange_v2, cuMemGetAddressRange_v3020)(&base, &size, address);
+        result =
+            CALL(cuMemGetAddressRange_v2, cuMemGetAddressRange_v3020)(&base, &size, address);
     if (result == CUDA_SUCCESS && base != address)
         printf("bad base\n");
     else

@@ -239,7 +239,7 @@ struct sim_allocation {
     struct sim_block *block;     /* memory of its own on the card, or NULL */
     struct sim_managed *managed; /* SIM_MANAGED */
     struct sim_pool *pool;
-    bool freeing; /* cuMemFreeAsync was called */
+    bool freeing;      /* cuMemFreeAsync was called */
     uint32_t ipc_slot; /* it has a handle for other processes (ipc.c); or 0 */
 };
 
