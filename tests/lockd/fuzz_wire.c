@@ -195,14 +195,14 @@ static void say_sharing(struct fuzz *fuzz, struct peer *peer)
 
     if ((what & 1) != 0) {
         lockd_wire_header(&message.header, GS_WIRE_OPEN);
-        message.open.pid = what >> 6;
+        message.open.pid = (int32_t)(what >> 6);
         message.open.number = byte(fuzz);
         say(peer, &message, sizeof message.open, 0);
         return;
     }
     lockd_wire_header(&message.header, GS_WIRE_SHARE);
     message.share.number = peer->asked;
-    message.share.code = (what & 2) != 0 ? -(int)(what >> 2) : 0;
+    message.share.code = (what & 2) != 0 ? -(int32_t)(what >> 2) : 0;
     message.share.chunk_bytes = 2 * MIB;
     message.share.bytes = message.share.size = ((what >> 4) + 1) * 2 * MIB;
     message.share.first = (what >> 2) & 3;
