@@ -49,6 +49,8 @@ enum gs_wire_type {
     GS_WIRE_NOTE = 3,   /* to the daemon: a remark for gpusharectl status; needs no HELLO */
     GS_WIRE_TARGET = 4, /* to the program: one device */
     GS_WIRE_KIN = 11,   /* to the daemon: what tells which programs are one job; after HELLO */
+    GS_WIRE_OPEN = 8,  /* either way: a program asks for memory that another one has exported */
+    GS_WIRE_SHARE = 9, /* either way: that memory, or why not */
 
     /* from gpusharectl; every answer ends with one END */
     GS_WIRE_STATUS = 16,  /* only a header; answered by DAEMON, DEVICEs, CLIENTs and REMARKs */
@@ -124,6 +126,7 @@ struct gs_wire_state {
     uint32_t given;       /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
     char device_name[64];
+    uint64_t shared; /* bytes of pinned that others have open (CUDA IPC) */
 };
 
 #define GS_GIVEN_MOST 16 /* descriptors with one message */
@@ -206,6 +209,33 @@ struct gs_wire_target {
     uint32_t gifts;      /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
 };
+
+/* Memory of one program that another one opens (CUDA IPC). The opener sends OPEN with what the
+ * exporter's handle says; the daemon passes it on to that exporter, under a number of its own;
+ * the exporter answers with SHAREs, which the daemon passes on to the opener. */
+struct gs_wire_open {
+    struct gs_wire_header header;
+    uint8_t token[16]; /* random; only who was given the handle knows it */
+    int32_t pid; /* of the exporter, as that one sees itself: where to ask, proof of nothing */
+    uint32_t number; /* of the sender's choice; the answer has it */
+};
+
+struct gs_wire_share {
+    struct gs_wire_header header;
+    uint8_t uuid[16]; /* of the device */
+    uint32_t number;
+    int32_t code;         /* 0, or a negative errno: no memory comes */
+    uint64_t bytes;       /* of all chunks together */
+    uint64_t chunk_bytes; /* of each chunk but the last */
+    uint64_t offset;      /* bytes from the first chunk's begin to that of the allocation */
+    uint64_t size;        /* bytes of the allocation */
+    uint32_t first;       /* the chunk that the first descriptor is of */
+    uint32_t count; /* descriptors of chunks with this message, at most GS_SHARE_MOST. With
+                             first = 0 another one follows them: to be kept open as long as the
+                             memory is in use */
+};
+
+#define GS_SHARE_MOST 15
 
 /* What gpusharectl has done with a program, or with all. The other operations set the settings that
  * have their number in settings.def; the value is in the unit of that row (a signed one as int64_t),
@@ -371,7 +401,9 @@ struct gs_wire_end {
 
 _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_state) == 216, "wire");
+_Static_assert(sizeof(struct gs_wire_state) == 224, "wire");
+_Static_assert(sizeof(struct gs_wire_open) == 40, "wire");
+_Static_assert(sizeof(struct gs_wire_share) == 80, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
 _Static_assert(sizeof(struct gs_wire_kin) == 32, "wire");
 _Static_assert(sizeof(struct gs_wire_target) == 96, "wire");

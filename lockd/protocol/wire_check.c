@@ -24,6 +24,10 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_kin);
     case GS_WIRE_TARGET:
         return sizeof(struct gs_wire_target);
+    case GS_WIRE_OPEN:
+        return sizeof(struct gs_wire_open);
+    case GS_WIRE_SHARE:
+        return sizeof(struct gs_wire_share);
     case GS_WIRE_STATUS:
         return sizeof(struct gs_wire_header);
     case GS_WIRE_CONTROL:
@@ -88,9 +92,26 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
             err, -EBADMSG, "state: %llu bytes pinned, %llu on the host, %llu wanted",
             (unsigned long long)state->pinned, (unsigned long long)state->host_used,
             (unsigned long long)state->host_wanted);
+    if (state->shared > state->pinned)
+        return gs_err_set(err, -EBADMSG, "state: %llu bytes shared, %llu pinned",
+                          (unsigned long long)state->shared, (unsigned long long)state->pinned);
     if (state->given > GS_GIVEN_MOST || state->given_bytes > LOCKD_BYTES_MAX)
         return gs_err_set(err, -EBADMSG, "state: %u times %llu bytes given", state->given,
                           (unsigned long long)state->given_bytes);
+    return 0;
+}
+
+static int check_share(const struct gs_wire_share *share, struct gs_err *err)
+{
+    if (share->code > 0 || share->count > GS_SHARE_MOST ||
+        (share->code != 0 && share->count != 0))
+        return gs_err_set(err, -EBADMSG, "share: code %d, %u chunks", share->code,
+                          share->count);
+    if (share->bytes > LOCKD_BYTES_MAX || share->chunk_bytes > LOCKD_BYTES_MAX ||
+        share->offset > share->bytes || share->size > share->bytes - share->offset)
+        return gs_err_set(err, -EBADMSG, "share: %llu bytes at %llu of %llu",
+                          (unsigned long long)share->size, (unsigned long long)share->offset,
+                          (unsigned long long)share->bytes);
     return 0;
 }
 
@@ -179,6 +200,8 @@ static int check_body(union lockd_message *message, struct gs_err *err)
         return check_note(&message->note, err);
     case GS_WIRE_KIN:
         return check_kin(&message->kin, err);
+    case GS_WIRE_SHARE:
+        return check_share(&message->share, err);
     case GS_WIRE_CONTROL:
         return check_control(&message->control, err);
     case GS_WIRE_DAEMON:

@@ -24,6 +24,7 @@
 #include "lockd/server/relations.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
+#include "lockd/server/share.h"
 #include "lockd/server/status.h"
 #include "lockd/server/successor.h"
 #include "lockd/server/targets.h"
@@ -160,6 +161,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
               connection->name, (int)connection->pid, (unsigned)connection->uid,
               connection->version);
     lockd_successor_came(server, connection);
+    lockd_share_came(connection, hello->pid);
 }
 
 static void take_state(struct lockd_connection *connection, struct gs_wire_state *state,
@@ -212,6 +214,17 @@ static void take_request(struct lockd_connection *connection,
         lockd_status_send(connection);
 }
 
+static void take_sharing(struct lockd_connection *connection,
+                         const union lockd_message *message, const struct gs_descriptors *with)
+{
+    if (connection->client == NULL)
+        lockd_connection_kill(connection, "memory to share before its hello");
+    else if (message->header.type == GS_WIRE_OPEN)
+        lockd_share_open(connection, &message->open);
+    else
+        lockd_share_answer(connection, &message->share, with);
+}
+
 static void take_message(struct lockd_connection *connection, union lockd_message *message,
                          struct gs_descriptors *with)
 {
@@ -221,6 +234,10 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
         break;
     case GS_WIRE_STATE:
         take_state(connection, &message->state, with);
+        break;
+    case GS_WIRE_OPEN:
+    case GS_WIRE_SHARE:
+        take_sharing(connection, message, with);
         break;
     case GS_WIRE_NOTE:
         lockd_remarks_add(&connection->server->remarks, connection, &message->note,
@@ -264,7 +281,8 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
         refuse_version(connection, &err);
     else if (code != 0)
         lockd_connection_kill(connection, "%s", err.text);
-    else if (with->count != 0 && message->header.type != GS_WIRE_STATE)
+    else if (with->count != 0 && message->header.type != GS_WIRE_STATE &&
+             message->header.type != GS_WIRE_SHARE)
         lockd_connection_kill(connection, "it sent descriptors with a message of type %u",
                               message->header.type);
     else

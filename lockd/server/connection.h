@@ -12,6 +12,7 @@
 #include "lockd/server/handover.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
+#include "lockd/server/share.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/track.h"
 
@@ -64,6 +65,8 @@ struct lockd_connection {
     struct lockd_pause pause;
     uint64_t limit; /* bytes on a device, by gpusharectl */
     enum lockd_beside beside;
+    struct lockd_home home;
+    int32_t own_pid;                     /* the program's own word, never more than a hint */
     bool descriptors;                    /* some may be on their way to it (closer.h) */
     struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
     uint64_t checkpoint_at;              /* no checkpoint is tried before */

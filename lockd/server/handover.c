@@ -43,7 +43,7 @@ static bool is_in_our_namespace(const struct lockd_connection *connection)
     return beside;
 }
 
-static bool is_beside(struct lockd_connection *connection)
+bool lockd_handover_is_beside(struct lockd_connection *connection)
 {
     if (connection->beside == LOCKD_BESIDE_UNKNOWN)
         connection->beside =
@@ -152,7 +152,7 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
     if (state->resident > before)
         drop_returned(connection, state->uuid, state->resident - before);
     else if (server->config.hands_over && state->given_bytes != 0 &&
-             descriptors->count == state->given && is_beside(connection))
+             descriptors->count == state->given && lockd_handover_is_beside(connection))
         keep_pieces(connection, state, descriptors, before - state->resident);
     for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
         if (is_on_device(&server->handovers.piece[i], state->uuid))
@@ -182,7 +182,7 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
 
         if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
             (with->count == 0 || piece->bytes == target->gift_bytes) &&
-            may_go_to(piece, to, target) && is_beside(to)) {
+            may_go_to(piece, to, target) && lockd_handover_is_beside(to)) {
             with->fd[with->count++] = piece->fd;
             target->gift_bytes = piece->bytes;
             rise -= piece->bytes;
@@ -218,7 +218,8 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
     struct gs_descriptors with = {.count = 0};
     bool passed;
 
-    if (server->config.hands_over && connection->user->programs > 1 && is_beside(connection))
+    if (server->config.hands_over && connection->user->programs > 1 &&
+        lockd_handover_is_beside(connection))
         target->flags |= GS_TARGET_GIVE;
     choose_pieces(connection, target, rise, &with);
     release_room(server, target->uuid, rise - target->gifts * target->gift_bytes);

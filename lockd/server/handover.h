@@ -46,6 +46,9 @@ struct lockd_handovers {
     unsigned count;
 };
 
+/* It lives in the daemon's own pid namespace. */
+bool lockd_handover_is_beside(struct lockd_connection *connection);
+
 /* To be called before the scheduler hears of the state. Keeps the descriptors that came with
  * it, if they may be passed on and as much memory has left. Kept memory counts as free: the
  * state says so afterwards. */

@@ -126,6 +126,7 @@ static void bury_dead(struct lockd_server *server)
             lockd_relations_gone(connection);
             sched_client_gone(server->scheduler, client, lockd_now());
             lockd_quota_gone(connection);
+            lockd_share_gone(connection);
             server->host.stale = true;
             connection->user->programs--;
             if (--server->connections.programs == 0)
@@ -195,6 +196,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     next = sooner_of(next, lockd_checkpoint_tend(server, now));
     lockd_targets_send(server);
     next = sooner_of(next, lockd_handover_tend(server, now));
+    next = sooner_of(next, lockd_share_tend(server, now));
     bury_dead(server);
     next = sooner_of(next, lockd_trace_flush(server, now));
     bury_dead(server); /* trace listeners that ended */

@@ -20,6 +20,7 @@
 #include "lockd/server/relations.h"
 #include "lockd/server/reload.h"
 #include "lockd/server/remarks.h"
+#include "lockd/server/share.h"
 #include "lockd/server/successor.h"
 #include "lockd/server/trace.h"
 #include "lockd/start/config.h"
@@ -63,6 +64,7 @@ struct lockd_server {
     struct lockd_remarks remarks;
     struct lockd_trace trace;
     struct lockd_reloading reload;
+    struct lockd_shares shares;
     struct lockd_successor successor;
     struct lockd_superseding superseded;
     struct lockd_watchdog watchdog;

@@ -57,9 +57,14 @@ void gs_daemon_await_target(struct gs_device *device)
 
 void gs_daemon_remark(const char *text)
 {
+    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
+    gs_daemon_say(text);
+}
+
+void gs_daemon_say(const char *text)
+{
     static _Atomic(bool) taken;
 
-    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
     if (atomic_exchange_explicit(&taken, true, memory_order_relaxed))
         return;
     snprintf(self.remark, sizeof self.remark, "%s", text);

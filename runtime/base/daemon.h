@@ -36,6 +36,9 @@ void gs_daemon_await_target(struct gs_device *device);
  * the process is kept. Any thread. */
 void gs_daemon_remark(const char *text);
 
+/* The same of a program that is covered. */
+void gs_daemon_say(const char *text);
+
 /* The remark, if it has not been taken yet. Client thread. */
 bool gs_daemon_take_remark(char text[GS_REMARK_BYTES]);
 

@@ -32,7 +32,8 @@ struct gs_accounts {
     uint64_t missing;  /* of these, not on the device */
     uint64_t resident; /* on the device, ranges that wait for their disposal included */
     uint64_t idle;     /* of resident: kept for the next allocations, as good as free */
-    uint64_t pinned;   /* on the device, in none of these: never moves again */
+    uint64_t pinned;   /* on the device, in none of these: does not move */
+    uint64_t shared;   /* of pinned: other processes have it open */
 };
 
 /* memory/retire.c: ranges for the client thread to dispose of, in the order of their deaths.

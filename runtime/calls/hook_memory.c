@@ -3,13 +3,10 @@
  * hook_memory.c: allocation and freeing. Where a device cannot move memory (no VMM,
  * GPUSHARE_MEMORY=native) everything goes to the driver. No state.
  */
-#include "runtime/base/daemon.h"
 #include "runtime/client/client.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
-#include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
-#include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/room.h"
 #include "runtime/base/config.h"
@@ -89,29 +86,4 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
             return result;
     }
     return gs_driver.cuMemFree_v2(dptr);
-}
-
-/* Legacy IPC needs memory of cuMemAlloc; the driver refuses it for VMM memory. The program gets
- * the driver's own answer, and the user a hint. */
-CUresult __wrap_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
-{
-    static bool said;
-    struct gs_allocation allocation;
-    CUresult result;
-    unsigned pass;
-
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    pass = gs_gate_enter();
-    if (pass == GS_PASS_REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gs_driver.cuIpcGetMemHandle(pHandle, dptr);
-    gs_gate_leave(pass);
-    if (result != CUDA_SUCCESS && gs_memory_find(dptr, &allocation) == GS_MEMORY_LIVE) {
-        gs_say_once(&said, "this program shares device memory with other processes (legacy "
-                           "CUDA IPC), which memory that can "
-                           "be moved does not support; run it with GPUSHARE_MEMORY=native");
-        gs_daemon_remark("legacy IPC was refused: run with GPUSHARE_MEMORY=native");
-    }
-    return result;
 }

@@ -147,8 +147,10 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put_flag(data, true);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         return put_flag(data, false);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* by handles of ours (exports.h) */
+        return put_flag(data, allocation->pool == NULL && !allocation->opened &&
+                                  !allocation->device->managed && !gs_daemon_is_absent());
     default:
         *answered = false;
         return CUDA_SUCCESS;

@@ -22,16 +22,11 @@
 #define TRIES           100 /* to reach a daemon that was started */
 #define TRIES_PER_START 20  /* then another one: the one that served may have been leaving */
 
-static void fill_header(struct gs_wire_header *out, uint16_t type, uint32_t length)
+void gs_connect_header(struct gs_wire_header *out, uint16_t type, uint32_t length)
 {
     *out = (struct gs_wire_header){
         .magic = GS_WIRE_MAGIC, .version = GS_WIRE_VERSION, .type = type, .length = length};
 }
-
-union gs_connect_message {
-    struct gs_wire_target target;
-    struct gs_wire_end end;
-};
 
 /* To a daemon that is known (common/place.h): it is told to give this program's memory away. */
 static int open_socket(void *context, const char *path, struct gs_err *why)
@@ -83,7 +78,7 @@ static int send_hello(const struct gs_own_fd *connection)
     const char *group = secure_getenv("GPUSHARE_GROUP");
     struct gs_wire_hello message = {.pid = (int32_t)getpid()};
 
-    fill_header(&message.header, GS_WIRE_HELLO, sizeof message);
+    gs_connect_header(&message.header, GS_WIRE_HELLO, sizeof message);
     snprintf(message.name, sizeof message.name, "%s", program_invocation_short_name);
     snprintf(message.version, sizeof message.version, "%s", GS_VERSION);
     snprintf(message.group, sizeof message.group, "%s",
@@ -163,48 +158,60 @@ static void make_printable(char *text)
 /* The daemon refuses us and says why; this message is the same in every version. */
 static bool is_refusal(const union gs_connect_message *message, ssize_t got)
 {
-    return got == (ssize_t)sizeof message->end &&
-           message->target.header.magic == GS_WIRE_MAGIC &&
-           message->target.header.type == GS_WIRE_END;
+    return got == (ssize_t)sizeof message->end && message->header.magic == GS_WIRE_MAGIC &&
+           message->header.type == GS_WIRE_END;
 }
 
-int gs_connect_receive(int fd, struct gs_wire_target *target, unsigned most,
+/* What the daemon may say to a program has a fixed size. */
+static uint32_t size_of(uint16_t type)
+{
+    switch (type) {
+    case GS_WIRE_TARGET:
+        return sizeof(struct gs_wire_target);
+    case GS_WIRE_OPEN:
+        return sizeof(struct gs_wire_open);
+    case GS_WIRE_SHARE:
+        return sizeof(struct gs_wire_share);
+    default:
+        return 0;
+    }
+}
+
+int gs_connect_receive(int fd, union gs_connect_message *message, unsigned most,
                        struct gs_descriptors *with)
 {
     static bool said;
-    union gs_connect_message message;
-    ssize_t got = gs_packet_receive(fd, &message, sizeof message, most, with);
+    ssize_t got = gs_packet_receive(fd, message, sizeof *message, most, with);
 
     if (got < 0 && errno == ECONNRESET) /* comes before what was said last */
-        got = gs_packet_receive(fd, &message, sizeof message, most, with);
+        got = gs_packet_receive(fd, message, sizeof *message, most, with);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     if (got == 0) {
         gs_descriptors_close(with);
         return -ECONNRESET;
     }
-    if (is_refusal(&message, got)) {
-        message.end.text[sizeof message.end.text - 1] = '\0';
-        make_printable(message.end.text);
-        gs_say_once(&said, "gpushare-lockd refuses this program: %s", message.end.text);
+    if (is_refusal(message, got)) {
+        message->end.text[sizeof message->end.text - 1] = '\0';
+        make_printable(message->end.text);
+        gs_say_once(&said, "gpushare-lockd refuses this program: %s", message->end.text);
         gs_descriptors_close(with);
         return -ECONNREFUSED;
     }
-    if (got != (ssize_t)sizeof *target || message.target.header.magic != GS_WIRE_MAGIC ||
-        message.target.header.version != GS_WIRE_VERSION ||
-        message.target.header.type != GS_WIRE_TARGET ||
-        message.target.header.length != sizeof *target) {
+    if (got < (ssize_t)sizeof message->header || message->header.magic != GS_WIRE_MAGIC ||
+        message->header.version != GS_WIRE_VERSION ||
+        got != (ssize_t)size_of(message->header.type) ||
+        message->header.length != size_of(message->header.type)) {
         gs_descriptors_close(with);
         return -EPROTO;
     }
-    *target = message.target;
     return 1;
 }
 
 void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text)
 {
     memset(note, 0, sizeof *note);
-    fill_header(&note->header, GS_WIRE_NOTE, sizeof *note);
+    gs_connect_header(&note->header, GS_WIRE_NOTE, sizeof *note);
     note->pid = (int32_t)getpid();
     note->kind = kind;
     snprintf(note->name, sizeof note->name, "%s", program_invocation_short_name);

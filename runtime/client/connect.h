@@ -24,11 +24,21 @@ int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why);
 int gs_connect_send(int fd, const void *message, uint32_t length,
                     const struct gs_descriptors *with);
 
-/* Receives one TARGET, and at most so many descriptors with it, the caller's then. 1: both are
+union gs_connect_message {
+    struct gs_wire_header header; /* whose type says which it is */
+    struct gs_wire_target target;
+    struct gs_wire_open open;
+    struct gs_wire_share share;
+    struct gs_wire_end end; /* not handed out */
+};
+
+/* Receives one message, and at most so many descriptors with it, the caller's then. 1: both are
  * valid; 0: nothing there; -errno: the connection is gone (-EPROTO: it is not a daemon of this
  * version). */
-int gs_connect_receive(int fd, struct gs_wire_target *target, unsigned most,
+int gs_connect_receive(int fd, union gs_connect_message *message, unsigned most,
                        struct gs_descriptors *with);
+
+void gs_connect_header(struct gs_wire_header *out, uint16_t type, uint32_t length);
 
 void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text);
 

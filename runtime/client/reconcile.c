@@ -22,6 +22,8 @@
 #include "runtime/base/log.h"
 #include "runtime/swap/moving.h"
 #include "runtime/client/evidence.h"
+#include "runtime/client/exporter.h"
+#include "runtime/client/opener.h"
 #include "runtime/client/report.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
@@ -77,6 +79,12 @@ static bool all_may_run(void)
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         may &= (gs_device_flags(device) & GS_TARGET_RUN) != 0;
     return may;
+}
+
+/* Also while memory is made anew for another process that opens it. */
+static bool must_stop(void)
+{
+    return !all_may_run() || gs_exporter_needs_stop();
 }
 
 static bool somebody_waits(void)
@@ -233,7 +241,7 @@ static uint64_t report_all(uint64_t now)
 {
     struct gs_report report = {
         .running = !self.stopped,
-        .want = gs_gate_waiting() != 0 || (!self.stopped && !self.idle),
+        .want = gs_gate_waiting() != 0 || (!self.stopped && !self.idle) || gs_exporter_waits(),
         .stuck = self.stuck,
         .partial = atomic_load_explicit(&gs_runtime.partial, memory_order_relaxed),
     };
@@ -274,18 +282,20 @@ uint64_t gs_reconcile(void)
     gs_evidence_look(somebody_waits() || !all_may_run(), now);
     if (gs_session_fd() < 0)
         due = 20 * MS;
-    if (!all_may_run() && !self.stopped)
+    gs_opener_send(gs_session_fd());
+    if (must_stop() && !self.stopped)
         due = smaller_of(due, stop_program(now));
-    else if (all_may_run() && self.started_to_stop)
+    else if (!must_stop() && self.started_to_stop)
         reopen_if_complete();
     if (gs_memory_dispose_dead(self.stopped))
         due = smaller_of(due, MS);
     if (all_may_run() || self.stopped)
         more = gs_moving_step(now, self.stopped, !exiting, gs_session_fd());
+    due = smaller_of(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
     now = gs_now();
     if (all_may_run() && something_leaves()) /* a target with less budget than is in place */
         gs_swap_settle();
-    if (all_may_run() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
+    if (!must_stop() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
         go_on();
         gs_moving_arrived();
     } else if (self.stopped && !more) {
@@ -311,6 +321,8 @@ void gs_reconcile_after_fork(void)
 {
     gs_session_after_fork();
     gs_evidence_after_fork();
+    gs_exporter_after_fork();
+    gs_opener_after_fork();
     memset(&self, 0, sizeof self);
     gs_report_after_fork();
     self.stopped = true;

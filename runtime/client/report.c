@@ -81,6 +81,7 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->demand = accounts.demand - (kept < accounts.demand ? kept : accounts.demand);
     state->resident = accounts.resident - (kept < accounts.resident ? kept : accounts.resident);
     state->pinned = accounts.pinned + device->graphs.bytes + kept;
+    state->shared = accounts.shared;
     if ((wants_run && accounts.missing != 0) || (!report->running && state->resident > budget))
         state->flags |= GS_STATE_MOVING;
     state->flags |= (report->running ? GS_STATE_RUNNING : 0) |

@@ -17,6 +17,8 @@
 #include "runtime/base/daemon.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
+#include "runtime/client/exporter.h"
+#include "runtime/client/opener.h"
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
@@ -113,28 +115,45 @@ static void lose_connection(uint64_t now, bool refused)
     gs_daemon_set_new_until(UINT64_MAX);
     gs_handover_lost();
     gs_evidence_lost();
+    gs_exporter_lost();
+    gs_opener_lost();
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         device->report.anew = true; /* the next daemon gets everything anew */
+}
+
+static void take_message(const union gs_connect_message *message, struct gs_descriptors *with,
+                         uint64_t now)
+{
+    switch (message->header.type) {
+    case GS_WIRE_OPEN:
+        gs_exporter_asked(&message->open, now);
+        break;
+    case GS_WIRE_SHARE:
+        gs_opener_heard(&message->share, with);
+        break;
+    default:
+        self.heard = true;
+        self.refused_since = 0;
+        gs_daemon_set_absent(false);
+        apply_target(&message->target, with, now);
+    }
 }
 
 static void receive_targets(uint64_t now)
 {
     struct gs_descriptors with = {.count = 0};
-    struct gs_wire_target target;
+    union gs_connect_message message;
     int got = 0;
 
     do {
-        const unsigned most = gs_handover_expect();
+        const unsigned most = gs_handover_expect(gs_opener_expects());
         const int fd = gs_session_fd();
 
-        got = fd >= 0          ? gs_connect_receive(fd, &target, most, &with)
+        got = fd >= 0          ? gs_connect_receive(fd, &message, most, &with)
               : is_connected() ? -EBADF /* the program has closed it */
                                : 0;
         if (got > 0) {
-            self.heard = true;
-            self.refused_since = 0;
-            gs_daemon_set_absent(false);
-            apply_target(&target, &with, now);
+            take_message(&message, &with, now);
             gs_descriptors_close(&with);
         }
         gs_handover_received();

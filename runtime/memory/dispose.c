@@ -11,8 +11,10 @@
 #include "runtime/gate/capture.h"
 #include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
+#include "runtime/memory/exports.h"
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
+#include "runtime/memory/openings.h"
 #include "runtime/base/mutex.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/stream_order.h"
@@ -86,6 +88,7 @@ void gs_memory_context_ended(CUcontext context)
     struct gs_range *batch[BATCH];
     unsigned count;
 
+    gs_openings_context_ended(context);
     gs_stream_order_context_ended(context);
     gs_retire_forget_late_pieces(context);
     gs_memory_mend();
@@ -161,4 +164,6 @@ void gs_memory_after_fork(void)
     gs_virtual_after_fork();
     gs_stream_order_after_fork();
     gs_pools_after_fork();
+    gs_exports_after_fork();
+    gs_openings_after_fork();
 }

@@ -12,6 +12,7 @@
 #include "runtime/gate/capture.h"
 #include "runtime/base/worker.h"
 #include "runtime/gate/gate.h"
+#include "runtime/memory/exports.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/range/slab.h"
@@ -72,15 +73,31 @@ static bool free_in_place(struct gs_range *range, const struct gs_stream_positio
     return true;
 }
 
+static bool is_exported(const struct gs_range *range)
+{
+    bool exported;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    exported = range->exports != NULL;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return exported;
+}
+
 /* A whole range, taken out of the tree by the caller (life is DISPOSING). */
 static CUresult free_range(struct gs_range *range, const struct gs_stream_position *position)
 {
     CUresult result = CUDA_SUCCESS;
     CUevent after = NULL;
-    bool done = false;
+    bool done = false, exported;
     unsigned pass;
 
-    if (gs_gate_try_enter(&pass)) {
+    exported = is_exported(range);
+    if (exported) { /* the client thread may be at its chunks, and disposes of it */
+        if (position == NULL)
+            result = wait_for_use(range, NULL);
+        if (gs_synchronize_is_captured(result))
+            result = CUDA_SUCCESS;
+    } else if (gs_gate_try_enter(&pass)) {
         done = free_in_place(range, position, &result);
         gs_gate_leave(pass);
     }
@@ -118,6 +135,8 @@ CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *po
     bytes = range != NULL ? range->node.size : 0;
     if (piece)
         gs_slab_piece(range, address, &base, &bytes);
+    if (range != NULL && range->exports != NULL && piece)
+        gs_exports_end(range, address);
     if (piece ? !gs_slab_retire(range, address)
               : range != NULL && (range->node.base != address || range->own != NULL))
         result = CUDA_ERROR_INVALID_VALUE;

@@ -18,6 +18,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/idle_ranges.h"
+#include "runtime/memory/openings.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/range/slab.h"
@@ -258,6 +259,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
 {
     enum gs_memory_found found = GS_MEMORY_FOREIGN;
     const struct gs_foreign *foreign;
+    const struct gs_opening *opening;
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -285,6 +287,14 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
             found = GS_MEMORY_HOLE;
     } else if (gs_range_is_near(address)) {
         found = GS_MEMORY_HOLE; /* the driver would still know it */
+    } else if ((opening = gs_openings_at(address)) != NULL) {
+        found = GS_MEMORY_LIVE;
+        *allocation = (struct gs_allocation){.base = opening->node.base,
+                                             .bytes = opening->node.size,
+                                             .context = opening->context,
+                                             .device = opening->device,
+                                             .id = opening->id,
+                                             .opened = true};
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return found;

@@ -34,6 +34,7 @@ struct gs_allocation {
     struct gs_device *device;
     uint64_t id;
     CUmemoryPool pool; /* NULL: none */
+    bool opened;       /* another process's (openings.h) */
     bool own; /* the program's own VMM memory: base and bytes are those of its mapping */
 };
 

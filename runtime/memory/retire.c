@@ -62,11 +62,13 @@ void gs_retire(struct gs_range *range)
 void gs_retire_piece(struct gs_range *range, CUdeviceptr address)
 {
     unsigned pass;
-    const bool quiet = gs_gate_try_enter(&pass);
-    bool empty;
+    const bool entered = gs_gate_try_enter(&pass);
+    bool quiet = entered, empty;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     empty = gs_slab_put(range, address);
+    if (range->exports != NULL) /* the client thread may be at its chunks */
+        quiet = false;
     if (empty) {
         gs_range_end_life(range, GS_RANGE_DISPOSING);
         if (!quiet) {
@@ -80,7 +82,7 @@ void gs_retire_piece(struct gs_range *range, CUdeviceptr address)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (empty && quiet)
         gs_retire(range);
-    if (quiet)
+    if (entered)
         gs_gate_leave(pass);
     if (empty && !quiet)
         gs_worker_wake();

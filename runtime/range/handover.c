@@ -141,7 +141,7 @@ void gs_handover_forget(struct gs_chunk *chunk)
 /* --- descriptors without a place --- */
 
 /* False: somebody forks. */
-static bool begin_descriptor(void)
+bool gs_handover_begin(void)
 {
     atomic_store_explicit(&self.busy, true, memory_order_seq_cst);
     if (atomic_load_explicit(&self.forking, memory_order_seq_cst) == 0)
@@ -150,7 +150,7 @@ static bool begin_descriptor(void)
     return false;
 }
 
-static void end_descriptor(void)
+void gs_handover_end(void)
 {
     atomic_store_explicit(&self.busy, false, memory_order_release);
 }
@@ -181,7 +181,7 @@ void gs_handover_in_child(void)
 
 /* --- what comes --- */
 
-unsigned gs_handover_expect(void)
+unsigned gs_handover_expect(unsigned least)
 {
     const unsigned places_most = most_places(), hand = HAND_MOST - self.hand_count,
                    most = hand < GS_PACKET_FDS ? hand : GS_PACKET_FDS;
@@ -189,12 +189,14 @@ unsigned gs_handover_expect(void)
 
     for (unsigned i = 0; i < places_most && found < most; i++)
         found += atomic_load_explicit(&places[i].fd, memory_order_relaxed) == 0;
-    return begin_descriptor() ? found : 0;
+    if (found < least)
+        found = least;
+    return gs_handover_begin() ? found : 0;
 }
 
 void gs_handover_received(void)
 {
-    end_descriptor();
+    gs_handover_end();
 }
 
 static void count_out(struct gs_device *device, uint64_t bytes)
@@ -328,14 +330,30 @@ static bool export_chunk(const struct gs_chunk *chunk, uint16_t *place)
     int fd = -1;
     bool done;
 
-    if (!chunk->sendable || !begin_descriptor())
+    if (!chunk->sendable || !gs_handover_begin())
         return false;
     done = gs_driver.cuMemExportToShareableHandle(&fd, chunk->handle,
                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                                   0) == CUDA_SUCCESS &&
            fill_place(fd, place);
-    end_descriptor();
+    gs_handover_end();
     return done;
+}
+
+int gs_handover_lend(const struct gs_chunk *chunk, bool *made)
+{
+    int fd = -1;
+
+    *made = chunk->descriptor == 0;
+    if (*made)
+        return chunk->sendable &&
+                       gs_driver.cuMemExportToShareableHandle(
+                           &fd, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+                           CUDA_SUCCESS
+                   ? fd
+                   : -1;
+    fd = atomic_load_explicit(&places[chunk->descriptor - 1u].fd, memory_order_acquire);
+    return same_file(&places[chunk->descriptor - 1u], fd) ? fd : -1;
 }
 
 /* It can go with the device's next report. */

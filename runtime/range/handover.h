@@ -20,9 +20,10 @@
 
 /* --- what comes --- */
 
-/* How many descriptors may come with the next message; they are nobody's until
+/* How many descriptors may come with the next message, at least that many unless somebody
+ * forks; they are nobody's until
  * gs_handover_received(), and no child is forked meanwhile (see gs_handover_before_fork). */
-unsigned gs_handover_expect(void);
+unsigned gs_handover_expect(unsigned least);
 void gs_handover_received(void);
 
 /* A target has come, whose budget does not count yet: takes the memory that came with it, as
@@ -57,6 +58,16 @@ void gs_handover_report(const struct gs_device *device, struct gs_wire_state *st
 
 /* The memory that the device gave is the daemon's now, or nobody's. */
 void gs_handover_sent(const struct gs_device *device);
+
+/* --- what others open (client/exporter.c) --- */
+
+/* Between the two a descriptor may be open that has no place yet. False: somebody forks. */
+bool gs_handover_begin(void);
+void gs_handover_end(void);
+
+/* A descriptor of a chunk that is on the device; *made: the caller closes it. -1: there is none.
+ * Between the two above. */
+int gs_handover_lend(const struct gs_chunk *chunk, bool *made);
 
 /* --- always --- */
 

@@ -32,7 +32,7 @@ static struct gs_range_tree
     gone; /* cuMemAlloc's that have ended and still have their address */
 static _Atomic(uint64_t) next_id = 1;
 
-void gs_range_pin(struct gs_range *range)
+static void set_pinned(struct gs_range *range)
 {
     if (range->pinned)
         return;
@@ -40,6 +40,42 @@ void gs_range_pin(struct gs_range *range)
     range->device->accounts.demand -= range->reserved;
     range->device->accounts.resident -= range->reserved;
     range->device->accounts.pinned += range->reserved;
+}
+
+void gs_range_pin(struct gs_range *range)
+{
+    range->for_good = true;
+    set_pinned(range);
+}
+
+void gs_range_share(struct gs_range *range)
+{
+    if (range->shares++ == 0)
+        range->device->accounts.shared += range->reserved;
+    set_pinned(range);
+}
+
+void gs_range_unshare(struct gs_range *range)
+{
+    if (--range->shares != 0)
+        return;
+    range->device->accounts.shared -= range->reserved;
+    if (range->for_good)
+        return;
+    range->pinned = false;
+    range->device->accounts.demand += range->reserved;
+    range->device->accounts.resident += range->reserved;
+    range->device->accounts.pinned -= range->reserved;
+}
+
+void gs_range_forget_exports(struct gs_range *range)
+{
+    struct gs_export *export;
+
+    while ((export = range->exports) != NULL) {
+        range->exports = export->next;
+        free(export);
+    }
 }
 
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes)
@@ -239,6 +275,9 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
         range->device->accounts.missing -= absent_bytes(range);
     if (!range->pinned)
         range->device->accounts.demand -= range->reserved;
+    if (range->shares != 0)
+        range->device->accounts.shared -= range->reserved;
+    range->shares = 0; /* the driver keeps it for those who have it open */
     range->life = (uint8_t)life;
 }
 
@@ -293,6 +332,7 @@ void gs_range_dispose(struct gs_range *range)
     if (range->device->sweep.cursor == range)
         range->device->sweep.cursor = range->next;
     gs_slab_free(range->slab);
+    gs_range_forget_exports(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     free(range->own);
     free(range);

@@ -49,6 +49,14 @@ enum gs_range_life {
     GS_RANGE_IDLE,      /* freed, on the device, kept for the next allocation (idle_ranges.h) */
 };
 
+/* An allocation that the program has made an IPC handle of. Under gs_memory_lock. */
+struct gs_export {
+    struct gs_export *next;
+    CUdeviceptr base;
+    uint64_t bytes;
+    uint8_t token[16]; /* random */
+};
+
 struct gs_pool;
 struct gs_slab;
 struct gs_virtual;
@@ -68,7 +76,11 @@ struct gs_range {
     uint8_t life;           /* enum gs_range_life */
     uint32_t moving;        /* chunks under way (swap.c); client thread only */
     bool at_rest;           /* DEAD: nothing on the GPU uses it any more */
-    bool pinned;            /* never moves again; not in the accounts */
+    bool pinned;            /* does not move; not in the accounts */
+    bool for_good;          /* ... and never will again */
+    unsigned shares;        /* other processes that have it open (client/exports.c) */
+    struct gs_export *exports; /* what of it has a handle for other processes; only the client
+                                  thread disposes of such a range */
     CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */
     struct gs_range *next, **link; /* of its device */
     struct gs_range *idle_next,
@@ -145,6 +157,13 @@ bool gs_range_is_whole(const struct gs_range *range);
 
 /* Resident as a whole, it stays so for good and leaves the accounts of what can be moved. */
 void gs_range_pin(struct gs_range *range);
+
+/* The same for as long as one more process has it open. */
+void gs_range_share(struct gs_range *range);
+void gs_range_unshare(struct gs_range *range);
+
+/* It has no handles for other processes any more. */
+void gs_range_forget_exports(struct gs_range *range);
 
 /* True if a range has an address between these, or one that has ended had and still has it. */
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);

@@ -160,7 +160,7 @@ static CUresult create_memory(struct gs_range *range, uint32_t index)
         range->own != NULL ? range->own->prop : plain_memory(range->device);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
-    chunk->sendable = gs_handover_is_wanted(range, index);
+    chunk->sendable = range->exports != NULL || gs_handover_is_wanted(range, index);
     if (chunk->sendable) {
         wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         result = gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);

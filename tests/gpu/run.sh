@@ -87,6 +87,54 @@ case_driver_facts() { # the driver's answers in corner cases, without and with u
     pass "$lines answers are the same"
 }
 
+ipc_program() { # patches $work/ipc
+    [ -x "$bundle/tests/gpu/ipc" ] || { skip "ipc was not built"; return 1; }
+    rm -f "$work/ipc"
+    cp "$bundle/tests/gpu/ipc" "$work/ipc"
+    patch_tool "$work/ipc" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return 1; }
+}
+
+case_ipc_facts() { # memory that processes share by handles: the driver's answers, without and with us in front
+    ipc_program || return
+    python3 tests/gpu/ipc_told.py facts "$bundle/tests/gpu/ipc" >"$work/ipc.plain" 2>&1 || { fail "unpatched: $(tail -1 "$work/ipc.plain")"; return; }
+    python3 tests/gpu/ipc_told.py facts "$work/ipc" >"$work/ipc.mine" 2>&1 || { fail "patched: $(tail -1 "$work/ipc.mine")"; return; }
+    if ! diff "$work/ipc.plain" "$work/ipc.mine" >"$work/ipc.diff"; then
+        sed 's/^/    /' "$work/ipc.diff"
+        fail "$(grep -c '^[<>]' "$work/ipc.diff") lines differ between unpatched and patched"
+        return
+    fi
+    pass "$(wc -l <"$work/ipc.mine") answers are the same"
+}
+
+ipc_pair() { # fork|spawn: 3 GiB from a parent to a child, which changes them
+    ipc_program || return
+    run_job ipc-plain "$bundle/tests/gpu/ipc" pair "$1" $((3 << 30)) || return
+    run_job ipc-mine "$work/ipc" pair "$1" $((3 << 30)) || return
+    pass "3 GiB there and back, unpatched $(seconds_of ipc-plain) s, patched $(seconds_of ipc-mine) s"
+}
+
+case_ipc_fork() { ipc_pair fork; }
+case_ipc_spawn() { ipc_pair spawn; }
+
+case_ipc_ranks() { # a buffer for each of four ranks, which all open, as a custom all-reduce does
+    ipc_program || return
+    python3 tests/gpu/ipc_told.py ranks "$work/ipc" >"$work/ranks.out" 2>&1 || { fail "$(tail -1 "$work/ranks.out")"; return; }
+    pass "every byte of 4 buffers in 4 processes"
+}
+
+case_pytorch_ipc() { # torch.multiprocessing with CUDA tensors, by spawn and forkserver
+    local method want
+    make_pythons || return
+    "$python_plain" -c "import torch" 2>/dev/null || { skip "no torch here"; return; }
+    for method in spawn forkserver; do
+        run_job "torch-ipc-plain" "$python_plain" tests/gpu/job_torch_ipc.py "$method" || return
+        want=$(result_of torch-ipc-plain)
+        run_job "torch-ipc-mine" "$python_patched" tests/gpu/job_torch_ipc.py "$method" || return
+        [ "$(result_of torch-ipc-mine)" = "$want" ] || { fail "$method: patched '$(result_of torch-ipc-mine)', unpatched '$want'"; return; }
+    done
+    pass "$want"
+}
+
 case_bad_input() { # the driver's answers to bad input, without and with us in front
     local status=0
     [ -x "$bundle/tests/gpu/bad_input" ] || { skip "bad_input was not built"; return; }
@@ -388,9 +436,9 @@ case_status_while_running() {
 }
 
 cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog same_driver_api same_dlopen_driver
-    same_vmm same_vmm_exported driver_facts bad_input reads_beside reads_beside_moved restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_handed_over two_not_handed_over two_linked_beyond_limit two_vmm_beyond_limit
+    same_vmm same_vmm_exported driver_facts ipc_facts ipc_fork ipc_spawn ipc_ranks bad_input reads_beside reads_beside_moved restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_handed_over two_not_handed_over two_linked_beyond_limit two_vmm_beyond_limit
     killed_holder_frees_the_other exit_with_endless_kernel kernel_waits_for_host unpatched_second_dies pytorch_train_and_graph pytorch_counts
-    pytorch_expandable_segments jax_jit cupy triton)
+    pytorch_expandable_segments pytorch_ipc jax_jit cupy triton)
 
 [ -z "$list" ] || { printf '%s\n' "${cases[@]}"; exit 0; }
 gpu_setup || exit 1

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from other_user import make_folder  # noqa: E402  (in the folder above)
 
 MAGIC, VERSION = 0x48535047, 4
-HELLO, STATE, NOTE, TARGET = 1, 2, 3, 4
+HELLO, STATE, NOTE, TARGET, OPEN, SHARE = 1, 2, 3, 4, 8, 9
 STATUS, CONTROL, END = 16, 17, 22
 RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32
 RUN, WAITERS, PAUSED, SOLE, GIVE = 1, 2, 4, 8, 16
@@ -39,10 +39,19 @@ def hello(name="fake", pid=None, weight=0, priority=0, group=""):
 
 
 def state(seq=0, flags=0, total=16 * GIB, free=2**64 - 1, demand=0, resident=0, short=0, out=0, moved_in=0,
-          calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, given=0, given_bytes=0, uuid=CARD, name=b"Test card"):
-    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQQII64s", uuid, seq, flags, total, free, demand, resident, short,
+          calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, given=0, given_bytes=0, uuid=CARD, name=b"Test card",
+          shared=0):
+    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQQII64sQ", uuid, seq, flags, total, free, demand, resident, short,
                                       out, moved_in, calls, switch_ns, pinned, host_used, host_wanted, given_bytes, given, 0,
-                                      name))
+                                      name, shared))
+
+
+def open_message(token, pid, number):
+    return message(OPEN, struct.pack("<16siI", token, pid, number))
+
+
+def share_message(number, code=0, whole=2 * MIB, chunk=2 * MIB, offset=0, size=2 * MIB, first=0, count=1, uuid=CARD):
+    return message(SHARE, struct.pack("<16sIiQQQQII", uuid, number, code, whole, chunk, offset, size, first, count))
 
 
 def note(kind, text, name="fake", pid=None):

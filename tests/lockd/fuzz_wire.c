@@ -35,6 +35,7 @@ struct peer {
     int fd;                              /* its end */
     uint32_t seq[2];                     /* newest target, of each of two devices */
     uint64_t resident[2], demand[2], budget[2];
+    uint32_t asked; /* the number of the last open that it was asked */
 };
 
 struct fuzz {
@@ -124,8 +125,12 @@ static void hear(struct peer *peer)
 
     while ((got = gs_packet_receive(peer->fd, &message, sizeof message, GS_PACKET_FDS, &with)) >
            0) {
-        require(with.count ==
-                (message.header.type == GS_WIRE_TARGET ? message.target.gifts : 0));
+        require(with.count == (message.header.type == GS_WIRE_TARGET ? message.target.gifts
+                               : message.header.type == GS_WIRE_SHARE && message.share.code == 0
+                                   ? message.share.count + (message.share.first == 0)
+                                   : 0));
+        if (message.header.type == GS_WIRE_OPEN)
+            peer->asked = message.open.number;
         gs_descriptors_close(&with);
         require(lockd_wire_check(&message, (size_t)got, &err) ==
                 0); /* we send only good ones */
@@ -182,6 +187,30 @@ static void say_likely(struct fuzz *fuzz, struct peer *peer)
     say(peer, &message, sizeof *state, (what & 0x80) != 0 ? byte(fuzz) : 0);
 }
 
+/* Asks for memory of a program that may be there, or answers the last such question. */
+static void say_sharing(struct fuzz *fuzz, struct peer *peer)
+{
+    union lockd_message message = {0};
+    const unsigned what = byte(fuzz);
+
+    if ((what & 1) != 0) {
+        lockd_wire_header(&message.header, GS_WIRE_OPEN);
+        message.open.pid = (int32_t)(what >> 6);
+        message.open.number = byte(fuzz);
+        say(peer, &message, sizeof message.open, 0);
+        return;
+    }
+    lockd_wire_header(&message.header, GS_WIRE_SHARE);
+    message.share.number = peer->asked;
+    message.share.code = (what & 2) != 0 ? -(int32_t)(what >> 2) : 0;
+    message.share.chunk_bytes = 2 * MIB;
+    message.share.bytes = message.share.size = ((what >> 4) + 1) * 2 * MIB;
+    message.share.first = (what >> 2) & 3;
+    message.share.count = message.share.code == 0 ? (what >> 4) : 0;
+    say(peer, &message, sizeof message.share,
+        message.share.count + (message.share.first == 0 && (what & 8) == 0));
+}
+
 static void say_typed(struct fuzz *fuzz, struct peer *peer, unsigned type)
 {
     union lockd_message message;
@@ -227,6 +256,8 @@ static void step(struct fuzz *fuzz)
         say_typed(fuzz, peer, byte(fuzz));
     else if (what == 14)
         say_typed(fuzz, peer, GS_WIRE_GET);
+    else if (what >= 15 && what < 19)
+        say_sharing(fuzz, peer);
     else
         say_likely(fuzz, peer);
     clock_ns += MS;

@@ -183,6 +183,10 @@ void sim_free(struct sim_allocation *allocation)
     sim_ranges_remove(&sim_allocations, &allocation->range);
     if (allocation->pool)
         sim_pool_forget(allocation);
+    if (allocation->ipc_slot)
+        sim_ipc_freed(allocation);
+    if (allocation->kind == SIM_IPC)
+        sim_ipc_closed(allocation);
     if (allocation->slab)
         slab_give(allocation);
     else if (allocation->block)
@@ -271,7 +275,8 @@ static CUresult memory_free(struct sim_context *context, CUdeviceptr pointer)
     if (!pointer)
         return CUDA_SUCCESS;
     if (!allocation || allocation->range.start != pointer || allocation->kind == SIM_HOST ||
-        allocation->kind == SIM_REGISTERED || allocation->freeing)
+        allocation->kind == SIM_REGISTERED || allocation->kind == SIM_IPC ||
+        allocation->freeing)
         return CUDA_ERROR_INVALID_VALUE;
     allocation->freeing = true;
     const CUresult result = sim_context_drain(context); /* a free waits for the device */

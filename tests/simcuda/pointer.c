@@ -103,6 +103,8 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         return put_number(data, device_of(subject));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        return put_bool(data, subject->allocation && subject->allocation->kind == SIM_DEVICE &&
+                                  !pool);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         return put_bool(data, false);

@@ -239,7 +239,8 @@ struct sim_allocation {
     struct sim_block *block;     /* memory of its own on the card, or NULL */
     struct sim_managed *managed; /* SIM_MANAGED */
     struct sim_pool *pool;
-    bool freeing; /* cuMemFreeAsync was called */
+    bool freeing;      /* cuMemFreeAsync was called */
+    uint32_t ipc_slot; /* it has a handle for other processes (ipc.c); or 0 */
 };
 
 struct sim_block { /* whole pages of the card at an address, readable and writable */
@@ -279,6 +280,9 @@ CUresult sim_alloc(struct sim_context *context, size_t size, enum sim_memory_kin
 void sim_free(struct sim_allocation *allocation);
 void sim_pool_forget(const struct sim_allocation *allocation); /* it is freed */
 struct sim_allocation *sim_allocation_find(CUdeviceptr address);
+/* Memory with a handle is freed; memory of another process (SIM_IPC) is. */
+void sim_ipc_freed(const struct sim_allocation *allocation);
+void sim_ipc_closed(const struct sim_allocation *allocation);
 
 /* Managed memory (managed.c): address space whose pages come and go on the card. */
 CUresult sim_managed_new(unsigned device, size_t size, struct sim_managed **managed);

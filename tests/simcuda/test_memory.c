@@ -356,7 +356,8 @@ static void address_questions(void)
     OK(cuPointerGetAttributes(5, names, values, (CUdeviceptr)&pageable));
     CHECK(!context && type == 0 && device == -2);
     CUipcMemHandle ipc;
-    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle(&ipc, pointer));
+    OK(cuIpcGetMemHandle(&ipc, pointer));
+    GIVES(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&start, ipc, 1));
     pointer = kit_vmm(2 * MIB, &handle);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&ipc, pointer)); /* as on a card */
     OK(cuPointerGetAttribute(&unknown, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer));

@@ -18,7 +18,8 @@ import threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "lockd")]
 from card import MIB, OPTIONS, BuildTest, Card, check, main  # noqa: E402  (in the folder above)
-from fake import END, GIVE, PAUSED, RUN, SOLE, STATE, TARGET, TARGET_FORMAT, WAITERS, header, message  # noqa: E402
+from fake import (END, GIVE, PAUSED, RUN, SOLE, STATE, TARGET, TARGET_FORMAT, WAITERS, header, message, open_message,  # noqa: E402
+                  share_message)
 
 BURSTS = [1, 500, 500, 500, 500]  # messages at a time, on a connection: with pauses, in which memory moves, and without
 STATE_HEAD = "<IHHII16sIIQ"  # up to the device's size
@@ -97,6 +98,14 @@ class Hostile:
             size = files[0][1] if dice.random() < 0.8 else self.number()
             self.taken_back += len(files)
             return self.target(device, self.flags() | RUN, len(files), size), [fd for fd, _ in files], True
+        if kind < 0.15:  # opens and shares of anything; nobody here has asked for memory
+            number, files = dice.getrandbits(4) if dice.random() < 0.5 else dice.getrandbits(32), []
+            if dice.random() < 0.3:
+                return open_message(dice.randbytes(16), dice.getrandbits(31), number), files, True
+            files = self.files()
+            count = len(files) - 1 if dice.random() < 0.7 else dice.getrandbits(8)
+            return share_message(number, dice.choice([0, 0, -2, 5]), self.number(), self.number(), self.number(), self.number(),
+                                 dice.choice([0, 0, 1, self.dice.getrandbits(32)]), max(count, 0)), files, True
         if kind < 0.996:
             return self.target(device, self.flags()), [], True
         if kind < 0.997:  # a refusal

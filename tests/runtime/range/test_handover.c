@@ -458,13 +458,13 @@ static void few_descriptors_are_left_to_the_program(void **state)
     struct gs_descriptors with;
 
     (void)state;
-    assert_int_equal(gs_handover_expect(), GS_PACKET_FDS);
+    assert_int_equal(gs_handover_expect(0), GS_PACKET_FDS);
     gs_handover_received();
     limit(80); /* ten places */
-    assert_int_equal(gs_handover_expect(), 10);
+    assert_int_equal(gs_handover_expect(0), 10);
     gs_handover_received();
     assert_int_equal(come(16, 100 * CHUNK), 10);
-    assert_int_equal(gs_handover_expect(), 0);
+    assert_int_equal(gs_handover_expect(0), 0);
     gs_handover_received();
     assert_int_equal(card.accounts.resident, 10 * CHUNK);
     atomic_store(&card.target.flags, GS_TARGET_GIVE);
@@ -473,7 +473,7 @@ static void few_descriptors_are_left_to_the_program(void **state)
     assert_int_equal(reported(&with), 0);
     gs_handover_lost();
     limit(64);
-    assert_int_equal(gs_handover_expect(), 0);
+    assert_int_equal(gs_handover_expect(0), 0);
     gs_handover_received();
     assert_int_equal(come(1, 100 * CHUNK), 0);
     assert_false(gs_handover_give(range, 0));
@@ -513,7 +513,7 @@ static void a_child_holds_none_and_no_fork_comes_between(void **state)
     atomic_store(&card.target.flags, GS_TARGET_GIVE);
     make(0);
     assert_false(gs_handover_give(range, 0));
-    assert_int_equal(gs_handover_expect(), 0);
+    assert_int_equal(gs_handover_expect(0), 0);
     gs_handover_received();
     gs_handover_after_fork();
     fork_during_export = true;

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * share.c: owns the opens that are not answered yet (struct lockd_shares). One thread.
+ *
+ * Invariants: each is of a connection that is on the list; `exporter` is another one of the
+ * same identity, or has ended. Every open is answered once: by the exporter, when no exporter
+ * is left, or after WAIT_NS.
+ */
+#include "lockd/server/share.h"
+
+#include "lockd/base/log.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/clock.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define WAIT_NS 30000000000u
+/* Programs that a daemon has lost come back within this time after its start. */
+#define NEW_NS 5000000000u
+
+/* --- identity --- */
+
+static bool read_namespace(pid_t pid, const char *which, dev_t *device, ino_t *inode)
+{
+    char path[64];
+    struct stat status;
+
+    snprintf(path, sizeof path, "/proc/%d/ns/%s", (int)pid, which);
+    if (stat(path, &status) != 0)
+        return false;
+    *device = status.st_dev;
+    *inode = status.st_ino;
+    return true;
+}
+
+static void read_home(struct lockd_connection *connection)
+{
+    struct lockd_home *home = &connection->home;
+
+    if (connection->foreign || connection->pid <= 0 ||
+        !read_namespace(connection->pid, "user", &home->device, &home->user) ||
+        !read_namespace(connection->pid, "pid", &home->device, &home->pid))
+        *home = (struct lockd_home){0};
+}
+
+/* A daemon that may not look into a program's namespaces (it is neither root nor the user)
+ * knows at least of those that live where it does. */
+static bool same_identity(struct lockd_connection *a, struct lockd_connection *b)
+{
+    if (a->uid != b->uid)
+        return false;
+    if (a->home.user != 0 && b->home.user != 0)
+        return memcmp(&a->home, &b->home, sizeof a->home) == 0;
+    return a->home.user == b->home.user && lockd_handover_is_beside(a) &&
+           lockd_handover_is_beside(b);
+}
+
+/* --- answers --- */
+
+static struct lockd_connection *connection_of(const struct lockd_server *server, uint64_t id)
+{
+    lockd_list_each (at, &server->connections.all) {
+        struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
+
+        if (connection->id == id)
+            return connection;
+    }
+    return NULL;
+}
+
+static void forget_asking(struct lockd_shares *shares, unsigned i)
+{
+    shares->count--;
+    memmove(&shares->asking[i], &shares->asking[i + 1],
+            (shares->count - i) * sizeof shares->asking[0]);
+}
+
+static void refuse_open(struct lockd_connection *opener, uint32_t number, int code)
+{
+    struct gs_wire_share share = {.number = number, .code = code};
+
+    lockd_wire_header(&share.header, GS_WIRE_SHARE);
+    lockd_outbox_send(opener, &share, sizeof share);
+}
+
+/* Answers it, and forgets it. */
+static void end_asking(struct lockd_server *server, unsigned i, int code)
+{
+    const struct lockd_asking asking = server->shares.asking[i];
+    struct lockd_connection *opener = connection_of(server, asking.opener);
+
+    forget_asking(&server->shares, i);
+    if (opener != NULL)
+        refuse_open(opener, asking.of_opener, code);
+}
+
+/* --- asking --- */
+
+/* The next one that may have it: those before it said no. Process ids may stand twice, in pid
+ * namespaces inside of one. */
+static struct lockd_connection *next_exporter(struct lockd_server *server,
+                                              const struct lockd_asking *asking,
+                                              struct lockd_connection *opener)
+{
+    struct lockd_connection *found = NULL;
+
+    lockd_list_each (at, &server->connections.all) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client != NULL && each != opener && each->own_pid == asking->what.pid &&
+            each->id > asking->exporter && (found == NULL || each->id < found->id) &&
+            same_identity(each, opener))
+            found = each;
+    }
+    return found;
+}
+
+/* False: it is over, and forgotten. */
+static bool ask_next(struct lockd_server *server, unsigned i)
+{
+    struct lockd_asking *asking = &server->shares.asking[i];
+    struct lockd_connection *opener = connection_of(server, asking->opener), *exporter;
+
+    exporter = opener != NULL ? next_exporter(server, asking, opener) : NULL;
+    if (exporter == NULL) {
+        if (opener != NULL && lockd_now() - server->started < NEW_NS)
+            return true; /* it may come back */
+        end_asking(server, i, -ENOENT);
+        return false;
+    }
+    asking->exporter = exporter->id;
+    asking->asked = true;
+    asking->number = asking->what.number = ++server->shares.last_number;
+    lockd_closer_allow(exporter, true);
+    lockd_outbox_send(exporter, &asking->what, sizeof asking->what);
+    return true;
+}
+
+static void ask_waiting(struct lockd_server *server)
+{
+    for (unsigned i = 0; i < server->shares.count;)
+        i += server->shares.asking[i].asked || ask_next(server, i);
+}
+
+void lockd_share_came(struct lockd_connection *connection, int32_t own_pid)
+{
+    connection->own_pid = own_pid;
+    read_home(connection);
+    ask_waiting(connection->server);
+}
+
+void lockd_share_gone(struct lockd_connection *connection)
+{
+    struct lockd_shares *shares = &connection->server->shares;
+
+    for (unsigned i = 0; i < shares->count;) {
+        if (shares->asking[i].opener == connection->id) {
+            forget_asking(shares, i);
+            continue;
+        }
+        if (shares->asking[i].exporter == connection->id && shares->asking[i].asked)
+            shares->asking[i].asked = false;
+        i++;
+    }
+    ask_waiting(connection->server);
+}
+
+static unsigned count_of_user(const struct lockd_shares *shares, uid_t uid)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < shares->count; i++)
+        count += shares->asking[i].uid == uid;
+    return count;
+}
+
+void lockd_share_open(struct lockd_connection *connection, const struct gs_wire_open *open)
+{
+    struct lockd_shares *shares = &connection->server->shares;
+
+    if (shares->count == LOCKD_SHARES_MOST ||
+        count_of_user(shares, connection->uid) >= LOCKD_SHARES_OF_USER) {
+        refuse_open(connection, open->number, -EAGAIN);
+        return;
+    }
+    shares->asking[shares->count] = (struct lockd_asking){.opener = connection->id,
+                                                          .at = lockd_now(),
+                                                          .of_opener = open->number,
+                                                          .uid = connection->uid,
+                                                          .what = *open};
+    ask_next(connection->server, shares->count++);
+}
+
+void lockd_share_answer(struct lockd_connection *connection, const struct gs_wire_share *share,
+                        const struct gs_descriptors *with)
+{
+    struct lockd_server *server = connection->server;
+    struct lockd_connection *opener;
+    struct gs_wire_share passed = *share;
+    unsigned i = 0;
+
+    while (i < server->shares.count && (!server->shares.asking[i].asked ||
+                                        server->shares.asking[i].exporter != connection->id ||
+                                        server->shares.asking[i].number != share->number))
+        i++;
+    if (i == server->shares.count)
+        return; /* the opener has gone, or waits no longer */
+    if (share->code == -ENOENT) {
+        server->shares.asking[i].asked = false;
+        ask_next(server, i);
+        return;
+    }
+    opener = connection_of(server, server->shares.asking[i].opener);
+    passed.number = server->shares.asking[i].of_opener;
+    if (share->code != 0 || opener == NULL ||
+        with->count != share->count + (share->first == 0) ||
+        !lockd_outbox_pass(opener, &passed, sizeof passed, with))
+        end_asking(server, i, share->code != 0 ? share->code : -EAGAIN);
+    else if (share->chunk_bytes == 0 ||
+             (share->first + (uint64_t)share->count) * share->chunk_bytes >= share->bytes)
+        forget_asking(&server->shares, i);
+}
+
+uint64_t lockd_share_tend(struct lockd_server *server, uint64_t now)
+{
+    struct lockd_shares *shares = &server->shares;
+    const uint64_t grown = server->started + NEW_NS;
+
+    while (shares->count != 0 && now - shares->asking[0].at >= WAIT_NS) {
+        lockd_log(LOCKD_LOG_INFO,
+                  "memory of process %d that another program opens did not come",
+                  (int)shares->asking[0].what.pid);
+        end_asking(server, 0, -ETIMEDOUT);
+    }
+    if (now >= grown)
+        ask_waiting(server);
+    if (shares->count == 0)
+        return LOCKD_NEVER;
+    return now < grown ? grown : shares->asking[0].at + WAIT_NS;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_ipc.c: memory that processes share by handles (legacy CUDA IPC). Handles of memory of
+ * ours are ours (memory/exports.h); all others are the driver's. No state.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/config.h"
+#include "runtime/base/daemon.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/client/client.h"
+#include "runtime/client/opener.h"
+#include "runtime/gate/gate.h"
+#include "runtime/memory/exports.h"
+#include "runtime/memory/memory.h"
+#include "runtime/memory/openings.h"
+#include "runtime/memory/room.h"
+
+/* The driver refuses handles of memory that it did not allocate as a whole. The program gets its
+ * answer, and the user a hint. */
+static CUresult driver_handle(CUipcMemHandle *handle, CUdeviceptr address)
+{
+    static bool said;
+    struct gs_allocation allocation;
+    CUresult result;
+    unsigned pass = gs_gate_enter();
+
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_driver.cuIpcGetMemHandle(handle, address);
+    gs_gate_leave(pass);
+    if (result != CUDA_SUCCESS && gs_memory_find(address, &allocation) == GS_MEMORY_LIVE &&
+        allocation.pool == NULL && !allocation.own) {
+        gs_say_once(&said, "this program shares device memory with other processes (legacy "
+                           "CUDA IPC), which needs gpushare-lockd, or GPUSHARE_MEMORY=native");
+        gs_daemon_remark("legacy IPC was refused: run with GPUSHARE_MEMORY=native");
+    }
+    return result;
+}
+
+CUresult __wrap_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    struct gs_device *device;
+    struct gs_ipc_handle handle;
+    CUresult result;
+    bool ours;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    device = gs_runtime.config.disabled ? NULL : gs_device_current();
+    if (pHandle == NULL || device == NULL)
+        return gs_driver.cuIpcGetMemHandle(pHandle, dptr);
+    if (gs_daemon_is_absent()) /* who opens it could not get it */
+        return driver_handle(pHandle, dptr);
+    result = gs_exports_handle(dptr, &handle, &ours);
+    if (!ours)
+        return driver_handle(pHandle, dptr);
+    if (result == CUDA_SUCCESS)
+        memcpy(pHandle, &handle, sizeof *pHandle);
+    return result;
+}
+
+static int get_memory(const void *handle, struct gs_opening *opening)
+{
+    return gs_opener_get(handle, opening);
+}
+
+/* The driver knows no handle of ours: what it says of one that means nothing (any more). */
+static CUresult say_unknown(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
+{
+    const CUresult result = gs_driver.cuIpcOpenMemHandle_v2(address, handle, flags);
+
+    return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED
+               ? result
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+static void say_why(int error)
+{
+    static bool said;
+
+    if (error == -ECONNREFUSED)
+        gs_say_once(&said, "memory of another process cannot be opened (CUDA IPC): no "
+                           "gpushare-lockd serves this program (see docs/guide.md)");
+    else
+        gs_log("memory of another process cannot be opened: %s", strerror(-error));
+    if (error != -ENOENT)
+        gs_daemon_remark(error == -ETIMEDOUT
+                             ? "memory of another process (CUDA IPC) did not come in time"
+                             : "memory of another process (CUDA IPC) could not be opened");
+}
+
+static CUresult open_ours(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
+{
+    struct gs_device *device = gs_device_current();
+    struct gs_ipc_handle ours;
+    struct gs_exported own;
+    CUresult result;
+    int error;
+
+    if (address == NULL || (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    memcpy(&ours, &handle, sizeof ours);
+    if (ours.pid == (int32_t)getpid() && gs_exports_find(ours.token, false, &own))
+        return CUDA_ERROR_INVALID_CONTEXT; /* as the driver says in the exporter */
+    gs_client_attach_current(device);
+    result = gs_openings_open(ours.token, device, get_memory, &ours, address, &error);
+    if (error != 0)
+        say_why(error);
+    return error == -ENOENT ? say_unknown(address, handle, flags) : result;
+}
+
+static bool is_ours(const CUipcMemHandle *handle)
+{
+    struct gs_ipc_handle ours;
+
+    memcpy(&ours, handle, sizeof ours);
+    return !gs_runtime.config.disabled && gs_ipc_handle_is_ours(&ours);
+}
+
+CUresult __wrap_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,
+                                   unsigned int Flags)
+{
+    unsigned attempt = 0;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_ours(&handle))
+        return open_ours(pdptr, handle, Flags);
+    do
+        result = gs_driver.cuIpcOpenMemHandle(pdptr, handle, Flags);
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));
+    return result;
+}
+
+CUresult __wrap_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
+                                      unsigned int Flags)
+{
+    unsigned attempt = 0;
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_ours(&handle))
+        return open_ours(pdptr, handle, Flags);
+    do
+        result = gs_driver.cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));
+    return result;
+}
+
+CUresult __wrap_cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    CUresult result;
+    bool ours;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (gs_device_current() == NULL) /* the driver says what it says without a context */
+        return gs_driver.cuIpcCloseMemHandle(dptr);
+    result = gs_openings_close(dptr, &ours);
+    return ours ? result : gs_driver.cuIpcCloseMemHandle(dptr);
+}

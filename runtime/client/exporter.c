@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exporter.c: owns the opens that others have asked this process for, and the list of what they
+ * have open (shares). Client thread only.
+ *
+ * Invariant: a live range has as many shares as there are entries here of its id. A range with
+ * a handle is disposed of by this thread only, so that what was found in a step stays for it.
+ */
+#include "runtime/client/exporter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/daemon.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/own_fd.h"
+#include "runtime/client/connect.h"
+#include "runtime/memory/exports.h"
+#include "runtime/range/chunk.h"
+#include "runtime/range/handover.h"
+#include "runtime/range/memory_lock.h"
+#include "runtime/swap/remake.h"
+
+#define MS          1000000ull
+#define WAIT_NS     (30000 * MS) /* the opener waits no longer either */
+#define LOOK_NS     (250 * MS)   /* whether it is still open */
+#define UNASKED_NS  (10000 * MS)
+#define ASKED_MOST  256u
+#define REMADE_ONCE 8u /* chunks in one round */
+
+struct asked {
+    struct asked *next;
+    struct gs_wire_open open;
+    uint64_t since;
+    uint32_t sent; /* chunks */
+};
+
+struct share {
+    struct share *next;
+    struct gs_own_fd open; /* the read end: at its end nobody has the memory any more */
+    CUdeviceptr base;      /* of the range */
+    uint64_t id;           /* ... whose address may be another one's by then */
+};
+
+static struct {
+    struct asked *asked;
+    unsigned asked_count;
+    struct share *shares;
+    uint64_t looked_at;
+    bool waits, needs_stop, said;
+} self;
+
+bool gs_exporter_waits(void)
+{
+    return self.waits;
+}
+
+bool gs_exporter_needs_stop(void)
+{
+    return self.needs_stop;
+}
+
+void gs_exporter_asked(const struct gs_wire_open *open, uint64_t now)
+{
+    struct asked *asked = self.asked_count < ASKED_MOST ? calloc(1, sizeof *asked) : NULL,
+                 **at = &self.asked;
+
+    if (asked == NULL)
+        return; /* the opener asks again, or gives up */
+    asked->open = *open;
+    asked->since = now;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = asked;
+    self.asked_count++;
+}
+
+static void drop_asked(struct asked **at)
+{
+    struct asked *asked = *at;
+
+    *at = asked->next;
+    self.asked_count--;
+    free(asked);
+}
+
+void gs_exporter_lost(void)
+{
+    while (self.asked != NULL)
+        drop_asked(&self.asked);
+    self.waits = self.needs_stop = false;
+}
+
+/* --- shares --- */
+
+/* Under the lock: the range of that share, if it lives. */
+static struct gs_range *range_of(const struct share *share)
+{
+    struct gs_range *range = gs_range_at(share->base);
+
+    return range != NULL && range->id == share->id && range->shares != 0 ? range : NULL;
+}
+
+static void end_share(struct share **at)
+{
+    struct share *share = *at;
+    struct gs_range *range;
+
+    *at = share->next;
+    gs_own_fd_close(&share->open);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = range_of(share);
+    if (range != NULL)
+        gs_range_unshare(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_log("memory at %#llx is open in one process less", (unsigned long long)share->base);
+    free(share);
+}
+
+/* The other side has closed its end, or has died. An end of ours that the program has closed
+ * says nothing: the memory stays in place. */
+static bool has_ended(const struct share *share)
+{
+    struct pollfd polled = {gs_own_fd(&share->open), POLLIN, 0};
+
+    return polled.fd >= 0 && poll(&polled, 1, 0) > 0 &&
+           (polled.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+static void look_at_shares(uint64_t now)
+{
+    struct share **at = &self.shares;
+
+    if (now - self.looked_at < LOOK_NS / 8)
+        return;
+    self.looked_at = now;
+    while (*at != NULL)
+        if (has_ended(*at))
+            end_share(at);
+        else
+            at = &(*at)->next;
+}
+
+/* One more process has the range; the write end of its pipe is in *fd, the caller's. Between
+ * gs_handover_begin() and _end(). NULL: no descriptor, or no memory. */
+static struct share *begin_share(struct gs_range *range, int *fd)
+{
+    struct share *share = calloc(1, sizeof *share);
+    int ends[2];
+
+    if (share == NULL || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+        free(share);
+        return NULL;
+    }
+    gs_own_fd_set(&share->open, ends[0]);
+    *fd = ends[1];
+    share->base = range->node.base;
+    share->id = range->id;
+    share->next = self.shares;
+    self.shares = share;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_range_share(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return share;
+}
+
+/* --- answers --- */
+
+static int refuse_open(const struct asked *asked, int fd, int code)
+{
+    struct gs_wire_share share = {.number = asked->open.number, .code = code};
+
+    gs_connect_header(&share.header, GS_WIRE_SHARE, sizeof share);
+    return gs_connect_send(fd, &share, sizeof share, NULL);
+}
+
+static void describe(struct gs_wire_share *share, const struct asked *asked,
+                     const struct gs_exported *found)
+{
+    const struct gs_range *range = found->range;
+
+    *share = (struct gs_wire_share){.number = asked->open.number,
+                                    .bytes = range->reserved,
+                                    .chunk_bytes = range->chunk_bytes,
+                                    .offset = found->base - range->node.base,
+                                    .size = found->bytes,
+                                    .first = asked->sent};
+    gs_connect_header(&share->header, GS_WIRE_SHARE, sizeof *share);
+    memcpy(share->uuid, range->device->uuid, sizeof share->uuid);
+}
+
+/* Descriptors of the next chunks; false: one of them has none. */
+static bool lend_chunks(const struct gs_range *range, uint32_t first,
+                        struct gs_descriptors *with, bool made[GS_SHARE_MOST])
+{
+    for (uint32_t i = first; i < range->chunk_count && with->count < GS_SHARE_MOST; i++) {
+        const int fd = gs_handover_lend(&range->chunks[i], &made[with->count]);
+
+        if (fd < 0)
+            return false;
+        with->fd[with->count++] = fd;
+    }
+    return true;
+}
+
+/* The next message; 0: sent, -EAGAIN: later, else it fails. Nobody forks meanwhile. */
+static int send_chunks(struct asked *asked, const struct gs_exported *found, int fd)
+{
+    struct gs_descriptors with = {.count = 0};
+    bool made[GS_SHARE_MOST] = {false};
+    struct share *share = NULL;
+    struct gs_wire_share message;
+    int error = -EIO, write_end = -1;
+
+    describe(&message, asked, found);
+    if (lend_chunks(found->range, asked->sent, &with, made) &&
+        (asked->sent != 0 || (share = begin_share(found->range, &write_end)) != NULL)) {
+        message.count = with.count;
+        if (write_end >= 0)
+            with.fd[with.count++] = write_end;
+        error = gs_connect_send(fd, &message, sizeof message, &with);
+        with.count = message.count;
+    }
+    for (unsigned i = 0; i < with.count; i++)
+        if (made[i])
+            close(with.fd[i]);
+    if (write_end >= 0)
+        close(write_end);
+    if (error == 0)
+        asked->sent += message.count;
+    else if (share != NULL)
+        end_share(&self.shares); /* it is the first one */
+    return error;
+}
+
+/* In place, and such that descriptors can be made of it. -EAGAIN: not yet. */
+static int make_ready(struct gs_range *range, bool stopped)
+{
+    CUresult result = CUDA_SUCCESS;
+    bool whole;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    whole = gs_range_is_whole(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!whole || range->moving != 0)
+        return -EAGAIN;
+    for (unsigned i = 0;
+         stopped && i < REMADE_ONCE && result == CUDA_SUCCESS && !gs_remake_is_done(range); i++)
+        result = gs_remake_next(range);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
+        return -EIO;
+    if (gs_remake_is_done(range))
+        return 0;
+    self.needs_stop = true;
+    return -EAGAIN;
+}
+
+/* 0: answered, one way or the other; -EAGAIN: later. */
+static int answer(struct asked *asked, uint64_t now, bool stopped, int fd)
+{
+    struct gs_exported found;
+    int error;
+
+    if (!gs_exports_find(asked->open.token, true, &found))
+        return refuse_open(asked, fd, -ENOENT);
+    error = make_ready(found.range, stopped);
+    while (error == 0 && asked->sent < found.range->chunk_count) {
+        if (!gs_handover_begin())
+            return -EAGAIN;
+        error = send_chunks(asked, &found, fd);
+        gs_handover_end();
+    }
+    if (error == -EAGAIN && now - asked->since < WAIT_NS)
+        return -EAGAIN;
+    if (error == 0)
+        gs_log("memory at %#llx is open in another process: it stays in place",
+               (unsigned long long)found.range->node.base);
+    return error == 0 ? 0 : refuse_open(asked, fd, error == -EAGAIN ? -ETIMEDOUT : error);
+}
+
+/* Partners that are not patched get the driver's error, and nobody else knows why. */
+static void remark_unasked(uint64_t now)
+{
+    const uint64_t since = gs_exports_unasked_since();
+
+    if (self.said || since == 0 || now < since || now - since < UNASKED_NS)
+        return;
+    self.said = true;
+    gs_daemon_say("nobody has opened memory that this program exported (CUDA IPC): if its "
+                  "partner is not patched, run both with GPUSHARE_MEMORY=native");
+}
+
+uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
+{
+    struct asked **at = &self.asked;
+
+    look_at_shares(now);
+    remark_unasked(now);
+    self.needs_stop = false;
+    while (*at != NULL && fd >= 0)
+        if (answer(*at, now, stopped, fd) == -EAGAIN)
+            at = &(*at)->next;
+        else
+            drop_asked(at);
+    self.waits = self.asked != NULL;
+    if (self.waits)
+        return self.needs_stop ? MS : 5 * MS;
+    return self.shares != NULL ? LOOK_NS : UINT64_MAX;
+}
+
+void gs_exporter_after_fork(void)
+{
+    gs_exporter_lost();
+    while (self.shares != NULL) { /* the parent's memory */
+        struct share *share = self.shares;
+
+        self.shares = share->next;
+        gs_own_fd_close(&share->open);
+        free(share);
+    }
+    self.said = false;
+}

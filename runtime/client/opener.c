@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * opener.c: owns the opens of this process that have no answer yet.
+ *
+ * State: their list, under its own mutex (GS_LOCK_OPENER). The thread that opens owns its
+ * request but while it is `busy`: then the client thread imports what has come, without the
+ * mutex. Imports are made by that thread so that no descriptor is open between its coming and
+ * its use when somebody forks (range/handover.h).
+ */
+#include "runtime/client/opener.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/daemon.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/uncancelled.h"
+#include "runtime/base/worker.h"
+#include "runtime/client/connect.h"
+#include "runtime/range/vmm.h"
+
+#define LOOK_NS     500000
+#define AGAIN_NS    20000000
+#define CHUNKS_MOST (1u << 20)
+
+struct request {
+    struct request *next;
+    const struct gs_ipc_handle *handle;
+    struct gs_opening *opening;
+    uint32_t number; /* 0: not sent on this connection */
+    bool busy, done;
+    int code;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct request *requests;
+static uint32_t last_number;
+
+/* --- the thread that opens --- */
+
+static void add_request(struct request *request)
+{
+    gs_lock(&lock, GS_LOCK_OPENER);
+    request->next = requests;
+    requests = request;
+    gs_unlock(&lock, GS_LOCK_OPENER);
+    gs_worker_wake();
+}
+
+/* Out of the list, unless the client thread is at it. */
+static bool remove_request(struct request *request)
+{
+    bool removed;
+
+    gs_lock(&lock, GS_LOCK_OPENER);
+    removed = !request->busy;
+    for (struct request **at = &requests; removed && *at != NULL; at = &(*at)->next)
+        if (*at == request) {
+            *at = request->next;
+            break;
+        }
+    gs_unlock(&lock, GS_LOCK_OPENER);
+    return removed;
+}
+
+static bool is_done(const struct request *request)
+{
+    bool done;
+
+    gs_lock(&lock, GS_LOCK_OPENER);
+    done = request->done;
+    gs_unlock(&lock, GS_LOCK_OPENER);
+    return done;
+}
+
+static int ask_once(const struct gs_ipc_handle *handle, struct gs_opening *opening,
+                    uint64_t until)
+{
+    struct request request = {.handle = handle, .opening = opening, .code = -ETIMEDOUT};
+
+    add_request(&request);
+    while (!is_done(&request) && gs_now() < until) {
+        if (gs_daemon_is_absent()) {
+            request.code = -ECONNREFUSED;
+            break;
+        }
+        gs_pause(LOOK_NS);
+    }
+    while (!remove_request(&request))
+        gs_pause(LOOK_NS);
+    return request.code;
+}
+
+int gs_opener_get(const struct gs_ipc_handle *handle, struct gs_opening *opening)
+{
+    const uint64_t until = gs_now() + GS_OPENER_WAIT_NS;
+    int code = ask_once(handle, opening, until);
+
+    while (code == -EAGAIN && gs_now() < until) {
+        gs_opening_drop(opening);
+        gs_pause(AGAIN_NS);
+        code = ask_once(handle, opening, until);
+    }
+    if (code != 0)
+        gs_opening_drop(opening);
+    return code;
+}
+
+/* --- the client thread --- */
+
+void gs_opener_send(int fd)
+{
+    struct gs_wire_open open = {.number = 0};
+
+    if (fd < 0)
+        return;
+    gs_connect_header(&open.header, GS_WIRE_OPEN, sizeof open);
+    gs_lock(&lock, GS_LOCK_OPENER);
+    for (struct request *each = requests; each != NULL; each = each->next) {
+        if (each->number != 0 || each->done)
+            continue;
+        last_number += last_number == UINT32_MAX ? 2 : 1;
+        open.number = last_number;
+        open.pid = each->handle->pid;
+        memcpy(open.token, each->handle->token, sizeof open.token);
+        if (gs_connect_send(fd, &open, sizeof open, NULL) == 0) /* else in the next round */
+            each->number = open.number;
+    }
+    gs_unlock(&lock, GS_LOCK_OPENER);
+}
+
+unsigned gs_opener_expects(void)
+{
+    bool any;
+
+    gs_lock(&lock, GS_LOCK_OPENER);
+    any = requests != NULL;
+    gs_unlock(&lock, GS_LOCK_OPENER);
+    return any ? GS_SHARE_MOST + 1 : 0;
+}
+
+/* The first part of an answer says what the whole is. */
+static int begin_answer(struct gs_opening *opening, const struct gs_wire_share *share,
+                        struct gs_descriptors *with)
+{
+    const uint64_t chunks =
+        share->chunk_bytes == 0 ? 0 : (share->bytes - 1) / share->chunk_bytes + 1;
+
+    if (share->bytes == 0 || share->bytes > 1ull << 48 || chunks == 0 || chunks > CHUNKS_MOST ||
+        share->size == 0 || share->size > share->bytes ||
+        share->offset > share->bytes - share->size)
+        return -EPROTO;
+    opening->handles = calloc(chunks, sizeof opening->handles[0]);
+    if (opening->handles == NULL)
+        return -ENOMEM;
+    memcpy(opening->uuid, share->uuid, sizeof opening->uuid);
+    opening->bytes = share->bytes;
+    opening->chunk_bytes = share->chunk_bytes;
+    opening->offset = share->offset;
+    opening->size = share->size;
+    opening->chunk_count = (uint32_t)chunks;
+    gs_own_fd_set(&opening->lifeline, with->fd[--with->count]);
+    return 0;
+}
+
+static int import_chunks(struct gs_opening *opening, const struct gs_descriptors *with)
+{
+    CUresult result = gs_context_push(opening->context);
+    CUcontext popped;
+
+    if (result != CUDA_SUCCESS)
+        return -EIO;
+    for (unsigned i = 0; i < with->count && result == CUDA_SUCCESS; i++) {
+        result = gs_driver.cuMemImportFromShareableHandle(
+            &opening->handles[opening->got], (void *)(uintptr_t)with->fd[i],
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+        opening->got += result == CUDA_SUCCESS;
+    }
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    if (result != CUDA_SUCCESS)
+        gs_log("memory of another process cannot be imported: CUresult %d", result);
+    return result == CUDA_SUCCESS ? 0 : -EIO;
+}
+
+/* -EINPROGRESS: more of it is to come. A part that lacks descriptors (somebody forks, or this
+ * process may have no more) makes all of it be asked for again. */
+static int take_answer(struct gs_opening *opening, const struct gs_wire_share *share,
+                       struct gs_descriptors *with)
+{
+    int code;
+
+    if (share->code != 0)
+        return share->code < 0 ? share->code : -EPROTO;
+    if (share->count > GS_SHARE_MOST || share->first != opening->got)
+        return -EPROTO;
+    if (with->count != share->count + (share->first == 0) || with->count == 0)
+        return -EAGAIN;
+    code = share->first == 0 ? begin_answer(opening, share, with) : 0;
+    if (code == 0 && with->count > opening->chunk_count - opening->got)
+        code = -EPROTO;
+    if (code == 0)
+        code = import_chunks(opening, with);
+    return code == 0 && opening->got < opening->chunk_count ? -EINPROGRESS : code;
+}
+
+void gs_opener_heard(const struct gs_wire_share *share, struct gs_descriptors *with)
+{
+    struct request *request;
+    int code;
+
+    gs_lock(&lock, GS_LOCK_OPENER);
+    for (request = requests; request != NULL; request = request->next)
+        if (request->number == share->number && share->number != 0 && !request->done)
+            break;
+    if (request != NULL)
+        request->busy = true;
+    gs_unlock(&lock, GS_LOCK_OPENER);
+    if (request == NULL)
+        return; /* it waits no longer */
+    code = take_answer(request->opening, share, with);
+    gs_lock(&lock, GS_LOCK_OPENER);
+    request->busy = false;
+    request->done = code != -EINPROGRESS;
+    if (request->done)
+        request->code = code;
+    gs_unlock(&lock, GS_LOCK_OPENER);
+}
+
+void gs_opener_lost(void)
+{
+    gs_lock(&lock, GS_LOCK_OPENER);
+    for (struct request *each = requests; each != NULL; each = each->next) {
+        if (each->number != 0 && !each->done) {
+            each->done = true;
+            each->code = -EAGAIN;
+        }
+    }
+    gs_unlock(&lock, GS_LOCK_OPENER);
+}
+
+void gs_opener_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    requests = NULL;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exports.c: makes handles for other processes, and finds what they are of.
+ *
+ * State: in the ranges (struct gs_export), under gs_memory_lock; since when the first handle is
+ * there (atomic). Any thread.
+ */
+#include "runtime/memory/exports.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/device.h"
+#include "runtime/base/mutex.h"
+#include "runtime/range/memory_lock.h"
+#include "runtime/range/slab.h"
+
+static _Atomic(uint64_t)
+    unasked_since; /* ns; UINT64_MAX: somebody has asked for one. Relaxed */
+
+/* Under the lock: base and size of the allocation there; false: it can have no handle. */
+static bool allocation_at(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base,
+                          uint64_t *bytes)
+{
+    if (range == NULL || range->own != NULL || range->pool != NULL || range->device->managed)
+        return false;
+    *base = range->node.base;
+    *bytes = range->node.size;
+    return range->slab == NULL || gs_slab_piece(range, address, base, bytes);
+}
+
+static struct gs_export *export_of(const struct gs_range *range, CUdeviceptr base)
+{
+    struct gs_export *export = range->exports;
+
+    while (export != NULL && export->base != base)
+        export = export->next;
+    return export;
+}
+
+/* NULL: no memory, or no random bytes. errno is kept. */
+static struct gs_export *new_export(void)
+{
+    struct gs_export *export = calloc(1, sizeof *export);
+    const int saved = errno;
+
+    if (export != NULL && getrandom(export->token, sizeof export->token, GRND_NONBLOCK) !=
+                              (ssize_t)sizeof export->token) {
+        free(export);
+        export = NULL;
+    }
+    errno = saved;
+    return export;
+}
+
+CUresult gs_exports_handle(CUdeviceptr address, struct gs_ipc_handle *handle, bool *ours)
+{
+    struct gs_export *fresh = new_export(), *export = NULL;
+    CUdeviceptr base = 0;
+    uint64_t bytes = 0, never = 0;
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_range_at(address);
+    *ours = allocation_at(range, address, &base, &bytes);
+    if (*ours)
+        export = export_of(range, base);
+    if (*ours && export == NULL && fresh != NULL) {
+        export = fresh;
+        fresh = NULL;
+        export->base = base;
+        export->bytes = bytes;
+        export->next = range->exports;
+        range->exports = export;
+    }
+    if (export != NULL) {
+        *handle = (struct gs_ipc_handle){.magic = "", .pid = (int32_t)getpid()};
+        memcpy(handle->magic, GS_IPC_MAGIC, sizeof handle->magic);
+        memcpy(handle->token, export->token, sizeof handle->token);
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    free(fresh);
+    if (export == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    atomic_compare_exchange_strong_explicit(&unasked_since, &never, gs_now(),
+                                            memory_order_relaxed, memory_order_relaxed);
+    return CUDA_SUCCESS;
+}
+
+static bool find_in(struct gs_range *range, const uint8_t token[16], struct gs_exported *found)
+{
+    for (struct gs_export *export = range->exports; export != NULL; export = export->next)
+        if (export->base != 0 && memcmp(export->token, token, sizeof export->token) == 0) {
+            *found = (struct gs_exported){range, range->id, export->base, export->bytes};
+            return true;
+        }
+    return false;
+}
+
+bool gs_exports_find(const uint8_t token[16], bool opens, struct gs_exported *found)
+{
+    struct gs_device *device;
+    bool there = false;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; !there && (device = gs_device_at(i)) != NULL; i++)
+        for (struct gs_range *range = device->ranges; range != NULL && !there;
+             range = range->next)
+            there = range->life == GS_RANGE_LIVE && find_in(range, token, found);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (there && opens)
+        atomic_store_explicit(&unasked_since, UINT64_MAX, memory_order_relaxed);
+    return there;
+}
+
+uint64_t gs_exports_unasked_since(void)
+{
+    const uint64_t since = atomic_load_explicit(&unasked_since, memory_order_relaxed);
+
+    return since == UINT64_MAX ? 0 : since;
+}
+
+void gs_exports_end(struct gs_range *range, CUdeviceptr base)
+{
+    struct gs_export *export = export_of(range, base);
+
+    if (export != NULL)
+        export->base = 0; /* it stays on the list: see struct gs_range */
+}
+
+void gs_exports_after_fork(void)
+{
+    atomic_store(&unasked_since, 0);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * openings.h: memory of other processes that this one has open (CUDA IPC): mapped at addresses
+ * of its own, chunk by chunk, and nothing that is moved here.
+ */
+#ifndef GS_RUNTIME_MEMORY_OPENINGS_H
+#define GS_RUNTIME_MEMORY_OPENINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+#include "runtime/base/device.h"
+#include "runtime/base/own_fd.h"
+#include "runtime/range/range_tree.h"
+
+struct gs_opening {
+    struct gs_range_tree_node node; /* the allocation, as the program knows it */
+    struct gs_opening *next;
+    uint8_t token[16];
+    CUcontext context; /* in which it was opened; it ends with it */
+    struct gs_device *device;
+    uint64_t id;
+    unsigned references; /* opens less closes; 0: the first open is under way */
+
+    /* what has come of it (client/opener.c) */
+    uint8_t uuid[16];            /* of the device whose memory it is */
+    uint64_t bytes, chunk_bytes; /* of all chunks; of each but the last */
+    uint64_t offset, size;       /* of the allocation in it */
+    uint32_t chunk_count, got;
+    CUmemGenericAllocationHandle *handles;
+    struct gs_own_fd
+        lifeline; /* as long as it is open, the exporter keeps the memory in place */
+
+    CUdeviceptr mapped; /* where the first chunk is */
+};
+
+/* Opens a handle of another process in the current context: the same address as before if it is
+ * open there. get: fetches what is in the comment above, 0 or -errno, of which this returns the
+ * last. Any thread, outside the gate. */
+CUresult gs_openings_open(const uint8_t token[16], struct gs_device *device,
+                          int (*get)(const void *context, struct gs_opening *opening),
+                          const void *context, CUdeviceptr *address, int *error);
+
+/* One open less; with the last one the memory is unmapped. *ours: it is such an address, else
+ * nothing was done. Any thread, outside the gate. */
+CUresult gs_openings_close(CUdeviceptr address, bool *ours);
+
+/* What has come of it goes, unmapped. */
+void gs_opening_drop(struct gs_opening *opening);
+
+/* The context ends. */
+void gs_openings_context_ended(CUcontext context);
+
+/* Under gs_memory_lock: the one that contains the address; NULL: none. */
+const struct gs_opening *gs_openings_at(CUdeviceptr address);
+
+void gs_openings_after_fork(void);
+
+#endif

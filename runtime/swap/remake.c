@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * remake.c: copies chunks, on the device, to memory that others can be given. No state.
+ *
+ * A failed step leaves the chunk as it was: the old memory goes only when the new one has the
+ * bytes and is mapped.
+ */
+#include "runtime/swap/remake.h"
+
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/range/chunk.h"
+#include "runtime/range/vmm.h"
+#include "runtime/swap/swap.h"
+
+#define ROOM_STEPS 8 /* chunks that leave to make room for one */
+
+static bool is_sendable(const struct gs_chunk *chunk)
+{
+    return chunk->sendable || chunk->descriptor != 0;
+}
+
+bool gs_remake_is_done(const struct gs_range *range)
+{
+    bool done = true;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        done &= is_sendable(&range->chunks[i]);
+    return done;
+}
+
+/* Copies the chunk to the memory, which is mapped nowhere. A context is current. */
+static CUresult copy_chunk(const struct gs_range *range, uint32_t chunk,
+                           CUmemGenericAllocationHandle to)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = range->device->ordinal},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
+    CUdeviceptr there = 0;
+    CUresult result = gs_driver.cuMemAddressReserve(&there, bytes, 0, 0, 0);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gs_driver.cuMemMap(there, bytes, 0, to, 0);
+    if (result == CUDA_SUCCESS) {
+        result = gs_driver.cuMemSetAccess(there, bytes, &access, 1);
+        if (result == CUDA_SUCCESS)
+            result =
+                gs_driver.cuMemcpyDtoD_v2(there, gs_range_chunk_address(range, chunk), bytes);
+        if (result == CUDA_SUCCESS)
+            result = gs_driver.cuCtxSynchronize(); /* the copy does not wait for itself */
+        gs_vmm_unmap_at(there, bytes);
+    }
+    gs_driver.cuMemAddressFree(there, bytes);
+    return result;
+}
+
+/* The new memory at the chunk's address in place of the old one. */
+static CUresult exchange_chunk(struct gs_range *range, uint32_t index,
+                               CUmemGenericAllocationHandle fresh)
+{
+    struct gs_chunk *chunk = &range->chunks[index];
+    const CUmemGenericAllocationHandle old = chunk->handle;
+    CUresult result = gs_vmm_unmap(range, index);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    chunk->handle = fresh;
+    result = gs_vmm_map(range, index);
+    if (result != CUDA_SUCCESS) {
+        chunk->handle = old;
+        gs_vmm_map(range, index);
+        return result;
+    }
+    gs_vmm_release(old);
+    chunk->sendable = true;
+    return CUDA_SUCCESS;
+}
+
+static CUresult remake_chunk(struct gs_range *range, uint32_t chunk)
+{
+    const CUmemAllocationProp wanted = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = range->device->ordinal}};
+    CUmemGenericAllocationHandle fresh;
+    CUresult result =
+        gs_driver.cuMemCreate(&fresh, gs_range_chunk_bytes(range, chunk), &wanted, 0);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = copy_chunk(range, chunk, fresh);
+    if (result == CUDA_SUCCESS)
+        result = exchange_chunk(range, chunk, fresh);
+    if (result != CUDA_SUCCESS)
+        gs_vmm_release(fresh);
+    return result;
+}
+
+/* What leaves comes back by itself. */
+static void make_room(struct gs_range *range, uint64_t bytes)
+{
+    for (unsigned i = 0; i < ROOM_STEPS; i++)
+        if (gs_swap_out(range->device, bytes) != GS_SWAP_MOVED)
+            break;
+    gs_swap_settle();
+}
+
+CUresult gs_remake_next(struct gs_range *range)
+{
+    const struct gs_context *context = gs_context_for(range->device);
+    CUresult result = CUDA_SUCCESS;
+    CUcontext popped;
+    uint32_t chunk = 0;
+
+    while (chunk < range->chunk_count && is_sendable(&range->chunks[chunk]))
+        chunk++;
+    if (chunk == range->chunk_count)
+        return CUDA_SUCCESS;
+    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    result = remake_chunk(range, chunk);
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        make_room(range, gs_range_chunk_bytes(range, chunk));
+    else if (result != CUDA_SUCCESS)
+        gs_log("memory at %#llx cannot be made anew: CUresult %d",
+               (unsigned long long)gs_range_chunk_address(range, chunk), result);
+    return result;
+}

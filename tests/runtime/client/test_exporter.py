@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that one program exports and others open (CUDA IPC, runtime/client/exporter.c and opener.c), with every byte checked.
+
+test_exporter.py --build DIR [--seed S] [NAME...]
+"""
+import argparse
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "gpu")]
+from card import MIB, PATIENCE, Card, Told, wait_for  # noqa: E402
+from ipc_told import Process, facts, ranks  # noqa: E402
+
+OPTIONS = argparse.Namespace(build="", seed=1)
+MEMORY = "192MiB"
+
+
+class Scene(Card):
+    def __init__(self, *options, memory=MEMORY, **environment):
+        super().__init__(OPTIONS.build, memory=memory, options=["--idle", "5", *options], **Told.SMALL_CONTEXTS, **environment)
+        self.program = os.path.join(OPTIONS.build, "tests", "runtime", "ipc_linked")
+        self.processes = []
+
+    def __exit__(self, *unused):
+        for process in self.processes:
+            if process.child.poll() is None:
+                process.kill()
+        super().__exit__(*unused)
+
+    def process(self, **more):
+        self.processes.append(Process(self.program, env={**self.environment, **more}))
+        return self.processes[-1]
+
+    def figures(self, pid):
+        status = self.status()
+        for device in status["devices"] if status else []:
+            for program in device["programs"]:
+                if program["pid"] == pid:
+                    return program
+        return {"shared": None, "pinned": None, "resident": None}
+
+    def has_shared(self, process, size):
+        return wait_for(lambda: self.figures(process.pid)["shared"] == size)
+
+
+class Ipc(unittest.TestCase):
+    def all_is_there(self, card):
+        """Nobody holds memory of the card any more."""
+        for process in card.processes:
+            if process.child.poll() is None:
+                process.end()
+        process = card.process()
+        process.word("alloc 4096")
+        said = []
+
+        def takes_all():
+            said[:] = process.say(f"alloc {(card.capacity() >> 20) - 4 << 20}")
+            return said[0] == "ok" and process.say(f"fill {said[1]} 1") == ["ok"]
+        self.assertTrue(wait_for(takes_all), said)
+        self.assertEqual(process.end(), 0)
+
+    def test_facts(self):
+        """The driver's own answers, call by call."""
+        plain = os.path.join(OPTIONS.build, "tests", "gpu", "ipc")
+        with Scene() as card:
+            ours = facts(card.program, env=card.environment)
+            if "GS_LINKED" in os.environ or not os.path.exists(plain):
+                return
+            native = facts(plain, env=card.environment)
+        self.assertEqual(native, ours)
+
+    def test_pairs(self):
+        for way in ("fork", "spawn"):
+            for options in ((), ("--hand-over", "no")):
+                with Scene(*options) as card:
+                    code, out, err = card.run([card.program, "pair", way, str(70 * MIB)])
+                    self.assertEqual((code, out), (0, "ok\n"), err)
+
+    def test_ranks(self):
+        with Scene() as card:
+            self.assertTrue(ranks(card.program, env=card.environment))
+
+    def test_pinned_as_long_as_open(self):
+        with Scene() as card:
+            one, two = card.process(), card.process()
+            _, handle = one.make(24 * MIB, 1)
+            self.assertTrue(card.has_shared(one, 0))
+            piece = two.word(f"open {handle}")
+            self.assertTrue(card.has_shared(one, 24 * MIB), card.figures(one.pid))
+            self.assertGreaterEqual(card.figures(one.pid)["pinned"], 24 * MIB)
+            again = two.word(f"open {handle}")
+            self.assertEqual(two.say(f"close {again}"), ["ok"])
+            self.assertEqual(two.say(f"check {piece} 1"), ["ok"])
+            self.assertEqual(two.say(f"close {piece}"), ["ok"])
+            self.assertTrue(card.has_shared(one, 0))
+            self.assertEqual(one.say("check 0 1"), ["ok"])
+            self.all_is_there(card)
+
+    def test_brought_in(self):
+        """Memory that is not on the card comes in for the one that opens it, and stays while others want the card."""
+        for options in ((), ("--hand-over", "no")):
+            with Scene(*options, memory="144MiB") as card:
+                one, two = card.process(), card.process()
+                _, handle = one.make(48 * MIB, 1)
+                large = two.word(f"alloc {90 * MIB}")
+                two.word(f"fill {large} 2")
+                self.assertTrue(wait_for(lambda: card.figures(one.pid)["resident"] < 48 * MIB))
+                piece = two.word(f"open {handle}")
+                for _ in range(3):
+                    self.assertEqual(two.say(f"check {piece} 1"), ["ok"])
+                    self.assertEqual(two.say(f"check {large} 2"), ["ok"])
+                    self.assertEqual(one.say("check 0 1"), ["ok"])
+                self.assertEqual(two.say(f"fill {piece} 3"), ["ok"])
+                self.assertEqual(one.say("check 0 3"), ["ok"])
+                self.assertEqual(two.say(f"close {piece}"), ["ok"])
+                self.all_is_there(card)
+
+    def test_killed(self):
+        """Either side; and a free while it is open."""
+        with Scene() as card:
+            one, two, three = card.process(), card.process(), card.process()
+            _, handle = one.make(24 * MIB, 1)
+            piece = two.word(f"open {handle}")
+            three.word(f"open {handle}")
+            three.kill()
+            self.assertEqual(two.say(f"check {piece} 1"), ["ok"])
+            one.kill()
+            self.assertEqual(two.say(f"check {piece} 1"), ["ok"])
+            self.assertEqual(two.say(f"close {piece}"), ["ok"])
+            self.assertEqual(two.say(f"open {handle}"), ["error", "1"])
+            one, two = card.process(), two
+            kept, handle = one.make(24 * MIB, 4)
+            piece = two.word(f"open {handle}")
+            self.assertEqual(one.say(f"free {kept}"), ["ok"])
+            one.make(24 * MIB, 5)
+            self.assertEqual(two.say(f"check {piece} 4"), ["ok"])
+            two.kill()
+            self.all_is_there(card)
+
+    def test_opener_killed(self):
+        with Scene() as card:
+            one, two = card.process(), card.process()
+            _, handle = one.make(24 * MIB, 1)
+            two.word(f"open {handle}")
+            self.assertTrue(card.has_shared(one, 24 * MIB))
+            two.kill()
+            self.assertTrue(card.has_shared(one, 0))
+            self.all_is_there(card)
+
+    def test_child_of_the_opener(self):
+        """A child has nothing open: the memory may move although it lives."""
+        with Scene() as card:
+            one, two = card.process(), card.process()
+            _, handle = one.make(24 * MIB, 1)
+            piece = two.word(f"open {handle}")
+            child = int(two.word("child 300"))
+            try:
+                self.assertEqual(two.say(f"close {piece}"), ["ok"])
+                self.assertTrue(card.has_shared(one, 0))
+            finally:
+                os.kill(child, 9)
+
+    def test_daemon_killed(self):
+        with Scene() as card:
+            one, two, three = card.process(), card.process(), card.process()
+            _, handle = one.make(24 * MIB, 1)
+            piece = two.word(f"open {handle}")
+            self.assertEqual(three.word("alloc 4096"), "0")  # it knows the daemon
+            card.stop_daemon(9)
+            three.tell(f"open {handle}")  # it waits for the next one
+            self.assertEqual(two.say(f"check {piece} 1"), ["ok"])
+            card.start_daemon()
+            self.assertEqual(three.answer(), ["ok", "1"])
+            self.assertEqual(three.say("check 1 1"), ["ok"])
+            self.assertTrue(card.has_shared(one, 24 * MIB))
+            self.assertEqual(two.say(f"close {piece}"), ["ok"])
+            self.assertEqual(three.say("check 1 1"), ["ok"])
+            self.assertEqual(three.say("close 1"), ["ok"])
+            self.assertTrue(card.has_shared(one, 0))
+            self.all_is_there(card)
+
+    def test_no_daemon(self):
+        """The driver's refusal, at once; and a line on stderr."""
+        with Scene() as card:
+            handle = card.process().make(4 * MIB, 1)[1]
+            alone = {"GPUSHARE_LOCKD": "/nonexistent", "GPUSHARE_SOCKET": os.path.join(card.folder, "none.sock")}
+            one = card.process(**alone)
+            piece = one.word(f"alloc {4 * MIB}")
+            self.assertTrue(wait_for(lambda: one.say(f"handle {piece}") == ["error", "1"]))
+            self.assertEqual(one.say(f"open {handle}"), ["error", "205"])
+
+    def test_many_opens_at_once(self):
+        with Scene() as card:
+            one = card.process()
+            handles = [one.make(2 * MIB, i)[1] for i in range(12)]
+            others = [card.process() for _ in range(3)]
+            for other in others:
+                other.word("alloc 4096")
+            for handle in handles:
+                for other in others:
+                    other.tell(f"open {handle}")
+            for i in range(len(handles)):
+                for other in others:
+                    self.assertEqual(other.answer()[0], "ok", i)
+            for other in others:
+                for i in range(len(handles)):
+                    self.assertEqual(other.say(f"check {i + 1} {i}"), ["ok"])
+            self.all_is_there(card)
+
+    def test_random(self):
+        """Four processes export, open, write, close, free and die; the card is smaller than what they have."""
+        dice = random.Random(OPTIONS.seed)
+        with Scene(memory="128MiB") as card:
+            model = Model(card, dice)
+            for _ in range(140):
+                model.step(self)
+            self.all_is_there(card)
+
+
+class Model:
+    """What each of four processes has, and what must be in it."""
+
+    def __init__(self, card, dice):
+        self.card, self.dice = card, dice
+        self.places = [None] * 4
+        self.memory = {}  # handle: [owner, seed, freed]
+        self.have = [dict() for _ in range(4)]  # index of a piece: (handle, opened)
+
+    def step(self, test):
+        dice = self.dice
+        who = dice.randrange(4)
+        process = self.places[who]
+        if process is None:
+            self.places[who] = self.card.process()
+            return
+        have, what = self.have[who], dice.random()
+        own = [index for index, (_, opened) in have.items() if not opened]
+        if what < 0.2 and len(own) < 3:
+            seed = dice.randrange(1000)
+            piece, handle = process.make(dice.choice([2 * MIB, 4 * MIB, 10 * MIB]), seed)
+            self.memory[handle] = [who, seed, False]
+            have[piece] = (handle, False)
+        elif what < 0.5 and self.memory:
+            handle = dice.choice(list(self.memory))
+            self.open(test, who, handle)
+        elif what < 0.7 and have:
+            index = dice.choice(list(have))
+            known = self.memory[have[index][0]]
+            known[1] = dice.randrange(1000)
+            test.assertEqual(process.say(f"fill {index} {known[1]}"), ["ok"])
+        elif what < 0.85 and have:
+            index = dice.choice(list(have))
+            test.assertEqual(process.say(f"check {index} {self.memory[have[index][0]][1]}"), ["ok"])
+        elif what < 0.95 and have:
+            index = dice.choice(list(have))
+            handle, opened = have.pop(index)
+            test.assertEqual(process.say(f"{'close' if opened else 'free'} {index}"), ["ok"])
+            self.memory[handle][2] |= not opened
+        elif what > 0.975:
+            process.kill()
+            self.places[who] = None
+            for handle, opened in have.values():
+                self.memory[handle][2] |= not opened
+            have.clear()
+
+    def open(self, test, who, handle):
+        owner, _, freed = self.memory[handle]
+        said = self.places[who].say(f"open {handle}")
+        mine = any(known == handle and opened for known, opened in self.have[who].values())
+        if freed and not mine:
+            test.assertEqual(said, ["error", "1"])
+        elif owner == who and not mine:
+            test.assertEqual(said, ["error", "201"])
+        else:
+            test.assertEqual(said[0], "ok", (said, freed, mine))
+            if mine and self.dice.random() < 0.5:  # a second open of the same: one close of it
+                test.assertEqual(self.places[who].say(f"close {said[1]}"), ["ok"])
+            else:
+                self.have[who][said[1]] = (handle, True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--seed", type=int, default=1)
+    _, rest = parser.parse_known_args(namespace=OPTIONS)
+    unittest.main(argv=[sys.argv[0], "-v", *rest])
+
+
+main()
