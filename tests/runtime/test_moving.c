@@ -22,6 +22,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
+#include "runtime/swap/loose.h"
 #include "runtime/swap/swap.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -67,6 +68,31 @@ uint64_t gs_memory_out_of_reach(const struct gs_device *device)
 {
     (void)device;
     return out_of_reach;
+}
+
+static unsigned loose_begun, loose_left;
+static uint64_t loosened;
+
+bool gs_loose_send_one(struct gs_device *device)
+{
+    (void)device;
+    if (loose_left == 0)
+        return false;
+    loose_left--;
+    return true;
+}
+
+void gs_loose_begin(struct gs_device *device, bool closed)
+{
+    (void)device;
+    loose_begun += closed;
+}
+
+void gs_loose_more(struct gs_device *device, uint64_t bytes)
+{
+    (void)device;
+    loosened = bytes;
+    accounts.demand -= bytes;
 }
 
 enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
