@@ -37,4 +37,4 @@ if __name__ == "__main__":
     place = sys.argv.index("--build")
     BUILD = os.path.abspath(sys.argv[place + 1])
     del sys.argv[place:place + 2]
-    unittest.main()
+    unittest.main(warnings="ignore")

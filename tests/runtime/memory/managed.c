@@ -34,7 +34,7 @@ static CUfunction kernel(void)
     CUmodule module;
     CUfunction function;
 
-    OK(cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.visible .entry touch()"));
+    OK(cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n"));
     OK(cuModuleGetFunction(&function, module, "touch"));
     return function;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_versions.c: what a CUDA runtime gets from cuGetProcAddress through libgpushare, on the
+ * versions.c: what a CUDA runtime gets from cuGetProcAddress through libgpushare, on the
  * simulated driver of the version that SIMCUDA_DRIVER_VERSION says.
  *
- *   test_versions FILE
+ *   versions FILE
  *
  * FILE has the look-ups that one of NVIDIA's runtimes was seen to make, `name version flags` a
  * line (lookups/, and tests/simcudart/lookups.txt). Each answer must be of the row that a driver
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 
     if (file == NULL || cuInit(0) != CUDA_SUCCESS ||
         cuDriverGetVersion(&driver) != CUDA_SUCCESS) {
-        fprintf(stderr, "usage: test_versions FILE, on the simulated driver\n");
+        fprintf(stderr, "usage: versions FILE, on the simulated driver\n");
         return 2;
     }
     while (fgets(line, sizeof line, file) != NULL) {
