@@ -34,6 +34,7 @@ struct gs_accounts {
     uint64_t idle;     /* of resident: kept for the next allocations, as good as free */
     uint64_t pinned;   /* on the device, in none of these: never moves again */
     uint64_t managed;  /* of demand: the program's own managed memory */
+    uint64_t loose;    /* in none of these: managed memory for which demand has no room */
 };
 
 /* memory/retire.c: ranges for the client thread to dispose of, in the order of their deaths.

@@ -80,8 +80,10 @@ static bool count_chunk(struct gs_range *range, uint32_t chunk)
 void gs_program_managed_count(struct gs_range *range)
 {
     for (uint32_t i = 0; i < range->chunk_count; i++)
-        if (!count_chunk(range, i))
+        if (!count_chunk(range, i)) {
             range->chunks[i].state = GS_CHUNK_LOOSE;
+            range->device->accounts.loose += gs_range_chunk_bytes(range, i);
+        }
 }
 
 static uint64_t loosen_chunk(struct gs_range *range, uint32_t chunk)
@@ -92,6 +94,7 @@ static uint64_t loosen_chunk(struct gs_range *range, uint32_t chunk)
 
     accounts->demand -= bytes;
     accounts->managed -= bytes;
+    accounts->loose += bytes;
     *(state == GS_CHUNK_RESIDENT ? &accounts->resident : &accounts->missing) -= bytes;
     range->chunks[chunk].state = state == GS_CHUNK_HOST ? GS_CHUNK_AWAY : GS_CHUNK_LOOSE;
     return bytes;
@@ -120,6 +123,7 @@ void gs_program_managed_loosen_absent(struct gs_range *range)
         if (range->chunks[i].state == GS_CHUNK_ABSENT) {
             range->device->accounts.demand -= gs_range_chunk_bytes(range, i);
             range->device->accounts.managed -= gs_range_chunk_bytes(range, i);
+            range->device->accounts.loose += gs_range_chunk_bytes(range, i);
             range->chunks[i].state = GS_CHUNK_LOOSE;
         }
 }
@@ -136,6 +140,7 @@ void gs_program_managed_recount(struct gs_device *device, bool count)
             if (!count || !count_chunk(range, i))
                 continue;
             chunk->state = GS_CHUNK_HOST;
+            device->accounts.loose -= gs_range_chunk_bytes(range, i);
             device->accounts.missing += gs_range_chunk_bytes(range, i);
         }
 }

@@ -142,8 +142,10 @@ static void end_demand(const struct gs_range *range)
         if (!is_counted(&range->chunks[i]))
             counted -= gs_range_chunk_bytes(range, i);
     range->device->accounts.demand -= counted;
-    if (range->theirs != NULL)
-        range->device->accounts.managed -= counted;
+    if (range->theirs == NULL)
+        return;
+    range->device->accounts.managed -= counted;
+    range->device->accounts.loose -= range->reserved - counted;
 }
 
 bool gs_range_place(struct gs_range *range)

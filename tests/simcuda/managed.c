@@ -6,8 +6,9 @@
  *
  * A page of 2 MiB counts on the card only while it is there. Pages elsewhere are protected, so
  * that the card's touch, made by a stream's worker, faults and brings them there; the program's
- * own touch opens them in place. What is not seen: the program's touch of a page on the card
- * (it stays there), and the card's touch of a page that the program has opened.
+ * own touch opens them in place, until the next kernel begins. What is not seen: the program's
+ * touch of a page on the card (it stays there), and the card's touch of a page that the program
+ * has opened since then.
  *
  * With a fault rate (SIMCUDA_FAULT_GBPS) a fault takes its time, and a full card pushes out pages
  * of whichever process has most of them there, oldest first: each process with managed memory
@@ -50,6 +51,7 @@ struct sim_managed {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_managed *all;
 static uint64_t arrivals;
+static size_t open_pages; /* HOST_OPEN */
 
 static void *page_at(const struct sim_managed *managed, size_t page)
 {
@@ -77,6 +79,8 @@ static bool page_move(struct sim_managed *managed, size_t page, enum where to)
         __atomic_fetch_add(managed_pages(device), to == CARD ? 1u : -1u, __ATOMIC_RELAXED);
     mprotect(page_at(managed, page), SIM_PAGE,
              to == CARD || to == HOST_OPEN ? PROT_READ | PROT_WRITE : PROT_NONE);
+    open_pages += to == HOST_OPEN;
+    open_pages -= from == HOST_OPEN;
     managed->page[page].where = (uint8_t)to;
     managed->page[page].arrived = ++arrivals;
     if (to == CARD && from != CARD && has_bytes)
@@ -226,6 +230,8 @@ void sim_managed_free(struct sim_managed *managed)
     *link = managed->next;
     for (size_t page = 0; page < managed->pages; page++)
         on_card += managed->page[page].where == CARD;
+    for (size_t page = 0; page < managed->pages; page++)
+        open_pages -= managed->page[page].where == HOST_OPEN;
     pthread_mutex_unlock(&lock);
     sim_card_refund(device->card, device->client, on_card * SIM_PAGE);
     __atomic_fetch_sub(managed_pages(device), (uint32_t)on_card, __ATOMIC_RELAXED);
@@ -306,6 +312,16 @@ bool sim_managed_touch(CUdeviceptr address, bool by_card)
         sim_log("managed memory at %#llx: no room on the card for what it touches",
                 (unsigned long long)address);
     return true;
+}
+
+void sim_managed_close(void)
+{
+    pthread_mutex_lock(&lock);
+    for (struct sim_managed *managed = all; managed && open_pages; managed = managed->next)
+        for (size_t page = 0; page < managed->pages && open_pages; page++)
+            if (managed->page[page].where == HOST_OPEN)
+                page_move(managed, page, HOST);
+    pthread_mutex_unlock(&lock);
 }
 
 /* -- prefetch and advice -- */

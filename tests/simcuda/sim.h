@@ -286,6 +286,8 @@ CUdeviceptr sim_managed_start(const struct sim_managed *managed);
 void sim_managed_free(struct sim_managed *managed);
 /* An access faulted. False: it is no managed memory. */
 bool sim_managed_touch(CUdeviceptr address, bool by_card);
+/* A kernel begins: pages that the program has opened are closed, so that its touch is seen. */
+void sim_managed_close(void);
 struct sim_op *sim_managed_prefetch_op(CUdeviceptr address, size_t size, int location);
 /* The card has no room for something of this process that is not managed memory: pushes out
  * managed pages, of any process, until that many bytes are free, or nothing is left to push. */
