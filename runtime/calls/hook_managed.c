@@ -160,8 +160,8 @@ PREFETCH(cuMemPrefetchAsync_ptsz, PER_THREAD)
     CUresult __wrap_##symbol(CUdeviceptr devPtr, size_t count, CUmemLocation location,         \
                              unsigned int flags, CUstream hStream)                             \
     {                                                                                          \
-        const CUresult result = INSIDE(                                                        \
-            hStream, calls, gs_driver.symbol(devPtr, count, location, flags, hStream));        \
+        const CUresult result =                                                                \
+            INSIDE(hStream, calls, gs_driver.symbol(devPtr, count, location, flags, hStream)); \
                                                                                                \
         if (result == CUDA_SUCCESS)                                                            \
             gs_managed_prefetched(devPtr, count, &location);                                   \
@@ -295,8 +295,8 @@ CUresult __wrap_cuMemRangeGetAttributes(void **data, size_t *dataSizes,
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr,
-                                               count);
+    result = gs_driver.cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes,
+                                               devPtr, count);
     for (size_t i = 0; result == CUDA_SUCCESS && i < numAttributes; i++)
         correct_answer(data[i], dataSizes[i], attributes[i], devPtr, count);
     return result;

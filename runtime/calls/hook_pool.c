@@ -122,9 +122,9 @@ static CUresult adopt_pooled(CUresult result, const CUdeviceptr *address, size_t
         if (dptr != NULL && bytesize != 0) /* the driver says what nothing at all is */        \
             answer = find_serving_pool(handle, hStream, per_thread, &position, &pool);         \
         if (answer == CUDA_SUCCESS)                                                            \
-            answer = pool != NULL ? allocate_from(pool, bytesize, &position, dptr)             \
-                                  : adopt_pooled(DRIVERS_OWN(per_thread, drivers_own), dptr,   \
-                                                 bytesize);                                    \
+            answer = pool != NULL                                                              \
+                         ? allocate_from(pool, bytesize, &position, dptr)                      \
+                         : adopt_pooled(DRIVERS_OWN(per_thread, drivers_own), dptr, bytesize); \
         answer;                                                                                \
     })
 

@@ -62,7 +62,8 @@ static void note_uncovered(const char *symbol, int version)
  * the row is looked up at the older of the two versions. */
 static int version_there(int version)
 {
-    static _Atomic(int) driver_version; /* 0: not asked yet; relaxed: each thread finds the same */
+    static _Atomic(int)
+        driver_version; /* 0: not asked yet; relaxed: each thread finds the same */
     int there = atomic_load_explicit(&driver_version, memory_order_relaxed);
 
     if (there == 0 &&

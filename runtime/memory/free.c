@@ -57,8 +57,8 @@ static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t
 static bool free_in_place(struct gs_range *range, const struct gs_stream_position *position,
                           CUresult *result)
 {
-    if (position != NULL && gs_range_is_whole(range) && range->own == NULL && range->theirs == NULL &&
-        !range->pinned) {
+    if (position != NULL && gs_range_is_whole(range) && range->own == NULL &&
+        range->theirs == NULL && !range->pinned) {
         gs_range_forget_contents(range);
         if (gs_stream_order_put(range, 0, range->reserved, position))
             return true;

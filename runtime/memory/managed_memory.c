@@ -265,8 +265,8 @@ bool gs_managed_read_mostly(CUdeviceptr address, uint64_t bytes, bool *read_most
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     theirs = find_theirs(address, bytes);
-    *read_mostly =
-        theirs != NULL && gs_spans_agree(&theirs->read_mostly, address, address + bytes, &value);
+    *read_mostly = theirs != NULL &&
+                   gs_spans_agree(&theirs->read_mostly, address, address + bytes, &value);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return theirs != NULL && theirs->moved;
 }

@@ -298,7 +298,8 @@ bool gs_handover_place(struct gs_range *range, uint32_t chunk)
 {
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
 
-    for (unsigned i = self.hand_count; i > 0 && range->own == NULL && range->theirs == NULL; i--) {
+    for (unsigned i = self.hand_count; i > 0 && range->own == NULL && range->theirs == NULL;
+         i--) {
         struct piece piece;
 
         if (self.in_hand[i - 1].device != range->device || self.in_hand[i - 1].bytes != bytes)

@@ -108,7 +108,8 @@ uint64_t gs_program_managed_loosen(struct gs_device *device, uint64_t bytes)
         return 0;
     for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0;
-             i < range->chunk_count && range->theirs != NULL && range->life == GS_RANGE_LIVE; i++) {
+             i < range->chunk_count && range->theirs != NULL && range->life == GS_RANGE_LIVE;
+             i++) {
             if (loosened >= bytes)
                 return loosened;
             if (!range->chunks[i].moving && !is_loose(&range->chunks[i]))

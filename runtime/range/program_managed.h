@@ -18,12 +18,12 @@
 
 /* What a range of the program's managed memory has beyond others. Under gs_memory_lock. */
 struct gs_program_managed {
-    bool lent;           /* a pool's, or a variable: cuMemFree is not what ends it */
-    bool moved;          /* gpushare has: the driver knows of our prefetches, not the program's */
-    const void *library; /* whose variable it is; NULL: none */
-    struct gs_spans read_mostly;  /* 1: cuMemAdvise said so */
-    struct gs_spans stays_host;   /* 1: its preferred location is not the device */
-    struct gs_spans prefetched;   /* the program's last prefetch: its location */
+    bool lent;  /* a pool's, or a variable: cuMemFree is not what ends it */
+    bool moved; /* gpushare has: the driver knows of our prefetches, not the program's */
+    const void *library;         /* whose variable it is; NULL: none */
+    struct gs_spans read_mostly; /* 1: cuMemAdvise said so */
+    struct gs_spans stays_host;  /* 1: its preferred location is not the device */
+    struct gs_spans prefetched;  /* the program's last prefetch: its location */
 };
 
 /* An empty range for the program's memory at address, in no list. NULL: out of host memory. */

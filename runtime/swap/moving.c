@@ -122,8 +122,8 @@ static void watch_never(struct gs_device *device, const struct gs_accounts *acco
 /* Managed memory that is not counted has its turns as well; what no longer has room in the
  * program's demand is counted no more, and so is not missing for ever. True: there is more to
  * send. */
-static bool move_loose(struct gs_device *device, const struct gs_accounts *accounts, bool stopped,
-                       bool may_leave)
+static bool move_loose(struct gs_device *device, const struct gs_accounts *accounts,
+                       bool stopped, bool may_leave)
 {
     const bool runs = (gs_device_flags(device) & GS_TARGET_RUN) != 0;
     const uint64_t room = gs_device_room(device);

@@ -119,8 +119,7 @@ static bool get_memory(struct soak_thread *thread, struct soak_block *block, siz
         return soak_pool_allocate(thread, block, bytes);
     if (way == 8) {
         block->managed = true;
-        return soak_ok(thread,
-                       cuMemAllocManaged(&block->device, bytes, CU_MEM_ATTACH_GLOBAL),
+        return soak_ok(thread, cuMemAllocManaged(&block->device, bytes, CU_MEM_ATTACH_GLOBAL),
                        "cuMemAllocManaged");
     }
     return soak_ok(thread, cuMemAlloc(&block->device, bytes), "cuMemAlloc");
@@ -433,8 +432,8 @@ static void op_pause(struct soak_thread *thread)
 void soak_run(struct soak_thread *thread, uint64_t until_ns)
 {
     static void (*const operations[])(struct soak_thread *) = {
-        op_allocate, op_allocate, op_free,   op_set,    op_set,   op_write, op_write,
-        op_copy,     op_copy,     op_launch, op_launch, op_graph, op_check, op_check,
+        op_allocate, op_allocate, op_free,   op_set,    op_set,   op_write,   op_write,
+        op_copy,     op_copy,     op_launch, op_launch, op_graph, op_check,   op_check,
         op_check,    op_move,     op_pause,  op_host,   op_pool,  op_managed, op_managed};
 
     thread->scratch = malloc(thread->config->largest);

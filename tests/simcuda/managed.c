@@ -274,7 +274,8 @@ static bool fault_in(struct sim_managed *managed, size_t page, uint64_t *until)
 }
 
 /* True if it is managed memory; *full: the card has no room for its page. */
-static bool touch_once(CUdeviceptr address, bool by_card, bool last, unsigned *device, bool *full)
+static bool touch_once(CUdeviceptr address, bool by_card, bool last, unsigned *device,
+                       bool *full)
 {
     uint64_t until = 0;
 
@@ -399,7 +400,8 @@ struct sim_op *sim_managed_prefetch_op(CUdeviceptr address, size_t size, int loc
     self->size = size;
     self->location = location;
     pthread_mutex_lock(&lock);
-    for (CUdeviceptr at = address; at < address + size; at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE)
+    for (CUdeviceptr at = address; at < address + size;
+         at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE)
         if ((page = page_of(at)) != NULL)
             page->prefetched = (int8_t)location;
     pthread_mutex_unlock(&lock);
@@ -435,7 +437,8 @@ void sim_managed_advise(CUdeviceptr address, size_t size, CUmem_advise advice, i
     struct page *page;
 
     pthread_mutex_lock(&lock);
-    for (CUdeviceptr at = address; at < address + size; at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE)
+    for (CUdeviceptr at = address; at < address + size;
+         at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE)
         if ((page = page_of(at)) != NULL)
             advise_page(page, advice, location);
     pthread_mutex_unlock(&lock);
@@ -457,7 +460,8 @@ int sim_managed_fact(CUdeviceptr address, size_t size, enum sim_managed_fact fac
     pthread_mutex_lock(&lock);
     page = page_of(address);
     answer = page ? fact_of(page, fact) : none;
-    for (CUdeviceptr at = address; at < address + size; at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE)
+    for (CUdeviceptr at = address; at < address + size;
+         at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE)
         if ((page = page_of(at)) == NULL || fact_of(page, fact) != answer)
             answer = none; /* not the same for all of it */
     pthread_mutex_unlock(&lock);
@@ -470,7 +474,8 @@ uint32_t sim_managed_accessed(CUdeviceptr address, size_t size)
     const struct page *page;
 
     pthread_mutex_lock(&lock);
-    for (CUdeviceptr at = address; at < address + size; at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE) {
+    for (CUdeviceptr at = address; at < address + size;
+         at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE) {
         page = page_of(at);
         devices &= page ? page->accessed : 0;
     }

@@ -220,8 +220,7 @@ static CUresult prefetch(struct sim_call *call, struct sim_stream *stream, CUdev
         return result;
     if (device != CU_DEVICE_CPU && (device < 0 || (unsigned)device >= sim.device_count))
         return CUDA_ERROR_INVALID_DEVICE;
-    return sim_submit(call, stream,
-                      sim_managed_prefetch_op(address, size, device));
+    return sim_submit(call, stream, sim_managed_prefetch_op(address, size, device));
 }
 
 static CUresult advise(CUdeviceptr address, size_t size, CUmem_advise advice, int location)

@@ -43,8 +43,8 @@ static int read_rate(const char *name, uint64_t *rate, bool *set, struct gs_err 
     *set = true;
     const double gigabytes = strtod(text, &end);
     if (end == text || *end || !(gigabytes >= 0 && gigabytes <= 1e6))
-        return gs_err_set(err, -EINVAL,
-                          "%s=%s is no rate; write GB per second, as 12.5", name, text);
+        return gs_err_set(err, -EINVAL, "%s=%s is no rate; write GB per second, as 12.5", name,
+                          text);
     *rate = (uint64_t)(gigabytes * 1e9);
     return 0;
 }

@@ -70,8 +70,7 @@ static bool look_up(const char *base, int version, int flags, int driver)
     const struct row *row =
         expected(base, version < driver ? version : driver, (flags & 2) != 0);
     void *function = NULL;
-    const CUresult result =
-        cuGetProcAddress(base, &function, version, (cuuint64_t)flags, NULL);
+    const CUresult result = cuGetProcAddress(base, &function, version, (cuuint64_t)flags, NULL);
     bool ours = false;
     const char *name = function != NULL ? name_of(function, &ours) : "nothing";
     const char *right = row != NULL ? row->symbol : "nothing";

@@ -378,7 +378,8 @@ static void what_is_just_being_handed_over_is_not_lacking_yet(void **state)
 static void loose_memory_has_turns_as_well(void **state)
 {
     (void)state;
-    accounts = (struct gs_accounts){.demand = 90 * MIB, .resident = 20 * MIB, .managed = 50 * MIB};
+    accounts =
+        (struct gs_accounts){.demand = 90 * MIB, .resident = 20 * MIB, .managed = 50 * MIB};
     loose_left = 2;
     loose_begun = 0;
     target(GS_TARGET_RUN, 90 * MIB);
