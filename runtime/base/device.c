@@ -73,6 +73,7 @@ static bool describe_device(CUdevice ordinal, struct gs_device *device)
         vmm = 0;
     gs_driver.cuDeviceGetAttribute(&prefetch, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
                                    ordinal);
+    device->prefetches = prefetch != 0;
     device->managed = prefetch != 0 && (vmm == 0 || gs_runtime.config.managed_memory);
     atomic_init(&device->movable,
                 (vmm != 0 || device->managed) && !gs_runtime.config.native_memory);

@@ -34,6 +34,8 @@ struct gs_accounts {
     uint64_t idle;     /* of resident: kept for the next allocations, as good as free */
     uint64_t pinned;   /* on the device, in none of these: does not move */
     uint64_t shared;   /* of pinned: other processes have it open */
+    uint64_t managed;  /* of demand: the program's own managed memory */
+    uint64_t loose;    /* in none of these: managed memory for which demand has no room */
 };
 
 /* memory/retire.c: ranges for the client thread to dispose of, in the order of their deaths.
@@ -82,6 +84,7 @@ struct gs_device_moving {
     uint64_t spent_ns;       /* on moving since it last ran */
     uint64_t switch_ns;      /* the last way out and back took so long */
     bool was_out;
+    bool loose_out; /* what is loose was sent away since the program last ran (loose.h) */
 };
 
 /* client/report.c: for the next report. Client thread only, but for the last. */
@@ -111,6 +114,7 @@ struct gs_device {
     _Atomic(bool) movable; /* cuMemAlloc is backed by memory that can be moved; off later only
                               where no client thread could be started */
     bool managed;          /* that memory is managed memory (backend.h) */
+    bool prefetches;       /* managed memory can be prefetched to it and from it */
 
     struct gs_device_target target;
     struct gs_accounts accounts;

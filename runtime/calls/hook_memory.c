@@ -7,6 +7,7 @@
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/calls/hooks.h"
+#include "runtime/memory/managed_memory.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/room.h"
 #include "runtime/base/config.h"
@@ -84,6 +85,8 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
         result = gs_memory_free(dptr, NULL, &ours);
         if (ours)
             return result;
+        if (gs_managed_has_lent())
+            gs_managed_disown(dptr); /* of a pool; a variable the driver does not free */
     }
     return gs_driver.cuMemFree_v2(dptr);
 }

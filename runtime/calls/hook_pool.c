@@ -10,7 +10,10 @@
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
+#include <stdatomic.h>
+
 #include "runtime/calls/hooks.h"
+#include "runtime/memory/managed_memory.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/pool.h"
 #include "runtime/memory/room.h"
@@ -94,6 +97,22 @@ static CUresult allocate_from(struct gs_pool *pool, uint64_t bytes,
     return result;
 }
 
+static _Atomic(bool) has_managed_pools; /* relaxed: set before the program has the pool */
+
+/* What the driver gave from a pool of managed memory counts (managed_memory.h). */
+static CUresult adopt_pooled(CUresult result, const CUdeviceptr *address, size_t bytes)
+{
+    unsigned managed = 0;
+
+    if (result == CUDA_SUCCESS && address != NULL && !gs_runtime.config.disabled &&
+        atomic_load_explicit(&has_managed_pools, memory_order_relaxed) &&
+        gs_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, *address) ==
+            CUDA_SUCCESS &&
+        managed != 0)
+        gs_managed_adopt(*address, bytes, true, NULL);
+    return result;
+}
+
 #define ALLOCATE(handle, per_thread, drivers_own)                                              \
     ({                                                                                         \
         struct gs_stream_position position;                                                    \
@@ -103,8 +122,9 @@ static CUresult allocate_from(struct gs_pool *pool, uint64_t bytes,
         if (dptr != NULL && bytesize != 0) /* the driver says what nothing at all is */        \
             answer = find_serving_pool(handle, hStream, per_thread, &position, &pool);         \
         if (answer == CUDA_SUCCESS)                                                            \
-            answer = pool != NULL ? allocate_from(pool, bytesize, &position, dptr)             \
-                                  : DRIVERS_OWN(per_thread, drivers_own);                      \
+            answer = pool != NULL                                                              \
+                         ? allocate_from(pool, bytesize, &position, dptr)                      \
+                         : adopt_pooled(DRIVERS_OWN(per_thread, drivers_own), dptr, bytesize); \
         answer;                                                                                \
     })
 
@@ -164,6 +184,8 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
         if (!gs_client_ready())                                                                \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
         result = free_async(dptr, hStream, per_thread, &ours);                                 \
+        if (!ours && gs_managed_has_lent())                                                    \
+            gs_managed_disown(dptr);                                                           \
         return ours ? result : DRIVERS_OWN(per_thread, gs_driver.symbol(dptr, hStream));       \
     }
 
@@ -183,6 +205,8 @@ CUresult __wrap_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
         result = gs_driver.cuMemPoolCreate(pool, poolProps);
     while (result == CUDA_ERROR_OUT_OF_MEMORY &&
            gs_room_make(gs_device_at_location(&poolProps->location), attempt++));
+    if (result == CUDA_SUCCESS && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        atomic_store_explicit(&has_managed_pools, true, memory_order_relaxed);
     if (result == CUDA_SUCCESS)
         gs_pool_created(*pool, poolProps);
     return result;

@@ -2,7 +2,8 @@
  *
  * procaddr.c: cuGetProcAddress in both signatures.
  *
- * The real resolver is asked first; its answer is replaced by (name, version, flags).
+ * The real resolver is asked first; its answer is replaced by (name, version, flags), where no
+ * version is newer than the driver's own.
  * cuGetProcAddress itself is asked for at 11030 (4 arguments) and at 12000 (5 arguments): the
  * table has both, so each caller gets its own signature. Facts: CUDA driver API manual, "Driver
  * Entry Point Access"; CUDART.md for what cudart asks.
@@ -17,6 +18,8 @@
 #include "runtime/base/log.h"
 #include "runtime/base/config.h"
 #include "runtime/base/stats.h"
+
+#define OLDEST_VERSION 1000
 
 /* True the first time a name is seen (FNV-1a; two names of one hash count as one, which costs a
  * log line). */
@@ -55,6 +58,22 @@ static void note_uncovered(const char *symbol, int version)
     gs_daemon_remark(text);
 }
 
+/* What the request means to this driver, which may be older than it: a runtime of 12.2 asks a
+ * driver of 12.0 for 12.2's form of a function, and gets the newest one that the driver has. So
+ * the row is looked up at the older of the two versions. */
+static int version_there(int version)
+{
+    static _Atomic(int)
+        driver_version; /* 0: not asked yet; relaxed: each thread finds the same */
+    int there = atomic_load_explicit(&driver_version, memory_order_relaxed);
+
+    if (there == 0 &&
+        (gs_driver.cuDriverGetVersion(&there) != CUDA_SUCCESS || there < OLDEST_VERSION))
+        return version; /* a driver that does not say is taken for as new as the request */
+    atomic_store_explicit(&driver_version, there, memory_order_relaxed);
+    return version < there ? version : there;
+}
+
 /* A driver newer than the table may answer with an ABI that we do not know. It is known if the
  * newest version that the table knows gives the same address. */
 static bool abi_is_known(const char *symbol, int version, cuuint64_t flags, const void *found)
@@ -84,7 +103,7 @@ static CUresult replace_function(const char *symbol, void **function, int versio
         return CUDA_SUCCESS;
     }
     row = abi_is_known(symbol, version, flags, *function)
-              ? gs_row_by_base(symbol, version, per_thread)
+              ? gs_row_by_base(symbol, version_there(version), per_thread)
               : NULL;
     if (row == NULL) {
         note_uncovered(symbol, version);

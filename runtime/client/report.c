@@ -54,12 +54,14 @@ static uint64_t measure_free(const struct gs_device *device)
     return result == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
 }
 
-/* Only if nothing came or went meanwhile: the daemon subtracts resident from it. */
+/* Only if nothing came or went meanwhile: the daemon subtracts resident from it. And not while
+ * the driver may have brought in pages that nobody counts, and that it would push out again. */
 static uint64_t measure_settled(const struct gs_device *device, uint64_t resident)
 {
     const uint64_t free_bytes = measure_free(device);
+    const struct gs_accounts accounts = gs_memory_accounts(device);
 
-    return gs_memory_accounts(device).resident == resident ? free_bytes : UINT64_MAX;
+    return accounts.resident == resident && accounts.loose == 0 ? free_bytes : UINT64_MAX;
 }
 
 static void fill_state(struct gs_wire_state *state, struct gs_device *device,

@@ -15,6 +15,7 @@
 #include "runtime/memory/exports.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/stream_order.h"
+#include "runtime/range/program_managed.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/synchronize.h"
@@ -57,7 +58,8 @@ static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t
 static bool free_in_place(struct gs_range *range, const struct gs_stream_position *position,
                           CUresult *result)
 {
-    if (position != NULL && gs_range_is_whole(range) && range->own == NULL && !range->pinned) {
+    if (position != NULL && gs_range_is_whole(range) && range->own == NULL &&
+        range->theirs == NULL && !range->pinned) {
         gs_range_forget_contents(range);
         if (gs_stream_order_put(range, 0, range->reserved, position))
             return true;
@@ -130,6 +132,8 @@ CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *po
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
+    if (range != NULL && range->theirs != NULL && range->theirs->lent)
+        range = NULL; /* the driver's to free, or to refuse */
     *ours = range != NULL || gs_range_is_near(address);
     piece = range != NULL && range->slab != NULL;
     bytes = range != NULL ? range->node.size : 0;

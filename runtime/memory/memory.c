@@ -272,7 +272,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
                                              .device = foreign->of->device,
                                              .id = foreign->of->id,
                                              .own = true};
-    } else if (range != NULL) {
+    } else if (range != NULL && range->theirs == NULL) { /* else the driver knows it as it is */
         found = GS_MEMORY_LIVE;
         *allocation =
             (struct gs_allocation){.base = range->node.base,
@@ -285,7 +285,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
         if (range->slab != NULL &&
             !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))
             found = GS_MEMORY_HOLE;
-    } else if (gs_range_is_near(address)) {
+    } else if (range == NULL && gs_range_is_near(address)) {
         found = GS_MEMORY_HOLE; /* the driver would still know it */
     } else if ((opening = gs_openings_at(address)) != NULL) {
         found = GS_MEMORY_LIVE;
@@ -309,7 +309,7 @@ static enum use use_of(CUdeviceptr address, uint64_t *room)
     const struct gs_range *range = gs_range_at(address);
 
     *room = UINT64_MAX;
-    if (range != NULL && range->own == NULL)
+    if (range != NULL && range->own == NULL && range->theirs == NULL)
         *room = range->node.base + range->reserved - address;
     if (range != NULL && range->slab != NULL) {
         const enum gs_slab_state state = gs_slab_state(range, address);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend.h: the two ways to have movable device memory behind an address that stays: physical
- * memory that is mapped and unmapped (vmm.c), and, for drivers without that, managed memory
- * whose pages are sent to and fro (managed.c).
+ * backend.h: the ways to have movable device memory behind an address that stays: physical
+ * memory that is mapped and unmapped (vmm.c), for drivers without that managed memory whose
+ * pages are sent to and fro (managed.c), and the managed memory that programs make themselves
+ * (program_managed.c).
  */
 #ifndef GS_RUNTIME_RANGE_BACKEND_H
 #define GS_RUNTIME_RANGE_BACKEND_H
@@ -29,10 +30,12 @@ struct gs_backend {
     CUresult (*send)(struct gs_range *range, uint32_t chunk, CUstream stream);
 };
 
-extern const struct gs_backend gs_vmm_backend, gs_managed_backend;
+extern const struct gs_backend gs_vmm_backend, gs_managed_backend, gs_program_managed_backend;
 
 static inline const struct gs_backend *gs_backend_of(const struct gs_range *range)
 {
+    if (range->theirs != NULL)
+        return &gs_program_managed_backend;
     return range->own == NULL && range->device->managed ? &gs_managed_backend : &gs_vmm_backend;
 }
 

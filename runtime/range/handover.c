@@ -300,7 +300,8 @@ bool gs_handover_place(struct gs_range *range, uint32_t chunk)
 {
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
 
-    for (unsigned i = self.hand_count; i > 0 && range->own == NULL; i--) {
+    for (unsigned i = self.hand_count; i > 0 && range->own == NULL && range->theirs == NULL;
+         i--) {
         struct piece piece;
 
         if (self.in_hand[i - 1].device != range->device || self.in_hand[i - 1].bytes != bytes)
@@ -321,7 +322,7 @@ bool gs_handover_place(struct gs_range *range, uint32_t chunk)
 bool gs_handover_is_wanted(const struct gs_range *range, uint32_t chunk)
 {
     return (gs_device_flags(range->device) & GS_TARGET_GIVE) != 0 && range->own == NULL &&
-           !range->device->managed &&
+           range->theirs == NULL && !range->device->managed &&
            gs_range_chunk_bytes(range, chunk) >= range->device->physical / WORTH;
 }
 

@@ -11,12 +11,13 @@
  * then counts as out of memory, as cuMemCreate would say. State: the bytes on their way in, of
  * each device; any thread.
  */
-#include "runtime/range/backend.h"
+#include "runtime/range/managed.h"
 
 #include <stdatomic.h>
 
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
+#include "runtime/range/backend.h"
 #include "runtime/range/chunk.h"
 #include "runtime/base/uncancelled.h"
 
@@ -38,7 +39,7 @@ static bool claim_free_bytes(struct gs_device *device, uint64_t bytes)
 
 /* Brings bytes at address in and waits for them; a stream of its own, so that no capture of the
  * program's is touched. */
-static CUresult bring_in(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
+static CUresult prefetch_in(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     CUstream stream;
@@ -53,17 +54,21 @@ static CUresult bring_in(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
     return result;
 }
 
-static CUresult place_chunk(struct gs_range *range, uint32_t chunk)
+CUresult gs_managed_bring_in(struct gs_device *device, CUdeviceptr address, uint64_t bytes)
 {
-    struct gs_device *device = range->device;
-    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
     CUresult result;
 
     if (!claim_free_bytes(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = bring_in(device->ordinal, gs_range_chunk_address(range, chunk), bytes);
+    result = prefetch_in(device->ordinal, address, bytes);
     atomic_fetch_sub_explicit(&device->arriving, bytes, memory_order_seq_cst);
     return result;
+}
+
+static CUresult place_chunk(struct gs_range *range, uint32_t chunk)
+{
+    return gs_managed_bring_in(range->device, gs_range_chunk_address(range, chunk),
+                               gs_range_chunk_bytes(range, chunk));
 }
 
 static uint32_t place_all_chunks(struct gs_range *range)

@@ -25,6 +25,7 @@
 #include "runtime/range/slab.h"
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/program_managed.h"
 #include "runtime/range/memory_lock.h"
 
 static struct gs_range_tree tree;
@@ -105,7 +106,11 @@ static bool demand_more(struct gs_device *device, uint64_t bytes)
 {
     const uint64_t capacity = gs_device_room(device);
 
-    if (bytes > capacity || device->accounts.demand > capacity - bytes)
+    if (bytes > capacity)
+        return false;
+    if (device->accounts.demand > capacity - bytes)
+        gs_program_managed_loosen(device, device->accounts.demand - (capacity - bytes));
+    if (device->accounts.demand > capacity - bytes)
         return false;
     device->accounts.demand += bytes;
     return true;
@@ -149,14 +154,34 @@ void gs_range_take_back(struct gs_range *range)
     }
 }
 
+static bool is_counted(const struct gs_chunk *chunk)
+{
+    return chunk->state != GS_CHUNK_LOOSE && chunk->state != GS_CHUNK_AWAY;
+}
+
 static uint64_t absent_bytes(const struct gs_range *range)
 {
     uint64_t absent = 0;
 
     for (uint32_t i = 0; i < range->chunk_count; i++)
-        if (range->chunks[i].state != GS_CHUNK_RESIDENT)
+        if (range->chunks[i].state != GS_CHUNK_RESIDENT && is_counted(&range->chunks[i]))
             absent += gs_range_chunk_bytes(range, i);
     return absent;
+}
+
+/* Takes it out of the demand; loose chunks are not in it. */
+static void end_demand(const struct gs_range *range)
+{
+    uint64_t counted = range->reserved;
+
+    for (uint32_t i = 0; i < range->chunk_count && range->theirs != NULL; i++)
+        if (!is_counted(&range->chunks[i]))
+            counted -= gs_range_chunk_bytes(range, i);
+    range->device->accounts.demand -= counted;
+    if (range->theirs == NULL)
+        return;
+    range->device->accounts.managed -= counted;
+    range->device->accounts.loose -= range->reserved - counted;
 }
 
 bool gs_range_place(struct gs_range *range)
@@ -188,7 +213,7 @@ bool gs_range_place(struct gs_range *range)
         }
     }
     for (uint32_t i = 0; i < range->chunk_count && placed < wanted; i++) {
-        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+        if (range->chunks[i].state == GS_CHUNK_RESIDENT || !is_counted(&range->chunks[i]))
             continue;
         if (gs_backend_of(range)->place(range, i) != CUDA_SUCCESS)
             break;
@@ -274,7 +299,7 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
     if (gs_range_is_needed(range))
         range->device->accounts.missing -= absent_bytes(range);
     if (!range->pinned)
-        range->device->accounts.demand -= range->reserved;
+        end_demand(range);
     if (range->shares != 0)
         range->device->accounts.shared -= range->reserved;
     range->shares = 0; /* the driver keeps it for those who have it open */
@@ -334,6 +359,7 @@ void gs_range_dispose(struct gs_range *range)
     gs_slab_free(range->slab);
     gs_range_forget_exports(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_program_managed_end(range);
     free(range->own);
     free(range);
 }

@@ -27,6 +27,9 @@ enum gs_chunk_state {
     GS_CHUNK_ABSENT,   /* never had memory: contents undefined */
     GS_CHUNK_RESIDENT, /* mapped */
     GS_CHUNK_HOST,     /* the only copy is in the host block, or it is all zero */
+    /* Of the program's managed memory (program_managed.h), and in no account: */
+    GS_CHUNK_LOOSE, /* wherever its pages are */
+    GS_CHUNK_AWAY,  /* sent to the host when the turn ended */
 };
 
 struct gs_chunk {
@@ -60,6 +63,7 @@ struct gs_export {
 struct gs_pool;
 struct gs_slab;
 struct gs_virtual;
+struct gs_program_managed;
 
 struct gs_range {
     struct gs_range_tree_node node;  /* base and asked-for size (the whole range, for a slab) */
@@ -70,6 +74,7 @@ struct gs_range {
     struct gs_device *device;
     CUcontext context;      /* in which it was allocated; it ends with it (NULL: with none) */
     struct gs_virtual *own; /* the program's own VMM memory (virtual.h); NULL: cuMemAlloc's */
+    struct gs_program_managed *theirs; /* the program's managed memory; NULL: it is not */
     struct gs_slab *slab;   /* the range is cut into small pieces; NULL: one allocation */
     struct gs_pool *pool;   /* of cuMemAllocAsync (pool.h); NULL: none */
     uint64_t id;            /* CU_POINTER_ATTRIBUTE_BUFFER_ID */

@@ -61,7 +61,8 @@ static size_t list_placed(const struct gs_device *device, struct placed *list)
 
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count; i++)
-            if (range->own == NULL && range->chunks[i].state == GS_CHUNK_RESIDENT) {
+            if (range->own == NULL && range->theirs == NULL &&
+                range->chunks[i].state == GS_CHUNK_RESIDENT) {
                 if (list != NULL)
                     list[count] = (struct placed){gs_range_chunk_address(range, i),
                                                   gs_range_chunk_bytes(range, i)};

@@ -17,6 +17,7 @@
 #include "runtime/range/range.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
+#include "runtime/swap/loose.h"
 #include "runtime/swap/swap.h"
 
 #define MS           1000000ull
@@ -118,6 +119,27 @@ static void watch_never(struct gs_device *device, const struct gs_accounts *acco
         gs_gate_refuse(true);
 }
 
+/* Managed memory that is not counted has its turns as well; what no longer has room in the
+ * program's demand is counted no more, and so is not missing for ever. True: there is more to
+ * send. */
+static bool move_loose(struct gs_device *device, const struct gs_accounts *accounts,
+                       bool stopped, bool may_leave)
+{
+    const bool runs = (gs_device_flags(device) & GS_TARGET_RUN) != 0;
+    const uint64_t room = gs_device_room(device);
+
+    if (accounts->managed != 0 && accounts->demand > room)
+        gs_loose_more(device, accounts->demand - room);
+    if (runs && device->moving.loose_out) {
+        gs_loose_begin(device, stopped);
+        device->moving.loose_out = false;
+    }
+    if (runs || !stopped || !may_leave || !gs_loose_send_one(device))
+        return false;
+    device->moving.loose_out = true;
+    return true;
+}
+
 static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int news)
 {
     uint64_t lacking;
@@ -173,6 +195,8 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
             gs_swap_settle();
             accounts = gs_memory_accounts(device);
         }
+        more |= move_loose(device, &accounts, stopped, may_leave);
+        accounts = gs_memory_accounts(device);
         update_kept(device, accounts.resident, budget);
         watch_never(device, &accounts, now);
         if ((gs_device_flags(device) & GS_TARGET_RUN) == 0)
@@ -201,9 +225,12 @@ static uint64_t leaving_of(const struct gs_device *device)
 {
     const uint64_t shortfall =
         atomic_load_explicit(&device->target.shortfall, memory_order_relaxed);
-    const uint64_t demand = gs_memory_accounts(device).demand;
+    const struct gs_accounts accounts = gs_memory_accounts(device);
 
-    return gs_device_is_movable(device) && !device->managed ? smaller_of(demand, shortfall) : 0;
+    return gs_device_is_movable(device) && !device->managed
+               ? smaller_of(accounts.demand - accounts.managed, shortfall) /* the rest is the
+                                                                              driver's to keep */
+               : 0;
 }
 
 static bool register_one(void)

@@ -4,7 +4,7 @@
 # The tests that need a real card: tests/gpu/run.sh [-k WORD]... [--list]. One line a case, "PASS|FAIL|SKIP name detail"; exit
 # 1 if any failed. Writes $OUT/gpu-tests.json (OUT: default docs/results). Needs nvcc and python3; PyTorch, JAX, CuPy and
 # Triton are each skipped where they are missing. Takes the programs from $GS_BUILD, build/gpu (made by
-# tests/gpu/bundle.sh on the machine that built them) or build/dev. Never uses managed memory.
+# tests/gpu/bundle.sh on the machine that built them) or build/dev. Managed memory is used at 512 MiB only.
 #
 #   GS_GPU_LIMIT   what the card is made to hold (default 16GiB): programs beyond it are moved out and in
 #   -k WORD        only the cases whose names contain WORD
@@ -400,6 +400,23 @@ case_jax_jit() { framework jax jax; }
 case_cupy() { framework cupy cupy; }
 case_triton() { framework triton triton; }
 
+case_managed_moved() { # managed memory, sent to the host by an eviction and back by the next turn: half a GiB, never near the limit
+    local want
+    make_pythons || return
+    run_job managed-plain "$python_plain" tests/gpu/job_managed.py || return
+    want=$(result_of managed-plain)
+    rm -f "$work/ready" "$work/go"
+    start_job managed-moved "$python_patched" tests/gpu/job_managed.py --ready "$work/ready" --go "$work/go"
+    wait_until 90 test -e "$work/ready" || { fail "it did not come to its middle: $(tail -1 "$work/managed-moved.out")"; return; }
+    ctl_tool evict "${job_pid[managed-moved]}" >"$work/evict.out" 2>&1 || { fail "evict: $(tail -1 "$work/evict.out")"; return; }
+    sleep 2
+    touch "$work/go"
+    end_job managed-moved || return
+    [ "$(result_of managed-moved)" = "$want" ] || { fail "after moving: '$(result_of managed-moved)', unpatched '$want'"; return; }
+    [ "$(stat_of managed-moved moved_out)" -ge $((512 << 20)) ] || { fail "same result, but not all of it was moved"; return; }
+    pass "bit-equal with $(gib "$(stat_of managed-moved moved_out)") GiB prefetched to the host; $want"
+}
+
 case_pytorch_counts() {
     [ -s "$work/torch-alone.stats" ] || { skip "PyTorch did not run"; return; }
     local objects
@@ -438,7 +455,7 @@ case_status_while_running() {
 cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog same_driver_api same_dlopen_driver
     same_vmm same_vmm_exported driver_facts ipc_facts ipc_fork ipc_spawn ipc_ranks bad_input reads_beside reads_beside_moved restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_handed_over two_not_handed_over two_linked_beyond_limit two_vmm_beyond_limit
     killed_holder_frees_the_other exit_with_endless_kernel kernel_waits_for_host unpatched_second_dies pytorch_train_and_graph pytorch_counts
-    pytorch_expandable_segments pytorch_ipc jax_jit cupy triton)
+    pytorch_expandable_segments pytorch_ipc jax_jit cupy triton managed_moved)
 
 [ -z "$list" ] || { printf '%s\n' "${cases[@]}"; exit 0; }
 gpu_setup || exit 1

@@ -25,6 +25,7 @@ struct soak_block {
     size_t mapped;                       /* bytes of its own VMM mapping; 0: cuMemAlloc's */
     CUmemGenericAllocationHandle handle; /* of that; 0: released already */
     bool ordered;                        /* from cuMemAllocAsync … */
+    bool managed;                        /* by cuMemAllocManaged */
     bool pooled;                         /* … and the thread's own pool */
 };
 

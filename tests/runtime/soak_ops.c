@@ -111,12 +111,17 @@ static void drop_graph(struct soak_thread *thread)
 /* in one of the ways there are */
 static bool get_memory(struct soak_thread *thread, struct soak_block *block, size_t bytes)
 {
-    const size_t way = below(thread, 8);
+    const size_t way = below(thread, 9);
 
     if (way < 2 && !thread->config->faulty)
         return soak_vmm_allocate(thread, block, bytes);
     if (way < 5)
         return soak_pool_allocate(thread, block, bytes);
+    if (way == 8) {
+        block->managed = true;
+        return soak_ok(thread, cuMemAllocManaged(&block->device, bytes, CU_MEM_ATTACH_GLOBAL),
+                       "cuMemAllocManaged");
+    }
     return soak_ok(thread, cuMemAlloc(&block->device, bytes), "cuMemAlloc");
 }
 
@@ -170,11 +175,12 @@ static void op_allocate(struct soak_thread *thread)
 static void op_free(struct soak_thread *thread)
 {
     struct soak_block *block = pick(thread);
-    const bool in_stream_order = below(thread, 3) == 0;
+    bool in_stream_order = below(thread, 3) == 0;
     CUresult result = CUDA_SUCCESS;
 
     if (block == NULL)
         return;
+    in_stream_order = in_stream_order && !block->managed;
     if (block == &thread->blocks[thread->graph.block])
         drop_graph(thread);
     if (below(thread, 2) == 0)
@@ -385,6 +391,37 @@ static void op_pool(struct soak_thread *thread)
     soak_pool_look(thread);
 }
 
+/* What programs do with managed memory beside using it: prefetches, advice, and reading it with the
+ * processor, wherever it is. */
+static void op_managed(struct soak_thread *thread)
+{
+    static const CUmem_advise advice[] = {
+        CU_MEM_ADVISE_SET_READ_MOSTLY, CU_MEM_ADVISE_UNSET_READ_MOSTLY,
+        CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION};
+    const CUmemLocation card = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)thread->device},
+                        host = {.type = CU_MEM_LOCATION_TYPE_HOST};
+    struct soak_block *block = pick(thread);
+    const size_t what = below(thread, 3);
+
+    if (block == NULL || !block->managed)
+        return;
+    if (what == 0) {
+        soak_ok(thread,
+                cuMemPrefetchAsync(block->device, block->bytes,
+                                   below(thread, 2) == 0 ? card : host, 0, thread->stream),
+                "cuMemPrefetchAsync");
+    } else if (what == 1) {
+        soak_ok(thread,
+                cuMemAdvise(block->device, block->bytes, advice[below(thread, 4)],
+                            below(thread, 2) == 0 ? card : host),
+                "cuMemAdvise");
+    } else if (wait_dry(thread)) {
+        memcpy(thread->scratch, (const void *)block->device, block->bytes);
+        if (memcmp(thread->scratch, block->shadow, block->bytes) != 0)
+            wrong(thread, block, 0, block->bytes);
+    }
+}
+
 static void op_pause(struct soak_thread *thread)
 {
     const struct timespec pause = {0, (long)below(thread, 3000000)};
@@ -395,9 +432,9 @@ static void op_pause(struct soak_thread *thread)
 void soak_run(struct soak_thread *thread, uint64_t until_ns)
 {
     static void (*const operations[])(struct soak_thread *) = {
-        op_allocate, op_allocate, op_free,   op_set,    op_set,   op_write, op_write,
-        op_copy,     op_copy,     op_launch, op_launch, op_graph, op_check, op_check,
-        op_check,    op_move,     op_pause,  op_host,   op_pool};
+        op_allocate, op_allocate, op_free,   op_set,    op_set,   op_write,   op_write,
+        op_copy,     op_copy,     op_launch, op_launch, op_graph, op_check,   op_check,
+        op_check,    op_move,     op_pause,  op_host,   op_pool,  op_managed, op_managed};
 
     thread->scratch = malloc(thread->config->largest);
     if (thread->scratch == NULL || cuCtxSetCurrent(thread->context) != CUDA_SUCCESS)

@@ -270,7 +270,8 @@ static void write_statistics(const char *path)
             "{\"pid\": %d, \"calls\": %llu, \"failures\": %llu, \"launches\": %llu, "
             "\"graph_launches\": %llu, \"to_device_bytes\": %llu, \"to_host_bytes\": %llu, "
             "\"on_device_bytes\": %llu, \"memory_bytes\": %llu, \"memory_peak_bytes\": %llu, "
-            "\"managed_faults\": %llu, \"managed_remote\": %llu}\n",
+            "\"managed_faults\": %llu, \"managed_remote\": %llu, "
+            "\"managed_evicted\": %llu}\n",
             (int)getpid(), (unsigned long long)sim_stats.calls,
             (unsigned long long)sim_stats.failures, (unsigned long long)sim_stats.launches,
             (unsigned long long)sim_stats.graph_launches,
@@ -280,7 +281,8 @@ static void write_statistics(const char *path)
             (unsigned long long)sim_stats.memory_bytes,
             (unsigned long long)sim_stats.memory_peak,
             (unsigned long long)sim_stats.managed_faults,
-            (unsigned long long)sim_stats.managed_remote);
+            (unsigned long long)sim_stats.managed_remote,
+            (unsigned long long)sim_stats.managed_evicted);
     fclose(file);
 }
 

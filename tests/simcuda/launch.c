@@ -39,6 +39,7 @@ static CUresult launch_run(const struct sim_op *op, struct sim_context *context)
     sim_card_compute_begin(card);
     const uint64_t least = sim_is_builtin(kernel.standin) ? 0 : card->properties.kernel_ns;
     const uint64_t until = sim_now_ns() + least;
+    sim_managed_close();
     const CUresult result = sim_guarded_run(&kernel.op, context);
     if (least)
         sim_sleep_until(until);

@@ -30,7 +30,9 @@ struct sim_properties {
     uint64_t pcie_rate;      /* bytes per second and direction; 0: as fast as memcpy */
     uint64_t kernel_ns;      /* least duration of a kernel */
     uint64_t launch_ns;      /* time that a launch call takes */
-    uint32_t timeslice;      /* 1: one kernel at a time on the card */
+    uint64_t fault_rate; /* bytes per second that faults of managed memory bring in; 0: at no
+                                cost, and nothing is pushed out */
+    uint32_t timeslice;  /* 1: one kernel at a time on the card */
     uint32_t driver_version;
     uint32_t cards;
     uint32_t zero;
@@ -45,7 +47,9 @@ struct sim_client {
     uint64_t start;   /* start time of the process in clock ticks, /proc/<pid>/stat field 22 */
     uint64_t used;    /* bytes */
     uint64_t peak;
-    uint32_t shared; /* pieces of memory that can be shared, made or imported; atomic */
+    uint32_t shared;  /* pieces of memory that can be shared, made or imported; atomic */
+    uint32_t managed; /* pages of managed memory on the card; atomic */
+    uint32_t evict;   /* of these, pages that others want it to push out; atomic */
     uint32_t zero;
     char name[32];
 };

@@ -132,8 +132,11 @@ static CUresult take_range(struct sim_physical *physical)
 {
     struct sim_device *device = &sim.device[physical->device];
 
-    if (sim_card_charge(device->card, device->client, physical->size))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (sim_card_charge(device->card, device->client, physical->size)) {
+        sim_managed_make_room(physical->device, physical->size);
+        if (sim_card_charge(device->card, device->client, physical->size))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (ftruncate(device->memory_fd, (off_t)(device->memory_end + physical->size))) {
         sim_card_refund(device->card, device->client, physical->size);
         return CUDA_ERROR_OUT_OF_MEMORY;

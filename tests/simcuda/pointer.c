@@ -200,7 +200,7 @@ static CUresult attribute_set(const void *value, CUpointer_attribute attribute,
                                                          : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* -- managed memory: advice changes nothing here -- */
+/* -- managed memory -- */
 
 static CUresult managed_check(CUdeviceptr address, size_t size)
 {
@@ -222,8 +222,83 @@ static CUresult prefetch(struct sim_call *call, struct sim_stream *stream, CUdev
         return result;
     if (device != CU_DEVICE_CPU && (device < 0 || (unsigned)device >= sim.device_count))
         return CUDA_ERROR_INVALID_DEVICE;
-    return sim_submit(call, stream,
-                      sim_managed_prefetch_op(address, size, device != CU_DEVICE_CPU));
+    return sim_submit(call, stream, sim_managed_prefetch_op(address, size, device));
+}
+
+static CUresult advise(CUdeviceptr address, size_t size, CUmem_advise advice, int location)
+{
+    const CUresult result = managed_check(address, size);
+
+    if (!result)
+        sim_managed_advise(address, size, advice, location);
+    return result;
+}
+
+static int place_of(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? location->id : CU_DEVICE_CPU;
+}
+
+/* Devices first, as in the driver's answer, then the host; the rest is filled up. */
+static CUresult accessed_by(int *list, size_t count, CUdeviceptr address, size_t size)
+{
+    const uint32_t devices = sim_managed_accessed(address, size);
+    size_t used = 0;
+
+    for (int device = 0; device < 31 && used < count; device++)
+        if (devices & (1u << device))
+            list[used++] = device;
+    if (devices >> 31 && used < count)
+        list[used++] = CU_DEVICE_CPU;
+    while (used < count)
+        list[used++] = CU_DEVICE_INVALID;
+    return CUDA_SUCCESS;
+}
+
+static CUresult range_attribute(void *data, size_t bytes, CUmem_range_attribute attribute,
+                                CUdeviceptr address, size_t size)
+{
+    const CUresult result = managed_check(address, size);
+    const bool preferred = attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION ||
+                           attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE ||
+                           attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID;
+    int value;
+
+    if (result)
+        return result;
+    if (!data || bytes < sizeof value || bytes % sizeof value)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY)
+        return accessed_by(data, bytes / sizeof value, address, size);
+    if (bytes != sizeof value || attribute < CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY ||
+        attribute > CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)
+        return CUDA_ERROR_INVALID_VALUE;
+    value = sim_managed_fact(address, size,
+                             attribute == CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY ? SIM_READ_MOSTLY
+                             : preferred                                     ? SIM_PREFERRED
+                                                                             : SIM_PREFETCHED);
+    if (attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE ||
+        attribute == CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE)
+        value = value >= 0    ? CU_MEM_LOCATION_TYPE_DEVICE
+                : value == -1 ? CU_MEM_LOCATION_TYPE_HOST
+                              : CU_MEM_LOCATION_TYPE_INVALID;
+    else if (attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID ||
+             attribute == CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID)
+        value = value >= 0 ? value : 0;
+    memcpy(data, &value, sizeof value);
+    return CUDA_SUCCESS;
+}
+
+static CUresult range_attributes(void **data, size_t *bytes, CUmem_range_attribute *attributes,
+                                 size_t count, CUdeviceptr address, size_t size)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (!data || !bytes || !attributes || !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && !result; i++)
+        result = range_attribute(data[i], bytes[i], attributes[i], address, size);
+    return result;
 }
 
 static CUresult attach(struct sim_call *call, struct sim_stream *stream, CUdeviceptr address,
@@ -253,10 +328,18 @@ SIM_API(cuPointerSetAttribute,
         (const void *value, CUpointer_attribute attribute, CUdeviceptr address), SIM_CTX,
         attribute_set(value, attribute, address))
 SIM_API(cuMemAdvise, (CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device),
-        SIM_CTX, ((void)advice, (void)device, managed_check(address, size)))
+        SIM_CTX, advise(address, size, advice, device))
 SIM_API(cuMemAdvise_v2,
         (CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location),
-        SIM_CTX, ((void)advice, (void)location, managed_check(address, size)))
+        SIM_CTX, advise(address, size, advice, place_of(&location)))
+SIM_API(cuMemRangeGetAttribute,
+        (void *data, size_t bytes, CUmem_range_attribute attribute, CUdeviceptr address,
+         size_t size),
+        SIM_CTX, range_attribute(data, bytes, attribute, address, size))
+SIM_API(cuMemRangeGetAttributes,
+        (void **data, size_t *bytes, CUmem_range_attribute *attributes, size_t count,
+         CUdeviceptr address, size_t size),
+        SIM_CTX, range_attributes(data, bytes, attributes, count, address, size))
 SIM_STREAM_API(cuMemPrefetchAsync, _ptsz,
                (CUdeviceptr address, size_t size, CUdevice device, CUstream stream), SIM_CTX,
                prefetch(&call, STREAM, address, size, device))

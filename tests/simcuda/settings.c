@@ -33,9 +33,9 @@ static int read_number(const char *name, bool size, uint64_t *value, bool *set,
     return 0;
 }
 
-static int read_rate(uint64_t *rate, bool *set, struct gs_err *err)
+static int read_rate(const char *name, uint64_t *rate, bool *set, struct gs_err *err)
 {
-    const char *text = getenv("SIMCUDA_PCIE_GBPS");
+    const char *text = getenv(name);
     char *end = NULL;
 
     if (!text || !*text)
@@ -43,8 +43,7 @@ static int read_rate(uint64_t *rate, bool *set, struct gs_err *err)
     *set = true;
     const double gigabytes = strtod(text, &end);
     if (end == text || *end || !(gigabytes >= 0 && gigabytes <= 1e6))
-        return gs_err_set(err, -EINVAL,
-                          "SIMCUDA_PCIE_GBPS=%s is no rate; write GB per second, as 12.5",
+        return gs_err_set(err, -EINVAL, "%s=%s is no rate; write GB per second, as 12.5", name,
                           text);
     *rate = (uint64_t)(gigabytes * 1e9);
     return 0;
@@ -59,7 +58,8 @@ int sim_properties_read(struct sim_properties *properties, bool *set, struct gs_
     rc =
         rc ? rc
            : read_number("SIMCUDA_CONTEXT_MEMORY", true, &properties->context_memory, set, err);
-    rc = rc ? rc : read_rate(&properties->pcie_rate, set, err);
+    rc = rc ? rc : read_rate("SIMCUDA_PCIE_GBPS", &properties->pcie_rate, set, err);
+    rc = rc ? rc : read_rate("SIMCUDA_FAULT_GBPS", &properties->fault_rate, set, err);
     rc = rc ? rc : read_number("SIMCUDA_KERNEL_NS", false, &properties->kernel_ns, set, err);
     rc = rc ? rc : read_number("SIMCUDA_LAUNCH_NS", false, &properties->launch_ns, set, err);
     rc = rc ? rc : read_number("SIMCUDA_TIMESLICE", false, &timeslice, set, err);

@@ -57,7 +57,7 @@ extern struct sim_driver sim;
 
 struct sim_stats {
     uint64_t to_device_bytes, to_host_bytes, on_device_bytes, launches, graph_launches, calls,
-        failures, managed_faults, managed_remote;
+        failures, managed_faults, managed_remote, managed_evicted;
     uint64_t memory_bytes, memory_peak;
 };
 extern struct sim_stats sim_stats; /* relaxed atomics; memory_* under sim.lock */
@@ -290,7 +290,22 @@ CUdeviceptr sim_managed_start(const struct sim_managed *managed);
 void sim_managed_free(struct sim_managed *managed);
 /* An access faulted. False: it is no managed memory. */
 bool sim_managed_touch(CUdeviceptr address, bool by_card);
-struct sim_op *sim_managed_prefetch_op(CUdeviceptr address, size_t size, bool to_card);
+/* A kernel begins: pages that the program has opened are closed, so that its touch is seen. */
+void sim_managed_close(void);
+struct sim_op *sim_managed_prefetch_op(CUdeviceptr address, size_t size, int location);
+/* The card has no room for something of this process that is not managed memory: pushes out
+ * managed pages, of any process, until that many bytes are free, or nothing is left to push. */
+void sim_managed_make_room(unsigned device, size_t bytes);
+/* Advice, and what a range of addresses was told; locations are ordinals, -1 the host, -2 none. */
+void sim_managed_advise(CUdeviceptr address, size_t size, CUmem_advise advice, int location);
+enum sim_managed_fact {
+    SIM_READ_MOSTLY, /* 0 or 1 */
+    SIM_PREFERRED,
+    SIM_PREFETCHED
+};
+int sim_managed_fact(CUdeviceptr address, size_t size, enum sim_managed_fact fact);
+/* A bit for each device that all of it is accessed by, and bit 31 for the host. */
+uint32_t sim_managed_accessed(CUdeviceptr address, size_t size);
 
 enum sim_space { SIM_SPACE_DEVICE, SIM_SPACE_PINNED, SIM_SPACE_PAGEABLE };
 enum sim_space sim_space_of(CUdeviceptr address);

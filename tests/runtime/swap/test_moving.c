@@ -22,6 +22,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
+#include "runtime/swap/loose.h"
 #include "runtime/swap/swap.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -67,6 +68,31 @@ uint64_t gs_memory_out_of_reach(const struct gs_device *device)
 {
     (void)device;
     return out_of_reach;
+}
+
+static unsigned loose_begun, loose_left;
+static uint64_t loosened;
+
+bool gs_loose_send_one(struct gs_device *device)
+{
+    (void)device;
+    if (loose_left == 0)
+        return false;
+    loose_left--;
+    return true;
+}
+
+void gs_loose_begin(struct gs_device *device, bool closed)
+{
+    (void)device;
+    loose_begun += closed;
+}
+
+void gs_loose_more(struct gs_device *device, uint64_t bytes)
+{
+    (void)device;
+    loosened = bytes;
+    accounts.demand -= bytes;
 }
 
 enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
@@ -347,6 +373,33 @@ static void what_is_just_being_handed_over_is_not_lacking_yet(void **state)
     assert_int_equal(card.report.short_bytes, 2 * MIB);
 }
 
+/* Managed memory that is not counted leaves when the program has stopped and may not run, and may
+ * come back with its next turn; what has no room in the demand any more is counted no more. */
+static void loose_memory_has_turns_as_well(void **state)
+{
+    (void)state;
+    accounts =
+        (struct gs_accounts){.demand = 90 * MIB, .resident = 20 * MIB, .managed = 50 * MIB};
+    loose_left = 2;
+    loose_begun = 0;
+    target(GS_TARGET_RUN, 90 * MIB);
+    gs_moving_step(clock_ns, true, true, -1);
+    target(0, 90 * MIB);
+    gs_moving_step(clock_ns, false, true, -1); /* work is still under way */
+    assert_int_equal(loose_left, 2);
+    assert_true(gs_moving_step(clock_ns, true, true, -1));
+    assert_true(gs_moving_step(clock_ns, true, true, -1));
+    assert_false(gs_moving_step(clock_ns, true, true, -1));
+    assert_int_equal(loose_begun, 0);
+    target(GS_TARGET_RUN, 90 * MIB);
+    gs_moving_step(clock_ns, true, true, -1);
+    gs_moving_step(clock_ns, true, true, -1);
+    assert_int_equal(loose_begun, 1);
+    accounts.demand = 130 * MIB;
+    gs_moving_step(clock_ns, true, true, -1);
+    assert_int_equal(loosened, 130 * MIB - gs_device_room(&card));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +411,7 @@ int main(void)
                                begin),
         cmocka_unit_test_setup(a_driver_without_memory_is_asked_again_in_the_next_turn, begin),
         cmocka_unit_test_setup(without_a_context_nothing_is_short, begin),
+        cmocka_unit_test_setup(loose_memory_has_turns_as_well, begin),
         cmocka_unit_test_setup(what_is_just_being_handed_over_is_not_lacking_yet, begin),
     };
 

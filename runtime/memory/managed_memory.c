@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * managed_memory.c: what the program does to its managed memory, put into ranges.
+ *
+ * Small pieces do not count: a program may have a great many of them, which together are little.
+ * State: in the ranges, under gs_memory_lock.
+ */
+#include "runtime/memory/managed_memory.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "runtime/base/daemon.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/worker.h"
+#include "runtime/gate/gate.h"
+#include "runtime/range/memory_lock.h"
+#include "runtime/range/program_managed.h"
+#include "runtime/range/range.h"
+#include "runtime/swap/swap.h"
+
+#define LEAST_BYTES (64ull << 10)
+
+/* how a location is kept in a span */
+#define AT_HOST (-1) /* CU_DEVICE_CPU */
+#define AT_NODE (-2) /* and lower: of NUMA node 0, 1, ... */
+
+static _Atomic(bool) has_lent; /* relaxed: set before the program has the address */
+
+bool gs_managed_has_lent(void)
+{
+    return atomic_load_explicit(&has_lent, memory_order_relaxed);
+}
+
+/* --- making and ending --- */
+
+/* Inside the gate what fits is in place at once; the rest is missing, or, with nobody to make
+ * room, left to the driver. */
+static void enter_life(struct gs_range *range, uint64_t bytes)
+{
+    unsigned pass;
+    const bool entered = gs_gate_try_enter(&pass);
+    const bool placed = entered && gs_range_place(range);
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!placed && gs_daemon_is_absent())
+        gs_program_managed_loosen_absent(range);
+    if (!placed)
+        gs_range_miss(range);
+    gs_range_set_address(range, range->node.base, bytes);
+    gs_range_link(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (entered)
+        gs_gate_leave(pass);
+    gs_worker_wake();
+}
+
+void gs_managed_adopt(CUdeviceptr address, uint64_t bytes, bool lent, const void *library)
+{
+    struct gs_device *device = gs_device_current();
+    CUcontext context = NULL;
+    struct gs_range *range;
+    bool known;
+
+    if (device == NULL || !gs_device_is_movable(device) || !device->prefetches ||
+        bytes < LEAST_BYTES || gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        return;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    known = gs_range_first(address, bytes) != NULL;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = known ? NULL : gs_program_managed_new(device, address, bytes);
+    if (range == NULL) /* or no host memory: it is as without gpushare */
+        return;
+    range->context = gs_context_home(context);
+    range->node.size = bytes;
+    range->theirs->lent = lent;
+    range->theirs->library = library;
+    if (lent)
+        atomic_store_explicit(&has_lent, true, memory_order_relaxed);
+    gs_daemon_await_target(device); /* it says how much there is to have */
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_program_managed_count(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    enter_life(range, bytes);
+}
+
+/* Inside the gate, where nothing of it moves. */
+static void end_range(struct gs_range *range)
+{
+    gs_swap_dispose(range);
+    gs_worker_wake();
+}
+
+/* Under the lock: the driver's from now on; the caller ends it. */
+static struct gs_range *take_theirs(struct gs_range *range)
+{
+    range->theirs->lent = true;
+    gs_range_end_life(range, GS_RANGE_DISPOSING);
+    return range;
+}
+
+bool gs_managed_disown(CUdeviceptr address)
+{
+    struct gs_range *range;
+    const unsigned pass = gs_gate_enter();
+
+    if (pass == GS_PASS_REFUSED)
+        return false;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_range_at(address);
+    range = range != NULL && range->theirs != NULL ? take_theirs(range) : NULL;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (range != NULL)
+        end_range(range);
+    gs_gate_leave(pass);
+    return range != NULL;
+}
+
+/* Under the lock: a variable of the library, on any device. */
+static struct gs_range *find_variable(const void *library)
+{
+    const struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
+            if (range->theirs != NULL && range->theirs->library == library &&
+                range->life == GS_RANGE_LIVE)
+                return range;
+    return NULL;
+}
+
+void gs_managed_disown_library(const void *library)
+{
+    struct gs_range *range;
+    CUdeviceptr address = 0;
+
+    if (!gs_managed_has_lent() || library == NULL)
+        return;
+    do {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        range = find_variable(library);
+        if (range != NULL)
+            address = range->node.base;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    } while (range != NULL && gs_managed_disown(address));
+}
+
+/* --- advice and prefetches --- */
+
+typedef void note_part(struct gs_program_managed *theirs, uint64_t from, uint64_t to,
+                       const void *what);
+
+/* For each range of the program's that has a part of these addresses. */
+static void note_parts(CUdeviceptr address, uint64_t bytes, note_part *note, const void *what)
+{
+    const uint64_t to = address + bytes;
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (uint64_t at = address; at < to; at = range->node.base + range->node.size) {
+        range = gs_range_first(at, to - at);
+        if (range == NULL)
+            break;
+        if (range->theirs != NULL)
+            note(range->theirs, range->node.base > at ? range->node.base : at,
+                 range->node.base + range->node.size < to ? range->node.base + range->node.size
+                                                          : to,
+                 what);
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+struct advice {
+    CUmem_advise advice;
+    bool at_host;
+};
+
+static void note_advice(struct gs_program_managed *theirs, uint64_t from, uint64_t to,
+                        const void *what)
+{
+    const struct advice *given = what;
+    const int32_t yes = 1;
+
+    switch (given->advice) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+        gs_spans_set(&theirs->read_mostly, from, to, &yes);
+        break;
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+        gs_spans_set(&theirs->read_mostly, from, to, NULL);
+        break;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+        gs_spans_set(&theirs->stays_host, from, to, given->at_host ? &yes : NULL);
+        break;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+        gs_spans_set(&theirs->stays_host, from, to, NULL);
+        break;
+    default: /* who else may reach it does not matter where it is */
+        break;
+    }
+}
+
+void gs_managed_advised(CUdeviceptr address, uint64_t bytes, CUmem_advise advice, bool at_host)
+{
+    note_parts(address, bytes, note_advice, &(struct advice){advice, at_host});
+}
+
+static void note_prefetch(struct gs_program_managed *theirs, uint64_t from, uint64_t to,
+                          const void *what)
+{
+    gs_spans_set(&theirs->prefetched, from, to, what);
+}
+
+void gs_managed_prefetched(CUdeviceptr address, uint64_t bytes, const CUmemLocation *location)
+{
+    int32_t kept = AT_HOST;
+
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        kept = location->id;
+    else if (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        kept = AT_NODE - location->id;
+    note_parts(address, bytes, note_prefetch, &kept);
+}
+
+/* --- answers --- */
+
+/* Under the lock: the range that has all of it; NULL: it is not one. */
+static const struct gs_program_managed *find_theirs(CUdeviceptr address, uint64_t bytes)
+{
+    const struct gs_range *range = gs_range_at(address);
+
+    return range != NULL && range->theirs != NULL &&
+                   bytes <= range->node.base + range->node.size - address
+               ? range->theirs
+               : NULL;
+}
+
+bool gs_managed_last_prefetch(CUdeviceptr address, uint64_t bytes, CUmemLocation *location)
+{
+    const struct gs_program_managed *theirs;
+    int32_t kept = 0;
+    bool ours, agree;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    theirs = find_theirs(address, bytes);
+    ours = theirs != NULL && theirs->moved;
+    agree = ours && gs_spans_agree(&theirs->prefetched, address, address + bytes, &kept);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    *location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_INVALID};
+    if (agree)
+        *location = (CUmemLocation){.type = kept >= 0         ? CU_MEM_LOCATION_TYPE_DEVICE
+                                            : kept == AT_HOST ? CU_MEM_LOCATION_TYPE_HOST
+                                                              : CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                                    .id = kept >= 0 ? kept : AT_NODE - kept};
+    if (agree && kept == AT_HOST)
+        location->id = 0;
+    return ours;
+}
+
+bool gs_managed_read_mostly(CUdeviceptr address, uint64_t bytes, bool *read_mostly)
+{
+    const struct gs_program_managed *theirs;
+    int32_t value;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    theirs = find_theirs(address, bytes);
+    *read_mostly = theirs != NULL &&
+                   gs_spans_agree(&theirs->read_mostly, address, address + bytes, &value);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return theirs != NULL && theirs->moved;
+}

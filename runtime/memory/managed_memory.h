@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * managed_memory.h: managed memory as the program makes, advises, prefetches and ends it. It is
+ * the driver's; ranges (range/program_managed.h) count it and give it turns. Any thread.
+ */
+#ifndef GS_RUNTIME_MEMORY_MANAGED_MEMORY_H
+#define GS_RUNTIME_MEMORY_MANAGED_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+/* The driver has made managed memory in the current context: it counts from now on, unless it is
+ * too small to matter. lent: what ends it is not cuMemFree; library: whose variable it is. */
+void gs_managed_adopt(CUdeviceptr address, uint64_t bytes, bool lent, const void *library);
+
+/* It counts no more, and stays where it is; any address in it. False: it did not count. */
+bool gs_managed_disown(CUdeviceptr address);
+
+/* All variables of a library or module. */
+void gs_managed_disown_library(const void *library);
+
+/* True if memory that is lent was ever adopted: without any, nobody looks for it. */
+bool gs_managed_has_lent(void);
+
+/* The program's advice, which the driver has accepted. at_host: its location is not a device. */
+void gs_managed_advised(CUdeviceptr address, uint64_t bytes, CUmem_advise advice, bool at_host);
+
+/* The program's prefetch, which the driver has accepted. */
+void gs_managed_prefetched(CUdeviceptr address, uint64_t bytes, const CUmemLocation *location);
+
+/* The program's last prefetch of that memory, if gpushare has moved it meanwhile; the location
+ * has type CU_MEM_LOCATION_TYPE_INVALID if there was none for all of it. False: the driver
+ * knows. */
+bool gs_managed_last_prefetch(CUdeviceptr address, uint64_t bytes, CUmemLocation *location);
+
+/* Whether all of it is read-mostly, as the program said. False: the driver knows. */
+bool gs_managed_read_mostly(CUdeviceptr address, uint64_t bytes, bool *read_mostly);
+
+#endif

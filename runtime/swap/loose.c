@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loose.c: sends loose managed memory away, and lets it come back (loose.h). The driver may have
+ * brought any of its pages to the device. State: in the ranges, under gs_memory_lock. A chunk is
+ * `moving` while it is sent.
+ */
+#include "runtime/swap/loose.h"
+
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+#include "runtime/range/backend.h"
+#include "runtime/range/memory_lock.h"
+#include "runtime/range/program_managed.h"
+#include "runtime/swap/swap_mover.h"
+
+static struct gs_range *take_loose(const struct gs_device *device, uint32_t *chunk)
+{
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = gs_program_managed_next_loose(device, chunk);
+    if (range != NULL)
+        range->chunks[*chunk].moving = true;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range;
+}
+
+static void settle_loose(struct gs_range *range, uint32_t chunk, uint8_t state)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->chunks[chunk].state = state;
+    range->chunks[chunk].moving = false;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+bool gs_loose_send_one(struct gs_device *device)
+{
+    struct gs_mover *mover;
+    struct gs_range *range;
+    uint32_t chunk = 0;
+    CUresult result;
+
+    range = take_loose(device, &chunk);
+    if (range == NULL)
+        return false;
+    mover = gs_mover_enter(device);
+    if (mover == NULL) {
+        settle_loose(range, chunk, GS_CHUNK_LOOSE);
+        return false;
+    }
+    result = gs_backend_of(range)->send(range, chunk, mover->copies);
+    if (result == CUDA_SUCCESS)
+        result = gs_driver.cuStreamSynchronize(mover->copies);
+    gs_backend_of(range)->remove(range, chunk);
+    gs_mover_leave();
+    if (result != CUDA_SUCCESS) /* it is the driver's to push out, then */
+        gs_log("sending managed memory away: CUresult %d", result);
+    settle_loose(range, chunk, GS_CHUNK_AWAY);
+    return true;
+}
+
+void gs_loose_begin(struct gs_device *device, bool closed)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_program_managed_recount(device, closed);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_loose_more(struct gs_device *device, uint64_t bytes)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_program_managed_loosen(device, bytes);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}

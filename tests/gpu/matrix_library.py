@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The library rows of the matrix: matrix_library.py LIBRARY shared|static. Builds matrix_library.cu with that CUDA runtime, patches it
+with GS_MATRIX_PATCH where that is set, and runs it."""
+import os
+import shutil
+import subprocess
+import tempfile
+
+from matrix_job import Job
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LINKED = {"cublas": "cublas", "cudnn": "cudnn", "cufft": "cufft", "cusolver": "cusolver", "nccl": "nccl"}
+
+
+def build(job, program):
+    nvcc = shutil.which("nvcc") or os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin", "nvcc")
+    if not os.path.exists(nvcc):
+        raise SystemExit("nvcc is not installed")
+    done = subprocess.run([nvcc, "-O2", f"-cudart={job.variant}", f"-DUSE_{job.mode.upper()}", "-o", program,
+                           os.path.join(HERE, "matrix_library.cu"), f"-l{LINKED[job.mode]}"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"nvcc: {(done.stdout.strip().splitlines() or ['failed'])[-1]}")
+    if "GS_MATRIX_PATCH" in os.environ:
+        subprocess.run([os.environ["GS_MATRIX_PATCH"], "-q", program], check=True)
+
+
+def main():
+    job = Job(__doc__)
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, job.mode)
+        build(job, program)
+        job.begin()
+        done = subprocess.run([program, str(job.ballast_gib)], stdout=subprocess.PIPE, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"{job.mode} ended with {done.returncode}")
+        job.add(done.stdout)
+    job.done()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the matrix beside PyTorch and the libraries: matrix_more.py MODE. Deterministic: every run gives the same bytes."""
+import ctypes
+import os
+
+from matrix_job import Job
+
+ROUNDS = 200
+GIB = 1 << 30
+
+
+def run_jax(job, cards):
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
+    import jax
+    import jax.numpy as jnp
+    import numpy
+    if jax.default_backend() != "gpu":
+        raise SystemExit(f"JAX runs on {jax.default_backend()}, not on the GPU")
+    ballast = [jnp.full((1 << 28,), 3 * i + 1, dtype=jnp.int32) for i in range(job.ballast_gib)]
+    state = jnp.asarray(numpy.random.default_rng(1).standard_normal((cards, 1024, 1024), dtype=numpy.float32) / 50)
+
+    def step(one):
+        return jnp.tanh(one @ one) + 0.01
+
+    def summed(one):
+        return jax.lax.psum(step(one), "cards") * 0.1
+
+    each = jax.pmap(summed, axis_name="cards") if cards > 1 else jax.jit(step)
+    job.begin()
+    for _ in range(ROUNDS):
+        state = each(state)
+    job.add(numpy.asarray(state))
+    return all(bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast))
+
+
+def run_cupy(job, allocator):
+    import cupy
+    if allocator == "async":
+        cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
+    elif allocator == "managed":
+        cupy.cuda.set_allocator(cupy.cuda.MemoryPool(cupy.cuda.malloc_managed).malloc)
+    # managed memory stays small: its sum must never come near what the card has
+    ballast = [cupy.full(GIB // 4, 3 * i + 1, dtype=cupy.int32) for i in range(0 if allocator == "managed" else job.ballast_gib)]
+    state = cupy.random.RandomState(1).standard_normal((2048, 2048), dtype=cupy.float32) / 50
+    job.begin()
+    for _ in range(ROUNDS):
+        state = cupy.tanh(state @ state) + cupy.float32(0.01)
+    job.add(cupy.asnumpy(state))
+    return all(bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast))
+
+
+def run_triton(job):
+    import torch
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def mix(address, count, value, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(address + at, tl.load(address + at, mask=at < count) * 3 + value, mask=at < count)
+
+    ballast = [torch.full((1 << 28,), 3 * i + 1, dtype=torch.int32, device="cuda") for i in range(job.ballast_gib)]
+    numbers = torch.arange(1 << 24, dtype=torch.int32, device="cuda")
+    job.begin()
+    for i in range(ROUNDS):
+        mix[(triton.cdiv(numbers.numel(), 1024),)](numbers, numbers.numel(), i, BLOCK=1024)
+    job.add(numbers.cpu().numpy())
+    return all(bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast))
+
+
+def run_numba(job):
+    import numpy
+    from numba import cuda
+
+    @cuda.jit
+    def mix(numbers, value):
+        at = cuda.grid(1)
+        if at < numbers.size:
+            numbers[at] = numbers[at] * 3 + value
+
+    ballast = [cuda.to_device(numpy.full(GIB // 4, 3 * i + 1, dtype=numpy.int32)) for i in range(job.ballast_gib)]
+    numbers = cuda.to_device(numpy.arange(1 << 24, dtype=numpy.int32))
+    job.begin()
+    for i in range(ROUNDS):
+        mix[(1 << 24) // 256, 256](numbers, i)
+    job.add(numbers.copy_to_host())
+    return all(bool((block.copy_to_host() == 3 * i + 1).all()) for i, block in enumerate(ballast))
+
+
+def run_ctypes(job):
+    driver = ctypes.CDLL("libcuda.so.1")
+
+    def call(name, *arguments):
+        result = getattr(driver, name)(*arguments)
+        if result != 0:
+            raise SystemExit(f"{name}: CUresult {result}")
+
+    context, block = ctypes.c_void_p(), ctypes.c_uint64()
+    ballast = [ctypes.c_uint64() for _ in range(job.ballast_gib)]
+    call("cuInit", 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxSetCurrent", context)
+    for i, address in enumerate(ballast):
+        call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(GIB))
+        call("cuMemsetD32_v2", address, ctypes.c_uint(3 * i + 1), ctypes.c_size_t(GIB // 4))
+    size = 64 << 20
+    call("cuMemAlloc_v2", ctypes.byref(block), ctypes.c_size_t(size))
+    job.begin()
+    for i in range(ROUNDS):
+        part = ctypes.c_size_t(size >> (i % 8))
+        call("cuMemsetD8_v2", block, ctypes.c_ubyte(i), part)
+    back = ctypes.create_string_buffer(size)
+    call("cuMemcpyDtoH_v2", back, block, ctypes.c_size_t(size))
+    job.add(back.raw)
+    right = True
+    for i, address in enumerate(ballast):
+        call("cuMemcpyDtoH_v2", back, address, ctypes.c_size_t(size))
+        right = right and back.raw == (3 * i + 1).to_bytes(4, "little") * (size // 4)
+    return right
+
+
+def run_transformers(job, generate):
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+    torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True)
+    ballast = [torch.full((1 << 28,), 3 * i + 1, dtype=torch.int32, device="cuda") for i in range(job.ballast_gib)]
+    model = GPT2LMHeadModel(GPT2Config(n_layer=4, n_head=8, n_embd=512, vocab_size=4096, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+    model = model.cuda()
+    words = torch.randint(0, 4096, (4, 128), generator=torch.Generator().manual_seed(2)).cuda()
+    job.begin()
+    if generate:
+        with torch.no_grad():
+            job.add(model.eval().generate(words[:, :16], max_new_tokens=100, do_sample=False, pad_token_id=0).cpu().numpy())
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(50):
+            optimizer.zero_grad(set_to_none=True)
+            model(words, labels=words).loss.backward()
+            optimizer.step()
+        for parameter in model.parameters():
+            job.add(parameter.detach().cpu().numpy())
+    return all(bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast))
+
+
+MODES = {"jax": lambda job: run_jax(job, 1), "jax-pmap": lambda job: run_jax(job, 2), "cupy-pool": lambda job: run_cupy(job, "pool"),
+         "cupy-async": lambda job: run_cupy(job, "async"), "cupy-managed": lambda job: run_cupy(job, "managed"), "triton": run_triton,
+         "numba": run_numba, "ctypes": run_ctypes, "transformers-train": lambda job: run_transformers(job, False),
+         "transformers-generate": lambda job: run_transformers(job, True)}
+
+
+def main():
+    job = Job(__doc__)
+    if not MODES[job.mode](job):
+        raise SystemExit("the ballast is not what was put there")
+    job.done()
+
+
+if __name__ == "__main__":
+    main()
