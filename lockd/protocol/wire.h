@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
-#define GS_WIRE_VERSION 3
+#define GS_WIRE_VERSION 4
 
 /* Bounds of what a program or gpusharectl may ask for. */
 #define GS_WEIGHT_DEFAULT 100
@@ -48,6 +48,7 @@ enum gs_wire_type {
     GS_WIRE_STATE = 2,  /* to the daemon: one device; the first one for a device registers it */
     GS_WIRE_NOTE = 3,   /* to the daemon: a remark for gpusharectl status; needs no HELLO */
     GS_WIRE_TARGET = 4, /* to the program: one device */
+    GS_WIRE_WISH = 5,   /* to the daemon: what the program itself asks for; after HELLO */
 
     /* from gpusharectl; every answer ends with one END */
     GS_WIRE_STATUS = 16,  /* only a header; answered by DAEMON, DEVICEs, CLIENTs and REMARKs */
@@ -141,6 +142,27 @@ struct gs_wire_note {
     char text[192];
 };
 
+/* How a program is treated. */
+enum gs_wire_class {
+    GS_CLASS_AUTO = 0,        /* by its behaviour */
+    GS_CLASS_INTERACTIVE = 1, /* its bursts are served first */
+    GS_CLASS_BATCH = 2,       /* it runs long, and nobody waits for its answer */
+    GS_CLASS_BACKGROUND = 3,  /* it runs when nobody else wants the device */
+};
+#define GS_CLASS_COUNT 4
+
+/* Flags of gs_wire_wish. CLASS: class_number is the program's wish. SUSPEND: the program is to be
+ * suspended by its own wish; without the flag, that is over. */
+#define GS_WISH_CLASS   0x1u
+#define GS_WISH_SUSPEND 0x2u
+#define GS_WISH_ALL     0x3u
+
+struct gs_wire_wish { /* all that it wishes: the newest one counts, and replaces those before */
+    struct gs_wire_header header;
+    uint32_t flags;        /* GS_WISH_* */
+    uint32_t class_number; /* enum gs_wire_class; 0 without GS_WISH_CLASS */
+};
+
 /* Flags of gs_wire_target. RUN: the program may run. WAITERS: others wait for this device, so it
  * bounds unfinished work and stops when idle. PAUSED: somebody paused it. SOLE: no other program is
  * known on this device, so nobody can make room. GIVE: memory that leaves may go to others as it
@@ -173,6 +195,9 @@ struct gs_wire_target {
     uint64_t gift_bytes; /* bytes of each */
     uint32_t gifts;      /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
+    uint64_t
+        yield_ns; /* keep no more unfinished work on the device than takes about so long, since
+                          an interactive program works there as well; 0: no bound */
 };
 
 /* What gpusharectl has done with a program, or with all. The other operations set the settings that
@@ -332,7 +357,8 @@ _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
 _Static_assert(sizeof(struct gs_wire_state) == 216, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
-_Static_assert(sizeof(struct gs_wire_target) == 96, "wire");
+_Static_assert(sizeof(struct gs_wire_target) == 104, "wire");
+_Static_assert(sizeof(struct gs_wire_wish) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
 /* no padding, however many figures there are */
 #define GS_DAEMON_FIGURE(field, unit, json, metric, help) +8

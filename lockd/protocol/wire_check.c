@@ -22,6 +22,8 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_note);
     case GS_WIRE_TARGET:
         return sizeof(struct gs_wire_target);
+    case GS_WIRE_WISH:
+        return sizeof(struct gs_wire_wish);
     case GS_WIRE_STATUS:
         return sizeof(struct gs_wire_header);
     case GS_WIRE_CONTROL:
@@ -118,6 +120,18 @@ static int check_note(struct gs_wire_note *note, struct gs_err *err)
     return 0;
 }
 
+static int check_wish(const struct gs_wire_wish *wish, struct gs_err *err)
+{
+    const bool says_class = (wish->flags & GS_WISH_CLASS) != 0;
+
+    if ((wish->flags & ~GS_WISH_ALL) != 0)
+        return gs_err_set(err, -EBADMSG, "wish: unknown flags %#x", wish->flags & ~GS_WISH_ALL);
+    if (wish->class_number >= (says_class ? GS_CLASS_COUNT : 1))
+        return gs_err_set(err, -EBADMSG, "wish: class %u, must be 0 to %u", wish->class_number,
+                          says_class ? GS_CLASS_COUNT - 1 : 0);
+    return 0;
+}
+
 static int check_control(const struct gs_wire_control *control, struct gs_err *err)
 {
     switch (control->op) {
@@ -164,6 +178,8 @@ static int check_body(union lockd_message *message, struct gs_err *err)
         return check_state(&message->state, err);
     case GS_WIRE_NOTE:
         return check_note(&message->note, err);
+    case GS_WIRE_WISH:
+        return check_wish(&message->wish, err);
     case GS_WIRE_CONTROL:
         return check_control(&message->control, err);
     case GS_WIRE_DAEMON:

@@ -20,6 +20,7 @@ union lockd_message {
     struct gs_wire_state state;
     struct gs_wire_note note;
     struct gs_wire_target target;
+    struct gs_wire_wish wish;
     struct gs_wire_control control;
     struct gs_wire_daemon daemon;
     struct gs_wire_device device;

@@ -61,7 +61,9 @@ struct lockd_connection {
     struct lockd_outbox out;
     struct lockd_tracks tracks;
     struct lockd_pause pause;
-    uint64_t limit; /* bytes on a device, by gpusharectl */
+    bool wish_suspended; /* as its newest wish says (wish.h) */
+    uint32_t wish_class; /* enum gs_wire_class */
+    uint64_t limit;      /* bytes on a device, by gpusharectl */
     enum lockd_beside beside;
     bool descriptors;                    /* some may be on their way to it (closer.h) */
     struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
