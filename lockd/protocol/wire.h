@@ -142,15 +142,6 @@ struct gs_wire_note {
     char text[192];
 };
 
-/* How a program is treated. */
-enum gs_wire_class {
-    GS_CLASS_AUTO = 0,        /* by its behaviour */
-    GS_CLASS_INTERACTIVE = 1, /* its bursts are served first */
-    GS_CLASS_BATCH = 2,       /* it runs long, and nobody waits for its answer */
-    GS_CLASS_BACKGROUND = 3,  /* it runs when nobody else wants the device */
-};
-#define GS_CLASS_COUNT 4
-
 /* Flags of gs_wire_wish. CLASS: class_number is the program's wish. SUSPEND: the program is to be
  * suspended by its own wish; without the flag, that is over. */
 #define GS_WISH_CLASS   0x1u
@@ -160,7 +151,7 @@ enum gs_wire_class {
 struct gs_wire_wish { /* all that it wishes: the newest one counts, and replaces those before */
     struct gs_wire_header header;
     uint32_t flags;        /* GS_WISH_* */
-    uint32_t class_number; /* enum gs_wire_class; 0 without GS_WISH_CLASS */
+    uint32_t class_number; /* enum gs_class; 0 without GS_WISH_CLASS */
 };
 
 /* Flags of gs_wire_target. RUN: the program may run. WAITERS: others wait for this device, so it
@@ -219,6 +210,15 @@ enum gs_policy {
     GS_POLICY_PRIORITY = 3, /* the highest priority, in turn among equals */
 };
 #define GS_POLICY_COUNT 4
+
+/* What a program is to the policy `fair`; background ones wait for all others with any policy. */
+enum gs_class {
+    GS_CLASS_AUTO = 0,        /* found out by what it does */
+    GS_CLASS_INTERACTIVE = 1, /* served at once, within its share */
+    GS_CLASS_BATCH = 2,       /* takes its turns */
+    GS_CLASS_BACKGROUND = 3,  /* runs only while no other program wants the device */
+};
+#define GS_CLASS_COUNT 4
 
 struct gs_wire_control {
     struct gs_wire_header header;

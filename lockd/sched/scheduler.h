@@ -39,6 +39,8 @@ struct sched_settings {
     uint64_t host; /* bytes of host memory for all clients; 0 or LOCKD_AUTO: a share of what
                       sched_host() said */
     uint32_t share_ppm; /* what switches may cost of the time, in millionths */
+    uint64_t yield_ns;  /* what programs that run long may have unfinished beside an interactive
+                           one; 0: any amount */
 };
 
 /* A target to be sent. Everything but its header is filled in. */

@@ -177,7 +177,7 @@ static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_
 {
     struct gs_throttle *throttle;
     CUcontext context = NULL;
-    bool waited = false;
+    bool waited = false, passed;
     CUevent event;
 
     if (is_capturing(stream, per_thread) ||
@@ -191,9 +191,10 @@ static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_
     throttle = self->throttle;
     /* the two take turns: wait for the one recorded a window ago, then record it anew */
     event = throttle->events[throttle->next_event];
-    if (wait_for_event(event, &waited)) {
-        if (bound != 0)
-            adapt_window(throttle, bound, waited);
+    passed = wait_for_event(event, &waited);
+    if (bound != 0)
+        adapt_window(throttle, bound, waited);
+    if (passed) {
         throttle->recorded_at[throttle->next_event] = bound != 0 ? gs_now() : 0;
         if (per_thread)
             gs_driver.cuEventRecord_ptsz(event, stream);
