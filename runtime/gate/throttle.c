@@ -157,17 +157,18 @@ void gs_throttle_yield(uint64_t ns)
     atomic_store_explicit(&yield_ns, ns, memory_order_relaxed);
 }
 
-/* The event was recorded about two halves of a window ago: what that took says whether the
- * window may grow. A device that was ahead of the thread has hardly any work left. */
+/* The event was recorded about two halves of a window ago, and the thread had to wait for it: so
+ * the device was busy with those all the time, and what they took is their length. A thread that
+ * did not wait is slower than the device, which says nothing. */
 static void adapt_window(struct gs_throttle *throttle, uint64_t bound, bool waited)
 {
     const uint64_t took = gs_now() - throttle->recorded_at[throttle->next_event];
 
-    if (throttle->recorded_at[throttle->next_event] == 0)
+    if (!waited || throttle->recorded_at[throttle->next_event] == 0)
         return;
-    if (waited && took > bound)
+    if (took > bound)
         throttle->half -= throttle->half / 2;
-    else if ((!waited || took < bound / 2) && throttle->half < HALF)
+    else if (took < bound / 2 && throttle->half < HALF)
         throttle->half *= 2;
 }
 
@@ -201,7 +202,8 @@ static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_
         else
             gs_driver.cuEventRecord(event, stream);
     }
-    throttle->next_event = 1 - throttle->next_event;
+    if (passed || bound == 0) /* a bound in time goes on waiting for the same one */
+        throttle->next_event = 1 - throttle->next_event;
 }
 
 void gs_throttle_bound(CUstream stream, bool per_thread)
