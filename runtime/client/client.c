@@ -87,7 +87,7 @@ static void go_without_thread(void)
     gs_gate_open(false);
 }
 
-static void start_client(void)
+static void start_thread(void)
 {
     switch (gs_worker_start(client_main)) {
     case 0:
@@ -100,13 +100,19 @@ static void start_client(void)
     }
 }
 
+static void start_client(void)
+{
+    gs_reconcile_begin();
+    start_thread();
+}
+
 void gs_client_begin(CUdevice ordinal)
 {
     int count = 0;
 
     if (!gs_runtime.config.disabled && gs_driver.cuDeviceGetCount(&count) == CUDA_SUCCESS &&
         ordinal >= 0 && ordinal < count)
-        start_client();
+        start_thread();
 }
 
 void gs_client_attach_room(CUdevice ordinal)

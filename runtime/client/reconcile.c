@@ -46,6 +46,7 @@
 
 static struct {
     _Atomic(bool) exiting;
+    _Atomic(bool) begun; /* gs_reconcile_begin() */
 
     bool stopped; /* see above; true at the start: nothing has run */
     bool drain_is_old;
@@ -71,11 +72,17 @@ static uint64_t smaller_of(uint64_t a, uint64_t b)
 
 /* --- stopping --- */
 
+/* Acquire: the device that it began with is there, with what its first report says. */
+static bool has_begun(void)
+{
+    return atomic_load_explicit(&self.begun, memory_order_acquire);
+}
+
 /* Without a device there is nothing to run yet: only the daemon is looked for. */
 static bool all_may_run(void)
 {
     struct gs_device *device;
-    bool may = gs_device_at(0) != NULL;
+    bool may = has_begun() && gs_device_at(0) != NULL;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         may &= (gs_device_flags(device) & GS_TARGET_RUN) != 0;
@@ -278,6 +285,8 @@ static uint64_t report_all(uint64_t now)
     struct gs_device *device;
     uint64_t due = UINT64_MAX;
 
+    if (!has_begun())
+        return UINT64_MAX;
     gs_session_send_wish();
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL && gs_session_fd() >= 0; i++) {
         const uint64_t asked =
@@ -334,6 +343,11 @@ uint64_t gs_reconcile(void)
     due = smaller_of(due, watch_idleness(now));
     due = smaller_of(due, report_all(now));
     return more ? 0 : due;
+}
+
+void gs_reconcile_begin(void)
+{
+    atomic_store_explicit(&self.begun, true, memory_order_release);
 }
 
 void gs_reconcile_exiting(void)
