@@ -92,7 +92,8 @@ def body():
         ("--cold", {"action": "store_true", "help": "no daemon is there yet"}),
         ("--trace", {"action": "store_true", "help": "with strace's evidence"})))
     with Bench(how.build) as bench:
-        plain = how.program or bench.path("samples", "vectoradd")
+        # the one with NVIDIA's runtime does not run on the simulated card
+        plain = how.program or bench.path("samples", "vectoradd" if "SIMCUDA_CARD" in os.environ else "vectoradd.nv")
         if not os.access(plain, os.X_OK):
             raise Failed(f"{plain} is not built; it needs nvcc (./test.sh fetches it)")
         patched = bench.patched(plain)
