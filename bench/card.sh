@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The benchmarks that need a card, one after the other, each within its time: bench/card.sh [PART...]   (default: all)
-#   gate allocation handoff handover many interactive thesis solo release
+#   gate allocation handoff handover repeat many interactive startup disposable spatial thesis solo release
 # Takes the programs from $GS_BUILD, build/gpu (tests/gpu/bundle.sh) or build/dev; leaves PART.json and PART.txt in $OUT
 # (default docs/results). A table last: what each part said at its end, and how long it took. GS_SECONDS: no part is begun
 # that could end later than that. GS_PATIENCE=N: each may take N times as long (a busy machine).
@@ -15,13 +15,18 @@ bundle=$(realpath "$bundle") out=${OUT:-docs/results} left=${GS_SECONDS:-100000}
 export GS_BUILD=$bundle LD_LIBRARY_PATH=$bundle/lib:$bundle/runtime${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 mkdir -p "$out"
 
-declare -A limit=([gate]=20 [allocation]=150 [handoff]=280 [handover]=170 [many]=230 [interactive]=130 [thesis]=150 [solo]=200 [release]=60)
+declare -A limit=([gate]=20 [allocation]=150 [handoff]=280 [handover]=170 [many]=230 [interactive]=130 [thesis]=150 [solo]=200 [release]=60
+    [repeat]=180 [startup]=240 [disposable]=240 [spatial]=260)
 program() { # PART: its command
     case $1 in
     gate) echo "$bundle/bench/gate_bench" ;;
     allocation) echo "$bundle/bench/alloc_bench" ;;
     handoff) echo "$bundle/bench/handoff_bench --all" ;;
     handover) echo "$bundle/bench/handoff_bench --gib 8,24 --hand-over" ;;
+    repeat) echo "$bundle/bench/handoff_bench --gib 24 --repeat 40" ;;
+    startup) echo "python3 bench/startup_bench.py --trace" ;;
+    disposable) echo "python3 bench/disposable_bench.py --torch" ;;
+    spatial) echo "python3 bench/spatial_bench.py --mps" ;;
     many) echo "python3 bench/many_bench.py --quick" ;;
     interactive) echo "python3 bench/interactive_bench.py" ;;
     thesis) echo "python3 bench/thesis_bench.py" ;;
@@ -31,7 +36,7 @@ program() { # PART: its command
     esac
 }
 
-[ $# != 0 ] || set -- gate allocation handoff handover many interactive thesis solo release
+[ $# != 0 ] || set -- gate allocation handoff handover repeat many interactive startup disposable spatial thesis solo release
 for part in "$@"; do
     program "$part" >/dev/null || { echo "card.sh: no part '$part'; there are: ${!limit[*]}" >&2; exit 2; }
 done

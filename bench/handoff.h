@@ -64,6 +64,7 @@ struct spec { /* one case */
     double share;      /* of the card (the limit) that each program has; 1: all must move */
     unsigned dirty_of; /* in a turn every so many blocks are written */
     unsigned turns, quantum_ms;
+    bool repeat;           /* each hand-off has its own rate, and the worst counts */
     bool exclusive;        /* both fit, and take turns all the same: nothing moves */
     bool one_way;          /* each direction alone as well */
     const char *hand_over; /* the daemon's setting */

@@ -6,9 +6,12 @@
  *
  *   handoff_bench [--all] [--gib N[,N...]] [--dirty-of N] [--share S] [--turns N] [--quantum
  * MS]
- *                 [--full] [--hand-over] [--host SIZE] [--json FILE] [--lockd PATH]
+ *                 [--repeat N] [--full] [--hand-over] [--host SIZE] [--json FILE] [--lockd PATH]
  *     --gib       device memory of each of the two programs (default 8; with --all 8,24,48)
  *     --dirty-of  in a turn every so many 2 MiB blocks are written (default 1: all)
+ *     --repeat    so many hand-offs (instead of --turns), each with its own rate against the
+ *                 duplex rate of the same run: the first one, the worst one, and all in the
+ *                 result
  *     --share     of the card (the limit) that each program has (default 1: all must move)
  *     --all       these sizes; and of the middle one: nine of ten blocks unchanged, a share of
  *                 0.6, and exclusive turns of programs that fit (nothing moves)
@@ -253,7 +256,10 @@ static bool read_option(const char *name, const char *value, struct options *opt
         options->spec.share = strtod(value, NULL);
     else if (strcmp(name, "--turns") == 0)
         options->spec.turns = (unsigned)strtoul(value, NULL, 10);
-    else if (strcmp(name, "--quantum") == 0)
+    else if (strcmp(name, "--repeat") == 0) {
+        options->spec.turns = (unsigned)strtoul(value, NULL, 10);
+        options->spec.repeat = true;
+    } else if (strcmp(name, "--quantum") == 0)
         options->spec.quantum_ms = (unsigned)strtoul(value, NULL, 10);
     else if (strcmp(name, "--json") == 0)
         options->json = value;

@@ -12,6 +12,8 @@
 
 /* What is asked for. */
 #define DUPLEX_PART    0.95  /* of the duplex rate, at least */
+#define FIRST_PART     0.95  /* ... by the first hand-off of a run on its own */
+#define WORST_PART     0.93  /* ... and by each */
 #define ONE_WAY_PART   0.97  /* of the rate of one direction, at least */
 #define EMPTY_S        0.001 /* at most */
 #define UNCHANGED_PART 0.6   /* of the time when all is changed, at most: nine of ten are not */
@@ -68,6 +70,22 @@ void judge(struct result *result)
     result->hand_offs = all;
 }
 
+/* Of the duplex rate. */
+static double rate_of(const struct result *result, unsigned i)
+{
+    return 2 * result->overflow / result->hand_offs[i].seconds / stage.board->bus.duplex;
+}
+
+static unsigned worst_of(const struct result *result)
+{
+    unsigned worst = 0;
+
+    for (unsigned i = 1; i < result->switches; i++)
+        if (result->hand_offs[i].seconds > result->hand_offs[worst].seconds)
+            worst = i;
+    return worst;
+}
+
 void print(const struct result *result)
 {
     const struct bus *bus = &stage.board->bus;
@@ -87,6 +105,10 @@ void print(const struct result *result)
                result->out_s, bytes / result->out_s / 1e9, bytes / result->out_s / bus->d2h,
                bus->d2h / 1e9, result->in_s, bytes / result->in_s / 1e9,
                bytes / result->in_s / bus->h2d, bus->h2d / 1e9, result->in_freed_s);
+    if (result->spec.repeat && bytes > 0)
+        printf("\n  the first %.3f of duplex, the worst (number %u of %u) %.3f",
+               rate_of(result, 0), worst_of(result) + 1, result->switches,
+               rate_of(result, worst_of(result)));
     if (result->wrong > 0)
         printf("\n  WRONG: %u blocks are not what was written", result->wrong);
     putchar('\n');
@@ -144,6 +166,12 @@ static void rows_of(struct table *table, const struct result *result, const stru
     else
         rate_row(table, result->spec.name, gib, 2 * bytes / result->median_s, bus->duplex,
                  DUPLEX_PART);
+    if (result->spec.repeat) {
+        rate_row(table, "the first hand-off", gib, rate_of(result, 0) * bus->duplex,
+                 bus->duplex, FIRST_PART);
+        rate_row(table, "the worst hand-off", gib,
+                 rate_of(result, worst_of(result)) * bus->duplex, bus->duplex, WORST_PART);
+    }
     if (result->spec.share < 1)
         row(table, "moved out a turn", gib, result->moved_out / 1e9, "GB",
             MOVED_PART * bytes / 1e9, "at most", result->moved_out <= MOVED_PART * bytes);
@@ -172,6 +200,9 @@ static void raw(FILE *file, const struct result *result)
     fputs("\"hand_offs_s\": [", file);
     for (unsigned i = 0; i < result->switches; i++)
         fprintf(file, "%s%.4f", i == 0 ? "" : ", ", result->hand_offs[i].seconds);
+    fputs("], \"hand_offs_of_duplex\": [", file);
+    for (unsigned i = 0; i < result->switches && result->overflow > 0; i++)
+        fprintf(file, "%s%.4f", i == 0 ? "" : ", ", rate_of(result, i));
     fprintf(file, "], \"moved_out_a_turn\": %.0f, \"wrong_blocks\": %u}", result->moved_out,
             result->wrong);
 }

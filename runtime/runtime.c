@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "runtime/api/pressure.h"
+#include "runtime/api/wish.h"
 #include "runtime/base/config.h"
 #include "runtime/gate/capture.h"
 #include "runtime/client/client.h"
@@ -34,6 +36,8 @@ static void start_fresh_in_child(void)
     gs_memory_after_fork();
     gs_devices_after_fork();
     gs_capture_after_fork();
+    gs_pressure_after_fork();
+    gs_wish_after_fork();
     gs_drain_after_fork();
     gs_reconcile_after_fork();
     gs_client_after_fork();

@@ -48,6 +48,7 @@ enum gs_wire_type {
     GS_WIRE_STATE = 2,  /* to the daemon: one device; the first one for a device registers it */
     GS_WIRE_NOTE = 3,   /* to the daemon: a remark for gpusharectl status; needs no HELLO */
     GS_WIRE_TARGET = 4, /* to the program: one device */
+    GS_WIRE_WISH = 5,   /* to the daemon: what the program itself asks for; after HELLO */
     GS_WIRE_KIN = 11,   /* to the daemon: what tells which programs are one job; after HELLO */
     GS_WIRE_OPEN = 8,  /* either way: a program asks for memory that another one has exported */
     GS_WIRE_SHARE = 9, /* either way: that memory, or why not */
@@ -176,6 +177,18 @@ struct gs_wire_kin {
     uint32_t zero;
 };
 
+/* Flags of gs_wire_wish. CLASS: class_number is the program's wish. SUSPEND: the program is to be
+ * suspended by its own wish; without the flag, that is over. */
+#define GS_WISH_CLASS   0x1u
+#define GS_WISH_SUSPEND 0x2u
+#define GS_WISH_ALL     0x3u
+
+struct gs_wire_wish { /* all that it wishes: the newest one counts, and replaces those before */
+    struct gs_wire_header header;
+    uint32_t flags;        /* GS_WISH_* */
+    uint32_t class_number; /* enum gs_class; 0 without GS_WISH_CLASS */
+};
+
 /* Flags of gs_wire_target. RUN: the program may run. WAITERS: others wait for this device, so it
  * bounds unfinished work and stops when idle. PAUSED: somebody paused it. SOLE: no other program is
  * known on this device, so nobody can make room. GIVE: memory that leaves may go to others as it
@@ -208,6 +221,9 @@ struct gs_wire_target {
     uint64_t gift_bytes; /* bytes of each */
     uint32_t gifts;      /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
+    uint64_t
+        yield_ns; /* keep no more unfinished work on the device than takes about so long, since
+                          an interactive program works there as well; 0: no bound */
 };
 
 /* Memory of one program that another one opens (CUDA IPC). The opener sends OPEN with what the
@@ -406,7 +422,8 @@ _Static_assert(sizeof(struct gs_wire_open) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_share) == 80, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
 _Static_assert(sizeof(struct gs_wire_kin) == 32, "wire");
-_Static_assert(sizeof(struct gs_wire_target) == 96, "wire");
+_Static_assert(sizeof(struct gs_wire_target) == 104, "wire");
+_Static_assert(sizeof(struct gs_wire_wish) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
 /* no padding, however many figures there are */
 #define GS_DAEMON_FIGURE(field, unit, json, metric, help) +8

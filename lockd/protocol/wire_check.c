@@ -28,6 +28,8 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_open);
     case GS_WIRE_SHARE:
         return sizeof(struct gs_wire_share);
+    case GS_WIRE_WISH:
+        return sizeof(struct gs_wire_wish);
     case GS_WIRE_STATUS:
         return sizeof(struct gs_wire_header);
     case GS_WIRE_CONTROL:
@@ -152,6 +154,18 @@ static int check_kin(const struct gs_wire_kin *kin, struct gs_err *err)
     return 0;
 }
 
+static int check_wish(const struct gs_wire_wish *wish, struct gs_err *err)
+{
+    const bool says_class = (wish->flags & GS_WISH_CLASS) != 0;
+
+    if ((wish->flags & ~GS_WISH_ALL) != 0)
+        return gs_err_set(err, -EBADMSG, "wish: unknown flags %#x", wish->flags & ~GS_WISH_ALL);
+    if (wish->class_number >= (says_class ? GS_CLASS_COUNT : 1))
+        return gs_err_set(err, -EBADMSG, "wish: class %u, must be 0 to %u", wish->class_number,
+                          says_class ? GS_CLASS_COUNT - 1 : 0);
+    return 0;
+}
+
 static int check_control(const struct gs_wire_control *control, struct gs_err *err)
 {
     switch (control->op) {
@@ -202,6 +216,8 @@ static int check_body(union lockd_message *message, struct gs_err *err)
         return check_kin(&message->kin, err);
     case GS_WIRE_SHARE:
         return check_share(&message->share, err);
+    case GS_WIRE_WISH:
+        return check_wish(&message->wish, err);
     case GS_WIRE_CONTROL:
         return check_control(&message->control, err);
     case GS_WIRE_DAEMON:

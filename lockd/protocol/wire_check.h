@@ -23,6 +23,7 @@ union lockd_message {
     struct gs_wire_target target;
     struct gs_wire_open open;
     struct gs_wire_share share;
+    struct gs_wire_wish wish;
     struct gs_wire_control control;
     struct gs_wire_daemon daemon;
     struct gs_wire_device device;

@@ -40,6 +40,8 @@ struct sched_settings {
                       sched_host() said */
     uint32_t share_ppm; /* what switches may cost of the time, in millionths */
     uint32_t floor_ppm; /* of their fair share, that interactive programs leave to the others */
+    uint64_t yield_ns;  /* what programs that run long may have unfinished beside an interactive
+                           one; 0: any amount */
 };
 
 /* A target to be sent. Everything but its header is filled in. */

@@ -62,10 +62,53 @@ static uint32_t flags_for(const struct sched_member *member)
 }
 
 /* What a holder may idle before it says so: its turn ends by it while others wait, and its
- * bursts are known by it also while nobody does. 0: no turns are taken. */
+ * bursts are known by it also while nobody does. 0: no turns are taken, and nobody yields. */
 static uint64_t idle_for(const struct sched_member *member, bool waiters)
 {
-    return member->device->turns.leases || waiters ? sched_party_idle(member->party) : 0;
+    const struct sched_device *device = member->device;
+
+    return device->turns.leases || waiters || device->sched->settings.yield_ns != 0
+               ? sched_party_idle(member->party)
+               : 0;
+}
+
+/* --- yielding: programs that fit together, one of which answers to somebody --- */
+
+static bool works_in_bursts(const struct sched_party *party)
+{
+    return party->bursts.usual <= sched_device_quantum(party->device) / 2;
+}
+
+/* What the others on the device may have unfinished; 0: any amount. O(members), where the
+ * setting is on. */
+static uint64_t yield_on(const struct sched_device *device)
+{
+    const uint64_t yield = device->sched->settings.yield_ns;
+
+    if (yield == 0 || device->turns.leases)
+        return 0;
+    lockd_list_each (at, &device->parties)
+        if (works_in_bursts(sched_party_of(at, of_device)))
+            return yield;
+    return 0;
+}
+
+static uint64_t yield_for(const struct sched_member *member)
+{
+    const uint64_t yield = member->device->told.yield;
+
+    return yield != 0 && !works_in_bursts(member->party) ? yield : 0;
+}
+
+static void tell_yield(struct sched_device *device)
+{
+    const uint64_t yield = yield_on(device);
+
+    if (yield == device->told.yield)
+        return;
+    device->told.yield = yield;
+    lockd_list_each (at, &device->members)
+        sched_agenda_touch(sched_member_of(at, of_device));
 }
 
 static bool has_news(const struct sched_member *member, uint32_t flags, uint64_t idle)
@@ -74,7 +117,7 @@ static bool has_news(const struct sched_member *member, uint32_t flags, uint64_t
            member->client->host.budget != member->sent.host ||
            is_different(idle, member->sent.idle, idle / 2) ||
            member->device->told.shortfall != member->sent.shortfall ||
-           most_for(member) != member->sent.capacity;
+           yield_for(member) != member->sent.yield || most_for(member) != member->sent.capacity;
 }
 
 void sched_send_member(struct sched_member *member, uint64_t now)
@@ -114,6 +157,7 @@ void sched_send_member(struct sched_member *member, uint64_t now)
     member->sent.idle = idle;
     member->sent.host = member->client->host.budget;
     member->sent.shortfall = device->told.shortfall;
+    member->sent.yield = yield_for(member);
     member->sent.at = now;
     sched_books_member(member, now);
     if (sched_member_busy(member) && !member->party->turn.held)
@@ -159,6 +203,7 @@ void sched_send_broadcast(struct sched_device *device, uint64_t now)
     const uint64_t at = time_to_tell(device, idle, most, shortfall, now);
 
     tell_waiters(device, now);
+    tell_yield(device);
     device->told.exact_at = at == LOCKD_NEVER ? at : sched_min(at, device->told.exact_at);
     if (now < device->told.exact_at)
         return;
@@ -194,6 +239,7 @@ bool sched_next_send(struct sched *sched, struct sched_send *send)
     send->target.idle_ns = member->sent.idle;
     send->target.host_budget = member->sent.host;
     send->target.shortfall = member->sent.shortfall;
+    send->target.yield_ns = member->sent.yield;
     send->rise =
         sched_less(member->sent.budget, sched_max(member->sent.had, member->report.resident));
     return true;

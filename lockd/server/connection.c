@@ -30,6 +30,7 @@
 #include "lockd/server/targets.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/users.h"
+#include "lockd/server/wish.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -234,6 +235,9 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
         break;
     case GS_WIRE_STATE:
         take_state(connection, &message->state, with);
+        break;
+    case GS_WIRE_WISH:
+        lockd_wish_take(connection, &message->wish);
         break;
     case GS_WIRE_OPEN:
     case GS_WIRE_SHARE:

@@ -13,11 +13,14 @@ struct lockd_connection;
 /* A program is paused while either holds. */
 struct lockd_pause {
     bool asked;    /* gpusharectl paused it */
+    bool wished;   /* the program suspended itself */
     uint32_t over; /* devices on which a quota holds it back */
 };
 
-/* gpusharectl pauses the program, or resumes it. */
+/* gpusharectl pauses the program, or resumes it, also where it has suspended itself. */
 void lockd_pause_ask(struct lockd_connection *connection, bool asked);
+/* The program suspends itself, or ends that. */
+void lockd_pause_wish(struct lockd_connection *connection, bool wished);
 /* A quota holds the program back on one device more, or on one less. */
 void lockd_pause_hold(struct lockd_connection *connection, bool over);
 

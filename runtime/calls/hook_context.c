@@ -54,6 +54,7 @@ static bool room_for_context(CUdevice ordinal, unsigned attempt)
         unsigned attempt = 0;                                                                  \
         CUresult room_result;                                                                  \
                                                                                                \
+        gs_client_begin(ordinal);                                                              \
         do                                                                                     \
             room_result = (call);                                                              \
         while (room_result == CUDA_ERROR_OUT_OF_MEMORY &&                                      \

@@ -39,12 +39,18 @@ static void *client_main(void *unused)
 {
     CUstreamCaptureMode mode =
         CU_STREAM_CAPTURE_MODE_RELAXED; /* what we do never touches a captured stream */
+    bool relaxed = false;
 
     (void)unused;
     gs_cancel_off();
-    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
     for (;;) {
         uint64_t timeout;
+
+        if (!relaxed &&
+            gs_device_at(0) != NULL) { /* before, the driver is not called: it may */
+            gs_driver.cuThreadExchangeStreamCaptureMode(&mode); /* be making the context */
+            relaxed = true;
+        }
 
         if (gs_worker_is_asked_to_park()) {
             gs_swap_settle();
@@ -82,7 +88,7 @@ static void go_without_thread(void)
     gs_gate_open(false);
 }
 
-static void start_client(void)
+static void start_thread(void)
 {
     switch (gs_worker_start(client_main)) {
     case 0:
@@ -93,6 +99,21 @@ static void start_client(void)
     default:
         go_without_thread(); /* again for each context: its device may be a new one */
     }
+}
+
+static void start_client(void)
+{
+    gs_reconcile_begin();
+    start_thread();
+}
+
+void gs_client_begin(CUdevice ordinal)
+{
+    int count = 0;
+
+    if (!gs_runtime.config.disabled && gs_driver.cuDeviceGetCount(&count) == CUDA_SUCCESS &&
+        ordinal >= 0 && ordinal < count)
+        start_thread();
 }
 
 void gs_client_attach_room(CUdevice ordinal)

@@ -21,6 +21,9 @@ bool gs_client_ready(void);
 /* A context of the program: registers its device with the daemon (in the background). */
 void gs_client_attach(CUcontext context, CUdevice ordinal);
 
+/* A context is about to be made: the client thread begins to look for the daemon meanwhile. */
+void gs_client_begin(CUdevice ordinal);
+
 /* A device on which no context could be made yet: registers it, so that room can be asked for.
  */
 void gs_client_attach_room(CUdevice ordinal);

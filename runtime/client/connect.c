@@ -109,8 +109,9 @@ static int reach_or_start(const struct gs_places *places, struct gs_own_fd *conn
 
             if (error != 0)
                 return error;
+        } else {
+            nanosleep(&pause, NULL); /* one that was started listens already */
         }
-        nanosleep(&pause, NULL);
         reached = reach_daemon(places, connection, why);
     }
     return gs_place_is_empty(reached) || is_passing(reached) ? -EAGAIN : reached;

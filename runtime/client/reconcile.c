@@ -15,10 +15,13 @@
 #include <string.h>
 
 #include "lockd/protocol/wire.h"
+#include "runtime/api/pressure.h"
+#include "runtime/api/wish.h"
 #include "runtime/gate/capture.h"
 #include "runtime/base/device.h"
 #include "runtime/gate/drain.h"
 #include "runtime/gate/gate.h"
+#include "runtime/gate/throttle.h"
 #include "runtime/base/log.h"
 #include "runtime/swap/moving.h"
 #include "runtime/client/evidence.h"
@@ -46,6 +49,7 @@
 
 static struct {
     _Atomic(bool) exiting;
+    _Atomic(bool) begun; /* gs_reconcile_begin() */
 
     bool stopped; /* see above; true at the start: nothing has run */
     bool drain_is_old;
@@ -71,10 +75,17 @@ static uint64_t smaller_of(uint64_t a, uint64_t b)
 
 /* --- stopping --- */
 
+/* Acquire: the device that it began with is there, with what its first report says. */
+static bool has_begun(void)
+{
+    return atomic_load_explicit(&self.begun, memory_order_acquire);
+}
+
+/* Without a device there is nothing to run yet: only the daemon is looked for. */
 static bool all_may_run(void)
 {
     struct gs_device *device;
-    bool may = true;
+    bool may = has_begun() && gs_device_at(0) != NULL;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         may &= (gs_device_flags(device) & GS_TARGET_RUN) != 0;
@@ -122,9 +133,40 @@ static bool something_leaves(void)
     return leaves;
 }
 
+/* Somebody lacks memory that this program has: what it frees now need not be moved. */
+static bool memory_will_leave(void)
+{
+    struct gs_device *device;
+    bool lacks = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        lacks |= (gs_device_flags(device) & GS_TARGET_RUN) == 0 &&
+                 atomic_load_explicit(&device->target.shortfall, memory_order_relaxed) != 0;
+    return lacks;
+}
+
+/* The least that any device is to be yielded to interactive programs; 0: none is. */
+static uint64_t yield_bound(void)
+{
+    struct gs_device *device;
+    uint64_t least = 0;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const uint64_t ns =
+            atomic_load_explicit(&device->target.yield_ns, memory_order_relaxed);
+
+        if (ns != 0)
+            least = least == 0 ? ns : smaller_of(least, ns);
+    }
+    return least;
+}
+
 static void open_gate(void)
 {
-    gs_gate_open(somebody_waits());
+    const uint64_t yield = yield_bound();
+
+    gs_throttle_yield(yield);
+    gs_gate_open(yield != 0 || somebody_waits());
 }
 
 static void reopen_if_complete(void)
@@ -174,8 +216,10 @@ static uint64_t close_gate(uint64_t now)
 /* One attempt to come to a stop. Returns ns until the next one, 0 when stopped. */
 static uint64_t stop_program(uint64_t now)
 {
-    uint64_t again;
+    uint64_t again = self.started_to_stop || !memory_will_leave() ? 0 : gs_pressure_wait(now);
 
+    if (again != 0)
+        return again;
     if (now < self.on_until)
         return self.on_until - now;
     if (self.patience == 0)
@@ -208,6 +252,7 @@ static void go_on(void)
 {
     self.stopped = self.stuck = false;
     self.stop_since = self.on_until = 0;
+    gs_pressure_over();
 }
 
 /* --- idleness --- */
@@ -218,11 +263,12 @@ static uint64_t watch_idleness(uint64_t now)
 {
     const uint64_t idle_ns = idle_limit();
     uint64_t idle_for;
-    bool busy;
+    bool busy, said;
     const uint64_t activity = gs_gate_activity(&busy);
 
-    if (activity != self.activity || busy || self.stopped || gs_gate_waiting() != 0 ||
-        gs_capture_active()) {
+    busy = busy || gs_gate_waiting() != 0 || gs_capture_active();
+    said = !busy && gs_wish_is_idle();
+    if (activity != self.activity || busy || self.stopped) {
         self.activity = activity;
         self.active_at = now;
     }
@@ -231,8 +277,8 @@ static uint64_t watch_idleness(uint64_t now)
         return UINT64_MAX;
     }
     idle_for = now - self.active_at;
-    self.idle = idle_for >= idle_ns;
-    return (self.idle ? smaller_of(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
+    self.idle = said || idle_for >= idle_ns;
+    return (idle_for >= idle_ns ? smaller_of(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
 }
 
 /* --- a round --- */
@@ -247,9 +293,12 @@ static uint64_t report_all(uint64_t now)
     };
     struct gs_device *device;
     uint64_t due = UINT64_MAX;
+    int unsaid;
 
-    const int unsaid = gs_evidence_send(gs_session_fd());
-
+    if (!has_begun())
+        return UINT64_MAX;
+    gs_session_send_wish();
+    unsaid = gs_evidence_send(gs_session_fd());
     if (unsaid < 0 && unsaid != -EAGAIN)
         gs_session_failed(now);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL && gs_session_fd() >= 0; i++) {
@@ -310,6 +359,11 @@ uint64_t gs_reconcile(void)
     due = smaller_of(due, watch_idleness(now));
     due = smaller_of(due, report_all(now));
     return more ? 0 : due;
+}
+
+void gs_reconcile_begin(void)
+{
+    atomic_store_explicit(&self.begun, true, memory_order_release);
 }
 
 void gs_reconcile_exiting(void)

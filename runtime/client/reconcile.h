@@ -16,6 +16,10 @@ uint64_t gs_reconcile(void);
 /* The daemon's descriptor, or -1. */
 int gs_reconcile_fd(void);
 
+/* Any thread: there is a context, or room is needed for one. Until then the rounds only look for
+ * the daemon: a device is reported together with what the context takes of it. */
+void gs_reconcile_begin(void);
+
 /* Any thread: the process ends. */
 void gs_reconcile_exiting(void);
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/api/wish.h"
 #include "runtime/base/daemon.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
@@ -81,6 +82,7 @@ static void apply_target(const struct gs_wire_target *target, struct gs_descript
         atomic_store_explicit(&device->target.idle_ns, target->idle_ns, memory_order_relaxed);
         atomic_store_explicit(&device->target.shortfall, target->shortfall,
                               memory_order_relaxed);
+        atomic_store_explicit(&device->target.yield_ns, target->yield_ns, memory_order_relaxed);
         atomic_store_explicit(&device->target.budget, target->budget, memory_order_relaxed);
         gs_host_set_budget(target->host_budget);
         atomic_store_explicit(&device->target.seq, target->seq, memory_order_release);
@@ -202,6 +204,7 @@ static void reconnect_daemon(uint64_t now)
     error = gs_connect(!gs_daemon_is_absent(), &self.connection, &why);
     if (error == 0) {
         self.heard = false;
+        gs_wish_anew();
         if (!gs_daemon_is_absent())
             claim_no_more();
         self.connected_at = now;
@@ -221,6 +224,7 @@ void gs_session_allow_everything(void)
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         atomic_store_explicit(&device->target.flags, GS_TARGET_RUN, memory_order_relaxed);
+        atomic_store_explicit(&device->target.yield_ns, 0, memory_order_relaxed);
         atomic_store_explicit(&device->target.budget, UINT64_MAX / 2, memory_order_relaxed);
         gs_host_set_budget(UINT64_MAX);
         atomic_store_explicit(&device->target.capacity, device->total, memory_order_relaxed);
@@ -259,6 +263,21 @@ void gs_session_send_note(void)
         return;
     gs_connect_note(&note, GS_NOTE_OTHER, remark);
     gs_connect_send(fd, &note, sizeof note, NULL);
+}
+
+void gs_session_send_wish(void)
+{
+    const int fd = gs_session_fd();
+    struct gs_wire_wish wish;
+
+    if (fd < 0 || !gs_wish_news(&wish))
+        return;
+    wish.header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,
+                                          .version = GS_WIRE_VERSION,
+                                          .type = GS_WIRE_WISH,
+                                          .length = sizeof wish};
+    if (gs_connect_send(fd, &wish, sizeof wish, NULL) == 0)
+        gs_wish_sent(); /* else in one of the next rounds */
 }
 
 void gs_session_after_fork(void)

@@ -21,6 +21,9 @@ void gs_session_failed(uint64_t now);
 /* Sends what gs_daemon_remark() left. */
 void gs_session_send_note(void);
 
+/* Sends what the program wishes, where the daemon does not know it (api/wish.h). */
+void gs_session_send_wish(void);
+
 /* Any thread: run without a daemon from now on, saying why once. */
 void gs_session_give_up(const char *why);
 

@@ -26,8 +26,8 @@
 #include "runtime/base/log.h"
 #include "runtime/base/own_fd.h"
 
-#define START_PAUSE_NS 1000000
-#define START_PAUSES   10000 /* until it is in the background; it gives up before by itself */
+#define START_PAUSE_NS 200000
+#define START_PAUSES   50000 /* until it is in the background; it gives up before by itself */
 #define TEMPORARY      75    /* its exit status (EX_TEMPFAIL) where trying again may help */
 
 static bool is_program(const char *path)

@@ -41,11 +41,18 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(uint32_t) waiting;
 static _Atomic(bool) refusing;
+static _Atomic(uint64_t) closed_stamp = UINT64_MAX; /* gs_gate_closed_stamp() */
 static bool (*may_wait)(void); /* constant once gs_gate_init() was called */
+
+static bool register_membarrier(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
 
 void gs_gate_init(bool (*asked_to_wait)(void))
 {
     may_wait = asked_to_wait;
+    register_membarrier(); /* prepare_threads() asks again, which is then quick */
 }
 
 static void thread_ends(void *argument)
@@ -67,8 +74,7 @@ static void thread_ends(void *argument)
 static void prepare_threads(void)
 {
     pthread_key_create(&threads.key, thread_ends);
-    threads.fenced =
-        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+    threads.fenced = !register_membarrier();
 }
 
 static void register_thread(struct gs_gate_thread *self)
@@ -261,6 +267,33 @@ static bool somebody_inside(void)
     return inside;
 }
 
+static uint64_t count_passes(void)
+{
+    uint64_t sum;
+
+    gs_lock(&threads.lock, GS_LOCK_THREADS);
+    sum = threads.ended_passes * 2;
+    for (struct gs_gate_thread *thread = threads.first; thread != NULL; thread = thread->next)
+        sum += atomic_load_explicit(&thread->seq, memory_order_acquire);
+    gs_unlock(&threads.lock, GS_LOCK_THREADS);
+    return sum;
+}
+
+/* A thread that is inside, or waits, changes the count by leaving: what it submits meanwhile is
+ * counted behind the stamp. The stamp of a closing that ended just now is older than all that
+ * was submitted since. */
+uint64_t gs_gate_stamp(void)
+{
+    const uint64_t closed = gs_gate_closed_stamp();
+
+    return closed != UINT64_MAX ? closed : count_passes();
+}
+
+uint64_t gs_gate_closed_stamp(void)
+{
+    return atomic_load_explicit(&closed_stamp, memory_order_seq_cst);
+}
+
 bool gs_gate_close(uint64_t timeout_ns)
 {
     const uint64_t deadline = gs_now() + timeout_ns;
@@ -278,6 +311,7 @@ bool gs_gate_close(uint64_t timeout_ns)
         else
             gs_pause(20000);
     }
+    atomic_store_explicit(&closed_stamp, count_passes(), memory_order_seq_cst);
     return true;
 }
 
@@ -294,6 +328,7 @@ void gs_gate_open(bool watched)
     if (!watched && threads.fenced)
         state = GS_GATE_FENCED;
     atomic_store_explicit(&refusing, false, memory_order_release);
+    atomic_store_explicit(&closed_stamp, UINT64_MAX, memory_order_seq_cst);
     if (atomic_exchange_explicit(&gs_gate_state, state, memory_order_acq_rel) == GS_GATE_CLOSED)
         futex_wake_all(&gs_gate_state);
 }
@@ -349,6 +384,7 @@ void gs_gate_after_fork(void)
     threads.ended_passes = 0;
     atomic_store(&waiting, 0);
     atomic_store(&refusing, false);
+    atomic_store(&closed_stamp, UINT64_MAX);
     atomic_store(&gs_gate_state, GS_GATE_CLOSED);
     self->registered = 0;
     atomic_store(&self->syncing, 0);

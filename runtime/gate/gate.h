@@ -22,7 +22,8 @@
 #include <cudaTypedefs.h>
 
 /* asked_to_wait is called before a thread waits at the closed gate; false: there is nothing to
- * wait for. Called once, before any other function. */
+ * wait for. Called once, before any other function, and before the process has threads: then
+ * the kernel takes note of it (membarrier) at once; later it waits for all processors. */
 void gs_gate_init(bool (*asked_to_wait)(void));
 
 enum gs_gate_state {
@@ -141,6 +142,14 @@ unsigned gs_gate_waiting(void);
 /* Changes whenever a thread went through the gate or through a sync. *busy: some thread is
  * inside or waits for the GPU. */
 uint64_t gs_gate_activity(bool *busy);
+
+/* A count that changes with every pass: what it was when the gate was last closed with nobody
+ * inside, as long as it is, else what it is now. Two that are equal have no submission of this
+ * process between them. Any thread. */
+uint64_t gs_gate_stamp(void);
+
+/* The stamp of this closing; UINT64_MAX: the gate is not closed with nobody inside. */
+uint64_t gs_gate_closed_stamp(void);
 
 /* Passes since the start (approximate: threads that ended are counted when they end). */
 uint64_t gs_gate_calls(void);

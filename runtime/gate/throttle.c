@@ -12,10 +12,12 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "runtime/gate/capture.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/base/mutex.h"
@@ -26,7 +28,14 @@ struct gs_throttle {
     CUevent events[2];
     CUcontext context;
     bool held, dead;
+    unsigned next_event;     /* of the two: the one that is recorded next */
+    unsigned half;           /* submissions from one record to the next, with a bound in time */
+    uint64_t recorded_at[2]; /* ns; 0: not yet */
 };
+
+#define HALF (GS_THROTTLE_UNFINISHED / 2)
+
+static _Atomic(uint64_t) yield_ns; /* relaxed: a stale one costs a window */
 
 static struct {
     pthread_mutex_t lock;
@@ -99,6 +108,7 @@ static struct gs_throttle *make_pair(CUcontext context)
         return NULL;
     throttle->context = context;
     throttle->held = true;
+    throttle->half = 1;
     if (gs_driver.cuEventCreate(&throttle->events[0], CU_EVENT_DISABLE_TIMING) !=
         CUDA_SUCCESS) {
         free(throttle);
@@ -126,14 +136,15 @@ static bool is_capturing(CUstream stream, bool per_thread)
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* waits until the event has passed, at most 50 ms */
-static bool wait_for_event(CUevent event)
+/* Waits until the event has passed, at most 50 ms. *waited: it had not when it was asked first. */
+static bool wait_for_event(CUevent event, bool *waited)
 {
     const CUstreamCaptureMode mode = gs_capture_relax();
     bool done = false;
 
     for (unsigned i = 0; i < 1000 && !done; i++) {
         done = gs_driver.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
+        *waited = *waited || !done;
         if (!done)
             gs_pause(50000);
     }
@@ -141,10 +152,33 @@ static bool wait_for_event(CUevent event)
     return done;
 }
 
-/* every half of a window */
-static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_thread)
+void gs_throttle_yield(uint64_t ns)
 {
+    atomic_store_explicit(&yield_ns, ns, memory_order_relaxed);
+}
+
+/* The event was recorded about two halves of a window ago, and the thread had to wait for it: so
+ * the device was busy with those all the time, and what they took is their length. A thread that
+ * did not wait is slower than the device, which says nothing. */
+static void adapt_window(struct gs_throttle *throttle, uint64_t bound, bool waited)
+{
+    const uint64_t took = gs_now() - throttle->recorded_at[throttle->next_event];
+
+    if (!waited || throttle->recorded_at[throttle->next_event] == 0)
+        return;
+    if (took > bound)
+        throttle->half -= throttle->half / 2;
+    else if (took < bound / 2 && throttle->half < HALF)
+        throttle->half *= 2;
+}
+
+/* every half of a window */
+static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_thread,
+                         uint64_t bound)
+{
+    struct gs_throttle *throttle;
     CUcontext context = NULL;
+    bool waited = false, passed;
     CUevent event;
 
     if (is_capturing(stream, per_thread) ||
@@ -155,30 +189,43 @@ static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_
         self->throttle = make_pair(context);
     if (self->throttle == NULL)
         return;
-    /* the two take turns: wait for the one recorded half a window ago, then record it anew */
-    event = self->throttle->events[self->submissions / (GS_THROTTLE_UNFINISHED / 2) % 2];
-    if (wait_for_event(event)) {
+    throttle = self->throttle;
+    /* the two take turns: wait for the one recorded a window ago, then record it anew */
+    event = throttle->events[throttle->next_event];
+    passed = wait_for_event(event, &waited);
+    if (bound != 0)
+        adapt_window(throttle, bound, waited);
+    if (passed) {
+        throttle->recorded_at[throttle->next_event] = bound != 0 ? gs_now() : 0;
         if (per_thread)
             gs_driver.cuEventRecord_ptsz(event, stream);
         else
             gs_driver.cuEventRecord(event, stream);
     }
+    if (passed || bound == 0) /* a bound in time goes on waiting for the same one */
+        throttle->next_event = 1 - throttle->next_event;
 }
 
 void gs_throttle_bound(CUstream stream, bool per_thread)
 {
+    const uint64_t bound = atomic_load_explicit(&yield_ns, memory_order_relaxed);
     struct gs_gate_thread *self = &gs_gate_self;
     const int saved = errno;
+    unsigned half = HALF;
 
-    if (++self->submissions % (GS_THROTTLE_UNFINISHED / 2) != 0)
+    if (bound != 0)
+        half = self->throttle != NULL ? self->throttle->half : 1;
+    if (++self->submissions < half)
         return;
-    bound_thread(self, stream, per_thread);
+    self->submissions = 0;
+    bound_thread(self, stream, per_thread, bound);
     errno = saved;
 }
 
 void gs_throttle_after_fork(void)
 {
     pthread_mutex_init(&throttles.lock, NULL);
+    atomic_store(&yield_ns, 0);
     throttles.first = NULL; /* as with ranges: left to the parent */
     gs_gate_self.throttle = NULL;
 }

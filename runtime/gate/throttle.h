@@ -6,6 +6,7 @@
 #define GS_RUNTIME_GATE_THROTTLE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include <cudaTypedefs.h>
 
@@ -15,6 +16,11 @@
  * the per-thread stream. */
 #define GS_THROTTLE_UNFINISHED 32
 void gs_throttle_bound(CUstream stream, bool per_thread);
+
+/* The bound is about so much time of unfinished work from now on, where that is less; 0: only
+ * the number counts. The thread's measured pace says how many submissions that is, at least
+ * two. Any thread. */
+void gs_throttle_yield(uint64_t ns);
 
 struct gs_throttle;
 

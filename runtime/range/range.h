@@ -42,6 +42,9 @@ struct gs_chunk {
     bool sendable;              /* RESIDENT: made so that others can be given it (handover.h) */
     /* RESIDENT, and another program's before: where its descriptor is (handover.c); else 0 */
     uint16_t descriptor;
+    /* A bit for each of the first 64 blocks: the program has given up its contents (discard.h) */
+    uint64_t discarded, discard_stamp;
+    uint64_t lost; /* HOST: those whose contents did not come along; they come back as zeros */
 };
 
 enum gs_range_life {

@@ -82,11 +82,19 @@ static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bo
 
 enum need { SKIP, COPY, CLEAR };
 
+/* contents given up: a bit for each of the first blocks */
+static bool has_bit(uint64_t mask, unsigned block)
+{
+    return block < 64 && (mask >> block & 1) != 0;
+}
+
 /* what block of the chunk needs; any number of them, hashed or not */
 static enum need need_out(const struct gs_job *job, unsigned block)
 {
     const struct gs_host_block *host = job->chunk->host;
 
+    if (has_bit(job->skipped, block))
+        return SKIP;
     if (job->hashes == NULL)
         return COPY;
     return is_zero(job->hashes[block]) ||
@@ -100,7 +108,10 @@ static enum need need_in(const struct gs_job *job, unsigned block)
 {
     const struct gs_host_block *host = job->chunk->host;
 
-    return job->chunk->zero || (host->known && is_zero(host->hashes[block])) ? CLEAR : COPY;
+    return job->chunk->zero || has_bit(job->chunk->lost, block) ||
+                   (host->known && is_zero(host->hashes[block]))
+               ? CLEAR
+               : COPY;
 }
 
 /* Calls the driver once for each run of blocks that need the same. */
@@ -132,13 +143,14 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
     struct gs_host_block *host = job->chunk->host;
 
     job->copied = 0;
-    job->zero = job->hashes != NULL;
+    job->zero = true;
     if (backend->send != NULL) {
         job->copied = job->bytes;
         return backend->send(job->range, job->index, stream);
     }
     for (unsigned i = 0; i < count && job->zero; i++)
-        job->zero = is_zero(job->hashes[i]);
+        job->zero =
+            has_bit(job->skipped, i) || (job->hashes != NULL && is_zero(job->hashes[i]));
     if (job->zero)
         return CUDA_SUCCESS; /* needs no host memory at all */
     if (host == NULL)
@@ -154,9 +166,12 @@ void gs_job_copied_out(struct gs_job *job)
 {
     struct gs_host_block *host = job->chunk->host;
 
-    job->chunk->zero = job->zero;
-    if (gs_backend_of(job->range)->send != NULL)
+    if (gs_backend_of(job->range)->send != NULL) {
+        job->chunk->zero = false;
         return; /* it has no host memory of ours */
+    }
+    job->chunk->zero = job->zero;
+    job->chunk->lost = job->skipped;
     if (job->zero) {
         gs_host_put(host);
         job->chunk->host = NULL;
@@ -164,6 +179,9 @@ void gs_job_copied_out(struct gs_job *job)
     }
     if (job->hashes != NULL)
         memcpy(host->hashes, job->hashes, block_count(job) * sizeof host->hashes[0]);
+    for (unsigned i = 0; job->hashes != NULL && i < block_count(job); i++)
+        if (has_bit(job->skipped, i)) /* as which it comes back */
+            memset(host->hashes[i], 0, sizeof host->hashes[i]);
     host->known = job->hashes != NULL;
 }
 

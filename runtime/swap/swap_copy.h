@@ -24,7 +24,8 @@ struct gs_job {
     CUdeviceptr address;
     uint64_t bytes;
     uint64_t copied;          /* bytes that cross the bus */
-    bool zero;                /* out: nothing but zeros in it */
+    uint64_t skipped;         /* out: blocks whose contents are given up (discard.h) */
+    bool zero;                /* out: nothing but zeros in it, or nothing that is kept */
     CUevent hashed, done;     /* of the job's place in the ring; kept */
     bool marked;              /* HASHING: `hashed` is behind the kernel */
     bool compares;            /* out: the host copy's hashes are those of what it holds */

@@ -14,6 +14,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/discard.h"
 #include "runtime/range/memory_lock.h"
 
 static bool make_streams(struct gs_mover *mover)
@@ -114,6 +115,7 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     struct gs_device *device = mover->device;
     struct gs_job *job = gs_mover_job(mover, mover->count);
     struct gs_range *range = NULL;
+    uint64_t skipped = 0;
     uint32_t index = 0;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -126,6 +128,7 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     }
     if (range != NULL) {
         range->chunks[index].moving = true;
+        skipped = mover->out ? gs_discard_now(&range->chunks[index]) : 0;
         range->moving++;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -138,6 +141,7 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     job->address = gs_range_chunk_address(range, index);
     job->bytes = gs_range_chunk_bytes(range, index);
     job->copied = 0;
+    job->skipped = skipped;
     job->hashes = NULL;
     mover->count++;
     mover->bytes += job->bytes;

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from other_user import make_folder  # noqa: E402  (in the folder above)
 
 MAGIC, VERSION = 0x48535047, 4
-HELLO, STATE, NOTE, TARGET, OPEN, SHARE = 1, 2, 3, 4, 8, 9
+HELLO, STATE, NOTE, TARGET, WISH, OPEN, SHARE = 1, 2, 3, 4, 5, 8, 9
 STATUS, CONTROL, END = 16, 17, 22
 RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32
 RUN, WAITERS, PAUSED, SOLE, GIVE = 1, 2, 4, 8, 16
@@ -22,7 +22,7 @@ GIB = 1 << 30
 CARD = bytes(range(16))
 PATIENCE = 120.0  # seconds: what comes at once on an idle machine, on one that is busy with other things
 
-TARGET_FORMAT = "<IHHII16sIIQQQQQQII"
+TARGET_FORMAT = "<IHHII16sIIQQQQQQIIQ"
 
 
 def header(kind, length):
@@ -58,6 +58,10 @@ def note(kind, text, name="fake", pid=None):
     return message(NOTE, struct.pack("<iI32s192s", pid or os.getpid(), kind, name.encode(), text.encode()))
 
 
+def wish(flags, class_number=0):
+    return message(WISH, struct.pack("<II", flags, class_number))
+
+
 class Refused(EOFError):
     """The daemon says why and hangs up."""
 
@@ -69,7 +73,7 @@ class Refused(EOFError):
 class Target:
     def __init__(self, data):
         (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
-         self.host_budget, self.shortfall, self.gift_bytes, self.gifts, _) = struct.unpack(
+         self.host_budget, self.shortfall, self.gift_bytes, self.gifts, _, self.yield_ns) = struct.unpack(
             TARGET_FORMAT, data)
         assert kind == TARGET, f"message type {kind} where a target was expected"
 

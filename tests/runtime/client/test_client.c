@@ -58,6 +58,10 @@ int gs_reconcile_fd(void)
     return -1;
 }
 
+void gs_reconcile_begin(void)
+{
+}
+
 void gs_reconcile_exiting(void)
 {
 }

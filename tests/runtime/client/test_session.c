@@ -25,6 +25,7 @@
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/client/report.h"
+#include "runtime/api/wish.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/daemon.h"
@@ -48,6 +49,20 @@ static uint64_t budget_before;
 static int word_count; /* of the daemon that have not been heard: 0 or 1 */
 
 /* --- what session.c stands on --- */
+
+bool gs_wish_news(struct gs_wire_wish *wish)
+{
+    (void)wish;
+    return false;
+}
+
+void gs_wish_sent(void)
+{
+}
+
+void gs_wish_anew(void)
+{
+}
 
 int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
 {

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_throttle_time.c: the bound in time on unfinished work (throttle.c), with a played driver, a
+ * device that works off kernels of one length, and a clock that only its waits and calls move.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/capture.h"
+#include "runtime/gate/gate.h"
+#include "runtime/gate/throttle.h"
+
+#define US     1000ull
+#define MS     (1000 * US)
+#define CALL   (2 * US)  /* what a submission takes of the thread */
+#define LOOK   (50 * US) /* the pause between two looks at an event */
+#define EVENTS 64
+#define WARM   64 /* submissions */
+
+struct gs_driver gs_driver;
+_Thread_local struct gs_gate_thread gs_gate_self;
+
+static uint64_t now, free_at, idle, due[EVENTS];
+static uintptr_t events;
+
+uint64_t gs_now(void)
+{
+    return now;
+}
+
+static CUresult event_create(CUevent *event, unsigned flags)
+{
+    (void)flags;
+    assert_true(++events < EVENTS);
+    due[events] = 0;
+    *event = (CUevent)events;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent event)
+{
+    if (now >= due[(uintptr_t)event])
+        return CUDA_SUCCESS;
+    now += LOOK;
+    return CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_record(CUevent event, CUstream stream)
+{
+    (void)stream;
+    due[(uintptr_t)event] = free_at > now ? free_at : now;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_current(CUcontext *context)
+{
+    *context = (CUcontext)1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status)
+{
+    (void)stream;
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUstreamCaptureMode gs_capture_relax(void)
+{
+    return CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+void gs_capture_restore(CUstreamCaptureMode mode)
+{
+    (void)mode;
+}
+
+/* --- */
+
+static int set_up(void **state)
+{
+    (void)state;
+    gs_driver.cuEventCreate = event_create;
+    gs_driver.cuEventQuery = event_query;
+    gs_driver.cuEventRecord = event_record;
+    gs_driver.cuCtxGetCurrent = get_current;
+    gs_driver.cuStreamIsCapturing = is_capturing;
+    now = 1000 * MS;
+    free_at = now;
+    events = 0;
+    gs_gate_self.submissions = 0;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    gs_throttle_yield(0);
+    gs_throttle_thread_ends(gs_gate_self.throttle);
+    gs_gate_self.throttle = NULL;
+    gs_throttle_context_ended((CUcontext)1);
+    return 0;
+}
+
+/* Submits kernels of that length as fast as it may. The most unfinished work that there was
+ * when another program's might have come, ns; `idle`: how long the device had none. */
+static uint64_t run_kernels(uint64_t length, unsigned count)
+{
+    uint64_t most = 0;
+
+    for (unsigned i = 0; i < WARM + count; i++) {
+        if (i == WARM)
+            idle = most = 0;
+        now += CALL;
+        if (free_at < now) {
+            idle += now - free_at;
+            free_at = now;
+        }
+        free_at += length;
+        if (free_at - now > most)
+            most = free_at - now;
+        gs_throttle_bound(NULL, false);
+    }
+    return most;
+}
+
+static void bound_in_time_short_kernels_stay_below_it(void **state)
+{
+    (void)state;
+    gs_throttle_yield(MS / 2);
+    assert_in_range(run_kernels(20 * US, 2000), 1, MS);
+    assert_true(idle <= 2000 * 20 * US / 20); /* and the device has work */
+}
+
+static void bound_in_time_long_kernels_are_two_or_three(void **state)
+{
+    (void)state;
+    gs_throttle_yield(MS / 2);
+    assert_in_range(run_kernels(5 * MS, 30), 1, 15 * MS);
+    assert_true(idle <= 30 * 5 * MS / 20);
+}
+
+static void bound_in_time_follows_the_length_of_the_kernels(void **state)
+{
+    (void)state;
+    gs_throttle_yield(MS);
+    run_kernels(10 * US, 500);
+    assert_in_range(run_kernels(5 * MS, 20), 1, 15 * MS);
+    assert_in_range(run_kernels(10 * US, 500), 1, 2 * MS);
+}
+
+static void bound_by_number_is_as_ever(void **state)
+{
+    (void)state;
+    assert_in_range(run_kernels(MS, 100), 16 * MS, 48 * MS);
+}
+
+#define played(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        played(bound_in_time_short_kernels_stay_below_it),
+        played(bound_in_time_long_kernels_are_two_or_three),
+        played(bound_in_time_follows_the_length_of_the_kernels),
+        played(bound_by_number_is_as_ever),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
