@@ -12,6 +12,7 @@ Packages are compared with the checksums of Debian's index. A folder that is com
 import hashlib
 import lzma
 import os
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -52,6 +53,17 @@ def make_links_relative(folder):
                 os.symlink(os.path.relpath(folder + target, place), path)
 
 
+def leave_static_libraries(folder):
+    """Of everything but glibc itself."""
+    for place, _, files in os.walk(folder):
+        for name in files:
+            base = name.split(".so")[0]
+            if ".so" in name and os.path.exists(os.path.join(place, base + ".a")) and base.split("lib")[-1] in (
+                    "elf", "z", "jansson", "inih", "INIReader", "ncurses", "ncursesw", "tinfo", "form", "formw", "menu", "menuw",
+                    "panel", "panelw", "curses", "termcap", "tic", "xxhash"):
+                os.unlink(os.path.join(place, name))
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -70,6 +82,8 @@ def main():
         subprocess.run(["dpkg-deb", "-x", file, folder], check=True)
         os.unlink(file)
     make_links_relative(folder)
+    leave_static_libraries(folder)
+    shutil.copy("/usr/include/elf.h", folder + "/usr/include/elf.h")  # the newer one: nothing but constants of file formats
     with open(done, "w", encoding="ascii") as out:
         out.write(f"{RELEASE} {architecture}\n")
 

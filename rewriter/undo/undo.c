@@ -151,6 +151,17 @@ static enum elf_exit repatch_list(const struct elf_registry *registry,
     return result;
 }
 
+/* With --runtime: leaves out what another installation's library is for. */
+static void leave_out_others(struct elf_registry *registry, const char *runtime)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < registry->count; i++)
+        if (!elf_undo_is_for_another(&registry->entries[i], runtime))
+            registry->entries[kept++] = registry->entries[i];
+    registry->count = kept;
+}
+
 enum elf_exit elf_undo_own(const struct elf_options *options)
 {
     enum elf_exit result = ELF_EXIT_NOTHING;
@@ -160,7 +171,10 @@ enum elf_exit elf_undo_own(const struct elf_options *options)
     if (elf_registry_read(&registry, &err) != 0) {
         elf_say(stderr, "gpushare-patch: %s\n", err.text);
         result = ELF_EXIT_FAILED;
-    } else if (registry.count > 0) {
+    }
+    if (options->runtime != NULL && !options->repatch)
+        leave_out_others(&registry, options->runtime);
+    if (registry.count > 0) {
         result = options->list          ? show_list(&registry, options)
                  : options->restore_all ? restore_list(&registry, options)
                                         : repatch_list(&registry, options);

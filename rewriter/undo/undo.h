@@ -38,6 +38,9 @@ bool elf_undo_become(uid_t user, gid_t group);
  * is there. */
 enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner, gid_t *group);
 
+/* Whether the file is patched, and for another library than that. */
+bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime);
+
 /* Restores one file, as its owner where root was called; no link is followed. */
 enum elf_exit elf_undo_restore(const struct elf_listed *entry,
                                const struct elf_options *options);

@@ -55,6 +55,24 @@ enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner, 
     return state;
 }
 
+bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime)
+{
+    struct elf_job *job = calloc(1, sizeof *job);
+    struct elf_root everything;
+    const struct elf_options options = {.root = &everything};
+    char its[PATH_MAX] = "";
+
+    if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
+        if (elf_job_open(job, entry->path, &options, NULL) == 0 &&
+            job->patched == ELF_NOTE_FOUND)
+            elf_note_value(job->note.text, "runtime", its, sizeof its);
+        elf_job_deinit(job);
+        elf_root_close(&everything);
+    }
+    free(job);
+    return its[0] != '\0' && strcmp(its, runtime) != 0;
+}
+
 /* The file is opened and looked at once more, so that what is restored is what was looked at. */
 static enum elf_exit restore_here(const struct elf_listed *entry,
                                   const struct elf_options *options)

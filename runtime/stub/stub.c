@@ -11,8 +11,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,13 +78,23 @@ static void say(const char *text)
     (void)n;
 }
 
-__attribute__((constructor)) static void start_stub(void)
+/* getenv() does not work yet: this comes up before libc (-z initfirst). */
+static bool is_quiet(char **environment)
 {
-    const char *quiet = getenv("GPUSHARE_QUIET");
+    for (; environment != NULL && *environment != NULL; environment++)
+        if (strcmp(*environment, "GPUSHARE_QUIET=1") == 0)
+            return true;
+    return false;
+}
+
+__attribute__((constructor)) static void start_stub(int argc, char **argv, char **environment)
+{
     Dl_info info;
 
+    (void)argc;
+    (void)argv;
     gs_libc_symbols_init();
-    if ((quiet != NULL && strcmp(quiet, "1") == 0) || dladdr(mark, &info) == 0)
+    if (is_quiet(environment) || dladdr(mark, &info) == 0)
         return;
     say("gpushare: gpushare was removed, and this program is still patched: it runs without "
         "sharing (");
