@@ -172,17 +172,16 @@ static void print_stub(const char *name)
 
 static void print_stubs(void)
 {
-    char word[256];
+    static const char between[] = " \t\n{};:";
+    char line[1024];
 
-    while (scanf("%255[^ ;\n\t{}:]", word) >= 0) {
-        if (strcmp(word, "local") == 0)
-            break;
-        if (strcmp(word, "global") != 0 && word[0] != '\0')
-            print_stub(word);
-        word[0] = '\0';
-        scanf("%255[ ;\n\t{}:]", word);
-        word[0] = '\0';
-    }
+    while (fgets(line, sizeof line, stdin) != NULL)
+        for (char *word = strtok(line, between); word != NULL; word = strtok(NULL, between)) {
+            if (strcmp(word, "local") == 0)
+                return;
+            if (strcmp(word, "global") != 0)
+                print_stub(word);
+        }
 }
 
 int main(int argc, char **argv)
