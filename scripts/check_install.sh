@@ -35,17 +35,25 @@ make_packages() { # of this machine's kind
     [ -n "$short" ] || packaging/deb.sh "$dist"
 }
 
-# What the check inside needs: the packages, the simulated driver and programs for it, built for an old glibc as well.
+# What the check inside needs: the packages, and the simulated card with a program for it, built for an old glibc as well.
 make_kit() { # FOLDER
-    local sysroot=$PWD/build/portable/sysroot-amd64 cc=(x86_64-linux-gnu-gcc)
-    [ "$(uname -m)" = x86_64 ] || { sysroot=$PWD/build/portable/sysroot-arm64; cc=(aarch64-linux-gnu-gcc); }
-    cc+=(--sysroot="$sysroot" -isystem "$sysroot/usr/include/$(uname -m)-linux-gnu" -B"$sysroot/usr/lib/$(uname -m)-linux-gnu"
-        -L"$sysroot/usr/lib/$(uname -m)-linux-gnu" -L"$sysroot/lib/$(uname -m)-linux-gnu" -O1 -w -D_GNU_SOURCE)
+    local machine sysroot cc cuda=${CUDA_HOME:-/usr/local/cuda} sources
+    machine=$(uname -m)
+    sysroot=$PWD/build/portable/sysroot-$(dpkg --print-architecture)
+    cc=("$machine-linux-gnu-gcc" --sysroot="$sysroot" -isystem "$sysroot/usr/include/$machine-linux-gnu" -isystem "$sysroot/usr/include"
+        -L"$sysroot/usr/lib/$machine-linux-gnu" -L"$sysroot/lib/$machine-linux-gnu" -B"$sysroot/usr/lib/$machine-linux-gnu"
+        -std=gnu17 -O1 -w -fPIC -D_GNU_SOURCE -DGS_VERSION='"check"' -I. -isystem "$cuda/include")
     mkdir -p "$1"
-    cp "$dist"/* "$1/"
-    cp tests/install/inside.sh "$1/"
-    "${cc[@]}" -shared -fPIC -Wl,-soname,libcuda.so.1 tests/install/card.c -o "$1/libcuda.so.1"
-    "${cc[@]}" tests/install/program.c -o "$1/program" -ldl
+    cp "$dist"/* tests/install/inside.sh "$1/"
+    sources=$(sed -n '/^add_library(simcuda SHARED/,/)/p' tests/simcuda/CMakeLists.txt | grep -oE '[a-z_]+\.c\b' | sed 's|^|tests/simcuda/|')
+    # shellcheck disable=SC2086
+    "${cc[@]}" -D__CUDA_API_VERSION_INTERNAL -shared $sources common/*.c -o "$1/libcuda.so.1" -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic \
+        -Wl,-z,nodelete -Wl,--version-script=tests/simcuda/exports.map -ldl -lpthread -lm
+    "$cuda/bin/nvcc" -arch=sm_80 -fatbin samples/driver_kernel.cu -o "$1/driver_kernel.fatbin"
+    "${cc[@]}" -DDRIVER_FATBIN="\"$1/driver_kernel.fatbin\"" samples/dlopen_driver.c -o "$1/program" -ldl -lm
+    "${cc[@]}" -shared samples/driver_standin.c -o "$1/standin.so" -lm
+    "${cc[@]}" -DDRIVER_FATBIN="\"$1/driver_kernel.fatbin\"" samples/dlopen_driver.c -o "$1/program-musl" -ldl -lm \
+        -Wl,--dynamic-linker=/lib/ld-musl-$machine.so.1
 }
 
 if [ -n "$short" ]; then

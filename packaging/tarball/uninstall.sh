@@ -8,12 +8,12 @@ set -eu
 prefix=$(cd "$(dirname "$0")/../.." && pwd -P)
 tool=$prefix/bin/gpushare-patch library=$prefix/lib/libgpushare.so.1 list=$prefix/share/gpushare/installed
 who=''
+state=${XDG_STATE_HOME:-$HOME/.local/state}/gpushare
 if [ "$(id -u)" = 0 ]; then
     who=--all-users
     state=/var/lib/gpushare
-else
-    state=${XDG_STATE_HOME:-$HOME/.local/state}/gpushare
 fi
+state=${GPUSHARE_STATE:-$state}
 still_patched() { "$tool" --list $who --runtime "$library" | sed -nE 's/^(patched|changed|hidden) +//p'; }
 [ -r "$list" ] || { echo "uninstall.sh: $list is missing: nothing is known of an installation in $prefix" >&2; exit 1; }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the library of patched programs lies: not in the environment, which may be removed while its programs are patched,
-but in /var/lib/gpushare (root) or gpushare below XDG_DATA_HOME, with the daemon and the tools beside it."""
+but in /var/lib/gpushare (root) or gpushare below XDG_DATA_HOME, with the daemon and the tools beside it. GPUSHARE_STATE names
+another folder."""
 import filecmp
 import os
 import shutil
@@ -13,6 +14,8 @@ FILES = ["lib/libgpushare.so.1", "lib/gpushare/libgpushare-stub.so.1", "lib/gpus
 
 
 def folder():
+    if os.environ.get("GPUSHARE_STATE", "").startswith("/"):
+        return os.environ["GPUSHARE_STATE"]
     if os.geteuid() == 0:
         return "/var/lib/gpushare"
     data = os.environ.get("XDG_DATA_HOME", "")
