@@ -59,7 +59,7 @@ share() { # PROGRAM: two at once want more than the card has, take turns, and ar
 
 everything() { # a line for each file that is there
     if [ -n "$short" ]; then
-        find "$HOME" ! -type d -printf '%y %p %l\n' | sort
+        find "$HOME" -name .rustup -prune -o ! -type d -printf '%y %p %l\n' | sort
     else
         find / -xdev \( -path /tmp -o -path /proc -o -path /kit -o -path /dev -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/log \
             -o -path /run -o -path /etc -o -path /home -o -path /usr/share/doc -o -path '*/__pycache__' \) -prune -o ! -type d \
