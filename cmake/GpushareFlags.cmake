@@ -18,6 +18,6 @@ if(GS_SANITIZE)
     target_compile_options(gpushare_flags INTERFACE
         $<${GS_SANITIZED}:-fsanitize=${GS_SANITIZE_WORDS}> $<${GS_SANITIZED}:-fno-sanitize-recover=all>)
     target_link_options(gpushare_flags INTERFACE $<${GS_SANITIZED}:-fsanitize=${GS_SANITIZE_WORDS}>)
-elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT "${CMAKE_C_FLAGS} $ENV{CFLAGS} $ENV{CPPFLAGS}" MATCHES "_FORTIFY_SOURCE")
     target_compile_definitions(gpushare_flags INTERFACE _FORTIFY_SOURCE=2)
 endif()

@@ -8,6 +8,7 @@
 #include "rewriter/job/act.h"
 #include "rewriter/output/fault.h"
 #include "rewriter/tree/tree.h"
+#include "rewriter/undo/undo.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -73,6 +74,8 @@ static enum elf_exit run_all(int argc, char **argv)
         elf_options_help(stdout);
     } else if (options.version) {
         puts("gpushare-patch " GS_VERSION);
+    } else if (options.list || options.restore_all || options.repatch) {
+        result = elf_undo(&options);
     } else if (options.tree != NULL || options.venv != NULL) {
         result = elf_tree(&options);
     } else {

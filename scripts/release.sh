@@ -3,7 +3,7 @@
 #
 # Makes a release: scripts/release.sh [--dry-run] [WORDS FOR test.sh...]
 # Packs the committed sources of the version in CMakeLists.txt, unpacks them in a clean folder, builds and tests them there,
-# and only then sets the tag. Leaves build/release/gpushare-VERSION.tar.gz and its SHA256SUMS. --dry-run sets no tag and
+# and only then sets the tag. Leaves in build/release the sources, wheels, tarballs of binaries, Debian packages and SHA256SUMS. --dry-run sets no tag and
 # does not ask that everything is committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +29,13 @@ tar -xzf "$out/$name.tar.gz" -C "$clean"
 git init -q "$clean/$name" # some checks ask git which files there are
 git -C "$clean/$name" add -A
 (cd "$clean/$name" && ./test.sh "$@") || die "the tests failed in a clean folder: no tag was set"
-(cd "$out" && sha256sum "$name.tar.gz" >SHA256SUMS && cat SHA256SUMS)
+for machine in x86_64 aarch64; do
+    packaging/portable.sh $machine
+    packaging/wheel.py $machine "build/portable/$machine/stage" "$out"
+    packaging/tarball.sh $machine "build/portable/$machine/stage" "$out"
+done
+packaging/deb.sh "$out"
+rm -f "$out/SHA256SUMS"
+(cd "$out" && sha256sum -- * >../SHA256SUMS && mv ../SHA256SUMS . && cat SHA256SUMS)
 [ -n "$dry" ] || git tag -a "v$version" -m "gpushare $version"
 echo "release: $out/$name.tar.gz is ready${dry:+ (no tag was set)}"

@@ -4,6 +4,8 @@
  *   table_gen rsp        one --wrap=NAME a line, for the linker (wrap.rsp)
  *   table_gen names      the wrapped names, one a line
  *   table_gen coverage   docs/coverage.md
+ *   table_gen stub       reads the library's version script and writes one line of runtime/stub/names.h for each
+ *                        exported name
  * dlsym and dlvsym are not the driver's but are wrapped as well: they lead to it. No state.
  */
 #include <stdbool.h>
@@ -154,6 +156,34 @@ static void print_coverage(void)
     }
 }
 
+/* One exported name: a driver's function, with its wrapper beside it, or one of ours, which a
+ * stub has nothing to pass to. dlsym and dlvsym are written by hand. */
+static void print_stub(const char *name)
+{
+    bool door = false;
+
+    if (strncmp(name, "__wrap_", 7) == 0)
+        return; /* comes with its plain name */
+    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++)
+        door = door || strcmp(name, doors[i]) == 0;
+    if (!door)
+        printf("%s(%s)\n", strncmp(name, "cu", 2) == 0 ? "GS_STUB" : "GS_STUB_OURS", name);
+}
+
+static void print_stubs(void)
+{
+    static const char between[] = " \t\n{};:";
+    char line[1024];
+
+    while (fgets(line, sizeof line, stdin) != NULL)
+        for (char *word = strtok(line, between); word != NULL; word = strtok(NULL, between)) {
+            if (strcmp(word, "local") == 0)
+                return;
+            if (strcmp(word, "global") != 0)
+                print_stub(word);
+        }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc == 2 ? argv[1] : "";
@@ -164,8 +194,10 @@ int main(int argc, char **argv)
         print_names("");
     } else if (strcmp(what, "coverage") == 0) {
         print_coverage();
+    } else if (strcmp(what, "stub") == 0) {
+        print_stubs();
     } else {
-        fprintf(stderr, "usage: table_gen rsp|names|coverage\n");
+        fprintf(stderr, "usage: table_gen rsp|names|coverage|stub\n");
         return 2;
     }
     return fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;

@@ -61,9 +61,55 @@ static enum elf_exit print_file(struct elf_job *job, int ret, FILE *out, struct 
     return elf_exit_of(ret);
 }
 
-static int restore_file(struct elf_job *job, FILE *out, struct gs_err *err)
+/* Takes the restored file out of the list of patched ones, or adds a patched one. Whatever is
+ * wrong with the list is said, and no reason to fail. */
+static void forget_file(const struct elf_job *job, FILE *errors)
+{
+    struct gs_err problem = {0};
+
+    if (!job->options->dry_run && job->options->output == NULL &&
+        elf_registry_forget(job->path, &problem) != 0)
+        elf_say(errors, "gpushare-patch: %s: restored, but still listed: %s\n", job->name,
+                problem.text);
+}
+
+static void list_file(struct elf_job *job, FILE *errors)
+{
+    const struct elf_options *options = job->options;
+    const struct elf_root *root =
+        options->output_root != NULL ? options->output_root : options->root;
+    struct gs_err problem = {0};
+
+    if (options->dry_run || job->listed.path[0] == '\0')
+        return;
+    job->listed.venv = options->venv != NULL;
+    if (root != NULL && (options->venv != NULL || options->tree != NULL))
+        memcpy(job->listed.root, root->path, sizeof job->listed.root);
+    if (elf_registry_add(&job->listed, &problem) != 0)
+        elf_say(errors,
+                "gpushare-patch: %s: patched, but not listed, so that removing gpushare will "
+                "not restore it: %s\n",
+                job->name, problem.text);
+}
+
+/* A file that was patched before may have been patched where no list could be kept. */
+static void list_again(struct elf_job *job, FILE *errors)
+{
+    if (job->options->output != NULL)
+        return;
+    memcpy(job->listed.path, job->path, sizeof job->listed.path);
+    memcpy(job->listed.original, job->note.head.original_checksum, sizeof job->listed.original);
+    job->listed.device = job->stat.st_dev;
+    job->listed.inode = job->stat.st_ino;
+    list_file(job, errors);
+}
+
+static int restore_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *err)
 {
     int ret = elf_job_restore(job, err);
+
+    if (ret == 0)
+        forget_file(job, errors);
 
     if (ret == 0 && !job->options->quiet)
         elf_say(out, "%s: %s%s%s\n", job->name,
@@ -86,6 +132,8 @@ static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_er
     if ((ret == 0 && elf_job_is_current(job) && job->options->output == NULL) ||
         ret == -EALREADY) {
         ret = elf_job_loads_runtime(job, err);
+        if (ret == 0)
+            list_again(job, errors);
         if (ret == 0 && !job->options->quiet)
             elf_say(out, "%s: already patched\n", job->name);
         return ret;
@@ -93,6 +141,8 @@ static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_er
     ret = ret ?: elf_job_plan(job, err);
     if (ret == 0 && !job->options->dry_run)
         ret = elf_job_write(job, err);
+    if (ret == 0)
+        list_file(job, errors);
     if (ret == 0 && job->options->quiet)
         elf_report_strip(errors, job);
     else if (ret == 0)
@@ -127,7 +177,7 @@ static enum elf_exit act_on(struct elf_job *job, const char *name,
             fprintf(errors, "gpushare-patch: %s\n", err.text);
     } else {
         if (ret == 0)
-            ret = options->restore ? restore_file(job, out, &err)
+            ret = options->restore ? restore_file(job, out, errors, &err)
                                    : patch_file(job, out, errors, &err);
         if (ret != 0)
             fprintf(errors, "gpushare-patch: %s\n", err.text);

@@ -6,6 +6,7 @@
 #define REWRITER_JOB_JOB_H
 
 #include "rewriter/job/options.h"
+#include "rewriter/registry/registry.h"
 
 #include <limits.h>
 #include <sys/stat.h>
@@ -29,6 +30,7 @@ struct elf_job {
     char origin[PATH_MAX];   /* what $ORIGIN becomes, see plan.h; "" if it stays */
     char marker[ELF_MARKER_TEXT_MAX];
     struct elf_plan plan;
+    struct elf_listed listed; /* of the patched file, for the list of all of them */
 };
 
 enum elf_exit {
@@ -58,7 +60,7 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err);
 int elf_job_refuse_left(const struct elf_job *job, struct gs_err *err);
 /* Makes the plan. */
 int elf_job_plan(struct elf_job *job, struct gs_err *err);
-/* Carries out the plan. */
+/* Carries out the plan, and fills in `listed`. */
 int elf_job_write(struct elf_job *job, struct gs_err *err);
 /* Whether the file is patched just as these options would do it. */
 bool elf_job_is_current(struct elf_job *job);

@@ -46,7 +46,14 @@ static const struct option_row rows[] = {
     {"tree", 0, "DIR", FIELD(tree),
      "process all programs and libraries below DIR that use CUDA"},
     {"venv", 0, "DIR", FIELD(venv),
-     "process the interpreter and programs of the Python environment DIR"},
+     "process the interpreter and programs of the Python environment DIR (default: the one "
+     "this tool is installed in)"},
+    {"list", 'l', NULL, FIELD(list), "list the files that you have patched and not restored"},
+    {"restore-all", 0, NULL, FIELD(restore_all), "restore all files of that list"},
+    {"repatch", 0, NULL, FIELD(repatch),
+     "patch again the files of that list that an upgrade has overwritten"},
+    {"all-users", 0, NULL, FIELD(all_users),
+     "with these, as root: use the lists of all users, each as that user"},
     {"exclude", 0, "GLOB", FIELD(excludes),
      "with --tree or --venv: skip these names or paths below DIR; repeatable"},
     {"jobs", 'j', "N", FIELD(jobs_text),
@@ -69,9 +76,10 @@ static const struct option_row rows[] = {
 
 void elf_options_help(FILE *to)
 {
-    fputs("Usage: gpushare-patch [OPTION]... FILE...\n       gpushare-patch "
-          "[OPTION]... --tree DIR | --venv DIR\nPatch programs and libraries so "
-          "that several CUDA processes can share a GPU.\n\n",
+    fputs("Usage: gpushare-patch [OPTION]... FILE...\n"
+          "       gpushare-patch [OPTION]... --tree DIR | --venv [DIR]\n"
+          "       gpushare-patch [OPTION]... --list | --restore-all | --repatch\n"
+          "Patch programs and libraries so that several CUDA processes can share a GPU.\n\n",
           to);
     for (size_t i = 0; i < ROW_COUNT; i++) {
         char left[48];
@@ -148,6 +156,20 @@ static int check_tree(struct elf_options *options, struct gs_err *err)
     return 0;
 }
 
+static int check_lists(const struct elf_options *options, struct gs_err *err)
+{
+    if (options->list + options->restore_all + options->repatch > 1)
+        return gs_err_set(err, -EINVAL,
+                          "--list, --restore-all and --repatch cannot be used together");
+    if (options->file_count > 0 || options->tree != NULL || options->venv != NULL ||
+        options->output != NULL || options->print || options->check || options->restore)
+        return gs_err_set(err, -EINVAL,
+                          "--list, --restore-all and --repatch go without files and folders");
+    if (options->all_users && geteuid() != 0)
+        return gs_err_set(err, -EINVAL, "--all-users is for root");
+    return 0;
+}
+
 static int check_combination(struct elf_options *options, struct gs_err *err)
 {
     if (options->scope_text != NULL && strcmp(options->scope_text, "process") == 0)
@@ -159,6 +181,11 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
                           options->scope_text);
     if (options->help || options->version)
         return 0;
+    if (options->list || options->restore_all || options->repatch)
+        return check_lists(options, err);
+    if (options->all_users)
+        return gs_err_set(err, -EINVAL,
+                          "--all-users goes with --list, --restore-all or --repatch");
     if (options->print + options->check + options->restore > 1)
         return gs_err_set(err, -EINVAL,
                           "--print, --check and --restore cannot be used together");
@@ -179,6 +206,32 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
     return 0;
 }
 
+/* The Python environment that this tool is installed in, or the one that is active; NULL if there
+ * is none. */
+static char *find_own_environment(void)
+{
+    static char folder[PATH_MAX];
+    char config[PATH_MAX + 16], *slash;
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+
+    folder[n > 0 ? n : 0] = '\0';
+    while ((slash = strrchr(folder, '/')) != NULL) {
+        *slash = '\0';
+        snprintf(config, sizeof config, "%s/pyvenv.cfg", folder);
+        if (access(config, F_OK) == 0)
+            return folder;
+    }
+    slash = getenv("VIRTUAL_ENV");
+    return slash != NULL && *slash != '\0' ? slash : NULL;
+}
+
+static int refuse_no_environment(struct gs_err *err)
+{
+    return gs_err_set(err, -EINVAL,
+                      "--venv: no Python environment is active, and this tool is not installed "
+                      "in one; give its folder");
+}
+
 int elf_options_parse(struct elf_options *options, int argc, char **argv, struct gs_err *err)
 {
     struct option longs[ROW_COUNT + 1];
@@ -194,10 +247,22 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
         for (size_t i = 0; i < ROW_COUNT; i++)
             if (c == LONG_START + (int)i || (rows[i].letter != 0 && c == rows[i].letter))
                 row = &rows[i];
-        if (c == ':')
+        if (c == ':' && strcmp(argv[optind - 1], "--venv") == 0)
+            options->venv = find_own_environment();
+        else if (c == ':')
             return gs_err_set(err, -EINVAL, "%s: needs a value", argv[optind - 1]);
+        if (c == ':' && options->venv == NULL)
+            return refuse_no_environment(err);
+        if (c == ':')
+            continue;
         if (row == NULL)
             return gs_err_set(err, -EINVAL, "%s: no such option", argv[optind - 1]);
+        if (row->field == FIELD(venv) && optarg[0] == '-' && optarg == argv[optind - 1]) {
+            optind--; /* the next option: --venv had no value */
+            optarg = find_own_environment();
+            if (optarg == NULL)
+                return refuse_no_environment(err);
+        }
         if (set_option(options, row, optarg) != 0)
             return gs_err_set(err, -EINVAL, "--%s: given too many times", row->name);
     }

@@ -14,6 +14,7 @@
 #define ELF_EXCLUDES_MAX 64
 
 struct elf_options {
+    bool list, restore_all, repatch, all_users; /* of the list of patched files */
     bool print, check, restore, dry_run, json, force, any, quiet, no_sync, help, version;
     const char *output;  /* -o, or NULL */
     const char *runtime; /* --runtime, or NULL */

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -62,6 +63,8 @@ static int fill_patched(struct elf_job *job, struct elf_output *output, struct g
 
     ret =
         ret ?: elf_output_write(output, plan->undo_at + SUMS_AT, &digests, sizeof digests, err);
+    if (ret == 0)
+        memcpy(job->listed.original, digests.whole, sizeof job->listed.original);
     return ret ?: verify_patched(job, output, err);
 }
 
@@ -136,6 +139,25 @@ static int open_output(const struct elf_job *job, struct elf_output *output, str
     return ret;
 }
 
+/* Where the new file is, by the descriptor of its folder. */
+static void fill_listed(struct elf_job *job, const struct elf_output *output)
+{
+    char link[32], folder[PATH_MAX];
+    struct stat st;
+    ssize_t n;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", output->folder);
+    n = readlink(link, folder, sizeof folder - 1);
+    if (n <= 0 || fstat(output->fd, &st) != 0)
+        return;
+    folder[n] = '\0';
+    if (snprintf(job->listed.path, sizeof job->listed.path, "%s/%s", n > 1 ? folder : "",
+                 output->base) >= (int)sizeof job->listed.path)
+        job->listed.path[0] = '\0';
+    job->listed.device = st.st_dev;
+    job->listed.inode = st.st_ino;
+}
+
 int elf_job_write(struct elf_job *job, struct gs_err *err)
 {
     struct elf_output output;
@@ -146,6 +168,8 @@ int elf_job_write(struct elf_job *job, struct gs_err *err)
     elf_fault();
     ret = fill_patched(job, &output, err);
     ret = ret ?: finish_output(job, &output, NULL, err);
+    if (ret == 0)
+        fill_listed(job, &output);
     elf_output_deinit(&output);
     return ret;
 }

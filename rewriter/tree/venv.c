@@ -233,8 +233,11 @@ static int restore_link(const char *link, const char *target, const struct elf_o
     struct elf_job job;
     bool ours = elf_job_open(&job, link, options, NULL) == 0 && job.patched == ELF_NOTE_FOUND;
     int ret = ours ? put_back(&job.place, link, target, err) : 0;
+    struct gs_err problem = {0};
 
     elf_job_deinit(&job);
+    if (ret == 0 && elf_registry_forget(link, &problem) != 0)
+        elf_say(stderr, "gpushare-patch: %s\n", problem.text);
     if (options->quiet || ret != 0)
         return ret;
     if (ours)

@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Removes gpushare from the prefix that this script lies in: uninstall.sh [--refuse | --stub]
+# Patched files are restored first. --refuse: if there are any, nothing is removed. --stub: they stay patched, and a stub in the
+# library's place lets them run without sharing. Files that could not be restored get the stub in any case, and are named.
+set -eu
+prefix=$(cd "$(dirname "$0")/../.." && pwd -P)
+tool=$prefix/bin/gpushare-patch library=$prefix/lib/libgpushare.so.1 list=$prefix/share/gpushare/installed
+who=''
+state=${XDG_STATE_HOME:-$HOME/.local/state}/gpushare
+if [ "$(id -u)" = 0 ]; then
+    who=--all-users
+    state=/var/lib/gpushare
+fi
+state=${GPUSHARE_STATE:-$state}
+still_patched() { "$tool" --list $who --runtime "$library" | sed -nE 's/^(patched|changed|hidden) +//p'; }
+[ -r "$list" ] || { echo "uninstall.sh: $list is missing: nothing is known of an installation in $prefix" >&2; exit 1; }
+
+left=$(still_patched || true)
+case ${1:-} in
+--refuse)
+    if [ -n "$left" ]; then
+        printf 'uninstall.sh: these files are patched:\n%s\nuninstall.sh: nothing was removed\n' "$left" >&2
+        exit 1
+    fi
+    ;;
+--stub) ;;
+'') "$tool" --restore-all $who --runtime "$library" || true ;;
+*) sed -n '5,7s/^# //p' "$0"; exit 2 ;;
+esac
+left=$(still_patched || true)
+if [ -n "$left" ]; then
+    mkdir -p "$state"
+    cp "$prefix/lib/gpushare/libgpushare-stub.so.1" "$library.stub"
+    cp "$tool" "$state/gpushare-patch"
+    printf '%s\n' "$library" "$state/gpushare-patch" >"$state/stub"
+fi
+while read -r file; do rm -f "$prefix$file"; done <"$list"
+rm -f "$list"
+[ -z "$left" ] || mv -f "$library.stub" "$library"
+# folders that are empty now, the deepest first
+find "$prefix/share" "$prefix/lib" "$prefix/bin" -depth -type d -empty -delete 2>/dev/null || true
+rmdir "$state/patched" "$state" "$prefix" 2>/dev/null || true
+if [ -n "$left" ]; then
+    printf 'gpushare: these files stay patched; %s is a stub now, with which they run without sharing:\n%s\n' "$library" "$left" >&2
+    echo "gpushare: later: $state/gpushare-patch --restore-all" >&2
+fi

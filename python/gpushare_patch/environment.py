@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""enable, disable and status of the Python environment that this package is installed in."""
+import os
+import subprocess
+import sys
+
+from gpushare_patch import place
+
+NOTHING = 4  # exit status of gpushare-patch: nothing to do
+
+
+class Refused(Exception):
+    """What is asked for cannot be done; the text says why."""
+
+
+def is_environment():
+    return os.path.exists(os.path.join(sys.prefix, "pyvenv.cfg"))
+
+
+def _patch(folder, *words, **more):
+    sys.stdout.flush()
+    return subprocess.run([os.path.join(folder, "bin", "gpushare-patch"), *words], stdin=subprocess.DEVNULL, check=False, **more)
+
+
+def _check_environment():
+    if not is_environment():
+        raise Refused(f"{sys.prefix} is no virtual environment, and its interpreter belongs to the system; make one "
+                      "(python3 -m venv DIR), or patch a program by itself: gpushare-patch FILE")
+
+
+def enable():
+    """Patches this environment. 0, or gpushare-patch's exit status."""
+    _check_environment()
+    done = _patch(place.keep(), "--venv", sys.prefix)
+    if done.returncode == 0:
+        print(f"{sys.prefix}: its programs share the GPU from now on (those that run already do not)")
+    return done.returncode
+
+
+def _is_needed(folder):
+    """Whether any file that uses the kept library is patched still."""
+    library = os.path.join(folder, "lib", "libgpushare.so.1")
+    listed = _patch(folder, "--list", "--runtime", library, stdout=subprocess.PIPE, universal_newlines=True)
+    return listed.returncode not in (0, NOTHING) or any(
+        line.split(None, 1)[0] in ("patched", "changed", "hidden") for line in listed.stdout.splitlines() if "/" in line)
+
+
+def disable():
+    """Gives this environment back as it was. 0, or gpushare-patch's exit status."""
+    _check_environment()
+    folder = place.folder() if os.path.exists(os.path.join(place.folder(), "bin", "gpushare-patch")) else place.PACKAGE
+    done = _patch(folder, "--venv", sys.prefix, "--restore")
+    if done.returncode not in (0, NOTHING):
+        return done.returncode
+    if folder != place.PACKAGE and not _is_needed(folder):
+        place.drop()
+    return 0
+
+
+def status():
+    """Says what is patched and who serves. 0 if this environment is enabled, 1 if not."""
+    _check_environment()
+    folder = place.folder() if os.path.exists(os.path.join(place.folder(), "bin", "gpushare-patch")) else place.PACKAGE
+    enabled = _patch(folder, "--venv", sys.prefix, "--check", "-q", stdout=subprocess.DEVNULL).returncode == 0
+    print(f"environment: {sys.prefix}: {'enabled' if enabled else 'not enabled'}")
+    print(f"library: {os.path.join(place.folder(), 'lib', 'libgpushare.so.1')}"
+          f"{'' if folder != place.PACKAGE else ' (not there: enable puts it there)'}")
+    sys.stdout.flush()
+    daemon = subprocess.run([os.path.join(place.PACKAGE, "bin", "gpusharectl"), "status"], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
+    if daemon.returncode == 0:
+        print(daemon.stdout, end="")
+    else:
+        print("daemon: not running (the first program that needs it starts it)")
+    return 0 if enabled else 1

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stub_file.c: what the removal of a package leaves where files could not be restored: a stub in
+ * the library's place, and a copy of this tool to restore them with. The file `stub` beside the
+ * list has the full path of each, one a line. No state; one thread.
+ */
+#include "common/fd.h"
+#include "rewriter/elf/say.h"
+#include "rewriter/undo/undo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STUB_MARK "gpushare-stub-of-a-removed-library" /* runtime/stub/stub.c has it */
+#define MOST      (1 << 20)                            /* bytes of a stub */
+
+static bool name_list(char path[PATH_MAX])
+{
+    char folder[PATH_MAX];
+
+    return elf_registry_folder(folder) &&
+           snprintf(path, PATH_MAX, "%s/stub", folder) < PATH_MAX;
+}
+
+bool elf_undo_has_stub(void)
+{
+    char path[PATH_MAX];
+
+    return name_list(path) && access(path, R_OK) == 0;
+}
+
+/* Whether the file is a stub: a new installation may have put its library there. */
+static bool is_stub(const struct elf_place *place)
+{
+    GS_CLOSE_FD int fd =
+        openat(place->folder, place->base, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    GS_FREE char *bytes = malloc(MOST);
+    ssize_t n = fd >= 0 && bytes != NULL ? read(fd, bytes, MOST) : -1;
+
+    return n > 0 && memmem(bytes, (size_t)n, STUB_MARK, sizeof STUB_MARK) != NULL;
+}
+
+static bool is_this_tool(const struct elf_place *place)
+{
+    struct stat a, b;
+
+    return fstatat(place->folder, place->base, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+           stat("/proc/self/exe", &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static void drop_file(const struct elf_root *everything, const char *path)
+{
+    struct elf_place place;
+
+    if (elf_place_open(&place, everything, path, NULL) == 0 &&
+        (is_stub(&place) || is_this_tool(&place)) && unlinkat(place.folder, place.base, 0) != 0)
+        elf_say(stderr, "gpushare-patch: %s: cannot be removed: %s\n", path, strerror(errno));
+    elf_place_close(&place);
+}
+
+void elf_undo_drop_stub(void)
+{
+    struct elf_root everything;
+    char list[PATH_MAX], line[PATH_MAX + 2];
+    FILE *from = name_list(list) ? fopen(list, "re") : NULL;
+
+    if (from == NULL)
+        return;
+    if (elf_root_open(&everything, "/", NULL) == 0) {
+        while (fgets(line, sizeof line, from) != NULL) {
+            line[strcspn(line, "\n")] = '\0';
+            if (line[0] == '/')
+                drop_file(&everything, line);
+        }
+        elf_root_close(&everything);
+        unlink(list);
+        *strrchr(list, '/') = '\0';
+        if (rmdir(strcat(list, "/patched")) == 0) {
+            *strrchr(list, '/') = '\0';
+            rmdir(list);
+        }
+        elf_say(stdout, "the last patched file is restored; nothing of gpushare is left\n");
+    }
+    fclose(from);
+}

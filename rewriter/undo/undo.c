@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * undo.c: one user's list: shown, restored, patched again. No state; one thread.
+ */
+#include "rewriter/undo/undo.h"
+#include "rewriter/elf/say.h"
+#include "rewriter/tree/tree.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum elf_exit elf_undo_both(enum elf_exit a, enum elf_exit b)
+{
+    if (a == ELF_EXIT_NOTHING || b == ELF_EXIT_NOTHING)
+        return a == ELF_EXIT_NOTHING ? b : a;
+    return elf_exit_graver(a, b);
+}
+
+static const char *name_state(enum elf_undo_state state)
+{
+    static const char *const names[] = {[ELF_UNDO_PATCHED] = "patched",
+                                        [ELF_UNDO_GONE] = "gone",
+                                        [ELF_UNDO_REPLACED] = "replaced",
+                                        [ELF_UNDO_OTHER] = "changed",
+                                        [ELF_UNDO_HIDDEN] = "hidden"};
+
+    return names[state];
+}
+
+static enum elf_exit show_list(const struct elf_registry *registry,
+                               const struct elf_options *options)
+{
+    for (size_t i = 0; i < registry->count; i++)
+        elf_say(stdout, options->quiet ? "%s%s\n" : "%-9s %s\n",
+                options->quiet ? ""
+                               : name_state(elf_undo_look(&registry->entries[i], NULL, NULL)),
+                registry->entries[i].path);
+    return ELF_EXIT_DONE;
+}
+
+/* Folders first, each once: that puts links, manifests and RECORD files back as well. */
+static void restore_folders(const struct elf_registry *registry,
+                            const struct elf_options *options)
+{
+    for (size_t i = 0; i < registry->count; i++) {
+        const struct elf_listed *entry = &registry->entries[i];
+        bool known = entry->root[0] == '\0';
+
+        for (size_t j = 0; j < i && !known; j++)
+            known = strcmp(registry->entries[j].root, entry->root) == 0;
+        if (!known)
+            elf_undo_restore_root(entry, options);
+    }
+}
+
+static void forget(const struct elf_listed *entry, const struct elf_options *options)
+{
+    struct gs_err err = {0};
+
+    if (!options->dry_run && elf_registry_forget(entry->path, &err) != 0)
+        elf_say(stderr, "gpushare-patch: %s\n", err.text);
+}
+
+/* What is left to do for one entry. */
+static enum elf_exit settle_entry(const struct elf_listed *entry,
+                                  const struct elf_options *options)
+{
+    enum elf_undo_state state = elf_undo_look(entry, NULL, NULL);
+    enum elf_exit result = ELF_EXIT_DONE;
+
+    if (state == ELF_UNDO_PATCHED && !(options->dry_run && entry->root[0] != '\0')) {
+        result = elf_undo_restore(entry, options);
+    } else if (state == ELF_UNDO_OTHER || state == ELF_UNDO_HIDDEN) {
+        elf_say(stderr, "gpushare-patch: %s: %s; it is left alone and stays listed\n",
+                entry->path,
+                state == ELF_UNDO_OTHER ? "is patched, but not as it was listed (restore it "
+                                          "by hand: --restore)"
+                                        : "cannot be looked at");
+        return ELF_EXIT_FAILED;
+    } else if (entry->root[0] == '\0') {
+        elf_say(stdout, "%s: %s; nothing to restore\n", entry->path,
+                state == ELF_UNDO_GONE ? "is gone (removed or moved)"
+                                       : "was replaced (by an upgrade?)");
+    }
+    if (result == ELF_EXIT_DONE)
+        forget(entry, options);
+    return result;
+}
+
+static enum elf_exit restore_list(const struct elf_registry *registry,
+                                  const struct elf_options *options)
+{
+    enum elf_exit result = ELF_EXIT_DONE;
+
+    restore_folders(registry, options);
+    for (size_t i = 0; i < registry->count; i++)
+        result = elf_undo_both(result, settle_entry(&registry->entries[i], options));
+    return result;
+}
+
+/* Patches what an upgrade has overwritten: a single file by its path, of a folder all of it. */
+static enum elf_exit repatch_entry(const struct elf_listed *entry,
+                                   const struct elf_options *options)
+{
+    struct elf_root everything = {.fd = -1};
+    struct elf_options again = *options;
+    enum elf_exit result = ELF_EXIT_FAILED;
+    struct gs_err err = {0};
+
+    again.any = true; /* it was patched before */
+    again.repatch = false;
+    if (entry->root[0] != '\0') {
+        again.any = false;
+        again.jobs = 1;
+        again.programs_only = entry->venv;
+        *(entry->venv ? &again.venv : &again.tree) = entry->root;
+        return elf_tree(&again);
+    }
+    again.root = &everything;
+    if (elf_root_open(&everything, "/", &err) == 0)
+        result = elf_act(entry->path, &again, stdout, stderr, NULL);
+    elf_root_close(&everything);
+    return result;
+}
+
+static enum elf_exit repatch_list(const struct elf_registry *registry,
+                                  const struct elf_options *options)
+{
+    const char *last = "";
+    enum elf_exit result = ELF_EXIT_DONE;
+
+    for (size_t i = 0; i < registry->count; i++) {
+        const struct elf_listed *entry = &registry->entries[i];
+        uid_t owner = geteuid();
+
+        if (elf_undo_look(entry, &owner, NULL) != ELF_UNDO_REPLACED ||
+            (entry->root[0] != '\0' && strcmp(entry->root, last) == 0))
+            continue;
+        if (owner != geteuid()) {
+            elf_say(stderr,
+                    "gpushare-patch: %s: was replaced, and belongs to user %u: it is not "
+                    "patched again\n",
+                    entry->path, (unsigned)owner);
+            result = ELF_EXIT_FAILED;
+            continue;
+        }
+        last = entry->root[0] != '\0' ? entry->root : last;
+        result = elf_undo_both(result, repatch_entry(entry, options));
+    }
+    return result;
+}
+
+/* With --runtime: leaves out what another installation's library is for. */
+static void leave_out_others(struct elf_registry *registry, const char *runtime)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < registry->count; i++)
+        if (!elf_undo_is_for_another(&registry->entries[i], runtime))
+            registry->entries[kept++] = registry->entries[i];
+    registry->count = kept;
+}
+
+enum elf_exit elf_undo_own(const struct elf_options *options)
+{
+    enum elf_exit result = ELF_EXIT_NOTHING;
+    struct elf_registry registry;
+    struct gs_err err = {0};
+
+    if (elf_registry_read(&registry, &err) != 0) {
+        elf_say(stderr, "gpushare-patch: %s\n", err.text);
+        result = ELF_EXIT_FAILED;
+    }
+    if (options->runtime != NULL && !options->repatch)
+        leave_out_others(&registry, options->runtime);
+    if (registry.count > 0) {
+        result = options->list          ? show_list(&registry, options)
+                 : options->restore_all ? restore_list(&registry, options)
+                                        : repatch_list(&registry, options);
+    }
+    elf_registry_deinit(&registry);
+    return result;
+}
+
+enum elf_exit elf_undo(const struct elf_options *options)
+{
+    bool root = geteuid() == 0;
+    bool stub = options->restore_all && !options->dry_run && elf_undo_has_stub();
+    enum elf_exit result = elf_undo_own(options);
+
+    if (options->all_users || (stub && root)) /* the stub serves all of them */
+        result = elf_undo_both(result, elf_undo_each_user(options));
+    if (stub && (result == ELF_EXIT_DONE || result == ELF_EXIT_NOTHING))
+        elf_undo_drop_stub();
+    if (result == ELF_EXIT_NOTHING && !options->quiet)
+        elf_say(stdout, "no file is listed as patched\n");
+    return result;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * undo_entry.c: one listed file or folder: what has become of it, and its way back.
+ *
+ * The path of a listed file had no link in it. Whoever owns one of its folders can put one there
+ * since, so it is walked folder by folder without following any, and root restores a file of
+ * another user in a process that has become that user. The undo note must have the checksum that
+ * was listed, and what it gives back must have it too (job/write.c). No state; one thread.
+ */
+#include "rewriter/undo/undo.h"
+#include "rewriter/elf/say.h"
+#include "rewriter/tree/tree.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static enum elf_undo_state judge(const struct elf_job *job, int ret,
+                                 const struct elf_listed *entry)
+{
+    if (ret == -ENOENT || ret == -ENOTDIR)
+        return ELF_UNDO_GONE;
+    if (ret == -ELOOP || ret == -ENOEXEC)
+        return ELF_UNDO_REPLACED; /* by a link or folder, or there is one on the way */
+    if (ret != 0)
+        return ELF_UNDO_HIDDEN;
+    if (job->patched == ELF_NOTE_NONE)
+        return ELF_UNDO_REPLACED;
+    if (job->note.lost.code != 0 ||
+        memcmp(job->note.head.original_checksum, entry->original, sizeof entry->original) != 0)
+        return ELF_UNDO_OTHER;
+    return ELF_UNDO_PATCHED;
+}
+
+enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner, gid_t *group)
+{
+    struct elf_job *job = calloc(1, sizeof *job);
+    struct elf_root everything;
+    const struct elf_options options = {.root = &everything};
+    enum elf_undo_state state = ELF_UNDO_HIDDEN;
+
+    if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
+        state = judge(job, elf_job_open(job, entry->path, &options, NULL), entry);
+        if (job->fd >= 0 && owner != NULL)
+            *owner = job->stat.st_uid;
+        if (job->fd >= 0 && group != NULL)
+            *group = job->stat.st_gid;
+        elf_job_deinit(job);
+        elf_root_close(&everything);
+    }
+    free(job);
+    return state;
+}
+
+bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime)
+{
+    struct elf_job *job = calloc(1, sizeof *job);
+    struct elf_root everything;
+    const struct elf_options options = {.root = &everything};
+    char its[PATH_MAX] = "";
+
+    if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
+        if (elf_job_open(job, entry->path, &options, NULL) == 0 &&
+            job->patched == ELF_NOTE_FOUND)
+            elf_note_value(job->note.text, "runtime", its, sizeof its);
+        elf_job_deinit(job);
+        elf_root_close(&everything);
+    }
+    free(job);
+    return its[0] != '\0' && strcmp(its, runtime) != 0;
+}
+
+/* The file is opened and looked at once more, so that what is restored is what was looked at. */
+static enum elf_exit restore_here(const struct elf_listed *entry,
+                                  const struct elf_options *options)
+{
+    struct elf_job *job = calloc(1, sizeof *job);
+    struct elf_options how = *options;
+    struct elf_root everything = {.fd = -1};
+    struct gs_err err = {0};
+    int ret = job != NULL ? elf_root_open(&everything, "/", &err) : -ENOMEM;
+
+    how.root = &everything;
+    how.restore = true;
+    ret = ret ?: elf_job_open(job, entry->path, &how, &err);
+    if (ret == 0 && judge(job, 0, entry) != ELF_UNDO_PATCHED)
+        ret = gs_err_set(&err, -ESTALE, "%s: was changed meanwhile; it is left alone",
+                         entry->path);
+    if (ret == 0 && geteuid() == 0 && job->stat.st_uid != 0)
+        ret = gs_err_set(&err, -ESTALE, "%s: has got another owner meanwhile; it is left alone",
+                         entry->path);
+    ret = ret ?: elf_job_restore(job, &err);
+    if (ret == 0)
+        elf_say(stdout, "%s: %s\n", entry->path,
+                options->dry_run ? "would be restored" : "restored");
+    else
+        elf_say(stderr, "gpushare-patch: %s\n", err.code != 0 ? err.text : "no memory");
+    if (job != NULL)
+        elf_job_deinit(job);
+    elf_root_close(&everything);
+    free(job);
+    return ret == 0 ? ELF_EXIT_DONE : ELF_EXIT_FAILED;
+}
+
+static enum elf_exit restore_root_here(const struct elf_listed *entry,
+                                       const struct elf_options *options)
+{
+    struct elf_options how = *options;
+    char real[PATH_MAX];
+
+    if (realpath(entry->root, real) == NULL || strcmp(real, entry->root) != 0)
+        return ELF_EXIT_NOTHING; /* gone, or a link leads elsewhere now */
+    how.restore = true;
+    how.restore_all = false;
+    how.jobs = 1;
+    how.programs_only = entry->venv;
+    *(entry->venv ? &how.venv : &how.tree) = entry->root;
+    return elf_tree(&how);
+}
+
+typedef enum elf_exit restore_fn(const struct elf_listed *entry,
+                                 const struct elf_options *options);
+
+/* Calls it in a process that has become that user. */
+static enum elf_exit call_as(uid_t user, gid_t group, restore_fn *call,
+                             const struct elf_listed *entry, const struct elf_options *options)
+{
+    int status = 0;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        enum elf_exit result =
+            elf_undo_become(user, group) ? call(entry, options) : ELF_EXIT_FAILED;
+
+        fflush(NULL);
+        _exit((int)result);
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (child < 0 || !WIFEXITED(status)) {
+        elf_say(stderr, "gpushare-patch: %s: the process of user %u failed\n", entry->path,
+                (unsigned)user);
+        return ELF_EXIT_FAILED;
+    }
+    return (enum elf_exit)WEXITSTATUS(status);
+}
+
+static enum elf_exit call_as_owner(uid_t owner, gid_t group, restore_fn *call,
+                                   const struct elf_listed *entry,
+                                   const struct elf_options *options)
+{
+    if (geteuid() != 0 || owner == 0)
+        return call(entry, options);
+    return call_as(owner, group, call, entry, options);
+}
+
+enum elf_exit elf_undo_restore(const struct elf_listed *entry,
+                               const struct elf_options *options)
+{
+    uid_t owner = 0;
+    gid_t group = 0;
+
+    elf_undo_look(entry, &owner, &group);
+    return call_as_owner(owner, group, restore_here, entry, options);
+}
+
+enum elf_exit elf_undo_restore_root(const struct elf_listed *entry,
+                                    const struct elf_options *options)
+{
+    struct elf_root everything;
+    struct stat st;
+    int fd = -1;
+
+    if (elf_root_open(&everything, "/", NULL) == 0) {
+        fd = elf_root_folder(&everything, entry->root + strspn(entry->root, "/"));
+        elf_root_close(&everything);
+    }
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        if (fd >= 0)
+            close(fd);
+        return ELF_EXIT_NOTHING;
+    }
+    close(fd);
+    return call_as_owner(st.st_uid, st.st_gid, restore_root_here, entry, options);
+}

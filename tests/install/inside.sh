@@ -1,0 +1,237 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# inside.sh KIT: what scripts/check_install.sh runs in a Debian, or with GS_SHORT=1 on the machine itself with HOME in a folder
+# of its own: installs each of the packages in KIT, uses and removes it. Exit 0 only if all was as it should be.
+set -euo pipefail
+kit=$1 short=${GS_SHORT:-}
+work=$(mktemp -d /tmp/gpushare-install-XXXXXX)
+chmod 755 "$work"
+mkdir -p "$HOME"
+export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+export SIMCUDA_MEMORY=256MiB SIMCUDA_KERNELS=$kit/standin.so SIMCUDA_CARD=$work/card
+[ -z "$short" ] || export GPUSHARE_SOCKET=$work/lockd.sock
+state=/var/lib/gpushare data=/var/lib/gpushare
+[ -z "$short" ] || state=$GPUSHARE_STATE
+say() { printf '   %s\n' "$*"; }
+die() { echo "inside.sh: $*" >&2; exit 1; }
+finish() {
+    local status=$?
+    if [ $status = 0 ]; then
+        rm -rf "$work"
+    else
+        tail -n 20 "$work"/*.out 2>/dev/null || true
+        echo "inside.sh: something is not as it should be; $work has what was printed" >&2
+    fi
+}
+trap finish EXIT
+
+run() { LD_LIBRARY_PATH=$kit "$@"; }
+must_say() { # TEXT COMMAND...: it must succeed or fail, and say that
+    local text=$1
+    shift
+    "$@" >"$work/said.out" 2>&1 || true
+    grep -qF -- "$text" "$work/said.out" || { cat "$work/said.out"; die "$* did not say: $text"; }
+}
+must_fail() { ! "$@" >"$work/failed.out" 2>&1 || die "$* succeeded"; }
+
+damage() { # FILE: its undo note
+    python3 - "$1" <<'PY'
+import sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(file.read().rindex(b"gpushare-undo-") + 24)
+    file.write(b"\xff" * 64)
+PY
+}
+
+share() { # PROGRAM: two at once want more than the card has, take turns, and are both right
+    local moved
+    rm -f "$work"/share-*
+    for i in 1 2; do
+        GPUSHARE_STATS=$work/share-$i.stats run "$1" --bytes 180MiB --seconds 2 >"$work/share-$i.out" 2>&1 &
+        pids[i]=$!
+    done
+    wait "${pids[1]}" || die "the first of two programs failed"
+    wait "${pids[2]}" || die "the second of two programs failed"
+    moved=$(cat "$work"/share-*.stats | grep -oE '"moved_out": *[0-9]+' | awk -F: '{ n += $2 } END { print n + 0 }')
+    [ "$moved" -gt 0 ] || die "nothing was moved out: the two programs did not share"
+}
+
+everything() { # a line for each file that is there
+    if [ -n "$short" ]; then
+        find "$HOME" -name .rustup -prune -o ! -type d -printf '%y %p %l\n' | sort
+    else
+        find / -xdev \( -path /tmp -o -path /proc -o -path /kit -o -path /dev -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/log \
+            -o -path /run -o -path /etc -o -path /home -o -path /usr/share/doc -o -path '*/__pycache__' \) -prune -o ! -type d \
+            -printf '%y %p %l\n' | sort
+    fi
+}
+nothing_left() { # WHAT: since "before" was written
+    everything >"$work/after"
+    diff "$work/before" "$work/after" >"$work/left.out" || { cat "$work/left.out"; die "$1 left something"; }
+    say "$1: nothing is left"
+}
+
+leave_stub() { # WHAT LIBRARY REMOVE...: removal with a file that cannot be restored
+    local what=$1 library=$2
+    shift 2
+    cp "$work/patched" "$work/kept"
+    damage "$work/patched"
+    "$@" >"$work/remove.out" 2>&1 || die "$what: removal failed"
+    grep -q "$work/patched" "$work/remove.out" || die "$what: the file that stays patched was not named"
+    [ "$(stat -c %s "$library")" -lt 131072 ] || die "$what: $library is no stub"
+    must_say "gpushare was removed" run "$work/patched"
+    run "$work/patched" >/dev/null 2>&1 || die "$what: the program does not run with the stub"
+    say "$what: with a file that could not be restored a stub stays, and the program runs"
+    cat "$work/kept" >"$work/patched"
+    "$state/gpushare-patch" --restore-all >"$work/restore.out" 2>&1 || die "$what: the kept tool could not restore"
+    cmp -s "$work/patched" "$kit/program" || die "$what: restored, but not the same"
+    [ ! -e "$library" ] || die "$what: the stub stayed"
+}
+
+check_tarball() {
+    local prefix=/usr/local unpacked
+    [ -z "$short" ] || prefix=$HOME/prefix
+    everything >"$work/before"
+    mkdir "$work/tar"
+    tar -xzf "$kit"/gpushare-*-linux-*.tar.gz -C "$work/tar"
+    unpacked=$(echo "$work"/tar/*)
+    "$unpacked/install.sh" "$prefix" >"$work/install.out"
+    PATH=$prefix/bin:$PATH
+    hash -r
+    cp "$kit/program" "$work/patched"
+    gpushare-patch -q "$work/patched"
+    share "$work/patched"
+    gpushare-patch --list | grep -q "^patched  *$work/patched" || die "the patched file is not listed"
+    "$unpacked/install.sh" "$prefix" >"$work/install.out" # an upgrade
+    run "$work/patched" >/dev/null || die "the program does not run after an upgrade"
+    must_fail "$prefix/share/gpushare/uninstall.sh" --refuse
+    grep -q "$work/patched" "$work/failed.out" || die "the refusal names no file"
+    "$prefix/share/gpushare/uninstall.sh" >"$work/uninstall.out"
+    cmp -s "$work/patched" "$kit/program" || die "uninstall.sh did not restore the program"
+    end_daemon
+    nothing_left tarball
+    "$unpacked/install.sh" "$prefix" >"$work/install.out"
+    gpushare-patch -q "$work/patched"
+    leave_stub tarball "$prefix/lib/libgpushare.so.1" "$prefix/share/gpushare/uninstall.sh"
+    nothing_left "tarball with a stub"
+}
+
+end_daemon() { # it leaves by itself; the next package has its own
+    local i
+    for i in $(seq 200); do
+        pgrep -x gpushare-lockd >/dev/null 2>&1 || return 0
+        [ -n "$short" ] && return 0
+        sleep 0.1
+    done
+}
+
+check_wheel() {
+    local env=$work/env
+    [ -z "$short" ] || data=$state
+    everything >"$work/before"
+    python3 -m venv "$env"
+    "$env/bin/python3" -m pip --version >/dev/null
+    snapshot() { (cd "$env" && find . -type f ! -name '*.pyc' -exec sha256sum {} + -o -type l -printf '%p %l\n' | sort); }
+    snapshot >"$work/env-before"
+    "$env/bin/pip" install -q --no-index "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1
+    "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out"
+    "$env/bin/python3" -m gpushare_patch status >"$work/status.out" || die "status says that it is not enabled"
+    GPUSHARE_STATS=$work/python.stats run "$env/bin/python3" -c 'import ctypes; assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0'
+    [ -s "$work/python.stats" ] || die "the environment's python was not routed"
+    cp "$kit/program" "$work/patched"
+    "$env/bin/gpushare-patch" -q "$work/patched"
+    share "$work/patched"
+    run "$env/bin/gpusharectl" --version >/dev/null
+    "$env/bin/gpushare-lockd" --version >/dev/null
+    "$env/bin/pip" install -q --no-index --force-reinstall "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1 # an upgrade
+    "$env/bin/python3" -c 'pass'
+    "$env/bin/gpushare-patch" -q --restore "$work/patched"
+    "$env/bin/gpushare-patch" --venv --check >/dev/null || die "--venv does not find its environment"
+    "$env/bin/python3" -m gpushare_patch disable >"$work/disable.out"
+    "$env/bin/pip" uninstall -q -y gpushare-patch >"$work/pip.out" 2>&1
+    snapshot >"$work/env-after"
+    diff "$work/env-before" "$work/env-after" >"$work/left.out" || die "the environment is not as it was"
+    say "wheel: the environment is byte for byte as it was"
+    # removed while it is enabled: programs start still, and can be restored
+    "$env/bin/pip" install -q --no-index "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1
+    "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out"
+    "$env/bin/pip" uninstall -q -y gpushare-patch >"$work/pip.out" 2>&1
+    rm -f "$work/python.stats"
+    GPUSHARE_STATS=$work/python.stats run "$env/bin/python3" -c 'import ctypes; assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0'
+    [ -s "$work/python.stats" ] || die "without the package the environment's python is not routed any more"
+    "$data/bin/gpushare-patch" --restore-all >"$work/restore.out"
+    snapshot >"$work/env-after"
+    diff "$work/env-before" "$work/env-after" >"$work/left.out" || die "--restore-all did not give the environment back"
+    say "wheel: removed while enabled, programs start still, and can be restored"
+    "$env/bin/pip" install -q --no-index "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1
+    "$env/bin/python3" -m gpushare_patch disable >"$work/disable.out"
+    end_daemon
+    rm -rf "$env"
+    rmdir -p "$data" "$state" 2>/dev/null || true
+    nothing_left wheel
+}
+
+check_deb() {
+    local next=$work/next library
+    everything >"$work/before"
+    dpkg -i "$kit"/libgpushare1_*.deb "$kit"/gpushare_*.deb >"$work/dpkg.out" 2>&1 || die "dpkg -i failed"
+    library=$(echo /usr/lib/*-linux-gnu/libgpushare.so.1)
+    hash -r
+    cp "$kit/program" "$work/patched"
+    gpushare-patch -q "$work/patched"
+    share "$work/patched"
+    getent passwd gpushare >/dev/null || die "there is no user gpushare"
+    getent passwd tester >/dev/null || useradd --create-home tester
+    cp "$kit/program" /home/tester/theirs
+    chown tester: /home/tester/theirs
+    setpriv --reuid tester --regid tester --init-groups env -i HOME=/home/tester PATH="$PATH" gpushare-patch -q /home/tester/theirs
+    # an upgrade of another package overwrites a patched file
+    cp "$kit/program" "$work/other" && gpushare-patch -q "$work/other"
+    cp "$kit/program" "$work/new" && mv "$work/new" "$work/other"
+    dpkg-trigger --by-package=gpushare --no-await /usr/bin
+    must_say "an upgrade has overwritten the patched file $work/other" dpkg --triggers-only -a
+    sed -i 's/^ON_UPGRADE=.*/ON_UPGRADE=patch/' /etc/default/gpushare
+    dpkg-trigger --by-package=gpushare --no-await /usr/bin
+    dpkg --triggers-only -a >"$work/dpkg.out" 2>&1
+    gpushare-patch --check -q "$work/other" || die "the trigger did not patch again"
+    # an upgrade of this one
+    for name in libgpushare1 gpushare; do
+        dpkg-deb -R "$kit"/${name}_*.deb "$next-$name"
+        sed -i 's/0\.1\.0-1/0.1.0-2/' "$next-$name/DEBIAN/control"
+        dpkg-deb -b "$next-$name" "$next-$name.deb" >/dev/null
+    done
+    dpkg -i "$next-libgpushare1.deb" "$next-gpushare.deb" >"$work/dpkg.out" 2>&1 || die "the upgrade failed"
+    gpushare-patch --check -q "$work/patched" || die "the upgrade restored the program"
+    run "$work/patched" >/dev/null || die "the program does not run after the upgrade"
+    sed -i 's/^ON_REMOVE=.*/ON_REMOVE=refuse/' /etc/default/gpushare
+    must_fail dpkg -r gpushare
+    grep -q /home/tester/theirs "$work/failed.out" || die "the refusal does not name a user's file"
+    sed -i 's/^ON_REMOVE=.*/ON_REMOVE=restore/' /etc/default/gpushare
+    dpkg -r gpushare libgpushare1 >"$work/dpkg.out" 2>&1 || die "dpkg -r failed"
+    for file in "$work/patched" "$work/other" /home/tester/theirs; do
+        cmp -s "$file" "$kit/program" || die "removal did not restore $file"
+    done
+    [ "$(stat -c %U /home/tester/theirs)" = tester ] || die "the user's file has another owner now"
+    dpkg -P gpushare libgpushare1 >"$work/dpkg.out" 2>&1
+    end_daemon
+    nothing_left "Debian package"
+    dpkg -i "$kit"/libgpushare1_*.deb "$kit"/gpushare_*.deb >"$work/dpkg.out" 2>&1
+    gpushare-patch -q "$work/patched"
+    leave_stub "Debian package" "$library" dpkg -r gpushare libgpushare1
+    dpkg -P gpushare libgpushare1 >"$work/dpkg.out" 2>&1
+    nothing_left "Debian package with a stub"
+}
+
+check_musl() {
+    local env=$work/musl
+    mkdir "$env"
+    tar -xzf "$kit"/gpushare-*-linux-*.tar.gz -C "$env"
+    must_say musl "$env"/*/files/bin/gpushare-patch "$kit/program-musl"
+    say "a program for musl is refused: $(head -1 "$work/said.out" | cut -c1-150)"
+}
+
+check_tarball
+check_wheel
+[ -n "$short" ] || check_deb
+check_musl

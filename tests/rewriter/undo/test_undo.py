@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The list of patched files: what is in it, and what --list, --restore-all and --repatch make of it.
+
+Usage: test_undo.py --patch TOOL --runtime LIBRARY
+"""
+import argparse
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+OPTIONS = argparse.Namespace()
+LOADS = '#include <dlfcn.h>\nint main(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }'
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-undo.")
+        os.chmod(self.folder, 0o755)
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.state = os.path.join(self.folder, "state")
+        self.environment = dict(os.environ, GPUSHARE_STATE=self.state)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run_tool(self, *words, status=0, **more):
+        done = subprocess.run([OPTIONS.patch, *words], env=dict(self.environment, **more), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600, text=True, check=False)
+        self.assertEqual(done.returncode, status, done)
+        return done
+
+    def patch(self, *words, **more):
+        return self.run_tool("--runtime", OPTIONS.runtime, "--no-sync", *words, **more)
+
+    def build(self, name):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", path], input=LOADS.encode(), check=True)
+        return path, read(path)
+
+    def listed(self, status=0):
+        return [line.split(None, 1) for line in self.run_tool("--list", status=status).stdout.splitlines()]
+
+
+class Own(Case):
+    def test_patched_files_are_listed_until_they_are_restored(self):
+        first, _ = self.build("a program")
+        second, before = self.build("b%20\n")
+        self.run_tool("--list", status=4)
+        self.patch(first, second)
+        self.assertEqual(self.listed(), [["patched", first], ["patched", second.replace("\n", "?")]])
+        self.run_tool("--restore", first)
+        self.assertEqual(len(self.listed()), 1)
+        self.run_tool("--restore-all")
+        self.assertEqual(read(second), before)
+        self.run_tool("--list", status=4)
+        self.run_tool("--restore-all", status=4)
+
+    def test_dry_runs_change_nothing(self):
+        path, _ = self.build("program")
+        self.patch("--dry-run", path)
+        self.run_tool("--list", status=4)
+        self.patch(path)
+        after = read(path)
+        self.run_tool("--restore-all", "--dry-run")
+        self.assertEqual((read(path), len(self.listed())), (after, 1))
+
+    def test_output_is_listed_where_it_lies(self):
+        path, _ = self.build("program")
+        os.mkdir(self.path("real"))
+        os.symlink("real", self.path("link"))
+        self.patch("-o", self.path("link/copy"), path)
+        self.assertEqual(self.listed(), [["patched", self.path("real/copy")]])
+
+    def test_gone_replaced_and_changed_files_are_told(self):
+        names = ["gone", "kept", "other", "replaced"]
+        before = {name: self.build(name) for name in names}
+        self.patch(*(before[name][0] for name in names))
+        os.unlink(self.path("gone"))
+        shutil.copy("/bin/true", self.path("replaced"))
+        with open(self.path("other"), "r+b") as file:  # its undo note is damaged
+            content = file.read()
+            at = content.rindex(b"gpushare-undo-")
+            file.seek(at + 24)
+            file.write(b"\xff" * 64)
+        self.assertEqual([state for state, _ in self.listed()], ["gone", "patched", "changed", "replaced"])
+        done = self.run_tool("--restore-all", status=1)
+        self.assertIn("gone: is gone", done.stdout)
+        self.assertIn("replaced: was replaced", done.stdout)
+        self.assertIn("other: is patched, but not as it was listed", done.stderr)
+        self.assertEqual(read(self.path("kept")), before["kept"][1])
+        self.assertEqual(self.listed(), [["changed", self.path("other")]])
+
+    def test_a_list_that_cannot_be_written_does_not_keep_from_patching(self):
+        path, _ = self.build("program")
+        with open(self.state, "w", encoding="ascii"):
+            pass
+        done = self.patch(path)
+        self.assertIn("patched, but not listed", done.stderr)
+        self.run_tool("--check", path)
+        self.patch(path, GPUSHARE_STATE="/proc/nothing")
+
+    def test_what_is_no_entry_is_left_out(self):
+        path, _ = self.build("program")
+        self.patch(path)
+        place = os.path.join(self.state, "patched")
+        entry = os.listdir(place)[0]
+        for name, text in [("0" * 32, "path=relative\n"), ("1" * 32, ""), ("2" * 32, "nonsense"), ("x", "path=/x\n"),
+                           ("3" * 32, "path=/a/../../x\n"), ("4" * 32, "path=/" + "a" * 70000), ("5" * 32, "original=zz\n")]:
+            with open(os.path.join(place, name), "w", encoding="ascii") as out:
+                out.write(text)
+        os.symlink(entry, os.path.join(place, "6" * 32))
+        self.assertEqual(self.listed(), [["patched", path]])
+
+    def test_many_patchers_at_once_lose_no_entry(self):
+        paths = [self.build(f"p{i}")[0] for i in range(8)]
+        runs = [subprocess.Popen([OPTIONS.patch, "--runtime", OPTIONS.runtime, "--no-sync", "-q", path], env=self.environment)
+                for path in paths]
+        self.assertEqual([run.wait(600) for run in runs], [0] * 8)
+        self.assertEqual(self.listed(), [["patched", path] for path in paths])
+
+    def test_folders_come_back_whole(self):
+        path, before = self.build("app/bin/program")
+        self.patch("--tree", self.path("app"))
+        self.assertEqual(self.listed(), [["patched", path]])
+        self.run_tool("--restore-all")
+        self.assertEqual(read(path), before)
+        self.assertEqual(os.listdir(self.path("app")), ["bin"])  # no manifest
+        self.run_tool("--list", status=4)
+
+    def test_environments_come_back_whole(self):
+        self.assertEqual(subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.path("env")],
+                                        check=False).returncode, 0)
+        links = {name: os.readlink(self.path("env/bin/" + name)) for name in os.listdir(self.path("env/bin"))
+                 if os.path.islink(self.path("env/bin/" + name))}
+        self.patch("--venv", VIRTUAL_ENV=self.path("env"))
+        self.assertGreater(len(self.listed()), 0)
+        self.run_tool("--restore-all")
+        self.assertEqual(links, {name: os.readlink(self.path("env/bin/" + name)) for name in links})
+        self.assertFalse(os.path.exists(self.path("env/.gpushare-manifest")))
+        self.run_tool("--list", status=4)
+
+    def test_venv_without_folder_needs_an_environment(self):
+        done = self.run_tool("--venv", status=2, VIRTUAL_ENV="")
+        self.assertIn("no Python environment", done.stderr)
+
+    def test_upgraded_files_are_patched_again(self):
+        path, before = self.build("program")
+        self.patch(path)
+        with open(self.path("new"), "wb") as out:
+            out.write(before)
+        os.chmod(self.path("new"), 0o755)
+        os.rename(self.path("new"), path)
+        self.assertEqual(self.listed(), [["replaced", path]])
+        self.patch("--repatch")
+        self.assertEqual(self.listed(), [["patched", path]])
+
+    def test_links_are_not_followed(self):
+        path, before = self.build("deep/program")
+        self.patch(path)
+        after = read(path)
+        os.rename(self.path("deep"), self.path("moved"))
+        os.symlink("moved", self.path("deep"))
+        self.assertEqual(self.listed(), [["replaced", path]])
+        self.run_tool("--restore-all")
+        self.assertEqual(read(self.path("moved/program")), after)
+        self.assertNotEqual(after, before)
+
+    def test_options_that_do_not_go_together(self):
+        for words in (["--list", "--restore-all"], ["--list", "x"], ["--restore-all", "--tree", "x"], ["--all-users", "x"]):
+            self.run_tool(*words, status=2)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root")
+class Root(Case):
+    """Files of another user, listed by root."""
+
+    def give(self, path):
+        nobody = pwd.getpwnam("nobody")
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+        return nobody.pw_uid
+
+    def test_a_users_file_is_restored_as_that_user(self):
+        path, before = self.build("theirs/program")
+        user = self.give(path)
+        self.give(os.path.dirname(path))
+        self.patch(path)
+        self.assertEqual(os.stat(path).st_uid, user)
+        self.run_tool("--restore-all")
+        self.assertEqual((read(path), os.stat(path).st_uid), (before, user))
+        self.run_tool("--list", status=4)
+
+    def test_that_user_needs_the_right_to_write(self):
+        path, _ = self.build("ours/program")
+        self.give(path)
+        self.patch(path)
+        after = read(path)
+        self.run_tool("--restore-all", status=1)
+        self.assertEqual((read(path), len(self.listed())), (after, 1))
+
+
+class Stub(Case):
+    def test_the_stub_goes_when_the_last_file_is_restored(self):
+        path, _ = self.build("program")
+        self.patch(path)
+        stub, foreign = self.path("libgpushare.so.1"), self.path("foreign")
+        with open(stub, "wb") as out:
+            out.write(b"ELF gpushare-stub-of-a-removed-library\0 and so on")
+        with open(foreign, "wb") as out:
+            out.write(b"a library that was installed since")
+        with open(os.path.join(self.state, "stub"), "w", encoding="utf-8") as out:
+            out.write(f"{stub}\n{foreign}\n")
+        with open(path, "r+b") as file:
+            content = file.read()
+            at = content.rindex(b"gpushare-undo-") + 24
+            file.seek(at)
+            file.write(b"\xff" * 64)
+        self.run_tool("--restore-all", status=1)
+        self.assertTrue(os.path.exists(stub))
+        with open(path, "wb") as file:
+            file.write(content)
+        done = self.run_tool("--restore-all")
+        self.assertIn("nothing of gpushare is left", done.stdout)
+        self.assertFalse(os.path.exists(stub))
+        self.assertTrue(os.path.exists(foreign))
+        self.assertFalse(os.path.exists(self.state))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--patch", required=True)
+    parser.add_argument("--runtime", required=True)
+    rest = parser.parse_known_args(namespace=OPTIONS)[1]
+    unittest.main(argv=[sys.argv[0], *rest])
