@@ -7,6 +7,7 @@
 
 #include "common/packet.h"
 #include "lockd/base/list.h"
+#include "lockd/identity/identity.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/handover.h"
@@ -52,9 +53,11 @@ struct lockd_connection {
     int fd;
     uid_t uid;
     pid_t pid;
-    bool foreign;  /* the pid is the program's own word */
-    bool controls; /* may change settings */
-    bool dead;     /* ending.h */
+    bool foreign;   /* the pid is the program's own word */
+    bool controls;  /* may change settings */
+    bool contained; /* it lives in a container: steers programs of that one only */
+    struct lockd_identity identity;
+    bool dead; /* ending.h */
     char name[32], version[16], group[32];
     struct lockd_rate rate;
     struct lockd_silence silence;
