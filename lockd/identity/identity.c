@@ -134,9 +134,10 @@ static void read_user_map(struct lockd_identity *identity)
 
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         char *end;
-        const unsigned long inside = strtoul(line, &end, 10), outside = strtoul(end, NULL, 10);
+        const unsigned long inside = strtoul(line, &end, 10), outside = strtoul(end, &end, 10),
+                            count = strtoul(end, NULL, 10);
 
-        identity->own_root |= inside == 0 && outside != 0;
+        identity->own_root |= inside == 0 && (outside != 0 || count != UINT32_MAX);
     }
     if (file != NULL)
         fclose(file);

@@ -26,9 +26,10 @@ REFUSED = "a process in a container may"
 INSIDE = """
 import json, subprocess, sys, time
 sys.path.insert(0, sys.argv[1])
-from fake import GIB, WANT, RUNNING, Program
+from fake import GIB, WANT, RUNNING, Program, hello
 path, ctl = sys.argv[2:]
-program = Program(path, "inside", weight=10000)
+program = Program(path, "inside", say_hello=False)
+program.socket.send(hello("inside", weight=10000))
 program.say(flags=WANT, demand=GIB)
 program.settle(lambda p: p.flags & RUNNING)
 def run(*words):
@@ -64,7 +65,7 @@ class ContainedTest(unittest.TestCase):
         pid = str(os.getpid())
         for name in CONTAINERS:
             for words in (["pause", pid], ["resume", pid], ["evict", pid], ["suspend", pid], ["set", "weight", pid, "1"],
-                          ["set", "quantum", "100"], ["reload"], ["pause", "--all"]):
+                          ["set", "quantum", "100"], ["reload"], ["pause", "all"]):
                 with self.subTest(name=name, words=words):
                     code, out, err = self.ctl(name, *words)
                     self.assertEqual((code, out), (1, ""), err)
