@@ -27,7 +27,7 @@ seeds_of() { # TARGET: the folder of its seeds
     for folder in tests/*/"corpus-${1#fuzz_}"; do
         [ ! -d "$folder" ] || { echo "$folder"; return; }
     done
-    [ "$1" = fuzz_reader ] && echo tests/elf/corpus-seeds
+    [ "$1" = fuzz_reader ] && echo tests/rewriter/corpus-seeds
 }
 
 fuzz() { # PROGRAM: runs it, and says in one line how that went

@@ -84,7 +84,7 @@ void lockd_settings_default(struct lockd_values *values)
             lockd_setting_option(at, lockd_setting_place(at, values));
         struct gs_err err = {0};
 
-        lockd_option_value(&option, at->initial, &err); /* test_settings: all are right */
+        lockd_option_value(&option, at->initial, &err); /* all are right: test_settings.c */
     }
 }
 

@@ -2,7 +2,7 @@
  *
  * bad_input.c: calls the driver's memory functions as they must not be called, and says what
  * they answered: one line a call, "case step: CUresult". Run with GPUSHARE_DISABLE=1 and
- * without, the two outputs must be equal, on the simulated card and on a real one (bad_input.py
+ * without, the two outputs must be equal, on the simulated card and on a real one (test_bad_input.py
  * compares).
  *
  * Every case has a process of its own, since the answer may be a crash inside the driver or an

@@ -9,7 +9,7 @@
 #   GS_GPU_LIMIT   what the card is made to hold (default 16GiB): programs beyond it are moved out and in
 #   -k WORD        only the cases whose names contain WORD
 #   GS_KEEP=1      keeps the work folder
-#   GS_GPU_SELFCHECK=1   the scripts themselves, on the simulated card (tests/gpu/selfcheck.sh)
+#   GS_GPU_SELFCHECK=1   the scripts themselves, on the simulated card (tests/gpu/test_selfcheck.sh)
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . tests/gpu/lib.sh
@@ -92,7 +92,7 @@ case_bad_input() { # the driver's answers to bad input, without and with us in f
     [ -x "$bundle/tests/gpu/bad_input" ] || { skip "bad_input was not built"; return; }
     cp "$bundle/tests/gpu/bad_input" "$work/bad_input"
     patch_tool "$work/bad_input" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return; }
-    python3 tests/gpu/bad_input.py "$work/bad_input" >"$work/bad.out" 2>&1 || status=$?
+    python3 tests/gpu/test_bad_input.py "$work/bad_input" >"$work/bad.out" 2>&1 || status=$?
     [ $status = 0 ] || { sed 's/^/    /' "$work/bad.out"; fail "$(tail -1 "$work/bad.out")"; return; }
     pass "$(tail -1 "$work/bad.out")"
 }

@@ -329,7 +329,7 @@ static void case_wait(void)
     CHECK(waitpid(-1, &status, WNOHANG) == -1);
 }
 
-/* three large ones, for calls.py to count the driver's calls */
+/* three large ones, for test_calls.py to count the driver's calls */
 static void case_large(void)
 {
     CUdeviceptr address;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guest.c: a plugin that finds libcuda and uses it. Linked into nothing: others.py patches
+ * guest.c: a plugin that finds libcuda and uses it. Linked into nothing: test_others.py patches
  * copies of it for one libgpushare or another.
  */
 #include <dlfcn.h>

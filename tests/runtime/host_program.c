@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host_program.c: a program that others.py patches, or not.
+ * host_program.c: a program that test_others.py patches, or not.
  *   hooked OBJECT    interposer.c stands before libc's dlsym; its cuMemAlloc_v2 calls one in
  *                    OBJECT
  *   alone            it works, whoever stands there

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mappings.c: single cases of the program's own VMM memory, and of calls on memory that was
- * freed, on the simulated card, one an invocation: mappings CASE (calls.py runs them, with and
+ * freed, on the simulated card, one an invocation: mappings CASE (test_calls.py runs them, with and
  * without gpushare: the answers are the same). One thread.
  */
 #include "tests/runtime/check.h"

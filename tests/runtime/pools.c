@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * pools.c: single cases of stream-ordered memory and pools on the simulated card, one an
- * invocation: pools CASE (calls.py runs them, with and without gpushare where both must do the
+ * invocation: pools CASE (test_calls.py runs them, with and without gpushare where both must do the
  * same). A host function holds a stream up, so that "not yet passed" lasts as long as a case
  * wants. Threads: the driver's.
  */
@@ -107,7 +107,7 @@ static void case_order_large(void)
 }
 
 /* A graph's memory, far more than is asked for at a time, on a card that another program has
- * (moves.py). */
+ * (test_moves.py). */
 static void case_graph_large(void)
 {
     CUgraphExec exec;

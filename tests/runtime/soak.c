@@ -7,7 +7,7 @@
  *        [--devices D] [--pause MS]
  *
  * Run several beside each other on a small card, so that their memory moves all the time
- * (soak.py). Linked with libgpushare first, as gpushare-cc does. Exit 0 and one line "ok ...";
+ * (test_soak.py). Linked with libgpushare first, as gpushare-cc does. Exit 0 and one line "ok ...";
  * 1 and a line that names seed, operation, block and byte; 2 usage. Threads: each has its own
  * stream, blocks and model, on one of the first D devices by turns; those of a device share its
  * context and --memory there. --pause: each rests for about so long after every few operations.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handoff.pml: the hand-off protocol of lockd/protocol/wire.h as a model for spin; check.py runs it.
+ * handoff.pml: the hand-off protocol of lockd/protocol/wire.h as a model for spin; test_handoff.py runs it.
  *
  * N programs on one device of CAPACITY units; program i has DEMAND(i) of them, which together do
  * not fit. Targets (seq, run, budget) go one way, states (seq, running, want, resident) the

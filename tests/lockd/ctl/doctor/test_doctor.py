@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpusharectl doctor: each cause for not sharing is named, at its level, with what to do.
+
+usage: test_doctor.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+from fake import END, MAGIC, PATIENCE, Daemon, Program, wait_for
+
+LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+MAPS = "import mmap, sys; files = [open(f, 'rb') for f in sys.argv[1:]]; " \
+       "kept = [mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) for f in files]; print('!', flush=True); sys.stdin.read()"
+
+
+class DoctorTest(unittest.TestCase):
+    def setUp(self):
+        self.daemon = Daemon(LOCKD)
+        self.addCleanup(self.daemon.process.kill)
+        self.folder = self.daemon.folder
+
+    def tearDown(self):
+        self.assertEqual(self.daemon.end(), 0)
+        shutil.rmtree(self.folder)
+
+    def file(self, name, content=b"x" * 4096, mode=0o644):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+        os.chmod(path, mode)
+        return path
+
+    def doctor(self, *arguments, socket_path=None, **environment):
+        result = subprocess.run([CTL, "doctor", "--json", *arguments], capture_output=True, text=True, timeout=PATIENCE,
+                                env={**os.environ, "GPUSHARE_SOCKET": socket_path or self.daemon.path, **environment})
+        self.assertNotIn("Sanitizer", result.stderr)
+        answer = json.loads(result.stdout)
+        self.assertEqual(result.returncode, 1 if answer["verdict"] == "fail" else 0)
+        return {f["check"]: f for f in answer["findings"]}
+
+    def assert_found(self, found, check, level, *words):
+        self.assertEqual(found[check]["level"], level, found[check])
+        for word in words:
+            self.assertIn(word, found[check]["text"] + " -> " + (found[check]["advice"] or ""))
+
+    def running(self, *command, **options):
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stdin.close)
+        self.assertEqual(process.stdout.readline(), b"!\n")
+        return str(process.pid)
+
+    def test_driver_that_a_program_has_loaded(self):
+        one, other = self.file("a/libcuda.so.1"), self.file("b/libcuda.so.580.65")
+        stub = self.file("stubs/libcuda.so")
+        for files, level, words in (((one,), "ok", (one,)), ((one, other), "warn", (one, other, "two drivers")),
+                                    ((stub,), "fail", ("stand-in", "stubs folder")),
+                                    ((self.file("libcudart.so.13"),), "fail", ("but libcudart",))):
+            found = self.doctor(self.running(sys.executable, "-c", MAPS, *files))
+            self.assert_found(found, "process.cuda", level, *words)
+
+    def test_container_that_sees_no_socket_or_another_one(self):
+        empty = os.path.join(self.folder, "empty")
+        os.mkdir(empty)
+        script = f"mount --bind {empty} {self.folder} || exit 1; echo !; exec cat"
+        if subprocess.run(["unshare", "-m", "mount", "--bind", empty, self.folder], capture_output=True).returncode != 0:
+            self.skipTest("no mount namespaces here")
+        pid = self.running("unshare", "-m", "sh", "-c", script)
+        wait_for(lambda: os.readlink(f"/proc/{pid}/exe").endswith("cat"), PATIENCE, "exec")
+        self.assert_found(self.doctor(pid), "process.container", "fail", "does not see", "docker run -v")
+        other = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        other.bind(os.path.join(empty, "lockd.sock"))
+        self.assert_found(self.doctor(pid), "process.container", "fail", "another daemon's socket", "folder")
+        other.close()
+
+    def test_files(self):
+        code = self.file("t.c", b"int main(void) { return 0; }\n")
+        static, setuid = os.path.join(self.folder, "static"), os.path.join(self.folder, "setuid")
+        shutil.copy("/bin/true", setuid)
+        os.chmod(setuid, 0o4755)
+        self.assert_found(self.doctor(setuid), "file.privileged", "warn", "setuid")
+        self.assert_found(self.doctor(self.file("script", b"#!/bin/sh\n", 0o755)), "file.kind", "fail", "script", "python3")
+        if subprocess.run(["cc", "-static", "-o", static, code], capture_output=True).returncode == 0:
+            self.assert_found(self.doctor(static), "file.prepared", "fail", "fully static", "gpushare-cc")
+
+    def test_link_out_of_a_python_environment(self):
+        self.file("env/pyvenv.cfg", b"")
+        os.makedirs(self.folder + "/env/bin")
+        env, python = os.path.realpath(self.folder + "/env"), self.folder + "/env/bin/python3"
+        os.symlink("/bin/sh", python)
+        wanted = ("file.prepared", "fail", os.path.realpath("/bin/sh"), f"gpushare-patch --venv {env}")
+        self.assert_found(self.doctor(python), *wanted)
+        command = ("-c", "echo !; read line")
+        active = {**os.environ, "VIRTUAL_ENV": self.folder + "/env"}
+        for pid in (self.running(python, *command), self.running("env/bin/python3", *command, cwd=self.folder),
+                    self.running("python3", *command, executable=python, env=active)):
+            self.assert_found(self.doctor(pid), *wanted)
+        advice = self.doctor(self.running("/bin/sh", *command, env=active))["file.prepared"]["advice"]
+        self.assertNotIn("--venv", advice)
+
+    def test_environment(self):
+        self.file("mps/control")
+        for variable, value, check, level, words in (
+                ("GPUSHARE_DISABLE", "1", "environment.disable", "fail", ("unset",)),
+                ("CUDA_VISIBLE_DEVICES", "", "environment.devices", "fail", ("hides every device",)),
+                ("CUDA_VISIBLE_DEVICES", "-1", "environment.devices", "fail", ("hides every device",)),
+                ("CUDA_VISIBLE_DEVICES", "1", "environment.devices", "info", ("same device",)),
+                ("CUDA_VISIBLE_DEVICES", "MIG-1/2/3", "environment.devices", "info", ("MIG instance is shared by itself",)),
+                ("CUDA_MPS_PIPE_DIRECTORY", self.folder + "/mps", "environment.mps", "warn", ("MPS daemon is running",)),
+                ("GPUSHARE_MEMORY", "native", "environment.memory", "warn", ("never moved",)),
+                ("GPUSHARE_LOCKD", "/nowhere", "environment.lockd", "fail", ("no program",))):
+            self.assert_found(self.doctor(**{variable: value}), check, level, *words)
+
+    def test_daemon_that_is_not_there_or_speaks_another_version(self):
+        self.assert_found(self.doctor(socket_path=self.folder + "/none.sock"), "daemon.reachable", "info", "no gpushare-lockd")
+        self.assert_found(self.doctor(str(os.getpid()), socket_path=self.folder + "/none.sock"), "daemon.reachable", "fail")
+        path = os.path.join(self.folder, "newer.sock")
+        newer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        newer.bind(path)
+        newer.listen()
+
+        def answer():
+            caller, _ = newer.accept()
+            caller.recv(4096)
+            caller.send(struct.pack("<IHHIIiI192s", MAGIC, 77, END, 216, 0, -93, 0, b"too old"))
+            caller.close()
+        thread = threading.Thread(target=answer)
+        thread.start()
+        self.assert_found(self.doctor(socket_path=path), "daemon.reachable", "fail", "protocol version 77", "same gpushare release")
+        thread.join()
+        newer.close()
+
+    def test_program_of_another_release(self):
+        program = Program(self.daemon.path, "older")  # which says it is release "test"
+        program.say()
+        program.hear()
+        self.assert_found(self.doctor(), "program.version", "info", "older", "test")
+        program.close()
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")

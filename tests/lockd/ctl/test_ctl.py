@@ -1,0 +1,562 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpusharectl against a real daemon: what it prints, its JSON, its exit codes.
+
+usage: test_ctl.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from fake import (CONTROL, GIB, MOVING, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, message, note, settle_all,
+                  wait_for)
+
+LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+
+
+class CtlTest(unittest.TestCase):
+    def setUp(self):
+        self.daemon = Daemon(LOCKD, "--quantum", "60000")
+        self.addCleanup(self.daemon.process.kill)
+        self.one = Program(self.daemon.path, "train", total=10 * GIB)
+        self.one.say(flags=WANT, demand=7 * GIB)
+        self.one.settle(lambda p: p.flags & RUNNING)
+        self.two = Program(self.daemon.path, "infer \x1b[31m", total=10 * GIB)
+        self.two.say(flags=WANT, demand=7 * GIB)
+        self.two.hear()
+        while self.one.hear(0.2):
+            self.one.obey()
+
+    def tearDown(self):
+        self.one.close()
+        self.two.close()
+        self.assertEqual(self.daemon.end(), 0)
+        self.assertNotIn("Sanitizer", self.daemon.said())
+        shutil.rmtree(self.daemon.folder)
+
+    def ctl(self, *arguments, code=0, environment=None):
+        result = subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=PATIENCE,
+                                env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path, **(environment or {})})
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertNotIn("Sanitizer", result.stderr)
+        return result.stdout + result.stderr
+
+    def status(self):
+        return json.loads(self.ctl("status", "--json"))
+
+    def programs(self):
+        return {p["name"]: p for p in self.status()["devices"][0]["programs"]}
+
+    def test_status_text_names_everybody(self):
+        text = self.ctl("status")
+        self.assertIn("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", text)
+        self.assertRegex(text, rf"{os.getpid()}  train +runs +7.0 GiB +7.0 GiB +0 B")
+        self.assertRegex(text, r"infer \?\[31m +waits +7.0 GiB +0 B +7.0 GiB")  # no escape sequence reaches a terminal
+        self.assertIn("leases: capacity 10.0 GiB, demand 14.0 GiB, resident 7.0 GiB, quantum 60.0 s, 1 waiting", text)
+        self.assertNotIn("\x1b", text)
+
+    def test_status_json_has_the_schema(self):
+        answer = self.status()
+        self.assertEqual(answer["running"], True)
+        self.assertEqual(answer["daemon"]["quantum_ns"], 60 * 10**9)
+        device = answer["devices"][0]
+        self.assertEqual((device["mode"], device["waiting"], device["total"]), ("leases", 1, 10 * GIB))
+        one = self.programs()["train"]
+        self.assertEqual((one["state"], one["demand"], one["resident"], one["lease"]), ("runs", 7 * GIB, 7 * GIB, True))
+        self.assertEqual(answer["notes"], [])
+
+    def test_note_of_an_ended_program_is_kept(self):
+        last = Program(self.daemon.path, say_hello=False)
+        for _ in range(2):
+            last.socket.send(note(1, "nothing was routed", name="prog", pid=4242))
+        last.close()
+        notes = self.status()["notes"]
+        self.assertEqual(len(notes), 1)
+        self.assertEqual((notes[0]["text"], notes[0]["kind"], notes[0]["count"]), ("nothing was routed", "unrouted", 2))
+        self.assertIn("nothing was routed", self.ctl("status"))
+
+    def test_pause_and_resume_one_program(self):
+        # both have this process's id: a pause concerns both
+        self.assertIn("paused 2 programs", self.ctl("pause", str(os.getpid())))
+        while not self.one.target.flags & PAUSED:
+            self.one.hear()
+        self.assertFalse(self.one.target.flags & RUN)
+        self.one.obey()
+        self.assertIn(self.programs()["train"]["state"], ("paused", "stopping"))
+        self.assertIn("resumed 2 programs", self.ctl("resume", "all"))
+        settle_all([self.one, self.two], lambda: (self.one.flags | self.two.flags) & RUNNING)
+
+    def test_set_quantum_takes_effect_at_once(self):
+        self.ctl("set", "quantum", "1")
+        self.assertEqual(self.status()["devices"][0]["quantum_ns"], 10**6)
+        while self.one.target.flags & RUN:
+            self.assertIsNotNone(self.one.hear())
+        self.ctl("set", "quantum", "auto")
+        self.assertIsNone(self.status()["daemon"]["quantum_ns"])
+
+    def test_set_reserve_lowers_the_capacity(self):
+        self.ctl("set", "reserve", "1GiB")
+        self.assertEqual(self.status()["devices"][0]["capacity"], 9 * GIB)
+
+    def test_wrong_usage_says_what(self):
+        for arguments, code, said in ((["frob"], 2, "unknown command"), ([], 2, "usage: gpusharectl [options] COMMAND"), (["set"], 2, "usage"),
+                                      (["set", "quantum", "0"], 2, "outside"), (["set", "quantum", "soon"], 2, "number"),
+                                      (["set", "colour", "3"], 2, "no setting 'colour'"), (["pause", "-1"], 2, "'-1' is no process id"),
+                                      (["pause"], 2, "needed"), (["pause", "99999999999"], 2, "'99999999999' is no"),
+                                      (["resume", "1"], 1, "no program with process id 1"),
+                                      (["set", "policy", "best"], 2, "none of: fair, fifo"), (["set", "weight", "5"], 2, "PID"),
+                                      (["set", "weight", "1", "0"], 2, "outside"), (["set", "priority", "1", "101"], 2, "outside"),
+                                      (["set", "weight", "1", "5"], 1, "no program with"), (["set", "host", "lots"], 2, "no size"),
+                                      (["set", "exclusive", "maybe"], 2, "no, yes"), (["evict"], 2, "needed"),
+                                      (["set", "switch-share", "99"], 2, "outside"), (["suspend", "all"], 2, "process id"),
+                                      (["trace", "--seconds", "0"], 2, "more than 0"), (["trace", "x"], 2, "no argument"),
+                                      (["trace", "--seconds", "1", "-o", "/nowhere/t"], 1, "/nowhere/t"),
+                                      (["metrics", "--listen", "0.0.0.0:9"], 2, "loopback"),
+                                      (["metrics", "--listen", "127.0.0.1:99999"], 2, "port"),
+                                      (["top"], 1, "terminal"), (["top", "--interval", "0"], 2, "0.05"),
+                                      (["doctor", "1", "2"], 2, "at most"), (["--socket", "here", "status"], 2, "full path"),
+                                      (["--socket", "/" + "x" * 120, "status"], 2, "107 bytes"),
+                                      (["--socket", "/etc/passwd", "status"], 1, "is a file, not the socket"),
+                                      (["--socket", "/tmp", "status"], 1, "is a folder"),
+                                      (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "process id is needed"),
+                                      (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "no process id"),
+                                      (["set", "stuck", "wait"], 2, "configuration file"),
+                                      (["status", "--watch"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
+            self.assertIn(said, self.ctl(*arguments, code=code))
+
+    def test_no_daemon_is_told(self):
+        nowhere = {"GPUSHARE_SOCKET": self.daemon.path + ".not"}
+        for command in (["status"], ["pause", "all"], ["set", "idle", "10"]):
+            self.assertIn("no gpushare-lockd is running", self.ctl(*command, code=3, environment=nowhere))
+        self.assertEqual(json.loads(self.ctl("status", "--json", environment=nowhere)),
+                         {"running": False, "socket": nowhere["GPUSHARE_SOCKET"]})
+
+    def test_help_lists_all_commands(self):
+        text = self.ctl("--help")
+        for command in ("status", "top", "set", "pause", "resume", "evict", "suspend", "reload", "trace", "metrics", "doctor",
+                        "exit codes"):
+            self.assertIn(command, text)
+        self.assertIn("gpusharectl ", self.ctl("--version"))
+
+    def test_help_and_release_everywhere(self):
+        commands = re.findall(r"^  ([a-z]+) ", self.ctl("--help").split("options\n")[0], re.M)
+        self.assertGreater(len(commands), 11)
+        self.assertEqual(self.ctl("-h"), self.ctl("--help"))
+        for command in commands:
+            for words in (["-h"], ["--help"], ["x", "-h"], ["--json", "--help"]):
+                self.assertIn(f"usage: gpusharectl {command} ", self.ctl(command, *words))
+            self.assertEqual(self.ctl(command, "-V"), self.ctl("--version"))
+        for option, said in (("-h", "usage: gpushare-lockd"), ("-V", "gpushare-lockd ")):
+            self.assertIn(said, subprocess.run([LOCKD, option], capture_output=True, text=True, timeout=PATIENCE, check=True).stdout)
+
+    def test_json_of_a_change_says_how_it_went(self):
+        done = json.loads(self.ctl("pause", "--json", str(os.getpid())))
+        self.assertEqual((done["ok"], done["programs"], done["errno"]), (True, 2, 0))
+        result = subprocess.run([CTL, "--socket", self.daemon.path, "set", "--json", "weight", "1", "7"], capture_output=True,
+                                text=True, timeout=PATIENCE)
+        self.assertEqual(result.returncode, 1)
+        failed = json.loads(result.stdout)
+        self.assertEqual((failed["ok"], failed["errno"]), (False, 3))
+        self.assertIn("no program", failed["error"])
+
+    def test_settings_arrive(self):
+        me = str(os.getpid())
+        for arguments in (["policy", "fifo"], ["exclusive", "yes"], ["quantum-min", "300"], ["quantum-max", "9000"],
+                          ["switch-share", "2.5"], ["host", "3GiB"], ["weight", me, "250"], ["priority", me, "-7"],
+                          ["limit", me, "8GiB"]):
+            self.ctl("set", *arguments)
+        answer = self.status()
+        daemon, one = answer["daemon"], self.programs()["train"]
+        self.assertEqual((daemon["policy"], daemon["exclusive"], daemon["quantum_min_ns"], daemon["quantum_max_ns"]),
+                         ("fifo", True, 300 * 10**6, 9 * 10**9))
+        self.assertEqual((daemon["switch_share_ppm"], daemon["host_limit"]), (25000, 3 * GIB))
+        self.assertEqual((one["weight"], one["priority"], one["limit"]), (250, -7, 8 * GIB))
+        self.assertIn("weight 250", self.ctl("status"))
+        self.assertIn("quantum-min is above", self.ctl("set", "quantum-min", "10000", code=1))
+        self.ctl("set", "limit", me, "auto")
+        self.assertIsNone(self.programs()["train"]["limit"])
+
+    def get(self, *arguments):
+        return {s["name"]: s for s in json.loads(self.ctl("get", "--json", *arguments))["settings"]}
+
+    def test_get_answers_what_is_in_force(self):
+        self.ctl("set", "quantum-max", "9000")
+        self.ctl("set", "policy", "rr")
+        shown = self.get()
+        self.assertEqual([(shown[name]["value"], shown[name]["in_force"], shown[name]["unit"]) for name in
+                          ("quantum", "quantum-min", "quantum-max", "switch-share", "policy", "exclusive", "idle-exit", "max-programs")],
+                         [(60 * 10**9, 60 * 10**9, "ns"), (None, 2 * 10**8, "ns"), (9 * 10**9, 9 * 10**9, "ns"),
+                          (None, 50000, "ppm"), ("rr", "rr", ""), (False, False, ""), (None, None, "ns"), (1024, 1024, "")])
+        self.assertNotIn("weight", shown)
+        self.assertEqual(self.ctl("get", "quantum"), "60000\n")
+        self.assertEqual(self.ctl("get", "quantum-min"), "auto\n")
+        text = self.ctl("get")
+        self.assertRegex(text, r"(?m)^quantum-min +auto \(200 ms\) +shortest")
+        self.assertRegex(text, r"(?m)^policy +rr +rule")
+
+    def test_get_of_one_program(self):
+        me = str(os.getpid())
+        self.ctl("set", "priority", me, "-7")
+        self.ctl("set", "limit", me, "1536MiB")
+        self.assertEqual(self.ctl("get", "priority", me), "-7\n-7\n")  # both have this process id
+        self.assertEqual(self.ctl("get", "limit", me), "1536MiB\n1536MiB\n")
+        answer = json.loads(self.ctl("get", "weight", me, "--json"))["settings"]
+        self.assertEqual([(s["program"], s["pid"], s["value"]) for s in answer],
+                         [(name, os.getpid(), 100) for name in ("train", "infer ?[31m")])
+        self.assertIn("no program with process id 1", self.ctl("get", "weight", "1", code=1))
+
+    def test_what_get_prints_is_what_set_takes(self):
+        settable = [line.split()[0] for line in self.ctl("set", "--help").splitlines() if line.startswith("  ")]
+        me = str(os.getpid())
+        for name in settable:
+            pid = [me] if name in ("weight", "priority", "limit") else []
+            before = self.ctl("get", name, *pid)
+            self.ctl("set", name, *pid, before.split("\n", maxsplit=1)[0])
+            self.assertEqual(self.ctl("get", name, *pid), before)
+
+    def control(self, op, value, pid=0):
+        """What the daemon answers to a change as some other program might ask for it: code and text."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            caller.settimeout(PATIENCE)
+            caller.connect(self.daemon.path)
+            caller.send(message(CONTROL, struct.pack("=IiQ", op, pid, value % 2**64)))
+            answer = caller.recv(4096)
+        if not answer:
+            return None, "hung up"
+        code, _, text = struct.unpack_from("=iI192s", answer, 16)
+        return code, text.split(b"\0")[0].decode()
+
+    def test_log_level_while_it_runs(self):
+        self.ctl("set", "log-level", "error")
+        self.ctl("set", "idle", "100")
+        self.ctl("set", "log-level", "info")
+        self.ctl("set", "idle", "200")
+        self.assertIn("value 200000000: done", self.daemon.said())
+        self.assertNotIn("value 100000000", self.daemon.said())
+
+    def test_daemon_checks_the_bounds_itself(self):
+        before, me = self.get(), os.getpid()
+        for op, value, said in ((1, 999999, "quantum: the value is out of range (1 to 3600000 ms, or auto)"),
+                                (2, 3600 * 10**9 + 1, "idle: "), (13, 999, "switch-share: "), (13, 500001, "switch-share: "),
+                                (3, 2**48 + 1, "reserve: "), (6, 4, "policy: the value is out of range (fair|fifo|rr|priority)"),
+                                (7, 2, "exclusive: "), (8, 0, "weight: "), (8, 10001, "weight: "), (9, 101, "priority: "),
+                                (9, -101, "priority: the value is out of range (-100 to 100)"), (10, 2**48 + 1, "limit: ")):
+            code, text = self.control(op, value, me if op in (8, 9, 10) else 0)
+            self.assertEqual(code, -34, (op, value, text))
+            self.assertTrue(text.startswith(said), text)
+        self.assertEqual(self.get(), before)
+        for op in (0, 5000):
+            self.assertEqual(self.control(op, 1), (None, "hung up"))
+        self.assertEqual(self.control(1, 10**6), (0, ""))
+        self.assertEqual(self.control(9, -100, me), (0, ""))
+        self.assertEqual(self.ctl("get", "quantum") + self.ctl("get", "priority", str(me)), "1\n-100\n-100\n")
+
+    def test_evict_moves_memory_out(self):
+        self.assertIn("evicting 2", self.ctl("evict", str(os.getpid())))
+        while self.one.resident:
+            self.assertIsNotNone(self.one.hear(), "nothing more came, and it still holds memory")
+            self.one.obey()
+
+    def test_suspend_moves_out_and_stays_so(self):
+        self.ctl("suspend", str(os.getpid()))
+        for program in (self.one, self.two):
+            while not program.target.flags & PAUSED or program.resident:
+                self.assertIsNotNone(program.hear())
+                program.obey()
+        self.assertEqual({p["state"] for p in self.programs().values()}, {"paused"})
+        self.ctl("resume", "all")
+        settle_all([self.one, self.two], lambda: (self.one.flags | self.two.flags) & RUNNING)
+
+    def turns(self, count):
+        """Both programs run so many times, and say when they copy."""
+        end = time.monotonic() + PATIENCE
+        runs, before = {self.one: 0, self.two: 0}, {}
+        while min(runs.values()) < count:
+            self.assertLess(time.monotonic(), end, "turns are taken")
+            for program in (self.one, self.two):
+                if program.hear(0.02) is not None:
+                    out = program.target.budget < program.resident
+                    program.say(flags=(program.flags & (WANT | (0 if out else RUNNING))) | MOVING)
+                    time.sleep(0.02)
+                    program.obey()
+                runs[program] += program.flags & RUNNING > before.get(program, RUNNING)
+                before[program] = program.flags & RUNNING
+
+    def record(self, *arguments):
+        """A recording that is under way: it is ready to be interrupted, and has asked the daemon."""
+        recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "600", *arguments],
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(recording.kill)
+
+        def waits_for_events():  # it is connected and sleeps: it has asked, and what we do from now on comes after that
+            folder = f"/proc/{recording.pid}/fd/"
+            connected = any(os.readlink(folder + fd).startswith("socket:") for fd in os.listdir(folder))
+            with open(f"/proc/{recording.pid}/status", encoding="ascii") as file:
+                return connected and re.search(r"^State:\s*S", file.read(), re.MULTILINE)
+        wait_for(waits_for_events, PATIENCE, "gpusharectl to record")
+        return recording
+
+    def recorded(self, recording):
+        recording.send_signal(signal.SIGINT)
+        out, said = recording.communicate(timeout=PATIENCE)
+        self.assertEqual(recording.returncode, 0, said)
+        return out, said
+
+    def test_trace_is_a_timeline(self):
+        path = os.path.join(self.daemon.folder, "trace.json")
+        self.ctl("set", "quantum", "100")
+        began = time.monotonic()
+        recording = self.record("-o", path)
+        self.turns(3)
+        self.assertIn("2 tracks", self.recorded(recording)[1])
+        took = time.monotonic() - began
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        names = {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
+        self.assertEqual(names, {"train", "infer ?[31m"})
+        for track in (1, 2):
+            spans = [e for e in events if e["ph"] == "X" and e["tid"] == track]
+            self.assertLessEqual({"compute", "wait"}, {e["name"] for e in spans})
+            self.assertTrue({"copy_out", "copy_in"} & {e["name"] for e in spans})
+            self.assertTrue(all(e["dur"] > 0 for e in spans))
+            ends = [e["ts"] + e["dur"] for e in spans]
+            self.assertTrue(all(a <= b["ts"] + 0.01 for a, b in zip(ends, spans[1:])), "spans of one track overlap")
+            self.assertLess(max(ends), took * 1e6)
+        computing = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["name"] == "compute")
+        self.assertTrue(all(a[1] <= b[0] + 0.01 for a, b in zip(computing, computing[1:])), "both computed at once")
+
+    def test_trace_counts_from_the_order_to_move_out(self):
+        recording = self.record()
+        self.ctl("evict", str(os.getpid()))
+        while self.one.target.budget:
+            self.assertIsNotNone(self.one.hear())
+            if self.one.target.flags & RUN == 0:
+                self.one.say(flags=WANT)  # stopped, and says nothing of moving: it makes room first
+        time.sleep(0.5)
+        out, _ = self.recorded(recording)
+        spans = {e["name"]: e["dur"] for e in json.loads(out)["traceEvents"] if e["ph"] == "X" and e["tid"] == 1}
+        self.assertGreater(spans.get("copy_out", 0), 300e3, spans)
+
+    def test_trace_ends_when_interrupted(self):
+        out, _ = self.recorded(self.record())
+        self.assertIn("compute", {e["name"] for e in json.loads(out)["traceEvents"]})
+
+    def test_metrics_are_prometheus_text(self):
+        text = self.ctl("metrics")
+        seen = set()
+        for line in text.splitlines():
+            if line.startswith("# TYPE "):
+                self.assertNotIn(line, seen)  # a family is in one piece
+                seen.add(line)
+            elif not line.startswith("#"):
+                self.assertRegex(line, r'^gpushare_[a-z_]+(\{([a-z]+="(\\.|[^"\\])*",?)+\})? [0-9.e+-]+$')
+        self.assertIn("gpushare_up 1\n", text)
+        self.assertRegex(text, r'gpushare_program_resident_bytes\{pid="\d+",uid="\d+",name="train",[^}]*\} %d\n' % (7 * GIB))
+        self.assertIn('state="waits"} 1', text)
+        self.assertEqual([line for line in self.ctl("metrics", environment={"GPUSHARE_SOCKET": "/nowhere/x"}).splitlines()
+                          if line[0] != "#"], ["gpushare_up 0"])
+
+    def test_metrics_keep_the_rules_of_prometheus(self):
+        text = self.ctl("metrics")
+        kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+        helps = dict(re.findall(r"^# HELP (\S+) (.*)$", text, re.M))
+        self.assertEqual(set(kinds), set(helps))
+        self.assertGreater(len(kinds), 35)
+        for name, kind in kinds.items():
+            self.assertEqual(kind == "counter", name.endswith("_total"), name)
+            self.assertNotRegex(name, r"_(ns|ms|mib|percent|ppm)(_|$)")  # base units: seconds, bytes
+            self.assertRegex(helps[name], r"^[A-Z1][^;]{14,}[^.]$")
+            self.assertNotIn("..", helps[name])  # it does not go on from the line before
+        self.assertEqual(len(set(helps.values())), len(helps))
+
+    def test_figures_agree_wherever_they_are_shown(self):
+        self.one.moved_out, self.one.moved_in = 3 * GIB, 2 * GIB
+        self.one.say()
+        wait_for(lambda: self.programs()["train"]["moved_in"] == 2 * GIB, PATIENCE, "the report")
+        shown, text = self.programs()["train"], self.ctl("metrics")
+        for field, metric in (("demand", "demand_bytes"), ("resident", "resident_bytes"), ("on_host", "on_host_bytes"),
+                              ("moved_out", "moved_out_bytes_total"), ("moved_in", "moved_in_bytes_total"), ("turns", "turns_total"),
+                              ("weight", "weight")):
+            self.assertRegex(text, rf'(?m)^gpushare_program_{metric}{{[^}}]*name="train"[^}}]*}} {shown[field]}$')
+        self.assertRegex(self.ctl("status"), r"train +runs +7.0 GiB +7.0 GiB +0 B +3.0 GiB +2.0 GiB +\d+ ")
+
+    def test_wait_is_counted_while_a_program_waits_and_not_while_it_runs(self):
+        # neither says anything from now on: what counts is what they do, not when they last said so
+        ran = self.programs()["train"]["wait_ns"], self.programs()["train"]["wait_longest_ns"]
+        wait_for(lambda: self.programs()["infer ?[31m"]["wait_ns"] > 10**8, PATIENCE, "the wait to be counted")
+        both = self.programs()
+        self.assertEqual((both["train"]["wait_ns"], both["train"]["wait_longest_ns"]), ran)
+        self.assertGreater(both["train"]["gpu_ns"], 10**8)
+        self.assertEqual(both["infer ?[31m"]["gpu_ns"], 0)
+        self.assertGreaterEqual(both["infer ?[31m"]["wait_longest_ns"], 10**8)
+        metric = re.search(r'(?m)^gpushare_program_wait_seconds_total{[^}]*name="infer[^}]*} (\S+)$', self.ctl("metrics"))[1]
+        self.assertGreaterEqual(float(metric), both["infer ?[31m"]["wait_ns"] / 1e9)
+        self.assertLess(float(metric), both["infer ?[31m"]["wait_ns"] / 1e9 + PATIENCE)  # seconds
+
+    def test_time_since_a_program_connected_is_shown(self):
+        wait_for(lambda: self.programs()["train"]["connected_ns"] > 10**8, PATIENCE, "0.1 s")
+        shown = self.programs()
+        self.assertGreaterEqual(shown["train"]["connected_ns"], shown["infer ?[31m"]["connected_ns"])  # it came first
+        self.assertLess(shown["train"]["connected_ns"], self.status()["daemon"]["uptime_ns"])
+        self.assertRegex(self.ctl("metrics"), r'(?m)^gpushare_program_connected_seconds{[^}]*name="train"')
+
+    def test_protocol_page_names_every_field(self):
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../docs/protocol.md")
+        with open(page, encoding="utf-8") as file:
+            named = set(re.findall(r'"([a-z_]+)"', file.read().split("## JSON of")[1]))
+        answer = self.status()
+        for part in (answer, answer["daemon"], answer["devices"][0], answer["devices"][0]["programs"][0]):
+            self.assertLessEqual(set(part), named)
+
+    def serve(self):
+        server = subprocess.Popen([CTL, "--socket", self.daemon.path, "metrics", "--listen", "127.0.0.1:0"], text=True,
+                                  stdout=subprocess.PIPE)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.kill)
+        return server, int(re.search(r":(\d+)/metrics", server.stdout.readline()).group(1))
+
+    def fetch(self, port, request, timeout=PATIENCE):
+        with socket.create_connection(("127.0.0.1", port), timeout) as caller:
+            caller.sendall(request)
+            data = b""
+            while more := caller.recv(65536):
+                data += more
+            return data.decode()
+
+    def test_metrics_server_answers_and_outlives_bad_callers(self):
+        server, port = self.serve()
+        good = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        answer = self.fetch(port, good)
+        head, body = answer.split("\r\n\r\n", 1)
+        self.assertTrue(head.startswith("HTTP/1.1 200 OK"))
+        self.assertIn(f"Content-Length: {len(body)}", head)
+        self.assertIn("gpushare_up 1", body)
+        self.assertEqual(self.fetch(port, good.replace(b"GET", b"HEAD")).split("\r\n\r\n", 1)[1], "")
+        for request, code in ((b"POST /metrics HTTP/1.1\r\n\r\n", 405), (b"GET /etc/passwd HTTP/1.1\r\n\r\n", 404),
+                              (b"GET /metricsx HTTP/1.1\r\n\r\n", 404), (b"GET /metrics\r\n\r\n", 400),
+                              (b"GET " + b"A" * 8000, 431), (b"\0\1\2\r\n\r\n", 400), (b"G" + b"\n" * 50, 405)):
+            self.assertTrue(self.fetch(port, request).startswith(f"HTTP/1.1 {code} "), request[:40])
+        for _ in range(5):  # a busy machine may be late
+            crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]  # more than it has places; all silent
+            crowd[0].sendall(b"GET /met")
+            began = time.monotonic()
+            self.assertIn("gpushare_up 1", self.fetch(port, good))  # the silent ones make room
+            took = time.monotonic() - began
+            for caller in crowd:
+                caller.close()
+            if took < 4:
+                break
+        self.assertLess(took, 4)  # before their 5 s are over
+        server.terminate()
+        self.assertEqual(server.wait(PATIENCE), 0)
+
+    def test_top_draws_on_a_terminal(self):
+        main, other = pty.openpty()
+        import fcntl
+        import termios
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
+        top = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--interval", "0.2"], stdin=other, stdout=other,
+                               stderr=other, env={**os.environ, "TERM": "xterm"})
+        os.close(other)
+        seen = b""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and not (b"train" in seen and b"waits" in seen and b"#---" in seen.replace(b"#" * 2, b"#")):
+            if select.select([main], [], [], 0.5)[0]:
+                seen += os.read(main, 65536)
+            if b"q quit" in seen and b"train" in seen:
+                break
+        self.assertIn(b"train", seen)
+        self.assertIn(b"[##############......]", seen)  # 7 of 10 GiB on the card
+        self.assertIn(b"[--------------......]", seen)  # ... on the host
+        self.assertIn(b"leases", seen)
+        os.write(main, b"q")
+        end = time.monotonic() + PATIENCE
+        while top.poll() is None and time.monotonic() < end:
+            if select.select([main], [], [], 0.1)[0]:
+                try:
+                    os.read(main, 65536)
+                except OSError:
+                    break
+        self.assertEqual(top.wait(PATIENCE), 0)
+        os.close(main)
+
+    def test_top_json_has_rates(self):
+        watcher = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--json", "--interval", "0.5"],
+                                   stdout=subprocess.PIPE, text=True)
+        self.addCleanup(watcher.stdout.close)
+        self.addCleanup(watcher.kill)
+        rates = sorted(r["moved_out_per_s"] for r in json.loads(watcher.stdout.readline())["rates"])
+        self.assertEqual(rates, [0, 0])
+        self.one.moved_out = 4 * GIB
+        self.one.say()
+        until = time.monotonic() + PATIENCE
+        while rates == [0, 0] and time.monotonic() < until:
+            answer = json.loads(watcher.stdout.readline())
+            rates = sorted(r["moved_out_per_s"] for r in answer["rates"])
+        self.assertEqual(rates[0], 0)
+        self.assertAlmostEqual(rates[1] * answer["interval_ns"] / 1e9, 4 * GIB, delta=GIB / 100)
+
+    def findings(self, *arguments, code=None, environment=None):
+        result = subprocess.run([CTL, "doctor", "--json", *arguments], capture_output=True, text=True, timeout=PATIENCE,
+                                env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path, **(environment or {})})
+        if code is not None:
+            self.assertEqual(result.returncode, code, result.stdout)
+        answer = json.loads(result.stdout)
+        return answer, {f["check"]: f for f in answer["findings"]}
+
+    def test_doctor_names_what_is_in_the_way(self):
+        answer, found = self.findings(code=0)
+        self.assertEqual(found["daemon.reachable"]["level"], "ok")
+        self.assertIn(answer["verdict"], ("ok", "info", "warn"))
+        for environment, check in (({"GPUSHARE_DISABLE": "1"}, "environment.disable"),
+                                   ({"CUDA_VISIBLE_DEVICES": ""}, "environment.devices"),
+                                   ({"GPUSHARE_LOCKD": "/nowhere"}, "environment.lockd")):
+            answer, found = self.findings(environment=environment, code=1)
+            self.assertEqual((answer["verdict"], found[check]["level"]), ("fail", "fail"))
+            self.assertTrue(found[check]["advice"])
+        _, found = self.findings("/etc/passwd", code=1)
+        self.assertIn("no program", found["file.kind"]["text"])
+        _, found = self.findings("/nowhere/x", code=1)
+        self.assertIn("No such file", found["file.read"]["text"])
+        _, found = self.findings("/bin/true", code=1)
+        self.assertEqual(found["file.prepared"]["level"], "fail")
+
+    def test_doctor_examines_a_running_program(self):
+        sleeper = subprocess.Popen(["sleep", "600"], env={**os.environ, "GPUSHARE_SOCKET": "/elsewhere/lockd.sock"})
+        self.addCleanup(sleeper.wait)
+        self.addCleanup(sleeper.kill)
+        wait_for(lambda: os.readlink(f"/proc/{sleeper.pid}/exe").endswith(("sleep", "coreutils", "busybox")), PATIENCE, "exec")
+        _, found = self.findings(str(sleeper.pid), code=1)
+        self.assertIn("/elsewhere", found["environment.socket"]["text"])
+        for check in ("process.library", "process.cuda", "program.connected", "file.prepared"):
+            self.assertEqual(found[check]["level"], "fail", check)
+        _, found = self.findings("4194300", code=1)
+        self.assertEqual(found["process.there"]["level"], "fail")
+        self.ctl("pause", str(os.getpid()))
+        _, found = self.findings(str(os.getpid()), code=1)
+        self.assertEqual(found["program.connected"]["level"], "ok")
+        self.assertEqual(found["program.paused"]["level"], "fail")
+
+    def test_stopped_daemon_is_told_within_its_time(self):
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            _, found = self.findings(code=1)
+        finally:
+            self.daemon.process.send_signal(signal.SIGCONT)
+        self.assertIn("no answer within 3 s", found["daemon.reachable"]["text"])
+        self.assertLess(time.monotonic() - began, PATIENCE)
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")

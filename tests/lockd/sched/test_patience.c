@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_patience.c: gangs that keep a place and wait for another one: for how long, and
+ * whom they give way to. An even number is on device 0, an odd one on device 1; 0 and 1 are one
+ * gang, 2 and 3 another; 4 to 7 are alone.
+ */
+#include "tests/lockd/harness.h"
+
+static void joins(struct harness *h, int who, const char *group)
+{
+    struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+    struct harness_client *c = &h->client[who];
+
+    c->client = sched_client_add(h->sched, c);
+    strncpy(hello.group, group, sizeof hello.group - 1);
+    sched_describe(h->sched, c->client, &hello, 1);
+    c->state.uuid[0] = (uint8_t)(who % 2);
+}
+
+static void choose(struct harness *h, enum gs_policy policy)
+{
+    struct sched_settings settings = *sched_settings(h->sched);
+
+    settings.policy = policy;
+    sched_set(h->sched, &settings, h->now);
+    for (int who = 0; who < 8; who++)
+        joins(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
+}
+
+/* Gangs that wait for 5 on device 1, and in vain, keep their places on device 0 by turns; what
+ * is behind them in the queue has its turn after they have had patience once. */
+static void patience_gangs_wait_in_vain_others_run(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_FIFO);
+    for (int who = 6; who < 10; who++) {
+        if (h->client[who].client != NULL)
+            gone(h, who);
+        joins(h, who, who < 8 ? "c" : "d");
+    }
+    runs(h, 5, 7 * GIB);
+    for (int who = 0; who < 10; who++) {
+        if (who < 4 || who > 5)
+            say(h, who, W, 7 * GIB, 0);
+    }
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 800; step++) {
+        obeys(h, 4);
+        if (is_running(h, 4))
+            return;
+        later(h, 100 * MS);
+    }
+    fail();
+}
+
+/* It gives way to what goes before it, and to nobody once that has nothing to do. */
+static void patience_gang_gives_way_to_one_that_becomes_idle_runs_then(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_PRIORITY);
+    sched_priority(h->sched, h->client[5].client, 50, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 1000 && !is_running(h, 4); step++) {
+        obeys(h, 4);
+        later(h, 100 * MS);
+    }
+    assert_true(is_running(h, 4) && h->client[0].client->gang->gives_way);
+    say(h, 4, 0, 7 * GIB, 7 * GIB);
+    later(h, 500 * MS);
+    assert_true(h->client[0].client->gang->gives_way);
+    say(h, 5, 0, 7 * GIB, 7 * GIB);
+    for (int step = 0; step < 5; step++) {
+        for (int who = 0; who < 6; who += who == 1 ? 3 : 1) {
+            if (who < 2 || !has_run(h, who))
+                say(h, who, who < 2 ? W : 0, 7 * GIB,
+                    sched_min(h->client[who].state.resident, h->client[who].target.budget));
+        }
+        later(h, 50 * MS);
+    }
+    assert_true(has_run(h, 0) && has_run(h, 1));
+}
+
+/* It gave way to one of higher priority; now it goes before that. */
+static void patience_gang_that_gives_way_becomes_more_important_runs_then(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_PRIORITY);
+    sched_priority(h->sched, h->client[5].client, 50, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 1000 && !is_running(h, 4); step++) {
+        obeys(h, 4);
+        later(h, 100 * MS);
+    }
+    assert_true(is_running(h, 4) && h->client[0].client->gang->gives_way);
+    sched_priority(h->sched, h->client[1].client, 60, h->now);
+    harness_take(h);
+    for (int step = 0; step < 5; step++) {
+        obeys(h, 4);
+        obeys(h, 5);
+        later(h, 50 * MS);
+    }
+    assert_true(has_run(h, 0) && has_run(h, 1));
+}
+
+/* Nobody has to stop for the one behind the gang, so nobody says anything when its time is
+ * over. */
+static void patience_is_over_the_next_one_runs_without_another_word(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_RR);
+    runs(h, 5, 7 * GIB);
+    h->client[5].deaf = true;
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    assert_false(has_run(h, 4));
+    later(h, 15000 * MS);
+    assert_true(has_run(h, 4));
+}
+
+static void patience_higher_priority_takes_a_kept_place_at_once(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_PRIORITY);
+    sched_priority(h->sched, h->client[4].client, 5, h->now);
+    sched_priority(h->sched, h->client[5].client, 5, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    assert_true(has_run(h, 4));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(patience_gangs_wait_in_vain_others_run),
+        scenario(patience_gang_gives_way_to_one_that_becomes_idle_runs_then),
+        scenario(patience_gang_that_gives_way_becomes_more_important_runs_then),
+        scenario(patience_is_over_the_next_one_runs_without_another_word),
+        scenario(patience_higher_priority_takes_a_kept_place_at_once),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

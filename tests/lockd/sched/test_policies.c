@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_policies.c: who comes next and for how long, by each policy; turns among programs
+ * that fit side by side (exclusive).
+ */
+#include "tests/lockd/harness.h"
+
+static void choose(struct harness *h, enum gs_policy policy, bool exclusive)
+{
+    struct sched_settings settings = *sched_settings(h->sched);
+
+    settings.policy = policy;
+    settings.exclusive = exclusive;
+    sched_set(h->sched, &settings, h->now);
+    harness_take(h);
+}
+
+static int runner(const struct harness *h)
+{
+    int who = -1;
+
+    for (int i = 0; i < HARNESS_CLIENTS; i++) {
+        if (h->client[i].client != NULL && has_run(h, i)) {
+            assert_int_equal(who, -1); /* one at a time */
+            who = i;
+        }
+    }
+    return who;
+}
+
+/* Who has RUN brings its memory in, the others give theirs up: instantly, as often as it takes.
+ */
+static void obey(struct harness *h, const uint32_t *flags, const uint64_t *demand, int count)
+{
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < count; i++) {
+            const struct harness_client *c = &h->client[i];
+            const bool all = has_run(h, i) && c->target.budget >= demand[i];
+
+            if (!has_run(h, i))
+                say(h, i, flags[i], demand[i], sched_min(c->state.resident, c->target.budget));
+            else
+                say(h, i, all ? flags[i] | GS_STATE_RUNNING : flags[i], demand[i],
+                    sched_min(demand[i], c->target.budget));
+        }
+    }
+}
+
+/* For so long, each with all the work in the world: ns that each ran. */
+static void share_out(struct harness *h, int count, uint64_t each, uint64_t ns, uint64_t *ran)
+{
+    const uint64_t step = 20 * MS;
+    uint32_t flags[HARNESS_CLIENTS];
+    uint64_t demand[HARNESS_CLIENTS];
+
+    for (int i = 0; i < count; i++) {
+        flags[i] = W;
+        demand[i] = each;
+        ran[i] = 0;
+    }
+    for (uint64_t done = 0; done < ns; done += step) {
+        obey(h, flags, demand, count);
+        assert_true(runner(h) >= 0);
+        for (int i = 0; i < count; i++)
+            ran[i] += (h->client[i].state.flags & GS_STATE_RUNNING) != 0 ? step : 0;
+        later(h, step);
+    }
+}
+
+static void three_wait(struct harness *h)
+{
+    runs(h, 0, 7 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    later(h, MS);
+    say(h, 2, W, 7 * GIB, 0);
+}
+
+static void policy_fifo_first_runs_while_it_has_work(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_FIFO, false);
+    three_wait(h);
+    later(h, 600000 * MS);
+    assert_int_equal(runner(h), 0);
+    say(h, 0, 0, 7 * GIB, 7 * GIB);
+    assert_int_equal(runner(h), 1); /* not 2: it came later */
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, R, 7 * GIB, 7 * GIB);
+    say(h, 1, 0, 7 * GIB, 7 * GIB);
+    assert_int_equal(runner(h), 2); /* not 0: it came back last */
+}
+
+static void policy_rr_a_quantum_each_whatever_the_weight(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[3];
+
+    choose(h, GS_POLICY_RR, false);
+    three_wait(h);
+    sched_weight(h->sched, h->client[2].client, 300, h->now);
+    share_out(h, 3, 7 * GIB, 600000 * MS, ran);
+    for (int i = 0; i < 3; i++)
+        assert_in_range(ran[i], 180000 * MS, 210000 * MS);
+}
+
+static void policy_fair_time_by_weight(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[3];
+
+    three_wait(h);
+    sched_weight(h->sched, h->client[2].client, 200, h->now);
+    share_out(h, 3, 7 * GIB, 100000 * MS, ran); /* until it is settled */
+    share_out(h, 3, 7 * GIB, 1200000 * MS, ran);
+    assert_in_range(ran[0] * 100 / ran[1], 97, 103);
+    assert_in_range(ran[2] * 100 / ran[1], 194, 206);
+}
+
+static void policy_fair_short_burst_goes_before_the_end_of_a_long_turn(void **state)
+{
+    struct harness *h = *state;
+    const uint32_t train_alone[2] = {W, 0}, both[2] = {W, W};
+    const uint64_t demand[2] = {7 * GIB, 7 * GIB};
+
+    runs(h, 0, 7 * GIB);
+    say(h, 1, 0, 7 * GIB, 0);
+    for (int i = 0; i < 5; i++) { /* once it is known for its short bursts ... */
+        obey(h, both, demand, 2);
+        for (int wait = 0; wait < 1000 && runner(h) != 1; wait++) {
+            later(h, 20 * MS);
+            obey(h, both, demand, 2);
+        }
+        later(h, 50 * MS);
+        obey(h, train_alone, demand, 2);
+        later(h, 60000 * MS);
+    }
+    obey(h, both, demand, 2);
+    assert_int_equal(runner(h), 1);
+    later(h, 20 * MS);
+    obey(h, train_alone, demand, 2);
+    assert_int_equal(runner(h), 0); /* its turn has just begun */
+    later(h, quantum_of(h) / 8);
+    obey(h, both, demand, 1);
+    assert_int_equal(runner(h), 0);
+    say(h, 1, W, 7 * GIB, h->client[1].state.resident);
+    later(h, MS);
+    assert_false(has_run(h, 0)); /* ... training is stopped at once */
+    say(h, 0, W, 7 * GIB, 7 * GIB);
+    assert_true(has_run(h, 1));
+}
+
+static uint64_t fixed_quantum(struct harness *h)
+{
+    struct sched_settings settings = *sched_settings(h->sched);
+
+    settings.quantum_ns = 1000 * MS;
+    settings.idle_ns = 0;
+    sched_set(h->sched, &settings, h->now);
+    harness_take(h);
+    return settings.quantum_ns;
+}
+
+/* A program alone on the card has so many bursts of a length, long apart. */
+static void bursts(struct harness *h, int who, int count, uint64_t ns)
+{
+    for (int i = 0; i < count; i++) {
+        runs(h, who, 7 * GIB);
+        later(h, ns);
+        say(h, who, 0, 7 * GIB, 7 * GIB);
+        later(h, 60000 * MS);
+    }
+}
+
+/* How long the first turn is that program 0 has from its beginning to its end beside 1. */
+static uint64_t turn_beside_another(struct harness *h)
+{
+    const uint32_t flags[2] = {W, W};
+    const uint64_t demand[2] = {7 * GIB, 7 * GIB}, step = quantum_of(h) / 50;
+    uint64_t ran = 0;
+
+    say(h, 1, W, 7 * GIB, 0);
+    for (int phase = 0; phase < 3;) { /* 1's turn, 0's turn, over */
+        obey(h, flags, demand, 2);
+        phase += (runner(h) == 0) != (phase == 1);
+        later(h, step);
+        ran += phase == 1 ? step : 0;
+    }
+    return ran;
+}
+
+static void policy_fair_turn_is_as_long_as_bursts_that_are_known(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+
+    bursts(h, 0, 5, quantum * 3 / 2);
+    assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
+}
+
+/* What program 0 may idle while 1 waits and a switch costs 100 ms. */
+static uint64_t may_idle(struct harness *h)
+{
+    runs(h, 0, 7 * GIB);
+    device_of(h)->switch_ns = 100 * MS;
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 1, 0, 7 * GIB, 0);
+    return h->client[0].target.idle_ns;
+}
+
+/* What has been at work for as long as ever and pauses then has done its work; what is not
+ * known may go on in a moment. */
+static void policy_fair_end_of_a_burst_that_is_known_is_believed_soon(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+    struct sched_settings settings = *sched_settings(h->sched);
+
+    settings.idle_ns = LOCKD_AUTO;
+    sched_set(h->sched, &settings, h->now);
+    harness_take(h);
+    bursts(h, 0, 1, quantum);
+    assert_int_equal(may_idle(h), 100 * MS);
+    say(h, 0, 0, 7 * GIB, 7 * GIB);
+    bursts(h, 0, 5, quantum);
+    assert_int_equal(may_idle(h), 25 * MS);
+    say(h, 0, 0, 7 * GIB, 7 * GIB);
+    bursts(h, 0, 20, quantum / 8); /* short ones: turns are not made by them */
+    assert_int_equal(may_idle(h), 100 * MS);
+}
+
+static void policy_fair_one_burst_makes_no_turn_longer(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+
+    bursts(h, 0, 2, quantum * 3 / 2); /* that of coming up, and one */
+    assert_in_range(turn_beside_another(h), quantum / 4, quantum * 6 / 5);
+}
+
+static void policy_fair_coming_up_is_no_burst_like_the_others(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+
+    bursts(h, 0, 1, quantum * 12);
+    bursts(h, 0, 2, quantum * 3 / 2);
+    assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
+}
+
+/* What is stopped between two calls says for a moment that it has nothing to do. */
+static void policy_fair_pause_while_it_is_stopped_ends_no_burst(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+    struct sched_settings settings = *sched_settings(h->sched);
+
+    settings.idle_ns = 20 * MS;
+    sched_set(h->sched, &settings, h->now);
+    harness_take(h);
+    for (int i = 0; i < 6; i++) {
+        for (int part = 0; part < 3; part++) {
+            say(h, 0, 0, 7 * GIB, 7 * GIB);
+            later(h, 5 * MS);
+            runs(h, 0, 7 * GIB);
+            later(h, quantum / 2);
+        }
+        say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
+        later(h, 60000 * MS);
+    }
+    assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
+}
+
+static void policy_fair_bursts_of_any_length_make_no_turn_longer(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t quantum = fixed_quantum(h);
+
+    for (uint64_t i = 0; i < 6; i++)
+        bursts(h, 0, 1, quantum * (i % 2 == 0 ? 1 : 5) / 2);
+    assert_in_range(turn_beside_another(h), quantum / 4, quantum * 6 / 5);
+}
+
+static void policy_fair_idle_program_saves_up_one_turn_at_most(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[2];
+
+    runs(h, 0, 7 * GIB);
+    say(h, 1, 0, 7 * GIB, 0);
+    later(h, 3600000 * MS);
+    share_out(h, 2, 7 * GIB, 300000 * MS, ran);
+    assert_true(ran[1] <= ran[0] + 3 * quantum_of(h));
+}
+
+static void policy_priority_higher_goes_first_and_at_once(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_PRIORITY, false);
+    three_wait(h);
+    sched_priority(h->sched, h->client[2].client, 5, h->now);
+    harness_take(h);
+    assert_false(has_run(h, 0));
+    say(h, 0, W, 7 * GIB, 7 * GIB);
+    assert_int_equal(runner(h), 2);
+    say(h, 0, W, 7 * GIB, 3 * GIB);
+    say(h, 2, R, 7 * GIB, 7 * GIB);
+    later(h, 600000 * MS);
+    assert_int_equal(runner(h), 2);
+    sched_priority(h->sched, h->client[2].client, -5, h->now);
+    harness_take(h);
+    assert_false(has_run(h, 2));
+}
+
+static void policy_priority_equals_take_turns(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[3];
+
+    choose(h, GS_POLICY_PRIORITY, false);
+    three_wait(h);
+    share_out(h, 3, 7 * GIB, 600000 * MS, ran);
+    for (int i = 0; i < 3; i++)
+        assert_in_range(ran[i], 180000 * MS, 210000 * MS);
+}
+
+static void exclusive_fitting_programs_take_turns_and_stay_resident(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[3];
+
+    choose(h, GS_POLICY_FAIR, true);
+    for (int i = 0; i < 3; i++)
+        say(h, i, W, 3 * GIB, 0);
+    share_out(h, 3, 3 * GIB, 100000 * MS, ran);
+    for (int i = 0; i < 3; i++) {
+        assert_in_range(ran[i], 32000 * MS, 35000 * MS);
+        assert_true(h->client[i].state.resident == 3 * GIB);
+    }
+    choose(h, GS_POLICY_FAIR, false);
+    for (int i = 0; i < 3; i++)
+        assert_true(has_run(h, i));
+}
+
+static void exclusive_memory_short_one_runs_only_the_shortfall_moves(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[3];
+
+    choose(h, GS_POLICY_FAIR, true);
+    for (int i = 0; i < 3; i++)
+        say(h, i, W, 4 * GIB, 0);
+    share_out(h, 3, 4 * GIB, 300000 * MS, ran);
+    for (int i = 0; i < 3; i++)
+        assert_in_range(ran[i], 95000 * MS, 105000 * MS);
+    assert_true(h->client[0].state.resident + h->client[1].state.resident +
+                    h->client[2].state.resident ==
+                10 * GIB);
+}
+
+static void exclusive_alone_nobody_takes_turns(void **state)
+{
+    struct harness *h = *state;
+
+    choose(h, GS_POLICY_FAIR, true);
+    runs(h, 0, 4 * GIB);
+    later(h, 60000 * MS);
+    assert_true(has_run(h, 0));
+    assert_false(device_of(h)->turns.leases);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(policy_fifo_first_runs_while_it_has_work),
+        scenario(policy_rr_a_quantum_each_whatever_the_weight),
+        scenario(policy_fair_time_by_weight),
+        scenario(policy_fair_short_burst_goes_before_the_end_of_a_long_turn),
+        scenario(policy_fair_turn_is_as_long_as_bursts_that_are_known),
+        scenario(policy_fair_end_of_a_burst_that_is_known_is_believed_soon),
+        scenario(policy_fair_one_burst_makes_no_turn_longer),
+        scenario(policy_fair_coming_up_is_no_burst_like_the_others),
+        scenario(policy_fair_pause_while_it_is_stopped_ends_no_burst),
+        scenario(policy_fair_bursts_of_any_length_make_no_turn_longer),
+        scenario(policy_fair_idle_program_saves_up_one_turn_at_most),
+        scenario(policy_priority_higher_goes_first_and_at_once),
+        scenario(policy_priority_equals_take_turns),
+        scenario(exclusive_fitting_programs_take_turns_and_stay_resident),
+        scenario(exclusive_memory_short_one_runs_only_the_shortfall_moves),
+        scenario(exclusive_alone_nobody_takes_turns),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_short.c: the driver has no memory although the budget allowed it, and nobody is
+ * left who could make room.
+ */
+#include "tests/lockd/harness.h"
+
+#define SHORT (W | GS_STATE_MOVING | GS_STATE_SHORT)
+
+/* 1 says what it has; while it moves it does not measure. */
+static void moves(struct harness *h, uint32_t flags)
+{
+    h->client[1].state.device_free = UINT64_MAX;
+    h->client[1].state.flags = W | GS_STATE_MOVING | flags;
+    h->client[1].state.resident = 9 * GIB;
+    harness_report(h, &h->client[1]);
+    harness_take(h);
+}
+
+/* 1 has placed 9 GiB and lacks a chunk of 64 MiB; contexts came that nobody has measured. */
+static void runs_short(struct harness *h)
+{
+    h->free_bytes = 10 * GIB;
+    say(h, 0, 0, 0, 0);
+    say(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->measure.measured);
+    say(h, 1, W, 9 * GIB + 512 * MIB, 0);
+    h->free_bytes = 32 * MIB; /* now */
+    h->client[1].state.short_bytes = 64 * MIB;
+    moves(h, 0);
+}
+
+static void lock_short_alone_is_external_use(void **state)
+{
+    struct harness *h = *state;
+
+    runs_short(h);
+    assert_true(device_of(h)->measure.external == 0);
+    moves(h, GS_STATE_SHORT);
+    later(h, EXTERNAL_UNSAID); /* 0 is asked */
+    assert_true(device_of(h)->measure.external == GIB - 64 * MIB);
+    assert_true(h->client[1].target.capacity <= 9 * GIB + 64 * MIB);
+    h->free_bytes = 10 * GIB - 64 * MIB;
+    say(h, 1, 0, 0, 0);
+    later(h, 250 * MS);
+    assert_true(device_of(h)->measure.external == 64 * MIB);
+}
+
+/* What another one may have at that moment is not. */
+static void lock_short_while_others_move_is_less_external_use(void **state)
+{
+    struct harness *h = *state;
+    uint64_t unsure;
+
+    runs_short(h);
+    h->free_bytes = UINT64_MAX; /* nobody measures, and 0 keeps what it may hold */
+    say(h, 0, GS_STATE_MOVING, 0, 0);
+    h->client[0].deaf = true;
+    unsure = sched_member_hold(sched_member_find(h->client[0].client, h->client[0].state.uuid));
+    for (int i = 0; i < 5; i++) {
+        moves(h, GS_STATE_SHORT);
+        later(h, EXTERNAL_UNSAID);
+    }
+    assert_true(device_of(h)->measure.external == sched_less(GIB - 64 * MIB, unsure));
+}
+
+static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 1, W | GS_STATE_MOVING, 9 * GIB + 512 * MIB, 9 * GIB);
+    h->client[1].state.short_bytes = 64 * MIB;
+    say(h, 1, SHORT, 9 * GIB + 512 * MIB, 9 * GIB);
+    assert_true(device_of(h)->measure.external == 0);
+}
+
+/* 0 runs, has most of the device and nothing to do; nobody is in the queue, since what 1 is
+ * short of is no demand (a graph's own memory). */
+static void lock_short_beside_one_idle_holder_it_makes_room(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 8 * GIB);
+    say(h, 1, W, 0, 0);
+    h->client[1].state.short_bytes = 5 * GIB;
+    say(h, 1, W | GS_STATE_RUNNING | GS_STATE_SHORT, 0, 0);
+    later(h, 100 * MS);
+    assert_true(has_waiters(h, 0)); /* or it would not say that it is idle */
+    say(h, 0, GS_STATE_RUNNING, 8 * GIB, 8 * GIB);
+    later(h, 100 * MS);
+    assert_false(has_run(h, 0));
+    say(h, 0, 0, 8 * GIB, 8 * GIB);
+    later(h, 100 * MS);
+    assert_true(h->client[0].target.budget <= 5 * GIB);
+    say(h, 0, W, 8 * GIB, 5 * GIB); /* and has its turn when it has something to do */
+    later(h, 30000 * MS);
+    obeys(h, 0);
+    obeys(h, 0);
+    later(h, 1000 * MS);
+    assert_true(has_run(h, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(lock_short_beside_one_idle_holder_it_makes_room),
+        scenario(lock_short_alone_is_external_use),
+        scenario(lock_short_while_others_move_is_less_external_use),
+        scenario(lock_short_on_an_unmeasured_device_is_no_external_use),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

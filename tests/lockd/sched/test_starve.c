@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_starve.c: programs that have a place and do not come to run, or say that they run
+ * already, and a device with no room at all: what the others get.
+ */
+#include "tests/lockd/harness.h"
+
+#define LARGE (6 * GIB) /* no two of them fit */
+
+static void set_policy(struct harness *h, enum gs_policy policy)
+{
+    struct sched_settings settings = *sched_settings(h->sched);
+
+    settings.policy = policy;
+    sched_set(h->sched, &settings, h->now);
+    harness_take(h);
+}
+
+/* 1 to 3 obey for so many seconds; 0 brings in 1 GiB of 6 and never runs. Returns for how long
+ * the one that ran least did, ms. */
+static uint64_t beside_one_that_never_runs(struct harness *h, uint64_t seconds)
+{
+    uint64_t ran[4] = {0}, least = UINT64_MAX;
+
+    for (int i = 0; i < 4; i++)
+        say(h, i, W, LARGE, 0);
+    for (uint64_t step = 0; step < seconds * 10; step++) {
+        say(h, 0, W | (has_run(h, 0) ? GS_STATE_MOVING : 0), LARGE,
+            sched_min(h->client[0].target.budget, GIB));
+        for (int i = 1; i < 4; i++) {
+            obeys(h, i);
+            obeys(h, i);
+            ran[i] += is_running(h, i) ? 100 : 0;
+        }
+        later(h, 100 * MS);
+    }
+    for (int i = 1; i < 4; i++)
+        least = sched_min(least, ran[i]);
+    return least;
+}
+
+static void lock_fair_party_that_never_runs_others_get_two_thirds(void **state)
+{
+    assert_true(beside_one_that_never_runs(*state, 600) >= 600 * 1000 * 2 / 9);
+}
+
+static void lock_rr_party_that_never_runs_others_get_a_fifth(void **state)
+{
+    set_policy(*state, GS_POLICY_RR);
+    assert_true(beside_one_that_never_runs(*state, 600) >= 600 * 1000 / 15);
+}
+
+static void lock_never_opens_its_gate_is_skipped_while_others_come_and_go(void **state)
+{
+    struct harness *h = *state;
+    int ran = 0;
+
+    runs(h, 5, 7 * GIB);
+    say(h, 0, W, LARGE, 0);
+    say(h, 1, W, LARGE, 0);
+    gone(h, 5);
+    for (int step = 0; step < 600; step++) {
+        struct harness_client *c = &h->client[2];
+
+        say(h, 0, W, LARGE, 0);
+        say(h, 2, W, GIB, c->state.resident);
+        obeys(h, 2);
+        obeys(h, 2);
+        later(h, 500 * MS);
+        say(h, 2, has_run(h, 2) ? c->state.flags & GS_STATE_RUNNING : 0, GIB,
+            c->state.resident);
+        later(h, 500 * MS);
+        obeys(h, 1);
+        ran += is_running(h, 1);
+    }
+    assert_true(ran >= 150);
+}
+
+/* Needs seconds to begin, each time; once passed over it is not given less for ever. */
+static void lock_slow_to_begin_runs_again_after_it_was_passed_over(void **state)
+{
+    struct harness *h = *state;
+    uint64_t since = h->now;
+    int ran = 0;
+
+    say(h, 0, W, LARGE, 0);
+    say(h, 1, W, LARGE, 0);
+    for (int step = 0; step < 6000; step++) {
+        const uint64_t slow = step < 600 ? 11000 * MS : 5000 * MS;
+
+        if (!has_run(h, 0))
+            since = h->now;
+        if (has_run(h, 0) && h->now - since < slow)
+            say(h, 0, W, LARGE, h->client[0].state.resident);
+        else
+            obeys(h, 0);
+        obeys(h, 1);
+        later(h, 100 * MS);
+        ran += is_running(h, 0);
+        if (step == 599)
+            assert_int_equal(ran, 0);
+    }
+    assert_true(ran > 500);
+}
+
+/* --- no room at all --- */
+
+static void set_reserve(struct harness *h, uint64_t reserve)
+{
+    struct sched_settings settings = *sched_settings(h->sched);
+
+    settings.reserve = reserve;
+    sched_set(h->sched, &settings, h->now);
+    harness_take(h);
+}
+
+static void lock_nothing_left_of_the_device_all_take_turns(void **state)
+{
+    struct harness *h = *state;
+    int ran[2] = {0};
+
+    set_reserve(h, 2 * h->total);
+    say(h, 2, 0, 0, 0); /* has nothing and wants nothing */
+    say(h, 0, W, 3 * GIB, 0);
+    say(h, 1, W, 3 * GIB, 0);
+    for (int step = 0; step < 6000; step++) {
+        for (int i = 0; i < 2; i++) {
+            obeys(h, i);
+            obeys(h, i);
+            ran[i] += is_running(h, i);
+        }
+        later(h, 100 * MS);
+        assert_false(is_running(h, 0) && is_running(h, 1));
+    }
+    assert_true(ran[0] > 2000 && ran[1] > 2000);
+}
+
+static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 9 * GIB;
+    say(h, 0, 0, 0, 0);
+    h->free_bytes = 0;
+    for (int i = 0; i < 3; i++) {
+        say(h, 0, 0, 0, 0);
+        later(h, EXTERNAL_UNSAID + 100 * MS);
+    }
+    assert_true(device_of(h)->measure.external == 10 * GIB);
+    say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
+    say(h, 1, W | GS_STATE_MOVING, 3 * GIB, 0);
+    h->free_bytes = 9 * GIB;
+    say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
+    later(h, 250 * MS);
+    assert_true(device_of(h)->measure.external == GIB);
+    assert_true(h->client[0].target.budget >= 3 * GIB);
+    assert_true(h->client[1].target.budget >= 3 * GIB);
+}
+
+/* 2 wants to run and does not, again and again: those that it stops for that are stopped no
+ * more often than for one that runs. */
+static void lock_who_wants_and_wants_not_stops_others_no_more_than_its_share(void **state)
+{
+    struct harness *h = *state;
+    int ran[2] = {0};
+
+    runs(h, 0, 3 * GIB);
+    runs(h, 1, 3 * GIB);
+    later(h, 60000 * MS);
+    for (int ms = 0; ms < 120000; ms++) {
+        say(h, 2, ms % 20 < 10 ? W : 0, ms % 20 < 10 ? 8 * GIB : 0, 0);
+        for (int who = 0; who < 2; who++) {
+            obeys(h, who);
+            ran[who] += ms >= 60000 && is_running(h, who);
+        }
+        later(h, MS);
+    }
+    assert_true(ran[0] > 40000 && ran[1] > 40000);
+}
+
+/* --- who says that it runs already --- */
+
+static void comes_again_and_again_running(struct harness *h, uint64_t resident)
+{
+    int ran[HARNESS_CLIENTS], sum = 0;
+
+    later(h, RESTART_WINDOW);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    for (int second = 0; second < 100; second++) {
+        say(h, 7, R, 7 * GIB, resident);
+        assert_false(has_run(h, 7)); /* not its turn */
+        obey_for(h, 1, 0, 2, ran);
+        gone(h, 7);
+        obey_for(h, 1, 0, 2, ran);
+        sum += ran[0] + ran[1];
+    }
+    assert_true(sum > 80);
+}
+
+static void lock_newcomer_that_says_it_runs_has_to_wait_for_its_turn(void **state)
+{
+    comes_again_and_again_running(*state, 0);
+}
+
+static void lock_newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn(void **state)
+{
+    comes_again_and_again_running(*state, GIB);
+}
+
+static void lock_newcomer_that_runs_and_fits_goes_on(void **state)
+{
+    struct harness *h = *state;
+
+    later(h, RESTART_WINDOW);
+    runs(h, 0, 3 * GIB);
+    say(h, 1, R, 3 * GIB, 3 * GIB); /* its connection was lost */
+    assert_true(has_run(h, 1));
+    assert_int_equal(condition_of(h, 1), GS_CONDITION_RUNS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(lock_fair_party_that_never_runs_others_get_two_thirds),
+        scenario(lock_rr_party_that_never_runs_others_get_a_fifth),
+        scenario(lock_never_opens_its_gate_is_skipped_while_others_come_and_go),
+        scenario(lock_slow_to_begin_runs_again_after_it_was_passed_over),
+        scenario(lock_nothing_left_of_the_device_all_take_turns),
+        scenario(lock_foreign_program_leaves_while_all_move_is_seen),
+        scenario(lock_who_wants_and_wants_not_stops_others_no_more_than_its_share),
+        scenario(lock_newcomer_that_says_it_runs_has_to_wait_for_its_turn),
+        scenario(lock_newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn),
+        scenario(lock_newcomer_that_runs_and_fits_goes_on),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,390 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that is handed over (hand-over): whose descriptors the daemon passes on, to whom, how many, and that it keeps none.
+
+usage: test_handover.py GPUSHARE_LOCKD [unittest options]
+       test_handover.py --receive SOCKET BYTES     (the tests') a program that waits for its turn; prints how many gifts came"""
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import fake
+from fake import GIB, GIVE, MIB, PATIENCE, RUN, RUNNING, TARGET, WANT, Daemon, Program, Target, hello, message, note, state, wait_for
+import other_user
+from other_user import AS_OTHER_USER, copy_for_others, find_python_for_others, make_folder
+
+SMALL = 10 * GIB
+PIECE = 512 * MIB
+
+
+def send_with(caller, body, fds, patience=0.0):
+    """Sends it with descriptors, as soon as the kernel lets them through (Linux 6.16 can keep them away); else without."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            socket.send_fds(caller, [body], fds)
+            return
+        except PermissionError:
+            if time.monotonic() >= end:
+                break
+            time.sleep(0.01)
+    caller.send(body)
+
+
+class Giver(Program):
+    """Gives what leaves it away, in pieces; keeps the descriptors that come."""
+
+    def __init__(self, path, name="fake"):
+        super().__init__(path, name, total=SMALL)
+        self.gifts, self.rises, self.sent = [], [], []
+        self.gives = True
+
+    def hear(self, timeout=PATIENCE):
+        self.socket.settimeout(timeout)
+        try:
+            data, fds, _, _ = socket.recv_fds(self.socket, 4096, 32)
+        except (socket.timeout, BlockingIOError):
+            return None
+        if not data:
+            raise EOFError
+        if struct.unpack("<IHHII", data[:16])[2] != TARGET:
+            raise EOFError(data)
+        before = self.target.budget if self.target else 0
+        self.target = Target(data)
+        self.targets += 1
+        assert len(fds) == self.target.gifts, f"{len(fds)} descriptors, said to be {self.target.gifts}"
+        if fds:
+            self.rises.append((self.target.budget - before, self.target.gifts * self.target.gift_bytes))
+        self.gifts += fds
+        return self.target
+
+    def give(self, fds, count=None, bytes_=PIECE, **change):
+        for key, value in change.items():
+            setattr(self, key, value)
+        body = state(seq=self.target.seq if self.target else 0, flags=self.flags, total=self.total, demand=self.demand,
+                     resident=self.resident, given=len(fds) if count is None else count, given_bytes=bytes_)
+        send_with(self.socket, body, fds)
+
+    def obey(self):
+        if self.target.flags & RUN or self.resident <= self.target.budget or not self.gives:
+            super().obey()
+            return
+        self.say(flags=self.flags & WANT)
+
+    def move(self):
+        """A piece leaves, if one is to."""
+        if not self.gives or self.target.flags & RUN or self.flags & RUNNING or self.resident <= self.target.budget:
+            return
+        mine, other = os.pipe()
+        self.give([other], resident=max(self.resident - PIECE, 0))
+        os.close(other)
+        self.sent.append(mine)
+
+    def close(self):
+        for fd in self.gifts + self.sent:
+            os.close(fd)
+        super().close()
+
+
+def all_closed(pipe):
+    """Nobody has the other end of it any more."""
+    os.set_blocking(pipe, False)
+    try:
+        return os.read(pipe, 1) == b""
+    except BlockingIOError:
+        return False
+
+
+def receive(path, bytes_):
+    program = Giver(path, "receiver")
+    program.say(flags=WANT, demand=bytes_)
+    program.settle(lambda one: one.flags & RUNNING and one.resident == one.demand)
+    print(len(program.gifts), flush=True)
+    sys.stdin.read()
+
+
+class GiftTest(unittest.TestCase):
+    def start(self, *options):
+        folder = make_folder()
+        os.chmod(folder, 0o750)  # its group may connect
+        if os.geteuid() == 0:
+            os.chown(folder, 0, 65534)
+        self.daemon = Daemon(LOCKD, "--quantum", "200", *options, folder=folder)
+        self.addCleanup(shutil.rmtree, self.daemon.folder)
+        self.addCleanup(self.end)
+        self.programs = []
+        first = Giver(self.daemon.path, "first")  # what the daemon opens at its start is open when it answers
+        first.say()
+        first.hear()
+        self.open = self.descriptors()
+        first.close()
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.daemon.process.pid}/fd"))
+
+    def end(self):
+        for program in self.programs:
+            program.close()
+        wait_for(lambda: self.descriptors() <= self.open, PATIENCE, "the daemon to close every descriptor")
+        self.assertEqual(self.daemon.end(), 0, self.daemon.said())
+        self.assertNotIn("Sanitizer", self.daemon.said())
+
+    def holder(self, demand=8 * GIB):
+        program = Giver(self.daemon.path, "holder")
+        self.programs.append(program)
+        program.say(flags=WANT, demand=demand)
+        program.settle(lambda one: one.flags & RUNNING and one.resident == one.demand)
+        return program
+
+    def waiter(self, demand=8 * GIB):
+        program = Giver(self.daemon.path, "waiter")
+        self.programs.append(program)
+        program.say(flags=WANT, demand=demand)
+        return program
+
+    def taken(self, holder, waiter):
+        """The waiter's turn comes; the holder's memory leaves piece by piece, as copies do."""
+        holder.obey()  # what it has heard before
+        end = time.monotonic() + PATIENCE
+        while not (waiter.flags & RUNNING and waiter.resident == waiter.demand):
+            self.assertLess(time.monotonic(), end, "the waiter's turn does not come")
+            for program in (holder, waiter):
+                if program.hear(0.01) is not None:
+                    program.obey()
+            holder.move()
+
+    def turn(self, holder, waiter):
+        """The waiter's has begun, as far as there is room; the holder has stopped, and will leave when it is told to."""
+        holder.gives = False
+        wait_for(lambda: holder.hear() is not None and not holder.target.flags & RUN, PATIENCE, "the end of its turn")
+        holder.say(flags=WANT)
+        waiter.settle(lambda one: one.target is not None and one.target.flags & RUN)
+        end = time.monotonic() + PATIENCE
+        while holder.target.budget >= holder.resident:
+            self.assertLess(time.monotonic(), end, "nothing is to leave")
+            if waiter.hear(0.05) is not None:
+                waiter.obey()
+            holder.hear(0.05)
+
+    def test_what_leaves_one_comes_to_the_other(self):
+        self.start()
+        end = time.monotonic() + PATIENCE
+        while True:  # on a busy machine it may be too late for some
+            holder, waiter = self.holder(), self.waiter()
+            self.taken(holder, waiter)
+            if len(waiter.gifts) > len(holder.sent) // 2:
+                break
+            self.assertLess(time.monotonic(), end, f"of {len(holder.sent)} pieces {len(waiter.gifts)} came")
+            for program in (holder, waiter):
+                self.programs.remove(program)
+                program.close()
+        self.assertTrue(holder.target.flags & GIVE)
+        inodes = {os.fstat(fd).st_ino for fd in holder.sent}
+        for fd in waiter.gifts:
+            self.assertIn(os.fstat(fd).st_ino, inodes)
+        for rise, bytes_ in waiter.rises:
+            self.assertLessEqual(bytes_, rise)
+        while waiter.gifts:
+            os.close(waiter.gifts.pop())
+        for pipe in holder.sent:  # neither the daemon nor anybody else has one left
+            wait_for(lambda pipe=pipe: all_closed(pipe), PATIENCE, "a descriptor to be closed")
+
+    def test_without_the_setting_nothing_is_passed_on(self):
+        self.start("--hand-over", "no")
+        holder, waiter = self.holder(), self.waiter()
+        self.taken(holder, waiter)
+        self.assertEqual(waiter.gifts, [])
+        self.assertFalse((holder.target.flags | waiter.target.flags) & GIVE)
+        for pipe in holder.sent:
+            wait_for(lambda pipe=pipe: all_closed(pipe), PATIENCE, "a descriptor to be closed")
+
+    def test_no_more_than_the_budget_rises_by(self):
+        self.start()
+        holder, waiter = self.holder(), self.waiter()
+        self.turn(holder, waiter)
+        pipes = [os.pipe() for _ in range(16)]
+        holder.give([other for _, other in pipes], resident=0)  # 8 GiB of it
+        for mine, other in pipes:
+            os.close(other)
+            holder.sent.append(mine)
+        self.taken(holder, waiter)
+        self.assertLess(len(waiter.gifts), 16)
+        for rise, bytes_ in waiter.rises:
+            self.assertLessEqual(bytes_, rise)
+
+    def test_no_more_than_has_left(self):
+        self.start()
+        holder, waiter = self.holder(), self.waiter()
+        self.turn(holder, waiter)
+        pipes = [os.pipe() for _ in range(16)]
+        holder.give([other for _, other in pipes], resident=holder.resident - 3 * PIECE)  # 16 pieces of it, it says
+        for mine, other in pipes:
+            os.close(other)
+            holder.sent.append(mine)
+        self.taken(holder, waiter)
+        self.assertLessEqual(len(waiter.gifts), 3)
+
+    def test_what_never_left_makes_no_device_larger(self):
+        self.start()
+        liar, honest = self.holder(GIB), self.holder(2 * GIB)
+        free = SMALL - 7 * GIB  # 4 GiB of it are nobody's
+
+        def measure(program, **lie):
+            program.hear(0.01)
+            body = state(seq=program.target.seq, flags=program.flags, total=SMALL, demand=program.demand, free=free, **lie)
+            send_with(program.socket, body, [zero] * lie.get("given", 0))
+            return program.target.capacity <= 6 * GIB
+        with open("/dev/zero", "rb") as file:
+            zero = file.fileno()
+            wait_for(lambda: measure(honest, resident=2 * GIB) and measure(liar, resident=GIB), PATIENCE, "what is free to be known")
+            for i in range(100):  # it comes and goes, it says
+                here = GIB * (i % 2)
+                measure(liar, resident=here, given=0 if here else 16, given_bytes=GIB // 4)
+                self.assertTrue(measure(honest, resident=2 * GIB), f"{honest.target.capacity / GIB} GiB of 6")
+
+    def leave(self, holder, count):
+        """So many pieces leave, and nobody answers; the other ends of what was sent."""
+        pipes = []
+        for _ in range(count):
+            mine, other = os.pipe()
+            holder.give([other], resident=holder.resident - PIECE)
+            os.close(other)
+            pipes.append(mine)
+        holder.sent += pipes
+        return pipes
+
+    def test_what_cannot_go_at_once_goes_with_a_later_target(self):
+        self.start()
+        came = 0
+        end = time.monotonic() + PATIENCE
+        while came < 8:  # on a busy machine it may be too late for some
+            self.assertLess(time.monotonic(), end, f"of 9 pieces {came} came")
+            holder, waiter = self.holder(), self.waiter()
+            self.turn(holder, waiter)
+            self.leave(holder, 9)  # more than the daemon sends targets without an answer
+            while waiter.hear(0.2) is not None and waiter.target.flags & RUN:
+                waiter.obey()
+            came = len(waiter.gifts)
+            for rise, bytes_ in waiter.rises:
+                self.assertLessEqual(bytes_, rise)
+            for program in (holder, waiter):
+                self.programs.remove(program)
+                program.close()
+
+    def test_what_nobody_takes_is_closed_soon(self):
+        self.start()
+        holder, waiter = self.holder(), self.waiter()
+        self.turn(holder, waiter)
+        pipes = self.leave(holder, 9)
+        for pipe in pipes[-3:]:  # the waiter has not answered four targets
+            wait_for(lambda pipe=pipe: all_closed(pipe), PATIENCE, "a descriptor to be closed")
+        self.taken(holder, waiter)
+
+    def test_what_is_said_wrong_is_not_passed_on(self):
+        self.start()
+        holder, waiter = self.holder(), self.waiter()
+        self.turn(holder, waiter)
+        for count, bytes_, fds in ((2, PIECE, 1), (1, 0, 1), (0, PIECE, 1), (1, PIECE, 0), (16, PIECE, 15)):
+            pipes = [os.pipe() for _ in range(fds)]
+            holder.give([other for _, other in pipes], count=count, bytes_=bytes_, resident=holder.resident - PIECE)
+            for mine, other in pipes:
+                os.close(other)
+                holder.sent.append(mine)
+                wait_for(lambda pipe=mine: all_closed(pipe), PATIENCE, "a descriptor to be closed")
+        self.taken(holder, waiter)
+        self.assertEqual(waiter.gifts, [])
+
+    def test_descriptors_with_other_messages_end_the_connection(self):
+        self.start()
+        holder = self.holder()
+        for body in (note(3, "with something"), message(16, b""), b"no message at all"):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+                caller.connect(self.daemon.path)
+                mine, other = os.pipe()
+                caller.send(hello())  # then a program may
+                send_with(caller, body, [other], PATIENCE)
+                os.close(other)
+                wait_for(lambda pipe=mine: all_closed(pipe), PATIENCE, "a descriptor to be closed")
+                os.close(mine)
+                caller.settimeout(PATIENCE)
+                try:
+                    self.assertEqual(caller.recv(4096), b"")
+                except ConnectionResetError:
+                    pass
+        self.assertIn("descriptors with a message", self.daemon.said())
+        holder.say()  # it is served all the same
+        self.assertEqual(self.taken(holder, self.waiter()), None)
+
+    def sixteen(self, body, patience=0.0):
+        """Somebody sends descriptors with that; the daemon keeps none."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            caller.connect(self.daemon.path)
+            pipes = [os.pipe() for _ in range(16)]
+            caller.send(hello())
+            send_with(caller, body, [other for _, other in pipes], patience)
+            for mine, other in pipes:
+                os.close(other)
+                wait_for(lambda pipe=mine: all_closed(pipe), PATIENCE, "a descriptor to be closed")
+                os.close(mine)
+
+    def test_descriptors_with_an_empty_packet_are_closed(self):
+        self.start()
+        self.sixteen(b"", PATIENCE)
+
+    def test_where_checkpoints_are_made_nothing_is_passed_on(self):
+        self.start("--stuck", "checkpoint")
+        holder, waiter = self.holder(), self.waiter()
+        self.taken(holder, waiter)
+        self.assertEqual(waiter.gifts, [])
+        self.assertFalse((holder.target.flags | waiter.target.flags) & GIVE)
+
+    def test_without_the_setting_every_descriptor_is_closed(self):
+        self.start("--hand-over", "no")
+        for body in (b"", note(3, "with something"), b"no message at all"):
+            self.sixteen(body)
+
+    def received(self, holder, command=(sys.executable, os.path.abspath(__file__)), **started):
+        """How many gifts came to a program that is started in another way."""
+        child = subprocess.Popen([*command, "--receive", self.daemon.path, str(8 * GIB)],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **started)
+        self.addCleanup(child.wait, PATIENCE)
+        self.addCleanup(child.stdout.close)
+        end = time.monotonic() + PATIENCE
+        while holder.resident > 2 * GIB and time.monotonic() < end:
+            if holder.hear(0.01) is not None:
+                holder.obey()
+            holder.move()
+        answer = child.stdout.readline()
+        child.stdin.close()
+        return int(answer)
+
+    def test_nothing_goes_to_another_pid_namespace(self):
+        if subprocess.run(["unshare", "-fp", "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no pid namespace can be made")
+        self.start()
+        self.assertEqual(self.received(self.holder(), ["unshare", "-fp", sys.executable, os.path.abspath(__file__)]), 0)
+
+    def test_something_comes_to_a_process_beside(self):
+        self.start()
+        wait_for(lambda: self.received(self.holder()) > 0, PATIENCE, "something to come")  # for all it may be too late
+
+    def test_nothing_goes_to_another_user(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be somebody else")
+        python = find_python_for_others(self)
+        script = copy_for_others(self, __file__, fake.__file__, other_user.__file__)[0]
+        self.start()
+        self.assertEqual(self.received(self.holder(), [python, script], **AS_OTHER_USER), 0)
+
+
+if sys.argv[1] == "--receive":
+    receive(sys.argv[2], int(sys.argv[3]))
+else:
+    LOCKD = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon that cannot start, for each reason that does not get better by itself: a program says so in one line of its own, tries once,
+and goes on. test_unstartable.py --build DIR"""
+import argparse
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from card import Card, check, failures  # noqa: E402
+
+LOADER = "x: error while loading shared libraries: libinih.so.1: cannot open shared object file: No such file or directory"
+
+
+class Scene:
+    def __init__(self, card):
+        self.card, self.folder = card, card.folder
+        self.starts = os.path.join(card.folder, "starts")
+        self.environment = {}
+
+    def script(self, body):
+        """The daemon that the program starts: it counts its starts, and then does as told."""
+        return self.program(f'#!/bin/sh\necho "$$" >> "{self.starts}"\n{body}\n')
+
+    def program(self, text):
+        path = os.path.join(self.folder, "lockd.sh")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+        self.environment["GPUSHARE_LOCKD"] = path
+
+    def started(self):
+        try:
+            with open(self.starts, encoding="ascii") as file:
+                return [int(line) for line in file]
+        except FileNotFoundError:
+            return []
+
+
+def real(scene, *options):
+    scene.script(f'exec "{scene.card.lockd}" "$@" {" ".join(options)}')
+
+
+def folder_in_the_sockets_place(scene):
+    real(scene)
+    os.mkdir(scene.card.socket)
+    return 0, "is a folder, not the socket"
+
+
+def folder_that_cannot_be_made(scene):
+    real(scene)
+    scene.environment["GPUSHARE_SOCKET"] = f"{scene.folder}/missing/inner/lockd.sock"
+    return 1, "cannot make this folder"
+
+
+def file_in_the_folders_place(scene):
+    real(scene)
+    with open(f"{scene.folder}/file", "w", encoding="ascii"):
+        pass
+    scene.environment["GPUSHARE_SOCKET"] = f"{scene.folder}/file/lockd.sock"
+    return 0, "Not a directory"
+
+
+def path_that_is_not_full(scene):
+    real(scene)
+    scene.environment["GPUSHARE_SOCKET"] = "lockd.sock"
+    return 0, "GPUSHARE_SOCKET is no full path"
+
+
+def program_that_is_none(scene):
+    scene.program("this is no program\n")
+    return 0, "Exec format error"
+
+
+def program_that_is_a_folder(scene):
+    scene.environment["GPUSHARE_LOCKD"] = scene.folder
+    return 0, "GPUSHARE_LOCKD"
+
+
+def program_that_is_not_there(scene):
+    scene.environment["GPUSHARE_LOCKD"] = "/nonexistent"
+    return 0, "GPUSHARE_LOCKD"
+
+
+def library_that_is_missing(scene):
+    scene.script(f'echo "{LOADER}" >&2\nexit 127')
+    return 1, "libinih.so.1"
+
+
+def failure_without_a_word(scene):
+    scene.script("exit 1")
+    return 1, "it ended with 1"
+
+
+def configuration_that_is_wrong(scene):
+    real(scene, "--config", "/nonexistent")
+    return 1, "/nonexistent"
+
+
+def words_without_end(scene):
+    scene.script('i=0\nwhile [ $i -lt 3000 ]; do echo "$i: many words that nobody should have to read" >&2; i=$((i + 1)); done\n'
+                 'printf "the last\\033[31m word" >&2\nexit 1')
+    return 1, "the last?[31m word"
+
+
+def crash(scene):
+    scene.script("kill -SEGV $$")
+    return 1, "signal 11"
+
+
+def daemon_that_stays_in_the_foreground(scene):
+    """It is ended, and the program does not wait for it for ever."""
+    scene.script("exec sleep 1000")
+    return 1, "does not go to the background"
+
+
+def run(build, prepare):
+    title = prepare.__name__.replace("_", " ")
+    command = [os.path.join(build, "tests", "runtime", "soak"), "--seconds", "0.1", "--threads", "1", "--memory", "10MiB", "--seed", "1"]
+    for quiet in (False, True):
+        with Card(build, memory="256MiB", daemon=False) as card:
+            scene = Scene(card)
+            starts, word = prepare(scene)
+            if quiet:
+                scene.environment["GPUSHARE_QUIET"] = "1"
+            began = time.monotonic()
+            code, _, err = card.run(command, **scene.environment)
+            took = time.monotonic() - began
+            said = err == "" if quiet else err.count("\n") == 1 and "running without sharing" in err and word in err
+            check(code == 0 and said, f"{title}{', quiet' if quiet else ''} ({took:.1f} s): exit {code}: {err!r}")
+            check(len(scene.started()) == starts, f"{title}: {len(scene.started())} starts, expected {starts}")
+            for pid in scene.started():
+                check(not os.path.exists(f"/proc/{pid}"), f"{title}: process {pid} has gone")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    words = parser.parse_args()
+    for prepare in (folder_in_the_sockets_place, folder_that_cannot_be_made, file_in_the_folders_place, path_that_is_not_full,
+                    program_that_is_none, program_that_is_a_folder, program_that_is_not_there, library_that_is_missing,
+                    failure_without_a_word, configuration_that_is_wrong, words_without_end, crash,
+                    daemon_that_stays_in_the_foreground):
+        run(words.build, prepare)
+    sys.exit(1 if failures else 0)
+
+
+main()

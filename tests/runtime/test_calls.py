@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the single cases of calls.c and pools.c on a simulated card, and checks what they say on stderr. test_calls.py --build DIR"""
+import argparse
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from card import PATIENCE, Card, Told, daemon_script, sanitized, wait_for  # noqa: E402
+
+failures = []
+
+
+def check(good, text):
+    if not good:
+        failures.append(text)
+        print(f"FAILED: {text}", flush=True)
+
+
+def run_case(build, case, daemon=True, memory="128MiB", timeout=PATIENCE, silent=True, program="calls", **more):
+    """One case; its stderr must be empty unless silent is False. Returns stderr."""
+    start = time.monotonic()
+    with Card(build, memory=memory, daemon=daemon) as card:
+        try:
+            code, out, err = card.run([os.path.join(build, "tests", "runtime", program), case], timeout=timeout, **more)
+        except subprocess.TimeoutExpired:
+            check(False, f"{case} {more}: hangs")
+            return ""
+        check(code == 0 and out == "", f"{case} {more}: exit {code}: {out}{err}")
+        check(not silent or err == "", f"{case} {more}: said {err}")
+    print(f"{case} {more}: {time.monotonic() - start:.1f} s", flush=True)
+    return err
+
+
+def same_answers(build):
+    """driver_facts prints the same with and without gpushare, but for what may differ."""
+    said = []
+    for preload in ("", "libgpushare.so.1"):
+        with Card(build, memory="256MiB") as card:
+            facts = os.path.join(build, "tests", "gpu", "driver_facts")
+            # the test's own way in front of a program that was not prepared; nobody else's
+            code, out, err = card.run([facts], LD_PRELOAD=preload and os.path.join(build, "runtime", preload))
+            check(code == 0 and err == "", f"driver_facts with {preload or 'nothing'}: exit {code}: {err}")
+            said.append([line for line in out.splitlines() if line.startswith("~code ") or not line.startswith("~")])
+    check(len(said[0]) > 100, f"driver_facts said only {len(said[0])} lines")
+    for own, ours in zip(*said):
+        check(own == ours, f"the driver says {own!r}, gpushare {ours!r}")
+    check(len(said[0]) == len(said[1]), "not the same number of answers")
+
+
+def never_seen(build):
+    """A handle of ours does not get to a driver, which would take it for a pointer of its own."""
+    with Card(build, memory="128MiB") as card:
+        log = os.path.join(card.folder, "driver.log")
+        code, out, err = card.run([os.path.join(build, "tests", "runtime", "mappings"), "tiles"], SIMCUDA_LOG=log)
+        check(code == 0 and out + err == "", f"tiles: exit {code}: {out}{err}")
+        with open(log, encoding="utf-8") as file:
+            said = [line for line in file if "cuMemMapArrayAsync" in line]
+        check(len(said) == 1 and "NOT_SUPPORTED" in said[0], f"the driver was asked for arrays: {said}")
+
+
+def few_driver_calls(build):
+    """A large allocation takes two calls for each of its chunks of 128 MiB, and a few, six of them for what lies beside it."""
+    with Card(build, memory="4GiB", daemon=False, SIMCUDA_POISON="0", GPUSHARE_QUIET="1",
+              GPUSHARE_LOCKD="/nonexistent") as card:
+        stats = os.path.join(card.folder, "stats")
+        code, out, err = card.run([os.path.join(build, "tests", "runtime", "calls"), "large"], SIMCUDA_STATS=stats)
+        check(code == 0 and out + err == "", f"large: exit {code}: {out}{err}")
+        with open(stats, encoding="utf-8") as file:
+            calls = json.load(file)["calls"]
+        check(3 * 18 <= calls < 3 * 36, f"3 allocations of 1 GiB took {calls} driver calls")
+        print(f"3 allocations of 1 GiB: {calls} driver calls in all")
+
+
+def absent_daemon(build):
+    """Nobody to ask and nobody to start: the program runs, and says so once."""
+    err = run_case(build, "sizes", daemon=False, silent=False, GPUSHARE_LOCKD="/nonexistent")
+    check(err.count("running without sharing") == 1 and err.count("\n") == 1, f"without a daemon it said: {err!r}")
+    err = run_case(build, "sizes", daemon=False, GPUSHARE_LOCKD="/nonexistent", GPUSHARE_QUIET="1")
+    check(err == "", "GPUSHARE_QUIET=1 is not silent")
+
+
+def stopped_daemon(build):
+    """One that is there and does not answer: the program goes on, and says so once; and shares when it answers again."""
+    with Card(build, memory="128MiB") as card:
+        for seconds in (12, 36, 108):  # on a busy machine it may be over before it has found the daemon again
+            card.daemon.send_signal(signal.SIGSTOP)
+            try:
+                child = card.start([os.path.join(build, "tests", "runtime", "soak"), "--seconds", str(seconds), "--threads", "1",
+                                    "--memory", "10MiB", "--seed", "1"])
+                err = child.stderr.readline()
+            finally:
+                card.daemon.send_signal(signal.SIGCONT)
+            check("running without sharing: gpushare-lockd does not answer" in err, f"a stopped daemon: said {err!r}")
+            shares = lambda: any(device["programs"] for device in card.status()["devices"])
+            wait_for(lambda: shares() or child.poll() is not None)
+            shared = shares()
+            out, err = child.communicate(timeout=seconds + PATIENCE)
+            check(child.returncode == 0 and err == "", f"with a stopped daemon: exit {child.returncode} {out}{err}")
+            if shared:
+                return
+        check(False, "it does not share with the daemon that is back")
+
+
+def slow_daemon(build):
+    """One that answers late: what can be had is known before the first allocation is accepted."""
+    with Card(build, memory="128MiB") as card:
+        card.daemon.send_signal(signal.SIGSTOP)
+        try:
+            told = Told(card)
+            told.tell("zero 128")  # contexts take some of it
+            time.sleep(1)  # far less than GS_ALONE_AFTER_NS
+        finally:
+            card.daemon.send_signal(signal.SIGCONT)
+        answer = told.answer(50)  # less than GS_SHORT_LIMIT_NS
+        check(answer == "error 2", f"the whole card, of a slow daemon: {answer}")
+        if answer == "error 2":
+            told.end()
+
+
+def silent_start(build):
+    """A daemon that cannot start says why on the program's stderr; with GPUSHARE_QUIET=1 nothing is said."""
+    with Card(build, memory="128MiB", daemon=False) as card, open(card.socket + ".lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [os.path.join(build, "tests", "runtime", "calls"), "sizes"]
+        code, out, err = card.run(command)
+        check(code == 0 and "nobody answers" in err and "running without sharing" in err, f"a held lock: exit {code} {out}{err}")
+        code, out, err = card.run(command, GPUSHARE_QUIET="1")
+        check(code == 0 and err == "", f"a held lock, quietly: exit {code} {out}{err}")
+
+
+def many_at_once(build):
+    """Programs that start at the same moment start one daemon between them, and all share."""
+    with Card(build, memory="128MiB", daemon=False) as card:
+        command = [os.path.join(build, "tests", "runtime", "soak"), "--seconds", "1", "--threads", "1", "--memory",
+                   "10MiB"]
+        script = daemon_script(card, 600)  # it stays until we have counted
+        children = [card.start(command + ["--seed", str(i)], GPUSHARE_LOCKD=script) for i in range(8)]
+        for child in children:
+            out, err = child.communicate(timeout=PATIENCE)
+            check(child.returncode == 0 and err == "", f"one of eight at once: exit {child.returncode} {out}{err}")
+        wait_for(lambda: len(card.daemon_pids()) == 1)  # those that came second may yet have to leave
+        check(len(card.daemon_pids()) == 1, f"{len(card.daemon_pids())} daemons")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    build = parser.parse_args().build
+    for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "only_queries", "fork", "child_only", "green"):
+        run_case(build, case)
+    # with a limit what is free is exact; else it changes with what contexts take of the card
+    run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB")
+    run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB")
+    run_case(build, "wait", daemon=False)
+    for case in ("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams", "fault", "share_at_once"):
+        run_case(build, case, program="lives")
+    run_case(build, "fault", program="lives", GPUSHARE_DISABLE="1")
+    for more in ({"GPUSHARE_MEMORY": "managed"}, {"SIMCUDA_VMM": "0"}):  # the other backend says the same
+        for case in ("sizes", "frees", "attributes", "pitch", "destroy_beside", "fork", "green"):
+            run_case(build, case, **more)
+        run_case(build, "contexts", GPUSHARE_DEVICE_LIMIT="120MiB", **more)
+        run_case(build, "limit", GPUSHARE_DEVICE_LIMIT="32MiB", **more)
+        for case in ("order_small", "stream_gone", "attributes", "current", "frees", "per_thread", "graph"):
+            run_case(build, case, program="pools", **more)
+    for case in ("sizes", "frees", "contexts", "fork", "green"):
+        run_case(build, case, GPUSHARE_DISABLE="1")
+    for case in ("order_large", "order_small", "order_green", "stream_gone", "attributes", "threshold", "current", "most", "frees",
+                 "per_thread", "graph", "context_gone"):
+        run_case(build, case, program="pools")
+    run_case(build, "wait_behind", program="pools", GPUSHARE_DEVICE_LIMIT="32MiB")
+    for case in ("attributes", "current", "frees", "graph"):  # what the tests believe, against the driver's own
+        run_case(build, case, program="pools", GPUSHARE_DISABLE="1")
+    for case in ("beside", "ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "tiles", "multicast",
+                 "multicast_address"):
+        for more in ({"GPUSHARE_DISABLE": "1"}, {}):
+            run_case(build, case, program="mappings", memory="512MiB", **more)
+    run_case(build, "attributes", program="mappings", GPUSHARE_MEMORY="managed")
+    if os.path.exists(os.path.join(build, "tests", "gpu", "driver_facts")) and not sanitized(build):
+        same_answers(build)
+    for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):
+        err = run_case(build, "frees", silent=False, **{name: value})
+        check(err.count(f"{name}={value}") == 1 and err.count("\n") == 1, f"{name}={value}: said {err!r}")
+    never_seen(build)
+    few_driver_calls(build)
+    absent_daemon(build)
+    stopped_daemon(build)
+    slow_daemon(build)
+    silent_start(build)
+    many_at_once(build)
+    sys.exit(1 if failures else 0)
+
+
+main()

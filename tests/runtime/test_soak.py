@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs soak programs beside each other on a card that is too small for all of them.
+
+test_soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plain|faults|kills|storm] [--seconds N] [--jobs N]
+  plain   three programs a seed; every one must end with 0 and memory must have moved in the course of the run
+  faults  the driver's calls fail at random; a program may see errors, but no wrong byte, no crash, no hang
+  kills   one of three is killed at a random moment, the daemon at another and started again; the others must not notice
+  storm   kills on two cards: programs on both, groups, short bursts; several are killed, others come in their places
+--jobs seeds run beside each other, each on a card of its own. Stops early when the budget is used up (it says how many
+seeds it did) or one has failed. What 10000 seeds by hand take: HACKING.md.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from card import Card  # noqa: E402  (beside this file)
+
+# what the runtime itself calls; with the result codes that a driver may give
+FAULTS = ["cuMemCreate:p0.02:2", "cuMemMap:p0.02:999", "cuMemSetAccess:p0.02:999", "cuMemUnmap:p0.02:999",
+          "cuMemRelease:p0.02:999", "cuMemcpyDtoHAsync:p0.05:999", "cuMemcpyHtoDAsync:p0.02:999",
+          "cuStreamSynchronize:p0.02:999", "cuMemHostRegister:p0.2:2", "cuMemAddressReserve:p0.02:2",
+          "cuCtxSynchronize:p0.02:999", "cuEventCreate:p0.02:2", "cuEventRecord:p0.02:999",
+          "cuCtxPushCurrent:p0.3:999", "cuStreamCreate:p0.1:2", "cuMemGetInfo:p0.1:999", "cuMemHostUnregister:p0.2:999",
+          "cuEventQuery:p0.02:999", "cuStreamGetId:p0.02:999", "cuStreamGetCtx:p0.02:999", "cuDeviceGetMemPool:p0.02:999",
+          "cuStreamWaitEvent:p0.05:999", "cuMemPoolGetAttribute:p0.05:999", "cuDeviceGetGraphMemAttribute:p0.1:999",
+          "cuDeviceGraphMemTrim:p0.2:999", "cuEventDestroy:p0.1:999", "cuLaunchKernel:p0.05:701",
+          "cuModuleLoadData:p0.5:209", "cuMemHostAlloc:p0.5:2", "cuMemExportToShareableHandle:p0.2:999",
+          "cuMemImportFromShareableHandle:p0.2:999"]
+
+
+class Wrong(Exception):
+    """What a seed has found; the text is all there is to say."""
+
+    def __init__(self, more, text):
+        said = [f"environment: {more}"]
+        for name in ("SIMCUDA_LOG", "GPUSHARE_LOG"):
+            if os.path.exists(more[name]):
+                with open(more[name], encoding="utf-8") as file:
+                    lines = file.readlines()
+                    said.append("".join(lines[:25] + ["...\n"] + lines[-15:] if len(lines) > 40 else lines))
+        super().__init__("\n".join(said + [f"FAILED: {text}"]))
+
+
+def finish(child, more, name, timeout):
+    try:
+        out, err = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired as late:
+        child.kill()
+        out, err = child.communicate()
+        raise Wrong(more, f"{name} hangs; stderr: {err[-2000:]}") from late
+    return child.returncode, out.strip(), err.strip()
+
+
+def moved(card, number):
+    """Bytes that came back, and those of them into memory that another program had before."""
+    try:
+        with open(os.path.join(card.folder, f"stats{number}"), encoding="utf-8") as file:
+            stats = json.load(file)
+    except (OSError, ValueError):
+        return 0, 0
+    return stats["moved_in"], stats["taken_over"]
+
+
+# storm: what each sees, its group, the pause between its bursts in ms; the last two come in the places of killed ones
+STORM = [("0,1", "pair", 0), ("1", "pair", 0), ("0,1", "", 0), ("1", "", 40), ("0", "", 0), ("0,1", "bursts", 25), ("1", "pair", 0),
+         ("0,1", "", 30)]
+STORM_KILLED = 2
+
+
+def start_one(card, args, rng, seed, number):
+    more = {"GPUSHARE_STATS": os.path.join(card.folder, f"stats{number}"),
+            "GPUSHARE_LOG": os.path.join(card.folder, f"log{number}"),
+            "SIMCUDA_LOG": os.path.join(card.folder, f"driver{number}")}
+    if rng.random() < 0.25:  # no hashes: everything is copied
+        more["SIMCUDA_BUILTIN"] = "0"
+    if rng.random() < 0.15:
+        more["GPUSHARE_MEMORY"] = "managed"
+    threads, memory, options = rng.choice([1, 1, 2, 4]), "36MiB", []
+    if args.mode == "storm":
+        visible, group, pause = STORM[number]
+        more.update(CUDA_VISIBLE_DEVICES=visible, GPUSHARE_GROUP=group)
+        threads, memory = 2, rng.choice(["16MiB", "28MiB", "36MiB"])
+        options = ["--devices", str(visible.count(",") + 1), "--pause", str(pause)]
+    command = [os.path.join(args.build, "tests", "runtime", "soak"), "--seed", str(seed * 10 + number),
+               "--seconds", str(args.seconds), "--threads", str(threads), "--memory", memory] + options
+    if args.mode == "faults":
+        more["SIMCUDA_FAIL"] = ",".join(f"{rule}:{rng.randrange(1, 1 << 30)}"
+                                        for rule in rng.sample(FAULTS, rng.choice([1, 3, 6])))
+        command.append("--faulty")
+    return card.start(command, **more), more
+
+
+def start_all(card, args, rng, seed):
+    count = len(STORM) - STORM_KILLED if args.mode == "storm" else 3
+    return [start_one(card, args, rng, seed, number) for number in range(count)]
+
+
+def disturb(card, args, rng, children):
+    """Kills one program and the daemon at random moments, and stops another for a while. Returns the killed one."""
+    victim, stopped = rng.sample([child for child, _ in children], 2)
+    time.sleep(rng.random() * args.seconds / 2)
+    victim.kill()
+    stopped.send_signal(signal.SIGSTOP)
+    time.sleep(rng.random() * args.seconds / 4)
+    card.stop_daemon(signal.SIGKILL)
+    stopped.send_signal(signal.SIGCONT)
+    time.sleep(rng.random() / 4)
+    card.start_daemon()
+    return victim
+
+
+def wait_until_known(card, children):
+    """A new daemon knows all that still run: before, it takes their memory for somebody else's, and refuses it to newcomers."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        status = card.status()
+        known = {p["pid"] for d in (status or {}).get("devices", []) for p in d["programs"]}
+        if all(child.poll() is not None or child.pid in known for child, _ in children):
+            return
+        time.sleep(0.05)
+
+
+def storm(card, args, rng, children, seed):
+    """Kills some and the daemon at random moments; others come. Returns the killed ones."""
+    victims = []
+    for child, _ in rng.sample(children, STORM_KILLED):
+        time.sleep(rng.random() * args.seconds / 2)
+        child.kill()
+        victims.append(child)
+        if rng.random() < 0.5:
+            card.stop_daemon(signal.SIGKILL)
+            time.sleep(rng.random() / 4)
+            card.start_daemon()
+            wait_until_known(card, children)
+        children.append(start_one(card, args, rng, seed, len(children)))
+    return victims
+
+
+def one_seed(args, seed):
+    rng = random.Random(seed)
+    # three times 36 MiB do not fit, one does, with contexts (4 MiB each), reserve and empty slabs
+    options = ["--hand-over", "no"] if seed % 4 == 0 else []
+    # contexts of those that come later must fit into the reserve of so small a card, 2 MiB
+    more = {"SIMCUDA_DEVICES": "2", "SIMCUDA_CONTEXT_MEMORY": "512KiB"} if args.mode == "storm" else {}
+    with Card(args.build, memory=rng.choice(["72MiB", "80MiB", "96MiB"]), options=options, **more) as card:
+        children = start_all(card, args, rng, seed)
+        victims = []
+        if args.mode == "kills":
+            victims = [disturb(card, args, rng, children)]
+        elif args.mode == "storm":
+            victims = storm(card, args, rng, children, seed)
+        for number, (child, more) in enumerate(children):
+            code, out, err = finish(child, more, f"program {number} of seed {seed}", args.seconds + args.patience)
+            if child in victims and code == -9:
+                continue
+            if code != 0 or not out.startswith("ok ") or "running without sharing" in err:
+                raise Wrong(more, f"program {number} of seed {seed}: exit {code}: {out} {err}")
+        return [sum(figures) for figures in zip(*(moved(card, number) for number in range(len(children))))]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1, help="how long a program works")
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
+    parser.add_argument("--patience", type=float, default=300, help="seconds a program may take beyond --seconds")
+    parser.add_argument("--budget", type=float, default=1e9)
+    parser.add_argument("--mode", choices=["plain", "faults", "kills", "storm"], default="plain")
+    args = parser.parse_args()
+    start, total, taken, done = time.monotonic(), 0, 0, 0
+    seed = args.first
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        running = set()
+        while True:
+            # on a busy machine the programs may not get to fill the card: more seeds, and longer, until memory has moved
+            most = 1 if total else 6
+            while (len(running) < args.jobs and seed < args.first + args.seeds * most
+                   and time.monotonic() - start <= args.budget * most):
+                if seed != args.first and (seed - args.first) % args.seeds == 0:
+                    args.seconds *= 2
+                running.add(pool.submit(one_seed, args, seed))
+                seed += 1
+            if not running:
+                break
+            ended, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for end in ended:
+                try:
+                    back, over = end.result()
+                    total += back
+                    taken += over
+                except Wrong as wrong:
+                    print(wrong, flush=True)
+                    return 1
+                done += 1
+    print(f"{done} seeds, {total >> 20} MiB brought back, {taken >> 20} MiB handed over, {time.monotonic() - start:.0f} s")
+    if total == 0:
+        print("FAILED: no memory has moved: the test has tested nothing")
+    return 0 if total != 0 else 1
+
+
+sys.exit(main())
