@@ -78,6 +78,7 @@ for _ in $(seq 1200); do
 done
 
 contained() { # WORDS: a shell's, in the container
+    # shellcheck disable=SC2016 # the inner shell expands them
     unshare -m sh -c '
         mkdir -p /run/cdi /etc/cdi && mount -t tmpfs none /etc/cdi && mount --bind "$1/cdi" /run/cdi || exit 125
         exec podman --root "$1/storage" --runroot "$1/run" --storage-driver vfs --runtime runc --cgroup-manager cgroupfs \
