@@ -137,7 +137,7 @@ static int look(const char *socket_path, bool make, struct gs_err *err)
         return gs_err_errno(err, code, "%s", socket_path);
     if (make && mkdir(folder, strcmp(folder, GS_SYSTEM_FOLDER) == 0 ? 0755 : 0700) != 0 &&
         errno != EEXIST)
-        return gs_err_errno(err, -errno, "%s: cannot make this folder", folder);
+        return gs_err_errno(err, -errno, "%s: cannot create this folder", folder);
     code = see_folder(folder, &seen, err);
     forget(&seen);
     return code;

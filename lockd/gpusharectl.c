@@ -24,9 +24,9 @@ struct ctl_arguments {
 
 static void print_help(FILE *out, const struct lockd_option *table)
 {
-    fputs("usage: gpusharectl [options] COMMAND ...\n"
-          "Shows and steers gpushare-lockd, which decides which programs may use a GPU.\n\n"
-          "commands\n",
+    fputs("usage: gpusharectl [options] COMMAND ...\nShow and control "
+          "gpushare-lockd, which decides which programs may use a "
+          "GPU.\n\ncommands\n",
           out);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         char left[64];

@@ -37,16 +37,16 @@ struct arguments {
 };
 
 static const char usage[] =
-    "usage: gpushare-lockd [options]\n"
-    "Decides which programs may use a GPU, and how much of its memory, when they do not fit\n"
-    "together. Programs start it when they need it; it also runs as a service.\n\n";
+    "usage: gpushare-lockd [options]\nDecide which programs may use a GPU, "
+    "and how much of its memory, when they do not fit\ntogether. The first "
+    "program that needs it starts it; it can also run as a service.\n\n";
 
 /* Options of the command line alone; keys of the configuration file follow in --help. */
 static void fill_own_table(struct arguments *arguments, struct lockd_option table[])
 {
     const struct lockd_option own[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
-         "where programs connect (default: as GPUSHARE_SOCKET or the standard place)", NULL, 0},
+         "where programs connect (default: GPUSHARE_SOCKET or the standard place)", NULL, 0},
         {"config", "FILE", LOCKD_OPTION_TEXT, &arguments->config, 0, 0,
          "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL, 0},
         {"check", NULL, LOCKD_OPTION_FLAG, &arguments->check, 0, 0,
@@ -158,7 +158,7 @@ static int run(struct arguments *arguments, const struct lockd_config *config,
     if (code == LOCKD_ALREADY && on_demand)
         return 0;
     if (code == LOCKD_ALREADY)
-        return gs_err_set(err, -EADDRINUSE, "another gpushare-lockd serves %s already",
+        return gs_err_set(err, -EADDRINUSE, "another gpushare-lockd already serves %s",
                           place.served);
     if (code == 0 && arguments->detach)
         code = lockd_detach(&place, err);

@@ -46,7 +46,9 @@ static bool say_all(const struct elf_options *options)
     if (fflush(stdout) == 0 && !ferror(stdout))
         return true;
     fprintf(stderr, "gpushare-patch: cannot write to standard output%s\n",
-            is_report(options) ? "" : "; the exit status says what became of the files");
+            is_report(options)
+                ? ""
+                : "; the exit status still tells whether the files were changed");
     return false;
 }
 

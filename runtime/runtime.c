@@ -63,8 +63,9 @@ __attribute__((destructor)) static void end_process(void)
     if (gs_runtime.config.disabled)
         return;
     if (!gs_stats_any() && (gs_stats_any_escaped() || gs_driver_was_used())) {
-        static const char text[] = "CUDA was used, but nothing of it reached gpushare: this "
-                                   "program did not share the GPU";
+        static const char text[] =
+            "this program used CUDA, but none of its calls reached gpushare: it did "
+            "not share the GPU";
 
         gs_say_once(&said, "%s (see docs/guide.md, \"Nothing was routed\")", text);
         gs_connect_last_word(GS_NOTE_UNROUTED, text);

@@ -68,7 +68,8 @@ static int parse(int argc, char **argv, struct options *options)
             return MET;
         } else {
             if (option == 'm')
-                fprintf(stderr, "gpushare-sim: --memory %s: no size; write 12GiB\n", optarg);
+                fprintf(stderr, "gpushare-sim: --memory %s: not a size; write it as 12GiB\n",
+                        optarg);
             if (option == 's')
                 fprintf(stderr, "gpushare-sim: more than 64 --set; write a scenario file\n");
             return USAGE;

@@ -182,9 +182,9 @@ int sim_replay(struct sim_scenario *scenario, const char *path, uint64_t memory,
     while (taken < json_array_size(events) && take(&spans, json_array_get(events, taken)) == 0)
         taken++;
     if (taken < json_array_size(events)) {
-        error = gs_err_set(err, -EINVAL,
-                           "%s: event %zu: ts and dur are no microseconds of this century",
-                           path, taken);
+        error =
+            gs_err_set(err, -EINVAL, "%s: event %zu: ts and dur are not plausible microseconds",
+                       path, taken);
     } else if (spans.count == 0) {
         error = gs_err_set(err, -EINVAL,
                            "%s: no trace events with ph \"X\" named compute, wait, copy_out or"

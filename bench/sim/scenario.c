@@ -17,66 +17,75 @@
 #define YEAR           (366.0 * 86400)
 
 static const struct sim_key keys[] = {
-    {"run", "for", SIM_TIME, RUN(for_ns), 1e-3, 10 * YEAR, false,
-     "ends after so long at the latest"},
-    {"run", "warmup", SIM_TIME, RUN(warmup_ns), 0, YEAR, false, "figures count from here"},
-    {"run", "seed", SIM_COUNT, RUN(seed), 0, 4294967295.0, false,
-     "of everything that is random"},
+    {"run", "for", SIM_TIME, RUN(for_ns), 1e-3, 10 * YEAR, false, "latest end of the run"},
+    {"run", "warmup", SIM_TIME, RUN(warmup_ns), 0, YEAR, false,
+     "figures are counted from this time on"},
+    {"run", "seed", SIM_COUNT, RUN(seed), 0, 4294967295.0, false, "seed of all random numbers"},
     {"run", "way", SIM_CHOICE, RUN(way), 0, 0, false,
-     "gpushare; or the ancestor's: unified (FCFS lock), unlocked"},
-    {"run", "latency", SIM_TIME, RUN(latency_ns), 0, 10, false, "of a message, at most"},
-    {"card", "count", SIM_COUNT, RUN(cards), 1, 1024, false, "cards that there are"},
+     "gpushare, or as the thesis did: unified (FCFS lock), unlocked"},
+    {"run", "latency", SIM_TIME, RUN(latency_ns), 0, 10, false, "longest delay of a message"},
+    {"card", "count", SIM_COUNT, RUN(cards), 1, 1024, false, "number of cards"},
     {"card", "memory", SIM_SIZE, RUN(memory), 1 << 20, 1e15, false, "of each card"},
-    {"card", "bus_in", SIM_RATE, RUN(bus_in), 1e6, 1e13, false, "host to card, a second"},
-    {"card", "bus_out", SIM_RATE, RUN(bus_out), 1e6, 1e13, false, "card to host, a second"},
-    {"card", "bus_both", SIM_RATE, RUN(bus_both), 1e6, 1e13, false, "sum when both are busy"},
-    {"card", "map", SIM_TIME, RUN(map_ns), 0, 1, false, "mapping or unmapping 256 MiB"},
+    {"card", "bus_in", SIM_RATE, RUN(bus_in), 1e6, 1e13, false,
+     "bytes a second from host to card"},
+    {"card", "bus_out", SIM_RATE, RUN(bus_out), 1e6, 1e13, false,
+     "bytes a second from card to host"},
+    {"card", "bus_both", SIM_RATE, RUN(bus_both), 1e6, 1e13, false,
+     "bytes a second of both directions together"},
+    {"card", "map", SIM_TIME, RUN(map_ns), 0, 1, false, "time to map or unmap 256 MiB"},
     {"card", "slicing", SIM_PART, RUN(slicing), 0, 0.9, false,
-     "part lost when several compute at once"},
-    {"card", "fault", SIM_RATE, RUN(fault), 1e6, 1e13, false, "unified: faulted in, a second"},
+     "part of throughput lost when several programs compute at once"},
+    {"card", "fault", SIM_RATE, RUN(fault), 1e6, 1e13, false,
+     "unified: bytes a second that faults bring in"},
     {"card", "thrash", SIM_PART, RUN(thrash), 1e-6, 1, false,
-     "unified: part of that when programs fault against each other"},
+     "unified: part of that rate when programs fault against each other"},
     {"card", "idle_release", SIM_TIME, RUN(idle_release_ns), 0, 3600, false,
-     "unified: the lock is given back after so long without work"},
+     "unified: time without work after which the lock is released"},
     {"lock", "quantum", SIM_TIME, RUN(quantum_ns), 1e-3, 3600, true, "length of a turn"},
     {"lock", "quantum_min", SIM_TIME, RUN(quantum_min_ns), 0, 3600, false,
-     "of the automatic one"},
+     "shortest automatic quantum"},
     {"lock", "quantum_max", SIM_TIME, RUN(quantum_max_ns), 0, 3600, false,
-     "of the automatic one"},
+     "longest automatic quantum"},
     {"lock", "cost", SIM_PART, RUN(cost), 0, 0.5, false,
-     "part of the time for switches; 0: as it is"},
-    {"lock", "idle", SIM_TIME, RUN(idle_ns), 1e-3, 3600, true, "what a holder may idle"},
-    {"lock", "reserve", SIM_SIZE, RUN(reserve), 0, 1e15, true, "bytes that nobody gets"},
+     "part of the time that switches may cost; 0: the default"},
+    {"lock", "idle", SIM_TIME, RUN(idle_ns), 1e-3, 3600, true,
+     "time that a holder may be idle"},
+    {"lock", "reserve", SIM_SIZE, RUN(reserve), 0, 1e15, true, "bytes that no program gets"},
     {"lock", "policy", SIM_POLICY, RUN(policy), 0, 0, false, "fair, fifo, rr, priority"},
-    {"lock", "exclusive", SIM_COUNT, RUN(exclusive), 0, 1, false, "1: turns also when all fit"},
+    {"lock", "exclusive", SIM_COUNT, RUN(exclusive), 0, 1, false,
+     "1: take turns also when all programs fit"},
     {"program", "copies", SIM_COUNT, PROGRAM(copies), 1, SIM_PROGRAMS_MOST, false,
-     "how many there are"},
-    {"program", "card", SIM_COUNT, PROGRAM(card), 0, 1023, false, "which one they use, from 0"},
+     "number of programs"},
+    {"program", "card", SIM_COUNT, PROGRAM(card), 0, 1023, false,
+     "number of the card that they use, from 0"},
     {"program", "memory", SIM_SIZE, PROGRAM(memory), 0, 1e15, false, "of each copy"},
     {"program", "start", SIM_TIME, PROGRAM(start_ns), 0, 10 * YEAR, false,
-     "when the first comes"},
+     "start of the first program"},
     {"program", "spacing", SIM_SPREAD, PROGRAM(spacing), 0, YEAR, false,
-     "until the next one comes"},
+     "time until the next program starts"},
     {"program", "cpu", SIM_SPREAD, PROGRAM(cpu), 0, YEAR, false,
-     "a cycle's part without the card"},
-    {"program", "gpu", SIM_SPREAD, PROGRAM(gpu), 0, YEAR, false, "a cycle's part on it, solo"},
-    {"program", "cycles", SIM_COUNT, PROGRAM(cycles), 0, 1e15, false, "then it ends; 0: never"},
+     "part of a cycle without the card"},
+    {"program", "gpu", SIM_SPREAD, PROGRAM(gpu), 0, YEAR, false,
+     "part of a cycle on the card, when alone"},
+    {"program", "cycles", SIM_COUNT, PROGRAM(cycles), 0, 1e15, false,
+     "number of cycles until it ends; 0: it never ends"},
     {"program", "request", SIM_SPREAD, PROGRAM(request), 0, YEAR, false,
-     "between requests of one cycle each; 0: it works without them"},
+     "time between requests of one cycle each; 0: it works without requests"},
     {"program", "stop", SIM_SPREAD, PROGRAM(stop), 0, 3600, false,
-     "submitted work goes on so long"},
+     "time that submitted work continues"},
     {"program", "busy", SIM_PART, PROGRAM(busy), 0.01, 1, false,
-     "of its time on the card that it keeps the card busy"},
+     "part of its time on the card in which it keeps the card busy"},
     {"program", "dirty", SIM_PART, PROGRAM(dirty), 0, 1, false,
-     "of its memory changed in a turn"},
-    {"program", "zero", SIM_PART, PROGRAM(zero), 0, 1, false, "of its memory that is all zero"},
+     "part of its memory that it changes in a turn"},
+    {"program", "zero", SIM_PART, PROGRAM(zero), 0, 1, false,
+     "part of its memory that is all zero"},
     {"program", "hot", SIM_PART, PROGRAM(hot), 0, 1, false,
-     "unified: of its memory that it touches"},
+     "unified: part of its memory that it touches"},
     {"program", "pass", SIM_TIME, PROGRAM(pass_ns), 1e-6, 3600, false,
-     "unified: it touches all of that once in so long"},
+     "unified: time in which it touches all of that once"},
     {"program", "weight", SIM_COUNT, PROGRAM(weight), 1, GS_WEIGHT_MAX, false, "its share"},
     {"program", "priority", SIM_INTEGER, PROGRAM(priority), -GS_PRIORITY_MAX, GS_PRIORITY_MAX,
-     false, "with the policy of that name"},
+     false, "priority, with policy priority"},
     {"program", "group", SIM_WORD, PROGRAM(group), 0, 0, false, "gang"},
 };
 
@@ -96,14 +105,14 @@ static int set_expect(struct sim_scenario *scenario, const char *name, const cha
     for (size_t i = 0; metrics[i] != NULL; i++)
         known |= strcmp(metrics[i], name) == 0;
     if (!known)
-        return gs_err_set(err, -EINVAL, "[expect] has no '%s'; gpushare-sim --help lists them",
-                          name);
+        return gs_err_set(err, -EINVAL,
+                          "[expect] has no '%s'; gpushare-sim --help lists the figures", name);
     if (!expect.at_least && strncmp(text, "at most ", 8) != 0)
         return gs_err_set(err, -EINVAL,
                           "[expect] %s = %s: write 'at least 0.95' or 'at most 3'", name, text);
     expect.bound = strtod(number, &end);
     if (end == number || *end != '\0' || !isfinite(expect.bound))
-        return gs_err_set(err, -EINVAL, "[expect] %s = %s: no number", name, text);
+        return gs_err_set(err, -EINVAL, "[expect] %s = %s: not a number", name, text);
     if (scenario->expect_count == SIM_EXPECTS)
         return gs_err_set(err, -E2BIG, "more than %d expectations", SIM_EXPECTS);
     memcpy(expect.name, name, strlen(name) + 1);
@@ -185,7 +194,7 @@ static int assign(struct sim_scenario *scenario, const char *section, const char
             strcmp(keys[i].name, name) == 0)
             return sim_value_set(&keys[i], program ? (void *)class : scenario, value, err);
     }
-    return gs_err_set(err, -EINVAL, "[%s] has no '%s'; gpushare-sim --help lists what there is",
+    return gs_err_set(err, -EINVAL, "[%s] has no '%s'; gpushare-sim --help lists all keys",
                       section, name);
 }
 
@@ -253,7 +262,7 @@ int sim_scenario_check(const struct sim_scenario *scenario, struct gs_err *err)
                               (unsigned long long)scenario->cards);
         if (class->burst_count == 0 &&
             sim_spread_mean(&class->cpu) + sim_spread_mean(&class->gpu) <= 0)
-            return gs_err_set(err, -EINVAL, "%s: [program %s] does nothing: give it gpu = TIME",
+            return gs_err_set(err, -EINVAL, "%s: [program %s] does no work: give it gpu = TIME",
                               scenario->path, class->name);
     }
     if (programs == 0)

@@ -54,7 +54,8 @@ static int set_time(const struct sim_key *key, void *at, const char *text, struc
     double seconds;
 
     if (read_time(text, &end, &seconds) != 0 || *end != '\0')
-        return refuse(err, key, text, "no time; write 5s, 20ms, 1.5h (ns us ms s min h d)");
+        return refuse(err, key, text,
+                      "not a time; write it as 5s, 20ms or 1.5h (units: ns us ms s min h d)");
     if (seconds < key->low || seconds > key->high)
         return refuse(err, key, text, "out of range");
     *(uint64_t *)at = (uint64_t)(seconds * 1e9);
@@ -93,7 +94,7 @@ static int set_size(const struct sim_key *key, void *at, const char *text, struc
     uint64_t bytes;
 
     if (gs_size_parse(text, &bytes) != 0)
-        return refuse(err, key, text, "no size; write 15.5GiB, 12GB");
+        return refuse(err, key, text, "not a size; write it as 15.5GiB or 12GB");
     if ((double)bytes < key->low || (double)bytes > key->high)
         return refuse(err, key, text, "out of range");
     *(uint64_t *)at = bytes;
@@ -106,7 +107,7 @@ static int set_number(const struct sim_key *key, void *at, const char *text, str
     const double number = strtod(text, &end);
 
     if (end == text || *end != '\0' || !isfinite(number))
-        return refuse(err, key, text, "no number");
+        return refuse(err, key, text, "not a number");
     if (number < key->low || number > key->high)
         return refuse(err, key, text, "out of range");
     if (key->kind == SIM_PART)

@@ -252,12 +252,12 @@ class Use(Simulation):
     def test_wrong_scenarios_are_refused_with_place_and_reason(self):
         self.refused("[run]\n\nfor = 5 parsecs\n", "scenario.ini:3:", "[run] for = 5 parsecs", "20ms")
         self.refused(CARD + "[program p]\ngpus = 3\n", "has no 'gpus'", "--help")
-        self.refused(CARD + "[program p]\nmemory = 1GB\n", "does nothing", "gpu = TIME")
+        self.refused(CARD + "[program p]\nmemory = 1GB\n", "does no work", "gpu = TIME")
         self.refused(CARD, "no [program NAME]")
         self.refused(CARD + JOB + "card = 3\n", "[program job] card = 3", "count = 1")
         self.refused(CARD + JOB + "copies = 0\n", "copies = 0", "range")
         self.refused(CARD + JOB + "copies = 1.5\n", "whole number")
-        self.refused(CARD + JOB + "memory = lots\n", "no size")
+        self.refused(CARD + JOB + "memory = lots\n", "not a size")
         self.refused(CARD + JOB + "gpu = uniform 3s 1s\n", "uniform 10ms 90ms")
         self.refused(CARD + JOB + "weight = 99999999\n", "range")
         self.refused(CARD + JOB + "[lock]\npolicy = nice\n", "fair, fifo, rr, priority")
@@ -270,7 +270,7 @@ class Use(Simulation):
         self.refused(CARD + JOB + "[program q]\ncopies = 1000000\ngpu = 1s\n", "at most 1000000")
         self.refused(CARD + JOB, "--set", options=("--set", "quantum=3s"))
         self.refused(CARD + JOB, "has no 'quantums'", options=("--set", "lock.quantums=3s"))
-        self.refused(CARD + JOB, "no size", options=("--memory", "big"))
+        self.refused(CARD + JOB, "not a size", options=("--memory", "big"))
 
     def test_calls_without_a_scenario(self):
         for arguments in ([], ["a", "b"], ["--nonsense", "a"]):

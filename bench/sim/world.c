@@ -309,7 +309,7 @@ void sim_world_run(struct sim_world *world)
            sim_clock_next(&world->clock, world->scenario->for_ns))
         ;
     if (!world->warm)
-        sim_world_failed(world, "nothing was left to be measured after the warm-up of %.0f s",
+        sim_world_failed(world, "nothing remained to be measured after the warm-up of %.0f s",
                          (double)world->scenario->warmup_ns / 1e9);
     for (uint32_t i = 0; i < world->program_count; i++) {
         struct sim_program *program = &world->programs[i];

@@ -80,8 +80,11 @@ static void log_lost_lines(void)
     char line[128];
     size_t length = format_head(LOCKD_LOG_WARNING, line, sizeof line);
 
-    length += (size_t)snprintf(line + length, sizeof line - length,
-                               "%u lines were lost: nobody read the log\n", log_state.lost);
+    length +=
+        (size_t)snprintf(line + length, sizeof line - length,
+                         "%u log lines were lost: the reader of the log is too slow or has "
+                         "stopped\n",
+                         log_state.lost);
     if (write_line(line, length))
         log_state.lost = 0;
 }

@@ -38,8 +38,8 @@ static int read_size(const struct lockd_option *option, const char *text, struct
     uint64_t bytes = 0;
 
     if (gs_size_parse(text, &bytes) != 0)
-        return gs_err_set(err, -EINVAL, "%s: '%s' is no size: write 512MiB, 2GiB", option->name,
-                          text);
+        return gs_err_set(err, -EINVAL, "%s: '%s' is not a size: write it as 512MiB or 2GiB",
+                          option->name, text);
     if (bytes < option->low || bytes > option->high)
         return gs_err_set(err, -EINVAL, "%s: %s is outside %llu to %llu bytes", option->name,
                           text, (unsigned long long)option->low,
@@ -100,7 +100,7 @@ static int read_choice(const struct lockd_option *option, const char *words, con
                                    (int)length, word);
         word = word[length] == '|' ? word + length + 1 : NULL;
     }
-    return gs_err_set(err, -EINVAL, "%s: '%s' is none of: %s", option->name, text, all);
+    return gs_err_set(err, -EINVAL, "%s: '%s' is not one of: %s", option->name, text, all);
 }
 
 static int read_name(const struct lockd_option *option, const char *text, struct gs_err *err)
@@ -241,7 +241,7 @@ int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, c
     if (code == 0)
         arguments = calloc((size_t)argc + 1, sizeof *arguments);
     if (arguments == NULL)
-        return gs_err_set(err, -ENOMEM, "no memory to read the command line");
+        return gs_err_set(err, -ENOMEM, "out of memory while reading the command line");
     opterr = 0;
     /* getopt begins at argv[1], after a name: glibc starts afresh with 0 */
     argc -= *index - 1;

@@ -40,23 +40,24 @@ static int explain_failure(struct ctl *ctl, int code, const struct gs_err *why)
     case -ENOENT:
     case -ECONNREFUSED:
         if (ctl->kept_out)
-            return gs_err_set(&ctl->err, -ENOENT,
-                              "user %u may not connect to the service at %s (a member of its "
-                              "group may), and has no gpushare-lockd of its own",
-                              (unsigned)geteuid(), GS_SYSTEM_SOCKET);
+            return gs_err_set(
+                &ctl->err, -ENOENT,
+                "user %u may not connect to the service at %s (only members of its group "
+                "may), and has no gpushare-lockd of their own",
+                (unsigned)geteuid(), GS_SYSTEM_SOCKET);
         return gs_err_set(&ctl->err, -ENOENT,
-                          "no gpushare-lockd is running (socket %s); it starts with the first "
-                          "patched program",
+                          "no gpushare-lockd is running (socket %s); the first patched program "
+                          "starts it",
                           ctl->path);
     case -EPROTOTYPE:
         return gs_err_set(&ctl->err, code, "%s is the socket of another program", ctl->path);
     case -EAGAIN:
         return gs_err_set(&ctl->err, code,
-                          "%s: gpushare-lockd does not answer (is it stopped, or hung?)",
+                          "%s: gpushare-lockd does not answer (is it stopped or hanging?)",
                           ctl->path);
     case -EACCES:
         return gs_err_set(&ctl->err, code,
-                          "%s: user %u may not connect: a member of the folder's group may",
+                          "%s: user %u may not connect: only members of the folder's group may",
                           ctl->path, (unsigned)geteuid());
     default:
         return gs_err_set(&ctl->err, code, "%s", why->text);
@@ -121,9 +122,11 @@ int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
         return gs_err_set(&ctl->err, -ETIMEDOUT, "%s: no answer within %d s", ctl->path,
                           patience_s(ctl));
     if (got <= 0)
-        return gs_err_set(&ctl->err, -EPIPE,
-                          "%s: gpushare-lockd hung up: it ended, or user %u may not connect",
-                          ctl->path, (unsigned)geteuid());
+        return gs_err_set(
+            &ctl->err, -EPIPE,
+            "%s: gpushare-lockd closed the connection: it ended, or user %u may not "
+            "connect",
+            ctl->path, (unsigned)geteuid());
     return lockd_wire_check(message, (size_t)got, &ctl->err);
 }
 
@@ -138,7 +141,7 @@ static int append_message(struct ctl *ctl, void *array, size_t *count, const voi
         return gs_err_set(&ctl->err, -EMSGSIZE, "%s: the answer does not end", ctl->path);
     grown = realloc(*start, (*count + 1) * size);
     if (grown == NULL)
-        return gs_err_set(&ctl->err, -ENOMEM, "no memory for the answer");
+        return gs_err_set(&ctl->err, -ENOMEM, "out of memory while reading the answer");
     memcpy((char *)grown + *count * size, message, size);
     *start = grown;
     (*count)++;
@@ -229,7 +232,7 @@ enum ctl_exit ctl_done(enum ctl_exit code)
 {
     if (fflush(stdout) == 0 && ferror(stdout) == 0)
         return code;
-    fprintf(stderr, "gpusharectl: standard output: cannot write it: %s\n", strerror(errno));
+    fprintf(stderr, "gpusharectl: cannot write to standard output: %s\n", strerror(errno));
     return code == CTL_OK ? CTL_FAILED : code;
 }
 

@@ -145,13 +145,13 @@ static enum ctl_exit get_run(struct ctl *ctl, int argc, char **argv)
     of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
     if (argc - index != (of_program ? 2 : 1))
         return ctl_usage(&ctl_get,
-                         of_program ? "%s belongs to a program: a process id is needed"
-                                    : "%s belongs to the daemon: it takes no process id",
+                         of_program ? "%s is a setting of a program: give a process id"
+                                    : "%s is a setting of the daemon: it takes no process id",
                          setting->name);
     if (of_program && ctl_pid(argv[index + 1], &pid) != 0)
-        return ctl_usage(&ctl_get, "'%s' is no process id", argv[index + 1]);
+        return ctl_usage(&ctl_get, "'%s' is not a process id", argv[index + 1]);
     return ask_settings(ctl, setting->name, pid, json);
 }
 
-const struct ctl_command ctl_get = {"get", "[--json] [NAME [PID]]",
-                                    "show the settings that are in force", get_run, NULL};
+const struct ctl_command ctl_get = {"get", "[--json] [NAME [PID]]", "show the current settings",
+                                    get_run, NULL};

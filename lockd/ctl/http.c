@@ -268,7 +268,7 @@ static int listen_at(struct ctl *ctl, const char *text)
         return gs_err_set(&ctl->err, -EINVAL, "--listen %.80s: write 127.0.0.1:9400", text);
     port = strtoul(colon + 1, &end, 10);
     if (*end != '\0' || port > 65535)
-        return gs_err_set(&ctl->err, -EINVAL, "--listen %.80s: that is no port", text);
+        return gs_err_set(&ctl->err, -EINVAL, "--listen %.80s: not a valid port", text);
     is_six = text[0] == '[' && colon > text + 1 && colon[-1] == ']';
     snprintf(host, sizeof host, "%.*s", (int)(colon - text) - (is_six ? 2 : 0),
              text + (is_six ? 1 : 0));
@@ -277,10 +277,11 @@ static int listen_at(struct ctl *ctl, const char *text)
                      !IN6_IS_ADDR_LOOPBACK(&six.sin6_addr)
                : inet_pton(AF_INET, host, &four.sin_addr) != 1 ||
                      ntohl(four.sin_addr.s_addr) >> 24 != 127)
-        return gs_err_set(&ctl->err, -EINVAL,
-                          "--listen %.80s: only loopback addresses (127.0.0.1, [::1]); whoever "
-                          "reaches the port may read it",
-                          text);
+        return gs_err_set(
+            &ctl->err, -EINVAL,
+            "--listen %.80s: only loopback addresses (127.0.0.1, [::1]) are allowed, "
+            "because everybody who reaches the port may read it",
+            text);
     fd = socket(is_six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return gs_err_errno(&ctl->err, -errno, "--listen %.80s", text);

@@ -73,7 +73,8 @@ static void put_program(FILE *out, const struct gs_wire_client *client, unsigned
 
 static void put_daemon(FILE *out, const struct gs_wire_daemon *daemon)
 {
-    put_head(out, "gpushare_", "info", "Release and policy of the daemon as labels, always 1");
+    put_head(out, "gpushare_", "info",
+             "Version and policy of the daemon as labels, always 1");
     fputs("gpushare_info{", out);
     put_label(out, "version", daemon->version);
     fprintf(out, ",policy=\"%s\"} 1\n", ctl_policy_name(daemon->policy));
@@ -105,7 +106,7 @@ static void put_devices(FILE *out, const struct ctl_answer *answer)
 static void put_state(FILE *out, const struct ctl_answer *answer, const unsigned *twins)
 {
     put_head(out, "gpushare_program_", "state",
-             "State of the program as a label, 1 for the state that it is in");
+             "State of the program as a label, 1 for its present state");
     for (size_t i = 0; i < answer->client_count; i++) {
         char state[64];
 
@@ -145,7 +146,7 @@ static void put_programs(FILE *out, const struct ctl_answer *answer)
 
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
 {
-    put_head(out, "gpushare_", "up", "1 if gpushare-lockd answers, else 0");
+    put_head(out, "gpushare_", "up", "Whether gpushare-lockd answers (1) or not (0)");
     fprintf(out, "gpushare_up %d\n", answer->running);
     if (!answer->running)
         return;

@@ -24,9 +24,12 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_metrics, "%s", ctl->err.text);
     if (index != argc)
-        return ctl_usage(&ctl_metrics, "it takes no argument but its options");
+        return ctl_usage(&ctl_metrics, "takes options only, no arguments");
     if (json && address != NULL)
-        return ctl_usage(&ctl_metrics, "--listen serves Prometheus' text only");
+        return ctl_usage(
+            &ctl_metrics,
+            "--listen cannot be used with --json: it serves Prometheus' text format "
+            "only");
     if (address != NULL)
         return ctl_http_serve(ctl, &ctl_metrics, address);
     code = ctl_ask_status(ctl, &answer);
@@ -40,6 +43,6 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     return ctl_done(exit_code);
 }
 
-const struct ctl_command ctl_metrics = {"metrics", "[--json | --listen 127.0.0.1:PORT]",
-                                        "print all figures for Prometheus, or serve them",
-                                        metrics_run, NULL};
+const struct ctl_command ctl_metrics = {
+    "metrics", "[--json | --listen 127.0.0.1:PORT]",
+    "print all figures in Prometheus' text format, or serve them", metrics_run, NULL};

@@ -73,10 +73,9 @@ static enum ctl_exit operate_program(struct ctl *ctl, const struct ctl_command *
     if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(command, "%s", ctl->err.text);
     if (index != argc - 1)
-        return ctl_usage(command, all ? "one process id, or all, is needed"
-                                      : "one process id is needed");
+        return ctl_usage(command, all ? "give one process id, or all" : "give one process id");
     if ((!all || strcmp(argv[index], "all") != 0) && ctl_pid(argv[index], &act->pid) != 0)
-        return ctl_usage(command, "'%s' is no process id", argv[index]);
+        return ctl_usage(command, "'%s' is not a process id", argv[index]);
     return ctl_act(ctl, act);
 }
 
@@ -110,7 +109,9 @@ static enum ctl_exit suspend_run(struct ctl *ctl, int argc, char **argv)
 
 const struct ctl_command ctl_pause = {
     "pause", "[--json] PID|all",
-    "stop a program from using GPUs; its memory stays until others need it", pause_run, NULL};
+    "keep a program from running on GPUs; its memory stays until others need "
+    "it",
+    pause_run, NULL};
 const struct ctl_command ctl_resume = {"resume", "[--json] PID|all",
                                        "let a paused or suspended program run again",
                                        resume_run, NULL};

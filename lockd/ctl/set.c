@@ -30,15 +30,16 @@ static enum ctl_exit set_one(struct ctl *ctl, const struct lockd_setting *settin
     const bool of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
 
     if (setting->op == 0)
-        return ctl_usage(&ctl_set,
-                         "%s is set in the daemon's configuration file: change it there, then "
-                         "gpusharectl reload",
-                         setting->name);
+        return ctl_usage(
+            &ctl_set,
+            "%s can only be set in the daemon's configuration file: change it there, "
+            "then run gpusharectl reload",
+            setting->name);
     if (count != (of_program ? 2 : 1))
-        return ctl_usage(&ctl_set, "%s is set so: %s %s%s", setting->name, setting->name,
+        return ctl_usage(&ctl_set, "%s is set like this: %s %s%s", setting->name, setting->name,
                          of_program ? "PID " : "", setting->argument);
     if (of_program && ctl_pid(words[0], &act.pid) != 0)
-        return ctl_usage(&ctl_set, "'%s' is no process id", words[0]);
+        return ctl_usage(&ctl_set, "'%s' is not a process id", words[0]);
     if (lockd_option_value(&option, words[count - 1], &ctl->err) != 0)
         return ctl_usage(&ctl_set, "%s", ctl->err.text);
     return ctl_act(ctl, &act);
@@ -57,7 +58,7 @@ static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
     if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_set, "%s", ctl->err.text);
     if (index == argc)
-        return ctl_usage(&ctl_set, "a name and a value are needed (set --help lists them)");
+        return ctl_usage(&ctl_set, "give a name and a value (set --help lists them)");
     setting = lockd_setting_find(argv[index]);
     if (setting == NULL)
         return ctl_usage(&ctl_set, "there is no setting '%s' (set --help lists them)",
@@ -77,7 +78,7 @@ static enum ctl_exit reload_run(struct ctl *ctl, int argc, char **argv)
     if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_reload, "%s", ctl->err.text);
     if (index != argc)
-        return ctl_usage(&ctl_reload, "it takes no argument");
+        return ctl_usage(&ctl_reload, "takes no arguments");
     return ctl_act(ctl, &act);
 }
 

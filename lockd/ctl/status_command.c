@@ -148,7 +148,7 @@ static void print_text(const struct ctl_answer *answer)
     if (answer->daemon.hand_over == 0)
         puts("  memory is released between programs (hand-over is off)");
     if (answer->daemon.host_total != UINT64_MAX)
-        printf("  host memory: %s of %s in use for what is moved out\n",
+        printf("  host memory: %s of %s used for memory that was moved out\n",
                gs_size_format(answer->daemon.host_used, text, sizeof text),
                gs_size_format(answer->daemon.host_total, total, sizeof total));
     for (size_t i = 0; i < answer->device_count; i++)
@@ -193,7 +193,7 @@ static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
     if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_status, "%s", ctl->err.text);
     if (index != argc)
-        return ctl_usage(&ctl_status, "it takes no argument");
+        return ctl_usage(&ctl_status, "takes no arguments");
     return show_status(ctl, json);
 }
 

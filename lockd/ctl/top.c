@@ -218,7 +218,7 @@ static void put_device(struct top *top, const struct gs_wire_device *device, str
              gs_size_format(device->resident, bytes[0], sizeof bytes[0]),
              gs_size_format(device->total, bytes[1], sizeof bytes[1]),
              gs_size_format(device->demand, bytes[2], sizeof bytes[2]));
-    put_line(top, 0, "  %s used by others; %s, quantum %s, %llu wait, %llu switches",
+    put_line(top, 0, "  %s used by other programs; %s, quantum %s, %llu waiting, %llu switches",
              gs_size_format(device->external, bytes[3], sizeof bytes[3]),
              device->exclusive != 0 ? "exclusive"
              : device->leases != 0  ? "leases"
@@ -315,7 +315,7 @@ static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
         gs_err_set(&top->ctl->err, -ENOTTY,
                    "the terminal type '%s' %s: set TERM, or use top --json",
                    terminal != NULL ? terminal : "",
-                   screen == NULL ? "is not known here" : "has no cursor to move");
+                   screen == NULL ? "is unknown on this machine" : "cannot move the cursor");
         if (screen != NULL) {
             endwin();
             delscreen(screen);
@@ -375,7 +375,7 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_top, "%s", ctl->err.text);
     if (index != argc)
-        return ctl_usage(&ctl_top, "it takes no argument but its options");
+        return ctl_usage(&ctl_top, "takes options only, no arguments");
     if (!json && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
         gs_err_set(&ctl->err, -ENOTTY,
                    "top needs a terminal; for a pipe or a log use: "
@@ -392,4 +392,4 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
 
 const struct ctl_command ctl_top = {
     "top", "[--interval SECONDS] [--json [--count N]]",
-    "show memory, bytes moved and waiting programs as they change", top_run, NULL};
+    "show memory, moved bytes and waiting programs as they change", top_run, NULL};

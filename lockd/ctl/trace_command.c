@@ -68,7 +68,7 @@ static int take_event(struct ctl *ctl, int fd, const struct place *place,
     if (code != 0)
         return code;
     if (ctl_timeline_add(timeline, &message.event) != 0)
-        return gs_err_set(&ctl->err, -ENOMEM, "no memory for the timeline");
+        return gs_err_set(&ctl->err, -ENOMEM, "out of memory for the timeline");
     return 0;
 }
 
@@ -160,7 +160,7 @@ static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
     if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_trace, "%s", ctl->err.text);
     if (index != argc)
-        return ctl_usage(&ctl_trace, "it takes no argument but its options");
+        return ctl_usage(&ctl_trace, "takes options only, no arguments");
     if (duration_ns == 0)
         return ctl_usage(&ctl_trace, "--seconds: must be more than 0");
     sigaction(SIGINT, &action, NULL);

@@ -84,7 +84,7 @@ static bool load_driver(struct driver *driver)
         *names[i].pointer = dlsym(library, names[i].name);
         if (*names[i].pointer == NULL) {
             send_word(LOCKD_GUARD_FAILED, names[i].name,
-                      "this driver does not have it (12.8 does)");
+                      "this driver cannot checkpoint processes (12.8 and later can)");
             return false;
         }
     }
@@ -128,7 +128,7 @@ static bool take_order(const struct driver *driver, int pid, char order)
     const CUresult result = driver->cuCheckpointProcessGetState(pid, &state);
 
     if (result != CUDA_SUCCESS) {
-        send_word(LOCKD_GUARD_FAILED, "the driver does not know it",
+        send_word(LOCKD_GUARD_FAILED, "the driver does not know the process",
                   name_of_result(driver, result));
         return false;
     }
@@ -144,7 +144,7 @@ static bool take_order(const struct driver *driver, int pid, char order)
         return false;
     }
     if (state != CU_PROCESS_STATE_RUNNING) {
-        send_word(LOCKD_GUARD_FAILED, "somebody else has locked or checkpointed it", "");
+        send_word(LOCKD_GUARD_FAILED, "another program has locked or checkpointed it", "");
         return false;
     }
     return lock_program(driver, pid) && checkpoint_program(driver, pid);

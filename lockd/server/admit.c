@@ -178,7 +178,7 @@ static void send_refusal(int fd, int code, const char *format, ...)
     vsnprintf(end.text, sizeof end.text, format, ap);
     va_end(ap);
     if (send(fd, &end, sizeof end, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        lockd_log(LOCKD_LOG_DEBUG, "a refusal did not arrive: %s", strerror(errno));
+        lockd_log(LOCKD_LOG_DEBUG, "a refusal could not be delivered: %s", strerror(errno));
 }
 
 static bool is_trusted(const struct caller *caller)
@@ -215,12 +215,11 @@ static int check_caller(struct lockd_server *server, int fd, const struct caller
                      "and log in again after being added",
                      (unsigned)caller->who.uid, (unsigned)server->admission.group);
     else
-        send_refusal(
-            fd, -EDQUOT,
-            "user %u has %u connections (the most: %llu of a user, %u of all): end some, or "
-            "raise max-connections",
-            (unsigned)caller->who.uid, user->connections, (unsigned long long)most,
-            server->admission.limit - server->admission.limit / 4);
+        send_refusal(fd, -EDQUOT,
+                     "user %u has %u connections (limits: %llu for a user, %u for all): end "
+                     "some, or raise max-connections",
+                     (unsigned)caller->who.uid, user->connections, (unsigned long long)most,
+                     server->admission.limit - server->admission.limit / 4);
     return -EACCES;
 }
 
@@ -240,10 +239,9 @@ static void refuse_without_descriptor(struct lockd_server *server, int listener,
     fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
         if (why != EMFILE || !lockd_successor_look(server, fd))
-            send_refusal(
-                fd, -EMFILE,
-                "gpushare-lockd has no descriptor left for another connection: raise its "
-                "limit (LimitNOFILE=, ulimit -n)");
+            send_refusal(fd, -EMFILE,
+                         "gpushare-lockd has no file descriptor left for another connection: "
+                         "raise its limit (LimitNOFILE=, ulimit -n)");
         close_caller(server, NULL, fd);
     }
     server->admission.spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -325,7 +323,7 @@ uint64_t lockd_admit_silent(struct lockd_server *server, uint64_t now)
         if (now < connection->silence.since + SILENT_NS)
             return connection->silence.since + SILENT_NS;
         lockd_list_remove(&connection->silence.link);
-        lockd_connection_kill(connection, "it has said nothing for 10 s");
+        lockd_connection_kill(connection, "it sent nothing for 10 s");
     }
     return LOCKD_NEVER;
 }

@@ -132,10 +132,10 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         return;
     }
     if (connection->user->programs >= server->config.set.max_programs) {
-        reject_connection(connection, -EDQUOT,
-                          "user %u has %u programs here already: end some, or raise "
-                          "max-programs",
-                          (unsigned)connection->uid, connection->user->programs);
+        reject_connection(
+            connection, -EDQUOT,
+            "user %u already has %u programs here: end some, or raise max-programs",
+            (unsigned)connection->uid, connection->user->programs);
         return;
     }
     connection->client = sched_client_add(server->scheduler, connection);
@@ -168,7 +168,7 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
     int code;
 
     if (connection->client == NULL) {
-        lockd_connection_kill(connection, "a state before its hello");
+        lockd_connection_kill(connection, "it sent STATE before HELLO");
         return;
     }
     if (lockd_checkpoint_holds(connection))
@@ -180,7 +180,8 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
     if (code == -EMFILE)
         reject_connection(
             connection, code,
-            "too many devices: %d of one program, %d of user %u that nobody else uses",
+            "too many devices: %d for one program, %d for user %u that nobody else "
+            "uses",
             LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->uid);
     else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
@@ -192,7 +193,8 @@ static void take_request(struct lockd_connection *connection,
     struct lockd_server *server = connection->server;
 
     if (connection->out.size != 0) {
-        lockd_connection_kill(connection, "it asks again and has not read the last answer");
+        lockd_connection_kill(connection,
+                              "it sent another request before reading the last answer");
         return;
     }
     if (message->header.type == GS_WIRE_CONTROL) {
@@ -231,7 +233,7 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
         take_request(connection, message);
         break;
     default:
-        lockd_connection_kill(connection, "message type %u is not for the daemon",
+        lockd_connection_kill(connection, "messages of type %u are not for the daemon",
                               message->header.type);
     }
 }
@@ -260,7 +262,7 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     else if (code != 0)
         lockd_connection_kill(connection, "%s", err.text);
     else if (with->count != 0 && message->header.type != GS_WIRE_STATE)
-        lockd_connection_kill(connection, "descriptors with a message of type %u",
+        lockd_connection_kill(connection, "it sent descriptors with a message of type %u",
                               message->header.type);
     else
         take_message(connection, message, with);

@@ -209,14 +209,14 @@ static void explain_refusal(struct lockd_connection *connection,
             break;
         }
         send_answer(connection, code, 0,
-                    "only root, user %u (who runs gpushare-lockd)%s%s%s may do that",
+                    "only root, user %u (which runs gpushare-lockd)%s%s%s may do that",
                     (unsigned)geteuid(),
                     connection->server->config.set.control_group[0] != '\0' ? ", group " : "",
                     connection->server->config.set.control_group,
                     owner ? " and the program's owner" : "");
         break;
     default:
-        send_answer(connection, code, 0, "a process id is needed");
+        send_answer(connection, code, 0, "give a process id");
     }
 }
 

@@ -259,8 +259,8 @@ void lockd_handover_changed(struct lockd_server *server, bool before)
         lockd_handover_deinit(server);
     if (before && !server->config.hands_over)
         lockd_log(LOCKD_LOG_INFO,
-                  "no memory is handed over from now on; programs that have some keep it, and "
-                  "cannot be checkpointed, until it has left the device or they end");
+                  "memory is no longer handed over; programs that hold such memory cannot "
+                  "be checkpointed until it has left the device or they end");
     else if (!before && server->config.hands_over)
         lockd_log(LOCKD_LOG_INFO, "memory is handed over from now on");
 }

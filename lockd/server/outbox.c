@@ -120,7 +120,7 @@ void lockd_outbox_send(struct lockd_connection *connection, const void *message,
     if (header->type == GS_WIRE_TARGET && out->size != 0)
         drop_older_target(connection, message);
     if (reserve_bytes(connection, size) != 0) {
-        lockd_connection_kill(connection, "it does not read what it is sent");
+        lockd_connection_kill(connection, "it does not read its messages");
         return;
     }
     memcpy(out->bytes + out->head + out->size, message, size);

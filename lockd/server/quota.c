@@ -52,11 +52,10 @@ static void remark_held_back(struct lockd_connection *connection)
     struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
 
     memcpy(note.name, connection->name, sizeof note.name);
-    snprintf(
-        note.text, sizeof note.text,
-        "held back: user %u would have more than max-memory on a device; it continues when "
-        "the user's other programs there have less",
-        (unsigned)connection->uid);
+    snprintf(note.text, sizeof note.text,
+             "held back: user %u would have more than max-memory on a device; it "
+             "continues when the user's other programs there use less",
+             (unsigned)connection->uid);
     lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
     lockd_log(LOCKD_LOG_WARNING, "process %d (%s): %s", (int)connection->pid, connection->name,
               note.text);

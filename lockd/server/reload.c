@@ -38,14 +38,14 @@ int lockd_reload_config(struct lockd_server *server, struct gs_err *err)
     int code;
 
     if (server->reload.read == NULL)
-        return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration to read");
+        return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration file");
     lockd_notify("RELOADING=1");
     code = server->reload.read(server->reload.context, &config, err);
     if (code == 0) {
         lockd_reload_apply(server, &config);
         lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
     } else {
-        lockd_log(LOCKD_LOG_ERROR, "the configuration stays as it was: %s", err->text);
+        lockd_log(LOCKD_LOG_ERROR, "the configuration was not changed: %s", err->text);
     }
     lockd_notify("READY=1");
     return code;

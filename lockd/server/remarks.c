@@ -82,8 +82,8 @@ void lockd_remarks_apart(struct lockd_server *server)
 
         snprintf(note.name, sizeof note.name, "group %.24s", apart.group);
         snprintf(note.text, sizeof note.text,
-                 "its programs need more memory together than there is for them on %.63s: each "
-                 "has its turns by itself",
+                 "its programs together need more memory than %.63s has for them, so they "
+                 "take turns separately",
                  apart.device);
         lockd_remarks_add(&server->remarks, of, &note, lockd_now());
     }

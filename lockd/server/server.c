@@ -118,7 +118,7 @@ static void bury_dead(struct lockd_server *server)
 
         connection->client = NULL;
         if (client != NULL) {
-            lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) is gone", connection->name,
+            lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) has ended", connection->name,
                       (int)connection->pid);
             lockd_trace_gone(connection);
             sched_client_gone(server->scheduler, client, lockd_now());
@@ -169,7 +169,7 @@ static uint64_t look_for_service(struct lockd_server *server, uint64_t now)
     if (now >= server->superseded.at) {
         if (server->superseded.ask(server->superseded.context)) {
             lockd_log(LOCKD_LOG_INFO,
-                      "a service has come up and takes over the programs: ending");
+                      "a service has started and takes over the programs: ending");
             server->stop = true;
         }
         server->superseded.at = now + SUPERSEDED_EVERY_NS;
@@ -200,7 +200,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     next = sooner_of(next, lockd_successor_tend(server, now));
     next = sooner_of(next, look_for_service(server, now));
     if (now >= idle_deadline(server)) {
-        lockd_log(LOCKD_LOG_INFO, "no program is connected any more: ending");
+        lockd_log(LOCKD_LOG_INFO, "no program is connected: ending");
         server->stop = true;
     }
     next = sooner_of(next, idle_deadline(server));
@@ -231,7 +231,7 @@ static void take_signals(struct lockd_server *server)
             continue;
         }
         server->stop = true;
-        lockd_log(LOCKD_LOG_INFO, "ending as asked; programs keep the memory that they hold");
+        lockd_log(LOCKD_LOG_INFO, "ending on request; programs keep their memory");
     }
 }
 

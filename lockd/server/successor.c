@@ -53,8 +53,8 @@ static bool can_make_way(const struct lockd_server *server)
 static void make_way(struct lockd_server *server, pid_t pid)
 {
     lockd_log(LOCKD_LOG_INFO,
-              "%llu descriptors are not enough: process %d, which may have more, is to start "
-              "the next gpushare-lockd",
+              "%llu descriptors are not enough: process %d, whose limit is higher, is "
+              "to start the next gpushare-lockd",
               (unsigned long long)read_own_limit(), (int)pid);
     lockd_place_leave(server->successor.place);
     while (server->admission.listener_count > 0)
@@ -144,12 +144,12 @@ static void take_place_again(struct lockd_server *server)
         code = listen_again(server, place);
     }
     if (code != 0) {
-        lockd_log(LOCKD_LOG_ERROR, "the socket is lost: %s",
+        lockd_log(LOCKD_LOG_ERROR, "the socket was lost: %s",
                   err.code != 0 ? err.text : strerror(-code));
         server->stop = true;
         return;
     }
-    lockd_log(LOCKD_LOG_WARNING, "no other gpushare-lockd was started: this one goes on");
+    lockd_log(LOCKD_LOG_WARNING, "no other gpushare-lockd was started: this one continues");
 }
 
 uint64_t lockd_successor_tend(struct lockd_server *server, uint64_t now)
@@ -157,7 +157,7 @@ uint64_t lockd_successor_tend(struct lockd_server *server, uint64_t now)
     if (server->successor.until == 0 || server->stop)
         return LOCKD_NEVER;
     if (lockd_place_is_served(server->successor.place)) {
-        lockd_log(LOCKD_LOG_INFO, "the next gpushare-lockd serves; leaving");
+        lockd_log(LOCKD_LOG_INFO, "the next gpushare-lockd serves: ending");
         server->stop = true;
         return now;
     }

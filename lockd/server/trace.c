@@ -158,11 +158,13 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
         return;
     }
     if (server->trace.listeners >= LISTENERS_MAX) {
-        end_listening(connection, -EBUSY, "16 others listen already: wait until one ends");
+        end_listening(connection, -EBUSY,
+                      "16 traces are already being recorded: wait until one ends");
         return;
     }
     if (connection->user->trace_listeners >= LISTENERS_OF_USER && !connection->controls) {
-        end_listening(connection, -EBUSY, "you listen four times already: wait until one ends");
+        end_listening(connection, -EBUSY,
+                      "you already record four traces: wait until one ends");
         return;
     }
     *listener = (struct lockd_trace_listener){
@@ -217,7 +219,7 @@ static uint64_t wait_for_reader(struct lockd_connection *connection, uint64_t no
 
     if (now < since + UNREAD_NS)
         return since + UNREAD_NS;
-    lockd_connection_kill(connection, "it does not read the trace that it asked for");
+    lockd_connection_kill(connection, "it does not read the trace that it requested");
     return LOCKD_NEVER;
 }
 

@@ -60,8 +60,9 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
     if (set->hand_over == LOCKD_HAND_OVER_YES && set->stuck == LOCKD_STUCK_CHECKPOINT)
         return gs_err_set(
             err, -EINVAL,
-            "hand-over = yes and stuck = checkpoint exclude each other: the driver "
-            "checkpoints no memory that came from another process; leave hand-over out");
+            "hand-over = yes and stuck = checkpoint cannot be used together: the "
+            "driver cannot checkpoint memory that came from another process; remove "
+            "hand-over");
     config->settings = (struct sched_settings){
         .quantum_ns = set->quantum,
         .idle_ns = set->idle,
@@ -96,7 +97,7 @@ int lockd_config_group(struct lockd_config *config, struct gs_err *err)
     group =
         getgrnam(config->set.control_group); /* one thread, at the start and at a reload only */
     if (group == NULL)
-        return gs_err_set(err, -ENOENT, "control-group: there is no group '%s'",
+        return gs_err_set(err, -ENOENT, "control-group: group '%s' does not exist",
                           config->set.control_group);
     config->control_gid = group->gr_gid;
     return 0;
@@ -148,7 +149,7 @@ static char *next_line(char *line, int size, void *stream)
         memchr(reader->text, '\0', length) != NULL) {
         gs_err_set(&reader->err, -EINVAL, "%s",
                    length > LINE_MAX_INI ? "the line is longer than 190 bytes"
-                                         : "a zero byte: this is no text file");
+                                         : "a zero byte: this is not a text file");
         bad(reader);
         return NULL;
     }
@@ -156,7 +157,7 @@ static char *next_line(char *line, int size, void *stream)
                                          (unsigned char)(reader->text[blanks] - '\t') < 5);)
         blanks++;
     if (is_odd_section(reader->text + blanks, length - blanks)) {
-        gs_err_set(&reader->err, -EINVAL, "something stands behind the section's name");
+        gs_err_set(&reader->err, -EINVAL, "unexpected text after the section's name");
         bad(reader);
         return NULL;
     }
@@ -216,7 +217,8 @@ static int take_value(void *user, const char *section, const char *name, const c
                    list);
     } else {
         list_sections(list, sizeof list);
-        gs_err_set(&reader->err, -EINVAL, "unknown section [%s]; there are %s", section, list);
+        gs_err_set(&reader->err, -EINVAL, "unknown section [%s]; the sections are %s", section,
+                   list);
     }
     return bad(reader);
 }
@@ -258,7 +260,7 @@ static int read_file(struct lockd_config *config, const char *path, bool must_ex
         return gs_err_set(err, -EINVAL, "%s: not a file", path);
     text = malloc(LOCKD_CONFIG_MAX + 1);
     if (text == NULL)
-        return gs_err_set(err, -ENOMEM, "%s: no memory to read it", path);
+        return gs_err_set(err, -ENOMEM, "%s: out of memory while reading it", path);
     do {
         got = read(fd, text + size, LOCKD_CONFIG_MAX + 1 - size);
         size += got > 0 ? (size_t)got : 0;

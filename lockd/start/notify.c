@@ -32,6 +32,6 @@ void lockd_notify(const char *state)
     if (sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
                (struct sockaddr *)&address,
                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
-        lockd_log(LOCKD_LOG_WARNING, "NOTIFY_SOCKET %s: %s is lost: %s", path, state,
-                  errno == EAGAIN ? "it is not read" : strerror(errno));
+        lockd_log(LOCKD_LOG_WARNING, "NOTIFY_SOCKET %s: %s was lost: %s", path, state,
+                  errno == EAGAIN ? "nobody reads it" : strerror(errno));
 }

@@ -70,9 +70,10 @@ static int take_activated(int *fd, struct gs_err *err)
     if (read_socket_option(LISTEN_FD, SO_DOMAIN) != AF_UNIX ||
         read_socket_option(LISTEN_FD, SO_TYPE) != SOCK_SEQPACKET ||
         read_socket_option(LISTEN_FD, SO_ACCEPTCONN) != 1)
-        return gs_err_set(err, -EINVAL,
-                          "descriptor 3 is no listening SOCK_SEQPACKET socket: the socket unit "
-                          "needs ListenSequentialPacket=");
+        return gs_err_set(
+            err, -EINVAL,
+            "descriptor 3 is not a listening SOCK_SEQPACKET socket: the socket unit "
+            "needs ListenSequentialPacket=");
     *fd = LISTEN_FD;
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
@@ -120,11 +121,10 @@ static int take_lock(struct lockd_spot *spot, struct gs_err *err)
             return LOCKD_ALREADY;
         wait_a_moment();
     }
-    return gs_err_set(
-        err, -EBUSY,
-        "%s is locked, but nobody answers at %s: another gpushare-lockd hangs, or its socket "
-        "was removed; end it",
-        path, spot->path);
+    return gs_err_set(err, -EBUSY,
+                      "%s is locked, but no daemon answers at %s: another gpushare-lockd "
+                      "hangs, or its socket was removed; end that process",
+                      path, spot->path);
 }
 
 /* The group that may connect besides the owner and root: the one that can reach the socket's
@@ -165,13 +165,13 @@ static int bind_socket(struct lockd_spot *spot, gid_t group, struct gs_err *err)
     int bound;
 
     if (lstat(spot->path, &st) == 0 && !S_ISSOCK(st.st_mode))
-        return gs_err_set(err, -EEXIST,
-                          "%s is there and is no socket: remove it or choose another "
-                          "with --socket",
-                          spot->path);
+        return gs_err_set(
+            err, -EEXIST,
+            "%s exists and is not a socket: remove it, or choose another path with "
+            "--socket",
+            spot->path);
     if (unlink(spot->path) != 0 && errno != ENOENT) /* stale: the lock is ours */
-        return gs_err_errno(err, -errno, "%s: cannot remove the socket that is there",
-                            spot->path);
+        return gs_err_errno(err, -errno, "%s: cannot remove the old socket", spot->path);
     spot->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (spot->listener < 0)
         return gs_err_errno(err, -errno, "socket");
@@ -180,14 +180,14 @@ static int bind_socket(struct lockd_spot *spot, gid_t group, struct gs_err *err)
     bound = bind(spot->listener, (struct sockaddr *)&address, sizeof address);
     umask(mask);
     if (bound != 0)
-        return gs_err_errno(err, -errno, "%s: cannot make the socket", spot->path);
+        return gs_err_errno(err, -errno, "%s: cannot create the socket", spot->path);
     if (group != (gid_t)-1 && chown(spot->path, (uid_t)-1, group) != 0)
         lockd_log(LOCKD_LOG_WARNING, "%s: cannot give it to group %u: %s", spot->path,
                   (unsigned)group, strerror(errno));
     if (listen(spot->listener, BACKLOG) != 0)
         return gs_err_errno(err, -errno, "%s: cannot listen", spot->path);
     if (lstat(spot->path, &st) != 0)
-        return gs_err_errno(err, -errno, "%s: it was removed at once", spot->path);
+        return gs_err_errno(err, -errno, "%s: it was removed immediately", spot->path);
     spot->inode = st.st_ino;
     return 0;
 }
@@ -215,7 +215,7 @@ static void drop_spot(struct lockd_spot *spot)
 static int skip_place(const struct gs_places *places, int code, const struct gs_err *why,
                       struct gs_err *err)
 {
-    lockd_log(LOCKD_LOG_DEBUG, "does without this place: %s", why->text);
+    lockd_log(LOCKD_LOG_DEBUG, "not using this place: %s", why->text);
     *err = *why; /* the last place is shared by all users: its error helps most */
     return places->named ? code : 0;
 }

@@ -41,10 +41,11 @@ static int refuse_packed(const struct elf_image *image, struct gs_err *err)
 int elf_refuse_static(const struct elf_image *image, struct gs_err *err)
 {
     return refuse_packed(image, err)
-               ?: gs_err_set(err, -ENOEXEC,
-                             "%s: statically linked, nothing can be routed in a finished file; "
-                             "relink it with gpushare-cc",
-                             image->source.name);
+               ?: gs_err_set(
+                      err, -ENOEXEC,
+                      "%s: is statically linked, so its calls cannot be redirected in the "
+                      "finished file; relink it with gpushare-cc",
+                      image->source.name);
 }
 
 static int refuse_damaged(const struct elf_image *image, const char *what, uint64_t value,
@@ -152,10 +153,11 @@ static int check_names(const struct elf_image *image, struct gs_err *err)
             return refuse_damaged(image, "a name in PT_DYNAMIC", entry->d_un.d_val, err);
         if (entry->d_tag == DT_NEEDED &&
             (strcmp(name, "libc.so") == 0 || strncmp(name, "libc.musl-", 10) == 0))
-            return gs_err_set(err, -ENOEXEC,
-                              "%s: needs %s, which is not glibc; CUDA needs glibc, so build it "
-                              "for that",
-                              image->source.name, name);
+            return gs_err_set(
+                err, -ENOEXEC,
+                "%s: needs %s, which is not glibc; CUDA needs glibc, so build the "
+                "program for glibc",
+                image->source.name, name);
     }
     return 0;
 }
@@ -167,9 +169,11 @@ static int read_strings(struct elf_image *image, struct gs_err *err)
 
     if (elf_image_dynamic(image, DT_STRTAB) == NULL ||
         elf_image_dynamic(image, DT_SYMTAB) == NULL)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: has no DT_STRTAB or no DT_SYMTAB; nothing to route",
-                          image->source.name);
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: has no DT_STRTAB or no DT_SYMTAB, so it imports nothing that could "
+            "be redirected",
+            image->source.name);
     if (size == 0 || size > MAX_STRINGS)
         return refuse_damaged(image, "DT_STRSZ", size, err);
     if (find_table(image, DT_STRTAB, size, &image->strings, "DT_STRTAB", err) != 0)
@@ -178,7 +182,7 @@ static int read_strings(struct elf_image *image, struct gs_err *err)
     if (image->string_bytes == NULL)
         return -ENOEXEC;
     if (image->string_bytes[size - 1] != '\0')
-        return refuse_damaged(image, "end of DT_STRTAB, which is no NUL", size, err);
+        return refuse_damaged(image, "end of DT_STRTAB, which is not a NUL byte", size, err);
     if (check_names(image, err) != 0)
         return -ENOEXEC;
     image->soname = soname != NULL ? elf_image_string(image, soname->d_un.d_val) : NULL;
@@ -348,15 +352,16 @@ static int refuse_unusual(const struct elf_image *image, struct gs_err *err)
         if (elf_image_dynamic(image, packed[i]) != NULL)
             return gs_err_set(
                 err, -ENOEXEC,
-                "%s: its relocations are packed for Android's loader, glibc's does "
-                "not know them; link it without --pack-dyn-relocs=android",
+                "%s: its relocations are packed for Android's loader, which glibc's "
+                "loader cannot read; link it without --pack-dyn-relocs=android",
                 image->source.name);
     base = base != NULL ? base + 1 : image->interpreter;
     if (base != NULL && strncmp(base, "ld-linux", 8) != 0)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: its loader is %s, not glibc's ld-linux; CUDA needs glibc, so "
-                          "build it for that",
-                          image->source.name, image->interpreter);
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: its loader is %s, not glibc's ld-linux; CUDA needs glibc, so build "
+            "the program for glibc",
+            image->source.name, image->interpreter);
     return 0;
 }
 

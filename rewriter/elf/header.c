@@ -25,32 +25,34 @@ static int check_ident(const struct elf_image *image, struct gs_err *err)
 
     if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0) {
         if (memcmp(h->e_ident, "#!", 2) == 0)
-            return gs_err_set(
-                err, -ENOEXEC,
-                "%s: is a script; patch the interpreter that its first line names", name);
-        return gs_err_set(err, -ENOEXEC, "%s: not an ELF file; give a Linux program or library",
-                          name);
+            return gs_err_set(err, -ENOEXEC,
+                              "%s: is a script; patch the interpreter named in its first line",
+                              name);
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: is not an ELF file; name a Linux program or library", name);
     }
     if (memcmp(h->e_ident + EI_ABIVERSION, "AI\1", 3) == 0 ||
         memcmp(h->e_ident + EI_ABIVERSION, "AI\2", 3) == 0)
-        return gs_err_set(
-            err, -ENOEXEC,
-            "%s: is an AppImage, whose programs are in its archive; take them out "
-            "with --appimage-extract, then gpushare-patch --tree squashfs-root",
-            name);
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: is an AppImage, which keeps its programs in an archive; extract "
+                          "them with --appimage-extract, then run gpushare-patch --tree "
+                          "squashfs-root",
+                          name);
     if (h->e_ident[EI_CLASS] != ELFCLASS64)
         return gs_err_set(err, -ENOEXEC,
-                          "%s: 32-bit; CUDA programs are 64-bit, only these can be patched",
+                          "%s: is a 32-bit file; only 64-bit files can be patched, as CUDA "
+                          "programs are",
                           name);
     if (h->e_ident[EI_DATA] != ELFDATA2LSB)
         return gs_err_set(err, -ENOEXEC,
-                          "%s: big-endian; only x86-64 and aarch64 can be patched", name);
+                          "%s: is a big-endian file; only x86-64 and aarch64 can be patched",
+                          name);
     if (h->e_ident[EI_OSABI] != ELFOSABI_NONE && h->e_ident[EI_OSABI] != ELFOSABI_GNU &&
         h->e_machine != EM_CUDA)
         return gs_err_set(
             err, -ENOEXEC,
-            "%s: made for another system (ELF OSABI %u), which glibc's loader does "
-            "not take; only Linux programs can be patched",
+            "%s: was built for another system (ELF OSABI %u), which glibc's loader "
+            "rejects; only Linux programs can be patched",
             name, h->e_ident[EI_OSABI]);
     if (h->e_ident[EI_VERSION] != EV_CURRENT)
         return gs_err_set(err, -ENOEXEC, "%s: damaged: ELF version %u, not 1", name,
@@ -65,20 +67,22 @@ static int check_rest(const struct elf_image *image, struct gs_err *err)
 
     if (h->e_machine == EM_CUDA)
         return gs_err_set(err, -ENOEXEC,
-                          "%s: code for the GPU (a cubin); patch the program that loads it",
+                          "%s: holds GPU code (a cubin); patch the program that loads it",
                           name);
     if (h->e_type == ET_REL)
-        return gs_err_set(err, -ENOEXEC, "%s: an object file; link it with gpushare-cc instead",
-                          name);
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: is an object file; link it with gpushare-cc instead", name);
     if (h->e_type == ET_CORE)
-        return gs_err_set(err, -ENOEXEC, "%s: a core dump; give the program instead", name);
+        return gs_err_set(err, -ENOEXEC, "%s: is a core dump; name the program instead", name);
     if (h->e_type != ET_EXEC && h->e_type != ET_DYN)
-        return gs_err_set(err, -ENOEXEC, "%s: ELF type %u is neither program nor library", name,
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: has ELF type %u, which is neither a program nor a library", name,
                           h->e_type);
     if (h->e_machine != EM_X86_64 && h->e_machine != EM_AARCH64)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: made for ELF machine %u; only x86-64 and aarch64 can be patched",
-                          name, h->e_machine);
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: was built for ELF machine %u; only x86-64 and aarch64 can be patched", name,
+            h->e_machine);
     if (h->e_ehsize != sizeof *h)
         return gs_err_set(err, -ENOEXEC, "%s: damaged: e_ehsize is %u, not 64", name,
                           h->e_ehsize);

@@ -42,10 +42,11 @@ static int check_load(struct elf_image *image, size_t index, uint64_t *last_end,
         return gs_err_set(err, -ENOEXEC, "%s: damaged: segment %zu has p_align 0x%llx", name,
                           index, (unsigned long long)p->p_align);
     if (p->p_vaddr < *last_end)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: segment %zu at 0x%llx is below or inside the one before it, and "
-                          "the loader counts on their order; link the file anew",
-                          name, index, (unsigned long long)p->p_vaddr);
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: segment %zu at 0x%llx starts below the end of the one before it, "
+            "but the loader needs them in ascending order; link the file again",
+            name, index, (unsigned long long)p->p_vaddr);
     *last_end = p->p_vaddr + p->p_memsz;
     return 0;
 }
@@ -182,10 +183,11 @@ static int read_sections(struct elf_image *image, struct gs_err *err)
     if (h->e_shoff == 0 && h->e_shnum == 0)
         return 0;
     if (h->e_shnum == 0 && h->e_shstrndx == SHN_XINDEX)
-        return gs_err_set(err, -ENOEXEC,
-                          "%s: has more than %d sections, which is not supported; link it anew "
-                          "with fewer",
-                          image->source.name, SHN_LORESERVE - 1);
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: has more than %d sections, which is not supported; link it again "
+            "with fewer",
+            image->source.name, SHN_LORESERVE - 1);
     if (h->e_shnum == 0 || h->e_shnum >= SHN_LORESERVE ||
         h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shstrndx == 0 ||
         h->e_shstrndx >= h->e_shnum || h->e_shoff % 8 != 0 || end < h->e_shoff)
@@ -215,8 +217,8 @@ static int refuse_debug_only(const struct elf_image *image, struct gs_err *err)
             (image->sections[i].sh_flags & SHF_EXECINSTR))
             return gs_err_set(
                 err, -ENOEXEC,
-                "%s: holds nothing but debug information; give the program or library that "
-                "it belongs to",
+                "%s: holds only debug information; name the program or library that it "
+                "belongs to",
                 image->source.name);
     return 0;
 }

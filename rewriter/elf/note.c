@@ -50,11 +50,11 @@ static bool find_trailer(struct elf_note *note, const struct elf_source *source,
 
 static int lose_note(const struct elf_source *source, const char *why, struct gs_err *err)
 {
-    return gs_err_set(
-        err, -ENOEXEC,
-        "%s: patched by gpushare-patch, but its undo note is %s (was it changed after the "
-        "patch?); take the file from its package or build again",
-        source->name, why);
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: was patched by gpushare-patch, but its undo note is %s (was the "
+                      "file changed after that?); install the file again from its package or "
+                      "build it again",
+                      source->name, why);
 }
 
 static int decode_copies(struct elf_note *note, const struct elf_source *source)
@@ -174,11 +174,12 @@ static int read_note(struct elf_note *note, const struct elf_source *source,
     if (ret != 0)
         return ret;
     if (foreign)
-        return gs_err_set(&note->lost, -ENOEXEC,
-                          "%s: patched by another build of gpushare-patch, whose undo notes "
-                          "this one does not know; restore it with that build, or take the "
-                          "file from its package or build again",
-                          source->name);
+        return gs_err_set(
+            &note->lost, -ENOEXEC,
+            "%s: was patched by another version of gpushare-patch, whose undo notes "
+            "this version cannot read; restore it with that version, or install the "
+            "file again from its package or build it again",
+            source->name);
     if (undo > MAX_UNDO || undo < sizeof note->head)
         return lose_note(source, "damaged (size)", &note->lost);
     return read_undo(note, source, trailer, end - undo);

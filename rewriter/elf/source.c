@@ -41,7 +41,7 @@ static int read_fd(const struct elf_source *source, uint64_t offset, uint8_t *bu
         if (n < 0)
             return gs_err_errno(err, -errno, "%s: cannot read", source->name);
         if (n == 0)
-            return gs_err_set(err, -EIO, "%s: became shorter while it was read; try again",
+            return gs_err_set(err, -EIO, "%s: became shorter while being read; try again",
                               source->name);
         done += (size_t)n;
     }
@@ -82,7 +82,7 @@ void *elf_source_load(const struct elf_source *source, uint64_t offset, uint64_t
     }
     buffer = malloc(length > 0 ? (size_t)length : 1);
     if (buffer == NULL) {
-        gs_err_set(err, -ENOMEM, "%s: no memory for %llu bytes", source->name,
+        gs_err_set(err, -ENOMEM, "%s: out of memory (%llu bytes)", source->name,
                    (unsigned long long)length);
         return NULL;
     }

@@ -98,6 +98,6 @@ int elf_versions_check(const struct elf_image *image, struct gs_err *err)
         bad = &defined;
     if (bad == NULL)
         return 0;
-    return gs_err_set(err, -ENOEXEC, "%s: damaged: an entry of %s leads out of the file",
+    return gs_err_set(err, -ENOEXEC, "%s: damaged: an entry of %s points outside the file",
                       image->source.name, bad->tag);
 }

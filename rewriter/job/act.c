@@ -72,8 +72,8 @@ static int restore_file(struct elf_job *job, FILE *out, struct gs_err *err)
                 job->options->output ? job->options->output : "");
     if (ret == 0 && !job->options->quiet && job->note.relaid)
         elf_say(out,
-                "%s: note: strip or objcopy ran after the patch: what is loaded is the "
-                "original's, bit for bit; what they removed is not there\n",
+                "%s: note: strip or objcopy ran after the patch; every loaded byte is "
+                "the original's again, but the parts they removed are not restored\n",
                 job->name);
     return ret;
 }

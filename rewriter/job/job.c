@@ -29,7 +29,8 @@ enum elf_exit elf_exit_of(int error)
 
 static int refuse_kind(const char *name, struct gs_err *err)
 {
-    return gs_err_set(err, -ENOEXEC, "%s: is no regular file; name a program or library", name);
+    return gs_err_set(err, -ENOEXEC, "%s: is not a regular file; name a program or library",
+                      name);
 }
 
 /* When the original was changed last: what the note says, or the file's own time where it is
@@ -75,7 +76,9 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     if (job->fd < 0 && errno == ENXIO) /* a socket */
         return refuse_kind(name, err);
     if (job->fd < 0 && errno == ELOOP)
-        return gs_err_set(err, -ELOOP, "%s: became a link meanwhile; it is left alone", name);
+        return gs_err_set(err, -ELOOP,
+                          "%s: became a symbolic link in the meantime; it is left unchanged",
+                          name);
     if (job->fd < 0)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     if (fstat(job->fd, &job->stat) != 0)
@@ -111,8 +114,8 @@ int elf_job_read(struct elf_job *job, struct gs_err *err)
             return gs_err_set(err, job->note.lost.code, "%s", job->note.lost.text);
         if (job->note.relaid)
             return gs_err_set(err, -ENOEXEC,
-                              "%s: strip or objcopy ran after it was patched; --restore it "
-                              "first, then patch it again",
+                              "%s: strip or objcopy ran after it was patched; restore it with "
+                              "--restore, then patch it again",
                               job->name);
         source.size = job->note.head.original_size;
         source.undo = job->note.undo;
@@ -148,7 +151,7 @@ static int refuse_own(const struct elf_job *job, struct gs_err *err)
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         own |= strcmp(base, names[i]) == 0;
-    return own ? gs_err_set(err, -ENODATA, "%s: nothing to do: it is a part of gpushare",
+    return own ? gs_err_set(err, -ENODATA, "%s: nothing to do: it is part of gpushare",
                             job->name)
                : 0;
 }
@@ -168,7 +171,7 @@ static int refuse_system(const struct elf_job *job, struct gs_err *err)
             (job->image.soname == NULL && strncmp(base, names[i], length) == 0))
             return gs_err_set(
                 err, -ENOEXEC,
-                "%s: is %s itself, which every program shares; patch the program instead",
+                "%s: is %s itself, which all programs share; patch the program instead",
                 job->name, job->image.soname != NULL ? job->image.soname : base);
     }
     return 0;
@@ -181,11 +184,10 @@ static int refuse_privileged(const struct elf_job *job, struct gs_err *err)
     if (job->options->force || job->options->output != NULL ||
         (!(job->stat.st_mode & (S_ISUID | S_ISGID)) && !capable))
         return 0;
-    return gs_err_set(
-        err, -ENOEXEC,
-        "%s: runs with the rights of another user (%s), and so would the runtime library; "
-        "use --force if that is wanted",
-        job->name, capable ? "file capabilities" : "setuid or setgid");
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: runs with another user's rights (%s), so the runtime library would "
+                      "too; use --force to allow that",
+                      job->name, capable ? "file capabilities" : "setuid or setgid");
 }
 
 /* An interpreter loads CUDA only when a script imports it. */
@@ -201,7 +203,8 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
     const struct elf_facts *facts = &job->facts;
 
     if (job->options->programs_only && job->scope == ELF_SCOPE_OBJECT)
-        return gs_err_set(err, -ENODATA, "%s: nothing to do: the program routes for it",
+        return gs_err_set(err, -ENODATA,
+                          "%s: nothing to do: the patched program redirects its calls",
                           job->name);
     if (job->scope == ELF_SCOPE_OBJECT && facts->import_count == 0) {
         if (facts->needed != NULL)
@@ -217,11 +220,10 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
         return 0;
     if (job->scope == ELF_SCOPE_PROCESS && (is_python(job->path) || is_python(job->name)))
         return 0;
-    return gs_err_set(
-        err, -ENODATA,
-        "%s: nothing to do: no CUDA in it (if it loads CUDA later, as an interpreter or a "
-        "program with plugins does: --any)",
-        job->name);
+    return gs_err_set(err, -ENODATA,
+                      "%s: nothing to do: it does not use CUDA (use --any for an interpreter "
+                      "or a program that loads CUDA later)",
+                      job->name);
 }
 
 #define TIME "mtime=" /* the last line of the marker */
@@ -250,8 +252,8 @@ static int find_origin(struct elf_job *job, struct gs_err *err)
         return 0;
     return gs_err_set(
         err, -ENOEXEC,
-        "%s: finds its libraries from where it lies ($ORIGIN), and the loader would "
-        "misread that folder's name in a copy; patch it itself",
+        "%s: finds its libraries relative to its own folder ($ORIGIN), and the "
+        "loader would misread that folder's name in a copy; patch the file itself",
         job->name);
 }
 
@@ -264,10 +266,9 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
 
         if (entry->d_tag == DT_NEEDED &&
             strstr(elf_image_string(&job->image, entry->d_un.d_val), "libgpushare.so") != NULL)
-            return gs_err_set(
-                err, -ENODATA,
-                "%s: nothing to do: it was linked with gpushare already (gpushare-cc)",
-                job->name);
+            return gs_err_set(err, -ENODATA,
+                              "%s: nothing to do: it was already linked with gpushare-cc",
+                              job->name);
     }
     ret = ret ?: refuse_privileged(job, err);
     ret = ret ?: find_origin(job, err);
@@ -318,9 +319,8 @@ bool elf_job_is_current(struct elf_job *job)
 static int refuse_broken(const struct elf_job *job, struct gs_err *err)
 {
     return gs_err_set(err, -ENOEXEC,
-                      "%s: strip or objcopy ran after it was patched and broke it, as was "
-                      "said when it was patched; take it from its package or build it again, "
-                      "strip it, and patch it then",
+                      "%s: strip or objcopy ran after it was patched and broke it; install it "
+                      "again from its package or build it again, strip it first, then patch it",
                       job->name);
 }
 
@@ -351,9 +351,9 @@ int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
     if (loads)
         return 0;
     return gs_err_set(err, -ENOEXEC,
-                      "%s: was patched, but does not load %s any more (edited since, with "
-                      "patchelf or strip?); --restore it, or take it from its package, and "
-                      "patch it again",
+                      "%s: was patched, but no longer loads %s (was it edited with patchelf or "
+                      "strip?); restore it with --restore or from its package, then patch it "
+                      "again",
                       job->name, runtime);
 }
 
@@ -375,9 +375,9 @@ int elf_job_refuse_left(const struct elf_job *job, struct gs_err *err)
     if (*job->environment == '\0' || job->options->output != NULL)
         return 0;
     return gs_err_set(err, -ENOEXEC,
-                      "%s: leads out of its Python environment to %s, which others use as "
-                      "well; gpushare-patch --venv %s gives the environment a patched copy "
-                      "of its own (or name that file itself)",
+                      "%s: links to %s outside its Python environment, which others use too; "
+                      "run gpushare-patch --venv %s to give the environment a patched copy of "
+                      "its own, or name that file itself",
                       job->name, job->path, job->environment);
 }
 

@@ -132,7 +132,8 @@ static int find_named(char path[PATH_MAX], const char *wanted, struct gs_err *er
         *(strrchr(folder, '/') + 1) = '\0';
         ret = access(folder, F_OK) == 0 ? 0 : -errno;
     }
-    return ret == 0 ? 0 : gs_err_errno(err, ret, "%s: no such runtime library", wanted);
+    return ret == 0 ? 0
+                    : gs_err_errno(err, ret, "%s: the runtime library does not exist", wanted);
 }
 
 int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struct gs_err *err)
@@ -147,12 +148,13 @@ int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struc
     if (strchr(path, '\n') != NULL || strchr(path, '$') != NULL || strchr(path, ':') != NULL)
         return gs_err_set(
             err, -EINVAL,
-            "%s: the loader would misread this path; use one without $ and :", path);
+            "%s: the loader would misread this path; use one without $ and colons", path);
     if (!force && access(path, R_OK) != 0)
         return gs_err_set(
             err, -ENOENT,
-            "%s: the runtime library is not there, and what is patched for it would not "
-            "start; give --runtime PATH (or --force if it will be there)",
+            "%s: the runtime library does not exist, so patched programs would not "
+            "start; give --runtime PATH, or --force if the library will be installed "
+            "there",
             path);
     return 0;
 }
@@ -175,9 +177,8 @@ int elf_location_check(const char *path, const char *name, unsigned machine, str
             path);
     if (header.e_machine == machine)
         return 0;
-    return gs_err_set(
-        err, -ENOENT,
-        "%s: is for %s, but the runtime library %s is not; give --runtime PATH of "
-        "one that is",
-        name, elf_machine_name(machine), path);
+    return gs_err_set(err, -ENOENT,
+                      "%s: is for %s, but the runtime library %s is not; give --runtime PATH "
+                      "of a matching one",
+                      name, elf_machine_name(machine), path);
 }

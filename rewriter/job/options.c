@@ -23,32 +23,38 @@ struct option_row {
 #define FIELD(name) offsetof(struct elf_options, name)
 
 static const struct option_row rows[] = {
-    {"print", 'p', NULL, FIELD(print), "report what each file is and how it would be changed"},
+    {"print", 'p', NULL, FIELD(print), "report what each file is and how it would change"},
     {"check", 'c', NULL, FIELD(check),
-     "report whether each file is patched and its runtime library exists"},
+     "report whether each file is patched and whether its runtime library "
+     "exists"},
     {"restore", 'r', NULL, FIELD(restore),
-     "restore each file, byte for byte as before it was patched"},
+     "restore each file to the exact bytes it had before it was patched"},
     {"output", 'o', "OUT", FIELD(output),
-     "write the result to OUT and leave FILE alone (one FILE)"},
-    {"dry-run", 'n', NULL, FIELD(dry_run), "plan everything, but write nothing"},
+     "write the result to OUT and leave FILE unchanged (one FILE only)"},
+    {"dry-run", 'n', NULL, FIELD(dry_run), "do everything except writing"},
     {"runtime", 0, "PATH", FIELD(runtime),
      "use this runtime library (default: the one installed with this tool)"},
     {"scope", 0, "SCOPE", FIELD(scope_text),
-     "process (program) or object (library); default: by kind of file"},
+     "process (for a program) or object (for a library); default: by the kind "
+     "of file"},
     {"any", 'a', NULL, FIELD(any),
-     "patch files in which no CUDA is seen, too (they may load it later)"},
-    {"force", 'f', NULL, FIELD(force), "accept setuid programs and a missing runtime library"},
-    {"json", 0, NULL, FIELD(json), "with --print or --check: write one JSON object per line"},
+     "also patch files that do not use CUDA themselves (they may load it "
+     "later)"},
+    {"force", 'f', NULL, FIELD(force), "allow setuid programs and a missing runtime library"},
+    {"json", 0, NULL, FIELD(json),
+     "with --print or --check: write one JSON object for each file, one a line"},
     {"tree", 0, "DIR", FIELD(tree),
-     "process all programs and libraries below DIR that reach CUDA"},
+     "process all programs and libraries below DIR that use CUDA"},
     {"venv", 0, "DIR", FIELD(venv),
-     "process interpreter and programs of the Python environment DIR"},
+     "process the interpreter and programs of the Python environment DIR"},
     {"exclude", 0, "GLOB", FIELD(excludes),
      "with --tree or --venv: skip these names or paths below DIR; repeatable"},
     {"jobs", 'j', "N", FIELD(jobs_text),
-     "with --tree or --venv: process N files at a time (default: processors)"},
+     "with --tree or --venv: process N files at a time (default: one for each "
+     "processor)"},
     {"no-sync", 0, NULL, FIELD(no_sync),
-     "do not wait for the disk; a power failure may then damage the file"},
+     "do not wait for the disk (fsync); a power failure may then damage the "
+     "file"},
     {"quiet", 'q', NULL, FIELD(quiet), "report problems only"},
     {"version", 'V', NULL, FIELD(version), "print the version"},
     {"help", 'h', NULL, FIELD(help), "print this help"},
@@ -63,9 +69,9 @@ static const struct option_row rows[] = {
 
 void elf_options_help(FILE *to)
 {
-    fputs("Usage: gpushare-patch [OPTION]... FILE...\n"
-          "       gpushare-patch [OPTION]... --tree DIR | --venv DIR\n"
-          "Prepares programs and libraries so that several CUDA processes can share a GPU.\n\n",
+    fputs("Usage: gpushare-patch [OPTION]... FILE...\n       gpushare-patch "
+          "[OPTION]... --tree DIR | --venv DIR\nPatch programs and libraries so "
+          "that several CUDA processes can share a GPU.\n\n",
           to);
     for (size_t i = 0; i < ROW_COUNT; i++) {
         char left[48];
@@ -77,11 +83,10 @@ void elf_options_help(FILE *to)
         else
             fprintf(to, "      %-18s %s\n", left, rows[i].help);
     }
-    fputs("\nExit status: 0 done, or already so; 1 failed; 2 wrong usage; 3 the file cannot be "
-          "patched;\n"
-          "4 nothing to do (no CUDA in it; with --check or --restore: not patched). With "
-          "several files\n"
-          "the first of 1, 3, 4, 0 that occurred.\n",
+    fputs("\nExit status: 0 done, or nothing had to change; 1 failed; 2 wrong "
+          "usage; 3 the file cannot be patched;\n4 nothing to do (it does not use "
+          "CUDA; with --check or --restore: it is not patched).\nWith several "
+          "files: the worst of the statuses, in the order 1, 3, 4, 0.\n",
           to);
 }
 
@@ -126,15 +131,16 @@ static int check_tree(struct elf_options *options, struct gs_err *err)
     char *end = NULL;
 
     if (options->tree != NULL && options->venv != NULL)
-        return gs_err_set(err, -EINVAL, "--tree and --venv exclude each other");
+        return gs_err_set(err, -EINVAL, "--tree and --venv cannot be used together");
     if (options->file_count > 0 || options->output != NULL)
-        return gs_err_set(err, -EINVAL, "--tree and --venv go without FILE and --output");
+        return gs_err_set(err, -EINVAL,
+                          "--tree and --venv cannot be used with FILE or --output");
     if (options->json && !options->print && !options->check)
-        return gs_err_set(err, -EINVAL, "--json goes with --print or --check");
+        return gs_err_set(err, -EINVAL, "--json can only be used with --print or --check");
     if (options->jobs_text != NULL) {
         jobs = strtol(options->jobs_text, &end, 10);
         if (end == options->jobs_text || *end != '\0' || jobs < 1 || jobs > 256)
-            return gs_err_set(err, -EINVAL, "--jobs %s: is no number from 1 to 256",
+            return gs_err_set(err, -EINVAL, "--jobs %s: is not a number from 1 to 256",
                               options->jobs_text);
     }
     options->jobs = jobs < 1 ? 1 : jobs > 256 ? 256 : (unsigned)jobs;
@@ -149,24 +155,27 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
     else if (options->scope_text != NULL && strcmp(options->scope_text, "object") == 0)
         options->scope = ELF_SCOPE_OBJECT;
     else if (options->scope_text != NULL)
-        return gs_err_set(err, -EINVAL, "--scope %s: is neither process nor object",
+        return gs_err_set(err, -EINVAL, "--scope %s: must be process or object",
                           options->scope_text);
     if (options->help || options->version)
         return 0;
     if (options->print + options->check + options->restore > 1)
-        return gs_err_set(err, -EINVAL, "--print, --check and --restore exclude each other");
+        return gs_err_set(err, -EINVAL,
+                          "--print, --check and --restore cannot be used together");
     if (options->tree != NULL || options->venv != NULL)
         return check_tree(options, err);
     if (options->exclude_count > 0 || options->jobs_text != NULL)
-        return gs_err_set(err, -EINVAL, "--exclude and --jobs go with --tree or --venv");
+        return gs_err_set(err, -EINVAL,
+                          "--exclude and --jobs can only be used with --tree or --venv");
     if (options->file_count == 0)
         return gs_err_set(err, -EINVAL, "no FILE given");
     if (options->output != NULL &&
         (options->print || options->check || options->file_count != 1))
         return gs_err_set(err, -EINVAL,
-                          "--output goes with one FILE, and not with --print or --check");
+                          "--output needs exactly one FILE and cannot be used with --print or "
+                          "--check");
     if (options->json && !options->print && !options->check)
-        return gs_err_set(err, -EINVAL, "--json goes with --print or --check");
+        return gs_err_set(err, -EINVAL, "--json can only be used with --print or --check");
     return 0;
 }
 
@@ -190,7 +199,7 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
         if (row == NULL)
             return gs_err_set(err, -EINVAL, "%s: no such option", argv[optind - 1]);
         if (set_option(options, row, optarg) != 0)
-            return gs_err_set(err, -EINVAL, "--%s: given too often", row->name);
+            return gs_err_set(err, -EINVAL, "--%s: given too many times", row->name);
     }
     options->files = argv + optind;
     options->file_count = argc - optind;

@@ -17,8 +17,8 @@
 static int refuse_restore(const struct elf_job *job, const char *why, struct gs_err *err)
 {
     return gs_err_set(err, -ENOEXEC,
-                      "%s: was changed after it was patched and cannot be restored: %s; take "
-                      "it from its package or build again",
+                      "%s: was changed after it was patched and cannot be restored: %s; "
+                      "install it again from its package or build it again",
                       job->name, why);
 }
 
@@ -93,7 +93,7 @@ static int write_image(const struct elf_job *job, struct elf_output *output, Elf
     ret = elf_source_read(&source, 0, header, sizeof *header, err);
     ret = ret ?: elf_copy_original(&copy, head->image_end, &digests, err);
     if (ret == 0 && memcmp(digests.image, head->image_checksum, sizeof digests.image) != 0)
-        ret = refuse_restore(job, "its loaded part is not the original's any more", err);
+        ret = refuse_restore(job, "its loaded part is no longer the original's", err);
     free_changes(job, list, count);
     return ret;
 }
@@ -110,7 +110,7 @@ static int mend_symbols(const struct elf_rest *rest, Elf64_Sym *symbols, size_t 
             continue;
         if (section >= rest->now->section_count || rest->map[section] >= rest->count)
             return gs_err_set(err, -ENOEXEC,
-                              "%s: cannot be restored: a symbol of section %u is left",
+                              "%s: cannot be restored: a symbol of section %u would remain",
                               rest->now->source.name, section);
         symbol->st_shndx = (uint16_t)rest->map[section];
         if (ELF64_ST_TYPE(symbol->st_info) != STT_TLS)
@@ -185,7 +185,7 @@ static int verify_restored(const struct elf_job *job, struct elf_output *output,
     source.size = (uint64_t)st.st_size;
     if (elf_note_find(&note, &source) != ELF_NOTE_NONE) {
         elf_note_deinit(&note);
-        return refuse_restore(job, "it would be patched still", err);
+        return refuse_restore(job, "it would still be patched", err);
     }
     ret = elf_image_read(&image, &source, err);
     if (ret == 0)
@@ -219,7 +219,7 @@ int elf_relaid_write(struct elf_job *job, struct elf_output *output, struct gs_e
     if (ret != 0)
         return ret;
     if (elf_image_has_payload(&now))
-        ret = refuse_restore(job, "something is appended behind it", err);
+        ret = refuse_restore(job, "data was appended to it", err);
     ret = ret ?: write_image(job, output, &header, err);
     elf_fault();
     ret = ret ?: write_sections(job, &now, output, &header, err);

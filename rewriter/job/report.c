@@ -50,7 +50,7 @@ static void print_cuda(FILE *to, const struct elf_job *job)
     if (facts->cudart_shared != NULL)
         elf_say(to, " (%s)", facts->cudart_shared);
     if (facts->cudart_static && facts->newest_api > 0)
-        elf_say(to, " of CUDA %d.%d or later (by the newest driver function it names)",
+        elf_say(to, " of CUDA %d.%d or later (by the newest driver function that it names)",
                 facts->newest_api / 1000, facts->newest_api % 1000 / 10);
     fputs(facts->device_code ? "; device code inside\n" : "\n", to);
     if (facts->needed != NULL)
@@ -69,7 +69,9 @@ static void print_imports(FILE *to, const struct elf_job *job)
                 job->facts.imports[i].keeps_name ? " (by interposition)" : "");
     if (job->facts.import_count == 0)
         fputs("nothing of its own", to);
-    fputs(job->scope == ELF_SCOPE_PROCESS ? "; and what its libraries look up\n" : "\n", to);
+    fputs(job->scope == ELF_SCOPE_PROCESS ? "; and the functions that its libraries look up\n"
+                                          : "\n",
+          to);
 }
 
 /* Prints which libraries may escape the routing. The flags of a call cannot be seen in a file. */
@@ -77,7 +79,7 @@ static void print_escapes(FILE *to, const struct elf_facts *facts)
 {
     if (!facts->imports_dlmopen && !facts->imports_dlopen)
         return;
-    fputs("  escapes   may be: what it loads", to);
+    fputs("  escapes   possible: libraries that it loads", to);
     if (facts->imports_dlmopen)
         fputs(" by dlmopen into another namespace", to);
     if (facts->imports_dlmopen && facts->imports_dlopen)
@@ -92,7 +94,7 @@ static void print_plan(FILE *to, const struct elf_plan *plan)
     elf_say(to, "  plan      dynamic entry: %s\n", elf_dynamic_way_text(plan->dynamic_way));
     elf_say(to, "            program header: %s", elf_slot_way_text(plan->slot_way));
     if (plan->block.size > 0)
-        elf_say(to, ", %llu bytes behind it move", (unsigned long long)plan->block.size);
+        elf_say(to, ", %llu bytes after it move", (unsigned long long)plan->block.size);
     if (plan->slot_way == ELF_SLOT_PADDING) {
         fputs("\n            the payload behind the program stays where it is\n", to);
         return;
@@ -126,16 +128,16 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
         elf_say(to, "  runtime   %s%s\n", job->runtime,
                 access(job->runtime, R_OK) == 0 ? "" : " (not there)");
     if (elf_location_leads(job->runtime, runtime))
-        elf_say(to, "            which leads to %s now\n", runtime);
+        elf_say(to, "            which now leads to %s\n", runtime);
     if (job->stat.st_nlink > 1)
-        elf_say(to, "  links     %lu names; only this one would be changed\n",
+        elf_say(to, "  links     %lu names (hard links); only this one would change\n",
                 (unsigned long)job->stat.st_nlink);
     if (problem->code != 0)
         elf_say(to, "  result    %s\n", problem->text);
     else if (job->plan.tail != NULL)
         print_plan(to, &job->plan);
     else
-        elf_say(to, "  result    already patched; strip or objcopy ran since\n");
+        elf_say(to, "  result    already patched; strip or objcopy ran after that\n");
 }
 
 /* Bytes of the UTF-8 character at p (RFC 3629), 0 where there is none. */
@@ -243,13 +245,13 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
     }
     elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
     elf_note_value(job->note.text, "scope", scope, sizeof scope);
-    elf_say(
-        to, "%s: patched, %s scope, runtime %s%s%s\n", job->name, *scope ? scope : "unknown",
-        *runtime ? runtime : "unknown (its marker is damaged)",
-        present || !*runtime
-            ? ""
-            : ", which is NOT there: it will not start; patch it again or put the library back",
-        job->note.lost.code != 0 ? "; cannot be restored (--restore says why)" : "");
+    elf_say(to, "%s: patched, %s scope, runtime %s%s%s\n", job->name,
+            *scope ? scope : "unknown", *runtime ? runtime : "unknown (its marker is damaged)",
+            present || !*runtime
+                ? ""
+                : ", which does NOT exist: the program will not start; patch it again or "
+                  "install the library again",
+            job->note.lost.code != 0 ? "; cannot be restored (--restore says why)" : "");
 }
 
 void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
@@ -291,14 +293,19 @@ static void warn_signed(FILE *to, const struct elf_job *job)
     else if (ioctl(job->fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_VERITY_FL))
         lost = "its fs-verity seal";
     if (lost != NULL)
-        elf_say(to, "%s: note: %s holds for the old content only; sign the new file anew\n",
+        elf_say(to,
+                "%s: note: %s is valid for the old content only; sign the new file "
+                "again\n",
                 job->name, lost);
 }
 
 void elf_report_strip(FILE *to, const struct elf_job *job)
 {
     if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
-        elf_say(to, "%s: note: do not run strip on it; strip first, then patch\n", job->name);
+        elf_say(to,
+                "%s: note: strip would break this file from now on; strip it before "
+                "patching\n",
+                job->name);
 }
 
 void elf_report_done(FILE *to, const struct elf_job *job)
@@ -316,14 +323,16 @@ void elf_report_done(FILE *to, const struct elf_job *job)
     elf_say(to, ")%s%s\n", options->output ? " into " : "",
             options->output ? options->output : "");
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
-        elf_say(to, "%s: note: is a link; %s is the file\n", job->name, job->path);
+        elf_say(to, "%s: note: is a link; the file is %s\n", job->name, job->path);
     if (elf_location_leads(job->runtime, runtime))
-        elf_say(to, "%s: note: loads %s, which leads to %s now\n", job->name, job->runtime,
+        elf_say(to, "%s: note: loads %s, which now leads to %s\n", job->name, job->runtime,
                 runtime);
     elf_report_strip(to, job);
     warn_signed(to, job);
     if (job->stat.st_nlink > 1 && options->output == NULL)
-        elf_say(to, "%s: note: it had %lu names (hard links); %s stay as they were\n",
+        elf_say(to,
+                "%s: note: the file had %lu names (hard links); %s still name the old "
+                "content\n",
                 job->name, (unsigned long)job->stat.st_nlink,
-                options->tree != NULL ? "those outside of the folder" : "the others");
+                options->tree != NULL ? "those outside the folder" : "the others");
 }

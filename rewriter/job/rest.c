@@ -18,8 +18,8 @@ static int refuse_section(const struct elf_rest *rest, size_t section, const cha
                           struct gs_err *err)
 {
     return gs_err_set(err, -ENOEXEC,
-                      "%s: cannot be restored: section %zu (%s) %s; take the file from its "
-                      "package or build again",
+                      "%s: cannot be restored: section %zu (%s) %s; install the file again "
+                      "from its package or build it again",
                       rest->now->source.name, section,
                       elf_image_section_name(rest->now, section), why);
 }
@@ -66,11 +66,12 @@ static int mend_numbers(struct elf_rest *rest, struct gs_err *err)
         bool info = (s->sh_flags & SHF_INFO_LINK) || s->sh_type == SHT_RELA;
 
         if (s->sh_type == SHT_SYMTAB_SHNDX || s->sh_type == SHT_GROUP)
-            return refuse_section(rest, rest->from[i], "has numbers of sections in it", err);
+            return refuse_section(rest, rest->from[i], "contains section numbers", err);
         if (s->sh_link >= rest->now->section_count || rest->map[s->sh_link] == DROPPED ||
             (info &&
              (s->sh_info >= rest->now->section_count || rest->map[s->sh_info] == DROPPED)))
-            return refuse_section(rest, rest->from[i], "refers to one that is not there", err);
+            return refuse_section(rest, rest->from[i],
+                                  "refers to a section that does not exist", err);
         s->sh_link = rest->map[s->sh_link];
         if (info)
             s->sh_info = rest->map[s->sh_info];

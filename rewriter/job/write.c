@@ -129,7 +129,7 @@ static int open_output(const struct elf_job *job, struct elf_output *output, str
     ret = elf_place_open(&place, job->options->output_root, target, err);
     if (ret == 0 && is_same_place(&place, &job->place))
         ret = gs_err_set(err, -EEXIST,
-                         "%s: is the file itself; leave --output away to change it in place",
+                         "%s: is the input file itself; omit --output to change it in place",
                          target);
     ret = ret ?: elf_output_open(output, &place, target, err);
     elf_place_close(&place);
@@ -159,7 +159,7 @@ static int refuse_pinned(const struct elf_job *job, struct gs_err *err)
     if (*origin == '\0' || job->options->output != NULL)
         return 0;
     return gs_err_set(err, -ENOEXEC,
-                      "%s: is a copy of a program in %s, and as that was it would not find its "
+                      "%s: is a copy of a program in %s, whose original would not find its "
                       "libraries here; --venv DIR --restore puts the link to that program back",
                       job->name, origin);
 }

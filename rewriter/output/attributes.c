@@ -39,8 +39,7 @@ static int copy_one(struct elf_output *output, int from, const char *name, uint8
         return 0;
     if (strcmp(name, "security.selinux") == 0 || strncmp(name, "trusted.", 8) == 0)
         return 0; /* only the system may set these */
-    return gs_err_errno(err, -errno, "%s: cannot carry over its attribute %s", output->target,
-                        name);
+    return gs_err_errno(err, -errno, "%s: cannot copy its attribute %s", output->target, name);
 }
 
 /* A folder's default access list gives rights to the new file that the old one did not give.
@@ -50,7 +49,8 @@ static int drop_inherited(struct elf_output *output, struct gs_err *err)
     if (fremovexattr(output->fd, "system.posix_acl_access") == 0 || errno == ENODATA ||
         errno == EOPNOTSUPP)
         return 0;
-    return gs_err_errno(err, -errno, "%s: cannot drop the access list of its folder",
+    return gs_err_errno(err, -errno,
+                        "%s: cannot remove the access list inherited from its folder",
                         output->target);
 }
 

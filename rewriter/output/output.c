@@ -23,13 +23,13 @@ static const char *way_out(int error)
     switch (error) {
     case ENOSPC:
     case EDQUOT:
-        return " (make room for a second copy of it)";
+        return " (free enough space for a second copy of the file)";
     case EFBIG:
         return " (raise the file size limit, ulimit -f)";
     case EROFS:
         return " (patch a copy elsewhere, or mount it writable)";
     case EACCES:
-        return " (run this as one who may write there)";
+        return " (run this as a user who may write there)";
     case EPERM:
         return " (immutable, append-only, or another user's in a sticky folder? lsattr, ls "
                "-ld)";
@@ -73,8 +73,8 @@ static int check_kind(const struct elf_output *output, struct gs_err *err)
     if (fstatat(output->folder, output->base, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
         return 0;
-    return gs_err_set(err, -EEXIST, "%s: is %s and is left alone; name a file", output->target,
-                      S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
+    return gs_err_set(err, -EEXIST, "%s: is %s and is left unchanged; name a file",
+                      output->target, S_ISDIR(st.st_mode) ? "a folder" : "not a regular file");
 }
 
 /* Takes a name beside the target, by a call that gives -EEXIST where it is taken: what a killed
@@ -156,7 +156,7 @@ int elf_output_hide(struct elf_output *output, struct gs_err *err)
             strcpy(output->temporary, ELF_LEFTOVER_INNER);
     }
     return ret == 0 ? 0
-                    : gs_err_errno(err, ret, "%s: cannot make a folder for the new file",
+                    : gs_err_errno(err, ret, "%s: cannot create a folder for the new file",
                                    output->target);
 }
 
@@ -211,7 +211,7 @@ int elf_output_link(struct elf_output *output, const struct elf_place *place,
     if (ret == 0) {
         output->fd = fcntl(existing, F_DUPFD_CLOEXEC, 0);
         ret = output->fd >= 0 ? name_it(output, err)
-                              : fail_with_errno(output, "cannot become another name", err);
+                              : fail_with_errno(output, "cannot rename the new file", err);
     }
     if (ret != 0)
         elf_output_deinit(output);
@@ -255,7 +255,7 @@ int elf_output_share(struct elf_output *output, int from, uint64_t size, struct 
     if (ioctl(output->fd, FICLONE, from) != 0)
         return 0;
     if (ftruncate(output->fd, (off_t)size) != 0)
-        return gs_err_errno(err, -errno, "%s: cannot cut the new file", output->target);
+        return gs_err_errno(err, -errno, "%s: cannot truncate the new file", output->target);
     return 1;
 }
 
@@ -272,7 +272,8 @@ static int check_unchanged(const struct elf_output *output, const struct stat *o
         now.st_mtim.tv_nsec == old->st_mtim.tv_nsec)
         return 0;
     return gs_err_set(err, -ESTALE,
-                      "%s: somebody changed it meanwhile; it is left alone, try again",
+                      "%s: another process changed it in the meantime; it is left unchanged, "
+                      "try again",
                       output->target);
 }
 
@@ -295,7 +296,8 @@ int elf_output_commit(struct elf_output *output, const struct stat *old, bool sy
     elf_fault();
     drop_aside(output);
     if (sync && fsync(output->folder) != 0 && errno != EINVAL)
-        return gs_err_errno(err, -errno, "%s: is written, but its folder cannot be synced",
+        return gs_err_errno(err, -errno,
+                            "%s: is written, but its folder could not be synced to the disk",
                             output->target);
     elf_fault();
     return 0;

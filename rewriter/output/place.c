@@ -113,10 +113,10 @@ static int open_below(struct elf_place *place, const struct elf_root *root, cons
         return 0;
     elf_place_close(place);
     if (ret == -ENOTDIR || ret == -ELOOP || ret == -EXDEV)
-        return gs_err_set(err, -ELOOP,
-                          "%s: a link is on the way there now, and nothing outside of %s is "
-                          "touched",
-                          path, root->path);
+        return gs_err_set(
+            err, -ELOOP,
+            "%s: its path now contains a symbolic link; nothing outside %s is changed", path,
+            root->path);
     return gs_err_errno(err, ret, "%s: cannot open", path);
 }
 
@@ -131,7 +131,7 @@ int elf_place_open(struct elf_place *place, const struct elf_root *root, const c
     if (root != NULL)
         return open_below(place, root, path, err);
     if (strlen(base) > NAME_MAX || strlen(path) >= sizeof folder)
-        return gs_err_set(err, -ENAMETOOLONG, "%s: is no name for a file", path);
+        return gs_err_set(err, -ENAMETOOLONG, "%s: is not a valid file name", path);
     snprintf(place->base, sizeof place->base, "%s", *base != '\0' ? base : ".");
     if (slash != NULL)
         snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);

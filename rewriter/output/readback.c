@@ -35,11 +35,10 @@ void elf_readback_deinit(struct elf_readback *back)
 static int refuse_difference(const struct elf_readback *back, uint64_t offset,
                              struct gs_err *err)
 {
-    return gs_err_set(
-        err, -EIO,
-        "%s: the new file is not what was planned (near offset 0x%llx); the old one is "
-        "left alone. Please report this",
-        back->original->name, (unsigned long long)offset);
+    return gs_err_set(err, -EIO,
+                      "%s: the new file is not as planned (near offset 0x%llx); the old file "
+                      "is left unchanged. Please report this",
+                      back->original->name, (unsigned long long)offset);
 }
 
 static bool touches_range(const struct elf_change *changes, size_t count, uint64_t from,
@@ -123,8 +122,9 @@ int elf_readback_finish(struct elf_readback *back, const uint8_t whole[ELF_CHECK
         if (memcmp(found, whole, sizeof found) != 0)
             return gs_err_set(
                 err, -EIO,
-                "%s: the new file does not repeat the original outside of what was planned "
-                "(or somebody writes to it now); it is left alone, try again",
+                "%s: the new file differs from the original outside the planned changes "
+                "(is another process writing to it?); the old file is left unchanged, "
+                "try again",
                 back->original->name);
     }
     if (back->plan != NULL && back->plan->end > back->original->size)

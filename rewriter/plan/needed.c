@@ -55,9 +55,9 @@ static int choose_way(struct elf_plan *plan, size_t *given_up, struct gs_err *er
             return 0;
     }
     return gs_err_set(err, -ENOEXEC,
-                      "%s: its dynamic section has no entry to spare, and may be read where it "
-                      "is, so it cannot move; link it anew with GNU ld (-fuse-ld=bfd), or with "
-                      "gpushare-cc",
+                      "%s: its dynamic section has no free entry and cannot move, because code "
+                      "may read it at its place; link it again with GNU ld (-fuse-ld=bfd) or "
+                      "with gpushare-cc",
                       image->source.name);
 }
 

@@ -27,15 +27,15 @@ static int refuse_payload(const struct elf_plan *plan, const char *why, struct g
     const struct elf_image *image = plan->image;
     bool bare = image->section_count == 0;
 
-    return gs_err_set(
-        err, -ENOEXEC,
-        "%s: %llu bytes are appended behind the program (an archive that it reads from its "
-        "own end?%s), so it cannot grow, and %s; relink it with gpushare-cc, or patch the "
-        "program before %s",
-        image->source.name, (unsigned long long)(image->source.size - image->data_end),
-        bare ? " what is left of sections without headers?" : "", why,
-        bare ? "the archive is appended or the headers are removed"
-             : "the archive is appended");
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: %llu bytes are appended to the program (an archive that it reads "
+                      "from its own end?%s), so it cannot grow, and %s; relink it with "
+                      "gpushare-cc, or patch the program before %s",
+                      image->source.name,
+                      (unsigned long long)(image->source.size - image->data_end),
+                      bare ? " what is left of sections without headers?" : "", why,
+                      bare ? "the archive is appended or the headers are removed"
+                           : "the archive is appended");
 }
 
 /* The PT_LOAD whose file part holds the string table. */

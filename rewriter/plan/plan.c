@@ -163,10 +163,10 @@ const char *elf_slot_way_text(enum elf_slot_way way)
 {
     static const char *const text[] = {
         [ELF_SLOT_NULL] = "spare PT_NULL",
-        [ELF_SLOT_PROPERTY] = "in place of the PT_NOTE that repeats PT_GNU_PROPERTY",
+        [ELF_SLOT_PROPERTY] = "in place of the PT_NOTE that duplicates PT_GNU_PROPERTY",
         [ELF_SLOT_GROW] = "table grows in place",
-        [ELF_SLOT_NOTE] = "in place of the PT_GNU_PROPERTY that a PT_NOTE repeats",
-        [ELF_SLOT_PADDING] = "none: the file does not grow, the name goes into padding",
+        [ELF_SLOT_NOTE] = "in place of the PT_GNU_PROPERTY that a PT_NOTE duplicates",
+        [ELF_SLOT_PADDING] = "none: the file does not grow, the name is stored in padding",
         [ELF_SLOT_END] = "table moves to the end of the file (strip would break the file)",
     };
 

@@ -151,7 +151,7 @@ static int read_lines(struct elf_manifest *manifest, FILE *from, const char *nam
         if (line[n - 1] == '\n')
             line[n - 1] = '\0';
         if (number == 1 ? strcmp(line, HEAD) != 0 : !read_line(manifest, line))
-            ret = gs_err_set(err, -EINVAL, "%s: line %zu is not understood; mend or remove it",
+            ret = gs_err_set(err, -EINVAL, "%s: line %zu is not valid; correct or remove it",
                              name, number);
     }
     if (ret == 0 && ferror(from))
@@ -173,7 +173,7 @@ static FILE *open_regular(const struct elf_root *root, const char *path, struct 
     if (fd < 0 || fstat(fd, &st) != 0)
         gs_err_errno(err, -errno, "%s: cannot open", path);
     else if (!S_ISREG(st.st_mode))
-        gs_err_set(err, -EINVAL, "%s: is no regular file; remove it", path);
+        gs_err_set(err, -EINVAL, "%s: is not a regular file; remove it", path);
     else if ((from = fdopen(fd, "r")) == NULL)
         gs_err_errno(err, -errno, "%s: cannot read", path);
     if (from == NULL && fd >= 0)

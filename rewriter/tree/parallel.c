@@ -191,7 +191,7 @@ static void follow_all(struct work *work)
         work->done++;
         show_progress(work, crew->files->list[i]);
         if (!crew->options->quiet)
-            elf_say(stdout, "%s: is %s still (hard links)\n", crew->files->list[i],
+            elf_say(stdout, "%s: is still %s (hard links)\n", crew->files->list[i],
                     crew->files->list[first]);
     }
 }

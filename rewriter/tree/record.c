@@ -297,8 +297,8 @@ int elf_record_update(const struct elf_root *root, const struct elf_paths *recor
     for (int round = 0; ret == 0 && update.changed->count > 0; round++) {
         if (round == MAX_ROUNDS) {
             elf_say(stderr,
-                    "gpushare-patch: %s: it and other wheel records list each other; their "
-                    "hashes cannot all be true\n",
+                    "gpushare-patch: %s: this and other wheel records list each other, so "
+                    "their hashes cannot all be right\n",
                     now.list[0]);
             *failed = true;
             break;

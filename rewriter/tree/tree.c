@@ -61,8 +61,8 @@ static int find_listed(const struct tree *tree, const struct elf_manifest_entry 
     if (path_below(tree, real) == NULL)
         return gs_err_set(
             err, -EXDEV,
-            "%s: is listed, but a link leads from there to %s; nothing was done; take "
-            "the link away, or the line out of %s",
+            "%s: is listed, but is now a link to %s; nothing was done; remove the "
+            "link, or its line in %s",
             path, real, ELF_MANIFEST_NAME);
     if (entry->target == NULL)
         memcpy(path, real, sizeof real);
@@ -193,7 +193,7 @@ static int patch_tree(struct tree *tree)
     if (ret == 0 && !options->dry_run && !options->print)
         ret = trim_manifest(tree);
     if (ret == 0 && tree->chosen.count == 0 && links == 0 && tree->result == ELF_EXIT_DONE)
-        ret = gs_err_set(&tree->err, -ENODATA, "%s: nothing to do: no file reaches CUDA",
+        ret = gs_err_set(&tree->err, -ENODATA, "%s: nothing to do: no file uses CUDA",
                          tree->root.path);
     elf_paths_deinit(&changed);
     return ret;
@@ -202,11 +202,12 @@ static int patch_tree(struct tree *tree)
 /* The manifest's files that are still there. */
 static int choose_listed(struct tree *tree)
 {
-    int ret = tree->manifest.count + tree->left_out.count > 0
-                  ? 0
-                  : gs_err_set(&tree->err, -ENODATA,
-                               "%s: nothing to do: no %s says what was patched here",
-                               tree->root.path, ELF_MANIFEST_NAME);
+    int ret =
+        tree->manifest.count + tree->left_out.count > 0
+            ? 0
+            : gs_err_set(&tree->err, -ENODATA,
+                         "%s: nothing to do: there is no %s that lists what was patched here",
+                         tree->root.path, ELF_MANIFEST_NAME);
 
     for (size_t i = 0; ret == 0 && i < tree->manifest.count; i++) {
         const struct elf_manifest_entry *entry = &tree->manifest.entries[i];
@@ -221,7 +222,7 @@ static int choose_listed(struct tree *tree)
         if (gone == 0)
             ret = elf_paths_add(&tree->chosen, path);
         else if (tree->options->check && !tree->options->quiet)
-            elf_say(stderr, "%s: is gone; nothing to do\n", path);
+            elf_say(stderr, "%s: no longer exists; nothing to do\n", path);
     }
     return ret;
 }
@@ -255,9 +256,8 @@ static int check_tree(struct tree *tree)
     ret = ret ?: elf_parallel_run(&crew);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
         if (crew.results[i] == ELF_EXIT_NOTHING)
-            report_problem(
-                tree, tree->chosen.list[i],
-                "was patched and is not any more (an upgrade?); patch the tree again");
+            report_problem(tree, tree->chosen.list[i],
+                           "was patched and no longer is (an upgrade?); patch the tree again");
         if (crew.results[i] != ELF_EXIT_DONE)
             tree->result = ELF_EXIT_FAILED;
     }
@@ -269,7 +269,7 @@ static int check_tree(struct tree *tree)
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
         if (!elf_manifest_has(&tree->manifest, path_below(tree, tree->chosen.list[i])))
             report_problem(tree, tree->chosen.list[i],
-                           "reaches CUDA and is not listed; patch the tree again");
+                           "uses CUDA and is not listed; patch the tree again");
     return ret;
 }
 
@@ -284,7 +284,7 @@ static int lock_folder(struct tree *tree)
         return 0; /* some file systems cannot do it */
     return gs_err_set(
         &tree->err, -EBUSY,
-        "%s: another gpushare-patch is at work there; try again when it has ended",
+        "%s: another gpushare-patch is running there; try again when it has ended",
         tree->root.path);
 }
 
@@ -320,7 +320,7 @@ static void remove_leftovers(const struct tree *tree)
 
         if (options->check && !options->quiet)
             elf_say(stderr,
-                    "%s: was left by a run that was killed; patching or restoring the tree "
+                    "%s: was left behind by a killed run; patching or restoring the tree "
                     "removes it\n",
                     path);
         if (!changes)
@@ -341,7 +341,8 @@ static int run_tree(struct tree *tree)
         return ret;
     if (options->venv != NULL && faccessat(tree->root.fd, "pyvenv.cfg", F_OK, 0) != 0)
         return gs_err_set(&tree->err, -EINVAL,
-                          "%s: is no Python environment (no pyvenv.cfg); use --tree", name);
+                          "%s: is not a Python environment (it has no pyvenv.cfg); use --tree",
+                          name);
     ret = lock_folder(tree);
     ret = ret ?: elf_walk(&tree->walk, &tree->root, options, &tree->err);
     ret = ret ?: elf_manifest_read(&tree->manifest, &tree->root, &tree->err);

@@ -218,7 +218,7 @@ static int put_back(const struct elf_place *place, const char *link, const char 
     elf_leftover_name(temporary, place->base);
     elf_leftover_sweep(place->folder, temporary);
     if (symlinkat(target, place->folder, temporary) != 0)
-        return gs_err_errno(err, -errno, "%s: cannot make the link", link);
+        return gs_err_errno(err, -errno, "%s: cannot create the link", link);
     if (renameat(place->folder, temporary, place->folder, place->base) == 0)
         return 0;
     gs_err_errno(err, -errno, "%s: cannot put the link back", link);
@@ -238,9 +238,9 @@ static int restore_link(const char *link, const char *target, const struct elf_o
     if (options->quiet || ret != 0)
         return ret;
     if (ours)
-        elf_say(stdout, "%s: links to %s again\n", link, target);
+        elf_say(stdout, "%s: is a link to %s again\n", link, target);
     else
-        elf_say(stdout, "%s: is no patched copy any more; left as it is\n", link);
+        elf_say(stdout, "%s: is no longer a patched copy; left unchanged\n", link);
     return 0;
 }
 
@@ -278,7 +278,7 @@ bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_option
             fprintf(stderr, "gpushare-patch: %s\n", err.text);
         } else if (!is_current(options->root, link, target)) {
             elf_say(stderr,
-                    "gpushare-patch: %s: is no patched copy of %s as that is now (an "
+                    "gpushare-patch: %s: is not a patched copy of the present %s (an "
                     "upgrade?); patch the environment again\n",
                     link, target);
         } else {

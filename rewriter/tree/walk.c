@@ -136,7 +136,7 @@ static int look_at(struct stride *stride, int folder, const char *name, const ch
         return errno == ENOENT
                    ? 0
                    : gs_err_errno(err, -errno,
-                                  "%s: cannot look at it (--exclude leaves it out)", path);
+                                  "%s: cannot read its attributes (--exclude skips it)", path);
     if (S_ISDIR(st.st_mode))
         return elf_paths_add(&stride->folders, below);
     if (!S_ISREG(st.st_mode) || strncmp(name, ".gpushare-", 10) == 0)
@@ -161,7 +161,7 @@ static int look_at_all(struct stride *stride, int folder, const char *below,
             ret = look_at(stride, folder, name, path + strlen(root) + 1, path, err);
         else if (!is_excluded(stride->options, "", name))
             ret = gs_err_errno(err, -ENAMETOOLONG,
-                               "%s: cannot look at it (--exclude leaves it out)", path);
+                               "%s: cannot read its attributes (--exclude skips it)", path);
     }
     return ret;
 }
@@ -209,8 +209,8 @@ static int look_into(struct stride *stride, const char *below, struct gs_err *er
     if ((ret == -ENOENT || ret == -ENOTDIR || ret == -ELOOP) && *below != '\0')
         ret = 0; /* it went away meanwhile, or became a link */
     else if (ret != 0)
-        gs_err_errno(err, ret, "%s/%s: cannot read (--exclude leaves it out)",
-                     stride->root->path, below);
+        gs_err_errno(err, ret, "%s/%s: cannot read it (--exclude skips it)", stride->root->path,
+                     below);
     ret = ret ?: look_at_all(stride, fd, below, &names, err);
     elf_paths_deinit(&names);
     if (folder != NULL)

@@ -93,12 +93,13 @@ int elf_second_compare(const struct elf_second *second, const struct elf_kind *k
         uint64_t a = get_field(theirs, at, size), b = get_field(ours, at, size);
 
         if (a != b)
-            return gs_err_set(err, -EIO,
-                              "%s: %s %llu of the new file has %s 0x%llx by libelf, but 0x%llx "
-                              "by %s; the old file is left alone. Please report this",
-                              second->plan->image->source.name, kind->name,
-                              (unsigned long long)index, kind->fields[i].name,
-                              (unsigned long long)a, (unsigned long long)b, by);
+            return gs_err_set(
+                err, -EIO,
+                "%s: %s %llu of the new file has %s 0x%llx according to libelf, but "
+                "0x%llx according to %s; the old file is left unchanged. Please report "
+                "this",
+                second->plan->image->source.name, kind->name, (unsigned long long)index,
+                kind->fields[i].name, (unsigned long long)a, (unsigned long long)b, by);
     }
     return 0;
 }

@@ -18,10 +18,10 @@
 static int refuse_wrong(const struct elf_plan *plan, const char *what, uint64_t which,
                         struct gs_err *err)
 {
-    return gs_err_set(
-        err, -EIO,
-        "%s: the new file's %s %llu is wrong; the old file is left alone. Please report this",
-        plan->image->source.name, what, (unsigned long long)which);
+    return gs_err_set(err, -EIO,
+                      "%s: the new file's %s %llu is wrong; the old file is left unchanged. "
+                      "Please report this",
+                      plan->image->source.name, what, (unsigned long long)which);
 }
 
 static int is_same_load(const struct elf_plan *plan, size_t index, const Elf64_Phdr *old,
@@ -280,8 +280,8 @@ int elf_verify_untouched(const struct elf_image *original, const struct elf_sour
                                                          : now.strings.size) != 0)
         ret = gs_err_set(err, -ENOEXEC,
                          "%s: its dynamic section was edited after it was patched (chrpath, "
-                         "patchelf?), and patching it anew would undo that; --restore it (what "
-                         "was edited goes, too), edit it, and patch it then",
+                         "patchelf?), and patching it again would undo that; restore it with "
+                         "--restore (which drops the edit too), edit it, then patch it",
                          raw->name);
     elf_image_deinit(&now);
     return ret;

@@ -107,10 +107,11 @@ static int check_sections(const struct elf_second *second, Elf *elf, struct gs_e
         if (theirs == NULL)
             return elf_second_fail(second, "the name of a section", err);
         if (strcmp(theirs, ours) != 0)
-            return gs_err_set(err, -EIO,
-                              "%s: section %zu of the new file is %s by libelf, but %s by %s; "
-                              "the old file is left alone. Please report this",
-                              old->source.name, i, theirs, ours, own);
+            return gs_err_set(
+                err, -EIO,
+                "%s: section %zu of the new file is %s according to libelf, but %s "
+                "according to %s; the old file is left unchanged. Please report this",
+                old->source.name, i, theirs, ours, own);
     }
     return 0;
 }

@@ -29,8 +29,9 @@ Elf *elf_second_begin(const struct elf_second *second, struct gs_err *err)
     }
     if (elf_kind(elf) != ELF_K_ELF || gelf_getclass(elf) != ELFCLASS64) {
         gs_err_set(err, -EIO,
-                   "%s: the new file is no 64-bit ELF file by libelf, but is one by "
-                   "gpushare-patch; the old file is left alone. Please report this",
+                   "%s: libelf does not accept the new file as a 64-bit ELF file, but "
+                   "gpushare-patch does; the old "
+                   "file is left unchanged. Please report this",
                    second->plan->image->source.name);
         elf_end(elf);
         return NULL;
@@ -44,9 +45,9 @@ int elf_second_fail(const struct elf_second *second, const char *what, struct gs
 
     return gs_err_set(err, -EIO,
                       "%s: libelf cannot read %s of the new file (%s), but gpushare-patch can; "
-                      "the old file is left alone. Please report this",
+                      "the old file is left unchanged. Please report this",
                       second->plan->image->source.name, what,
-                      why != NULL ? why : "it says no reason");
+                      why != NULL ? why : "it gives no reason");
 }
 
 int elf_second_offset(const struct elf_second *second, uint64_t address, uint64_t *offset,
@@ -63,7 +64,7 @@ int elf_second_offset(const struct elf_second *second, uint64_t address, uint64_
         }
     }
     return gs_err_set(err, -EIO,
-                      "%s: by libelf address 0x%llx is in no segment of the new file, but it "
-                      "is by gpushare-patch; the old file is left alone. Please report this",
+                      "%s: according to libelf, address 0x%llx is in no segment of the new "
+                      "file; the old file is left unchanged. Please report this",
                       second->plan->image->source.name, (unsigned long long)address);
 }

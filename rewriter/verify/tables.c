@@ -213,8 +213,9 @@ static int check_name(const struct elf_second *second, uint64_t index,
         strcmp(now + prefix, was) == 0)
         return 0;
     return gs_err_set(err, -EIO,
-                      "%s: symbol %llu of the new file is %s by libelf, but %s%s by the plan; "
-                      "the old file is left alone. Please report this",
+                      "%s: symbol %llu of the new file is %s according to libelf, but %s%s "
+                      "according to the plan; the old file is left unchanged. Please report "
+                      "this",
                       second->plan->image->source.name, (unsigned long long)index,
                       now != NULL ? now : "outside of the strings", ELF_WRAP_PREFIX, was);
 }
@@ -290,12 +291,12 @@ static int check_at(const struct elf_second *second, uint64_t address, struct ta
     if (elf_second_offset(second, address, &table.offset, &rest, err) != 0)
         return -EIO;
     if (rest < table.size)
-        return gs_err_set(err, -EIO,
-                          "%s: a table of 0x%llx bytes (%s) by gpushare-patch has only 0x%llx "
-                          "in the new file by libelf; the old file is left alone. Please "
-                          "report this",
-                          second->plan->image->source.name, (unsigned long long)table.size,
-                          table.kind->name, (unsigned long long)rest);
+        return gs_err_set(
+            err, -EIO,
+            "%s: a table of 0x%llx bytes (%s) has only 0x%llx bytes in the new file "
+            "according to libelf; the old file is left unchanged. Please report this",
+            second->plan->image->source.name, (unsigned long long)table.size, table.kind->name,
+            (unsigned long long)rest);
     return check_table(second, table, err);
 }
 
@@ -322,12 +323,12 @@ static int check_relocations(const struct elf_second *second, const struct place
         if (tables[i].size == 0)
             continue;
         if (elf_image_offset(second->plan->image, tables[i].address, table.size, &table.old))
-            return gs_err_set(err, -EIO,
-                              "%s: a table of relocations is at 0x%llx in the new file by "
-                              "libelf, where gpushare-patch has none; the old file is left "
-                              "alone. Please report this",
-                              second->plan->image->source.name,
-                              (unsigned long long)tables[i].address);
+            return gs_err_set(
+                err, -EIO,
+                "%s: libelf finds a relocation table at 0x%llx in the new file, where "
+                "gpushare-patch has none; the old file is left unchanged. Please report "
+                "this",
+                second->plan->image->source.name, (unsigned long long)tables[i].address);
         if (check_at(second, tables[i].address, table, err) != 0)
             return -EIO;
     }

@@ -81,10 +81,11 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
     if (image->interpreter != NULL && strcmp(image->interpreter, loader) != 0)
         return 0;
     if (access("/proc/self/fd", X_OK) != 0)
-        return gs_err_set(err, -EIO,
-                          "%s: the loader cannot be shown the new file, because /proc is not "
-                          "mounted here; mount it",
-                          name);
+        return gs_err_set(
+            err, -EIO,
+            "%s: the loader cannot check the new file, because /proc is not mounted; "
+            "mount it",
+            name);
     ret = ask_loader(loader, fd, &accepted);
     if (ret == 0 && !accepted)
         ret = ask_loader(loader, old, &accepted_old);
@@ -94,9 +95,8 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
         return 0;
     if (!accepted_old)
         return gs_err_set(err, -ENOEXEC, "%s: damaged: %s does not accept it", name, loader);
-    return gs_err_set(
-        err, -EIO,
-        "%s: %s --verify does not accept the new file; the old one is left alone. Please "
-        "report this",
-        name, loader);
+    return gs_err_set(err, -EIO,
+                      "%s: %s --verify does not accept the new file; the old file is left "
+                      "unchanged. Please report this",
+                      name, loader);
 }

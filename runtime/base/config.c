@@ -35,7 +35,7 @@ void gs_config_read(struct gs_config *config)
     if (limit != NULL && *limit != '\0' &&
         (gs_size_parse(limit, &config->device_limit) != 0 || config->device_limit == 0)) {
         config->device_limit = 0;
-        gs_say_once(&said, "GPUSHARE_DEVICE_LIMIT=%s is ignored: write a size, as 16GiB",
+        gs_say_once(&said, "GPUSHARE_DEVICE_LIMIT=%s is ignored: write a size such as 16GiB",
                     limit);
     }
     if (memory != NULL && *memory != '\0' && !config->native_memory && !config->managed_memory)

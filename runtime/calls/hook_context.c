@@ -198,7 +198,7 @@ CUresult __wrap_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUde
         return result;
     gs_client_attach(home, dev);
     if (!gs_context_add_green(context, home, device))
-        gs_daemon_remark("no memory to note a green context");
+        gs_daemon_remark("out of memory while recording a green context");
     return result;
 }
 
@@ -272,7 +272,7 @@ static void share_with(struct gs_device *device, CUdevice peer)
     is_new = note_peer(device, peer);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (is_new && gs_vmm_share(device, peer) != CUDA_SUCCESS)
-        gs_log("device %d did not get access to all memory of device %d", peer,
+        gs_log("device %d could not be given access to all memory of device %d", peer,
                device->ordinal);
 }
 

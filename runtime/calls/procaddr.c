@@ -45,7 +45,8 @@ static void note_uncovered(const char *symbol, int version)
 
     atomic_fetch_add_explicit(&gs_runtime.uncovered, 1, memory_order_relaxed);
     snprintf(text, sizeof text,
-             "%s was asked for in the ABI of CUDA %d.%d, which this gpushare does not know%s",
+             "the program requested %s in the form of CUDA %d.%d, which this version "
+             "of gpushare does not know%s",
              symbol, version / 1000, version % 1000 / 10,
              gs_runtime.config.strict ? ": refused" : ": not covered");
     if (!is_new_name(symbol))

@@ -111,7 +111,9 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
     if (device == NULL || context == NULL || gs_runtime.config.disabled)
         return;
     if (!gs_context_add(context, device))
-        gs_daemon_remark("no memory to note a context: its work is not waited for");
+        gs_daemon_remark(
+            "out of memory while recording a context: gpushare does not wait for its "
+            "work");
     start_client();
     gs_worker_wake();
 }

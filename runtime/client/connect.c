@@ -126,7 +126,7 @@ int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
     int error = gs_places_find(&places);
 
     if (error != 0)
-        return gs_err_errno(why, error, "GPUSHARE_SOCKET is no full path of a socket");
+        return gs_err_errno(why, error, "GPUSHARE_SOCKET is not the full path of a socket");
     error = start ? reach_or_start(&places, connection, why)
                   : reach_daemon(&places, connection, why);
     if (error != 0) {

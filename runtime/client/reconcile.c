@@ -131,7 +131,7 @@ static uint64_t run_on(uint64_t now)
 {
     const uint64_t waited = self.patience;
 
-    gs_log("submitted work does not finish: running on");
+    gs_log("submitted work does not finish: the program continues to run");
     self.patience = smaller_of(2 * waited, DRAIN_MOST_NS);
     self.on_until = now + waited;
     self.stop_since = 0;

@@ -103,9 +103,11 @@ static void lose_connection(uint64_t now, bool refused)
         if (self.refused_since == 0)
             self.refused_since = now;
         else if (now - self.refused_since > GS_ALONE_AFTER_NS && !gs_daemon_is_absent())
-            gs_session_give_up(refused ? "gpushare-lockd refuses it"
-                                       : "gpushare-lockd ends before it answers, again and "
-                                         "again; run it by hand to see why");
+            gs_session_give_up(
+                refused
+                    ? "gpushare-lockd refuses it"
+                    : "gpushare-lockd repeatedly ends before it answers; run it by hand to see "
+                      "why");
     }
     gs_daemon_set_new_until(UINT64_MAX);
     gs_handover_lost();

@@ -146,7 +146,7 @@ static int judge_start(const struct start *start, int waited, int status, struct
     char line[256];
 
     if (waited != 0)
-        return gs_err_set(why, waited, "%s does not go to the background", program);
+        return gs_err_set(why, waited, "%s did not go to the background", program);
     if (status == 0)
         return 0;
     if (start->error != 0)
@@ -157,7 +157,7 @@ static int judge_start(const struct start *start, int waited, int status, struct
             "%s could not be started: signal %d ended it", program, WTERMSIG(status));
     read_last_line(start->err, line, sizeof line);
     if (line[0] == '\0')
-        snprintf(line, sizeof line, "it ended with %d; run it by hand to see why",
+        snprintf(line, sizeof line, "it ended with status %d; run it by hand to see why",
                  WEXITSTATUS(status));
     return gs_err_set(why, WEXITSTATUS(status) == TEMPORARY ? -EAGAIN : -ECHILD,
                       "%s could not be started: %s", program, line);
@@ -174,7 +174,7 @@ static int spawn_daemon(struct start *start, struct gs_err *why)
     pid_t pid;
 
     if (stack == NULL)
-        return gs_err_errno(why, -EAGAIN, "no memory to start gpushare-lockd");
+        return gs_err_errno(why, -EAGAIN, "out of memory while starting gpushare-lockd");
     start->err = (int)syscall(SYS_memfd_create, "gpushare-lockd", MFD_CLOEXEC);
     if (start->err < 0)
         start->err = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -212,7 +212,7 @@ int gs_start_daemon(const struct gs_places *places, struct gs_err *why)
     *why = (struct gs_err){0};
     if (!find_daemon(program, sizeof program))
         return named != NULL && *named != '\0'
-                   ? gs_err_set(why, -ENOENT, "GPUSHARE_LOCKD=%s is no program", named)
+                   ? gs_err_set(why, -ENOENT, "GPUSHARE_LOCKD=%s is not a program", named)
                    : gs_err_set(why, -ENOENT,
                                 "gpushare-lockd is not running and was not found; see "
                                 "GPUSHARE_LOCKD");

@@ -117,7 +117,8 @@ static void register_segment(struct gs_host_segment *segment)
     result = gs_driver.cuMemHostRegister_v2(segment->memory, segment_bytes(segment),
                                             CU_MEMHOSTREGISTER_PORTABLE);
     if (result != CUDA_SUCCESS)
-        gs_log("registering %llu bytes of host memory: CUresult %d; copies are slower",
+        gs_log("the driver could not pin %llu bytes of host memory (CUresult %d): "
+               "copies will be slower",
                (unsigned long long)segment_bytes(segment), result);
     else
         atomic_fetch_add_explicit(&arena.registered, segment_bytes(segment),
@@ -229,7 +230,7 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
         if (!grow_arena(units)) {
             if (gs_host_file_get(units * UNIT, &block->offset))
                 return block;
-            gs_log("no host memory for %llu bytes more (%llu are held)",
+            gs_log("no host memory for another %llu bytes (%llu bytes are in use)",
                    (unsigned long long)bytes, (unsigned long long)load_counter(&arena.held));
             atomic_store_explicit(&arena.refused, bytes, memory_order_relaxed);
             free(block);

@@ -87,8 +87,8 @@ void gs_host_file_begin(void)
     fd = open_in(folder);
     if (fd < 0) {
         gs_say_once(&said,
-                    "GPUSHARE_SPILL=%s: %s; name a folder that can be written to (memory that "
-                    "has no room in host memory stays on the GPU)",
+                    "GPUSHARE_SPILL=%s: %s; name a writable folder (until then, memory that "
+                    "does not fit in host memory stays on the GPU)",
                     folder, strerror(errno));
         return;
     }
@@ -98,8 +98,8 @@ void gs_host_file_begin(void)
         return;
     }
     gs_say_once(&said,
-                "GPUSHARE_SPILL=%s is not used: there is no memory for its buffer of %llu "
-                "bytes; start the program with more",
+                "GPUSHARE_SPILL=%s is not used: no memory for its buffer of %llu bytes; "
+                "start the program with a higher memory limit",
                 folder, (unsigned long long)GS_HOST_FILE_PIECE);
     close(fd);
 }
@@ -160,8 +160,8 @@ bool gs_host_file_get(uint64_t bytes, uint64_t *offset)
     gs_unlock(&lock, GS_LOCK_HOST);
     if (error != 0)
         gs_say_once(&said,
-                    "GPUSHARE_SPILL: no room for %llu bytes more: %s; memory that has no room "
-                    "in host memory stays on the GPU",
+                    "GPUSHARE_SPILL: no room for another %llu bytes: %s; memory that does "
+                    "not fit in host memory stays on the GPU",
                     (unsigned long long)bytes, strerror(error));
     return error == 0;
 }

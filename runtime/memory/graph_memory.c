@@ -46,7 +46,7 @@ void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_n
     bytes = reserved_bytes(device);
     if (bytes == device->graphs.bytes)
         return;
-    gs_log("device %d: graphs hold %llu MiB", device->ordinal,
+    gs_log("device %d: graphs use %llu MiB", device->ordinal,
            (unsigned long long)(bytes >> 20));
     device->graphs.bytes = bytes;
     device->report.anew = true;

@@ -85,7 +85,7 @@ void gs_pool_created(CUmemoryPool handle, const CUmemPoolProps *props)
     if (gs_runtime.config.disabled || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         props->handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
         props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->usage != 0) {
-        gs_log("a pool of other than plain device memory: its memory is not moved");
+        gs_log("a memory pool does not hold plain device memory: its memory is not moved");
         return;
     }
     device = gs_device_get(props->location.id);

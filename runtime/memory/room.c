@@ -67,8 +67,8 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
     }
     if (attempt >= ATTEMPTS || !ask_for_room(device, attempt / A_SECOND))
         return false;
-    gs_log("the driver is out of memory for something that cannot be moved: asked for room, "
-           "attempt %u",
+    gs_log("the driver has no memory for an allocation that cannot be moved: asked "
+           "the daemon for room, attempt %u",
            attempt + 1);
     gs_pause(100000000);
     errno = saved;

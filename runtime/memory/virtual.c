@@ -346,7 +346,7 @@ static CUresult pin_range(struct gs_range *range)
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_range_pin(range);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_log("%llu bytes of the program's own are shared: pinned",
+        gs_log("the program shares %llu bytes of its own memory: pinned",
                (unsigned long long)range->reserved);
     }
     gs_virtual_end(range);

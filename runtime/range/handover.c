@@ -373,7 +373,7 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk)
     which->descriptor = 0;
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
         /* memory that is still mapped here is nobody else's */
-        gs_log("memory at %#llx cannot be given away: %d, %d",
+        gs_log("memory at %#llx cannot be handed over: CUresult %d, %d",
                (unsigned long long)gs_range_chunk_address(range, chunk), unmapped, released);
         empty_place(piece.place);
         return true;

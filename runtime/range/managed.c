@@ -31,7 +31,7 @@ static bool claim_free_bytes(struct gs_device *device, uint64_t bytes)
     if (gs_driver.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS && claimed <= left)
         return true;
     atomic_fetch_sub_explicit(&device->arriving, bytes, memory_order_seq_cst);
-    gs_log("managed memory: %llu bytes are wanted on the device, %llu are free",
+    gs_log("managed memory: the device needs %llu bytes, %llu are free",
            (unsigned long long)claimed, (unsigned long long)left);
     return false;
 }

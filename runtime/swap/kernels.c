@@ -48,7 +48,9 @@ bool gs_kernels_ready(struct gs_context *context)
     if (result == CUDA_SUCCESS)
         return true;
     context->hash = NULL;
-    gs_log("kernels are not to be had: CUresult %d; all memory is copied each time", result);
+    gs_log("the hash kernels cannot be loaded (CUresult %d): all memory is copied "
+           "each time",
+           result);
     return false;
 }
 

@@ -389,7 +389,7 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
         moved = retire_in(mover) == CUDA_SUCCESS;
     gs_mover_leave();
     if (*lacking != 0 && !moved)
-        gs_log("copying in: CUresult %d, %llu bytes lacking", result,
+        gs_log("copying in: CUresult %d, %llu bytes missing", result,
                (unsigned long long)*lacking);
     if (moved)
         return GS_SWAP_MOVED;

@@ -196,7 +196,7 @@ class DaemonTest(unittest.TestCase):
     def test_second_daemon_refuses(self):
         second = subprocess.run([LOCKD, "--socket", self.daemon.path], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(second.returncode, 1)
-        self.assertIn("serves " + self.daemon.path + " already", second.stderr)
+        self.assertIn("already serves " + self.daemon.path, second.stderr)
         quiet = subprocess.run([LOCKD, "--socket", self.daemon.path, "--idle-exit", "5", "--detach"], capture_output=True,
                                timeout=PATIENCE)
         self.assertEqual((quiet.returncode, quiet.stdout, quiet.stderr), (0, b"", b""))
@@ -315,7 +315,7 @@ class StartTest(unittest.TestCase):
 
     def test_bad_command_lines(self):
         for arguments, said in ((["--frob"], "unknown option"), (["--quantum", "x"], "not a number"),
-                                (["--quantum", "0"], "outside"), (["--reserve", "lots"], "no size"), (["extra"], "unexpected"),
+                                (["--quantum", "0"], "outside"), (["--reserve", "lots"], "not a size"), (["extra"], "unexpected"),
                                 (["--socket"], "needs"), (["--socket", "here.sock"], "full path"),
                                 (["--socket", "/" + "x" * 200], "107"), (["--detach", "--foreground"], "exclude"),
                                 (["--socket", "/nowhere/at/all.sock"], "/nowhere"), (["--log-level", "loud"], "debug")):
@@ -329,7 +329,7 @@ class StartTest(unittest.TestCase):
             file.write("precious")
         result = subprocess.run([LOCKD, "--socket", self.path], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, 1)
-        self.assertIn("is no socket", result.stderr)
+        self.assertIn("is not a socket", result.stderr)
         with open(self.path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "precious")
 

@@ -136,7 +136,7 @@ def cases(b):
     yield "overlay", lambda: b.appended(b.cc()), "right", ["overlay", "plan=padding"]
     yield "overlay that it reads itself", lambda: b.appended(b.cc("-DPAYLOAD")), "right", ["overlay"]
     yield "overlay that it reads itself, no pie", lambda: b.appended(b.cc("-DPAYLOAD", "-no-pie")), "right", ["overlay"]
-    yield "overlay that it reads itself, gold", lambda: b.appended(b.cc("-DPAYLOAD", gold, *ld("-z,norelro"))), "are appended behind the program"
+    yield "overlay that it reads itself, gold", lambda: b.appended(b.cc("-DPAYLOAD", gold, *ld("-z,norelro"))), "are appended to the program"
     yield "zeros behind it", lambda: b.appended(b.cc(), b"\0" * 5), "right"
     yield "zeros behind it, library", lambda: b.appended(library(), b"\0"), "right", ["library"]
     # what Zig's own linker keeps for its next run
@@ -145,14 +145,14 @@ def cases(b):
     yield "zeros and a payload", lambda: b.appended(b.appended(b.cc(), bytes(3 << 20))), "right", ["overlay", "plan=padding"]
     yield "overlay, no pie, now", lambda: b.appended(b.cc("-no-pie", *ld("-z,now"))), "right", ["overlay"]
     yield "overlay, stripped", lambda: b.appended(b.stripped(b.cc())), "right", ["overlay"]
-    yield "overlay, lld", lambda: b.appended(b.cc(lld)), "are appended behind the program"
+    yield "overlay, lld", lambda: b.appended(b.cc(lld)), "are appended to the program"
     yield "overlay, crowded segments", lambda: b.appended(b.crowded(b.cc())), "padding of its string table's segment is too small"
-    yield "overlay, library", lambda: b.appended(library()), "are appended behind the program"
-    yield "no dynamic entry to give up", lambda: b_bare(b, lld), "no entry to spare"
+    yield "overlay, library", lambda: b.appended(library()), "are appended to the program"
+    yield "no dynamic entry to give up", lambda: b_bare(b, lld), "no free entry"
     yield "musl", lambda: b.cc(*ld("--dynamic-linker=/lib/ld-musl-x86_64.so.1")), "not glibc's"
     yield "library for musl", lambda: b_foreign(b, "libc.musl-x86_64.so.1"), "not glibc"
     yield "library for Android", lambda: b_foreign(b, "libc.so"), "not glibc"
-    yield "segments out of order", lambda: b.swapped(b.cc()), "below or inside the one before it"
+    yield "segments out of order", lambda: b.swapped(b.cc()), "starts below the end of the one before it"
     yield "setuid", lambda: b.mode(b.cc(), 0o4755), "setuid"
     yield "object file", lambda: b.cc("-c", suffix=".o"), "an object file"
     yield "core", lambda: b.edit(b.cc(), 16, b"\x04\x00"), "a core dump"
@@ -162,9 +162,9 @@ def cases(b):
     yield "packed", lambda: b_upx(b), "UPX"
     yield "packed library", lambda: b.appended(b.sstrip(library()), b"UPX!" + bytes(32)), "UPX"
     yield "relocations packed for Android", lambda: b.cc(lld, *ld("--pack-dyn-relocs=android")), "packed for Android"
-    yield "another system's", lambda: b.edit(b.cc(), 7, b"\x09"), "made for another system"
-    yield "cubin", lambda: b.edit(b.cc(), 18, b"\xbe\x00"), "code for the GPU"
+    yield "another system's", lambda: b.edit(b.cc(), 7, b"\x09"), "built for another system"
+    yield "cubin", lambda: b.edit(b.cc(), 18, b"\xbe\x00"), "GPU code"
     yield "more sections than fit", lambda: b.edit(b.edit(b.cc(), 60, bytes(2)), 62, b"\xff\xff"), "more than 65279 sections"
     yield "sections without headers", lambda: b.edit(b.edit(library(), 40, bytes(8)), 60, bytes(4)), "sections without headers"
-    yield "libc's name", lambda: library(*ld("-soname,libc.so.6")), "itself, which every program shares"
-    yield "linked with gpushare", lambda: b.cc(*ld("--no-as-needed"), b.o.runtime), "linked with gpushare already"
+    yield "libc's name", lambda: library(*ld("-soname,libc.so.6")), "itself, which all programs share"
+    yield "linked with gpushare", lambda: b.cc(*ld("--no-as-needed"), b.o.runtime), "already linked with gpushare-cc"

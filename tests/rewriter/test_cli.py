@@ -42,7 +42,7 @@ class BadInput(Case):
             status, _, err = run(*self.runtime, path)
             self.assertEqual((status, err.count("\n"), "\x1b" in err), (3, 1, False), err)
             self.assertTrue(err.startswith("gpushare-patch: " + self.folder), err)
-            self.assertTrue(err.endswith("patch the interpreter that its first line names\n"), err)
+            self.assertTrue(err.endswith("patch the interpreter named in its first line\n"), err)
 
     def test_folder(self):
         status, _, err = run(*self.runtime, self.folder)
@@ -50,7 +50,7 @@ class BadInput(Case):
 
     def test_device(self):
         status, _, err = run(*self.runtime, "/dev/null")
-        self.assertEqual((status, "no regular file" in err), (3, True))
+        self.assertEqual((status, "not a regular file" in err), (3, True))
 
     def test_empty(self):
         open(self.path("empty"), "w").close()
@@ -73,7 +73,7 @@ class BadInput(Case):
         with socket.socket(socket.AF_UNIX) as s:
             s.bind(self.path("socket"))
             status, _, err = run(*self.runtime, self.path("socket"))
-        self.assertEqual((status, "no regular file" in err), (3, True), err)
+        self.assertEqual((status, "not a regular file" in err), (3, True), err)
 
     def test_debug_information_split_off(self):
         for command in (["objcopy", "--only-keep-debug"], ["eu-strip", "-f"]):
@@ -81,7 +81,7 @@ class BadInput(Case):
                 debug = self.path("debug-" + command[0])
                 program = self.build("a", LOADS, "-g")
                 subprocess.run([*command, *([debug, program] if command[0] == "eu-strip" else [program, debug])], check=True)
-                self.refused(debug, 3, "nothing but debug information")
+                self.refused(debug, 3, "only debug information")
 
     def test_appimage(self):
         path = self.build("a")
@@ -101,12 +101,12 @@ class BadInput(Case):
     def test_unicode_data_are_not_cuda(self):
         shared = ["-shared", "-fPIC", "-xnone"]
         icu, cuda = (self.build(f"lib{name}.so", "int f;", *shared, f"-Wl,-soname,lib{name}.so.72") for name in ("icudata", "x_cuda"))
-        self.refused(self.build("a", DLSYM, "-xnone", "-Wl,--no-as-needed", icu), 4, "no CUDA in it")
-        self.refused(self.build("b.so", DLSYM.replace("main", "f"), *shared, "-Wl,--no-as-needed", icu), 4, "no CUDA in it")
+        self.refused(self.build("a", DLSYM, "-xnone", "-Wl,--no-as-needed", icu), 4, "it does not use CUDA")
+        self.refused(self.build("b.so", DLSYM.replace("main", "f"), *shared, "-Wl,--no-as-needed", icu), 4, "it does not use CUDA")
         self.assertEqual(run(*self.runtime, self.build("c", DLSYM, "-xnone", "-Wl,--no-as-needed", icu, cuda))[0], 0)
 
     def test_not_cuda(self):
-        self.refused(self.build("plain", MAIN), 4, "no CUDA in it")
+        self.refused(self.build("plain", MAIN), 4, "it does not use CUDA")
         self.refused(self.build("plain2", DLSYM), 4, "--any")
 
     def test_setuid(self):
@@ -117,8 +117,8 @@ class BadInput(Case):
         self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o4755)
 
     def test_runtime_missing(self):
-        self.refused(self.build("a"), 1, "the runtime library is not there", "--runtime", self.path("no.so"), named=False)
-        self.refused(self.build("b"), 1, "no such runtime library", "--runtime", self.path("x/no.so"), named=False)
+        self.refused(self.build("a"), 1, "the runtime library does not exist, so", "--runtime", self.path("no.so"), named=False)
+        self.refused(self.build("b"), 1, "the runtime library does not exist", "--runtime", self.path("x/no.so"), named=False)
 
     def test_runtime_that_is_no_library(self):
         os.mkfifo(self.path("pipe"))

@@ -153,7 +153,7 @@ class Patching(Case):
         self.assertEqual(run(*self.runtime, "-o", patched, path)[0], 0)
         os.mkfifo(self.path("pipe"))
         os.mkdir(self.path("folder"))
-        for name, text in (("pipe", "no regular file"), ("folder", "a folder"), (None, "is the file itself")):
+        for name, text in (("pipe", "not a regular file"), ("folder", "a folder"), (None, "is the input file itself")):
             for options, source in (([], path), (["--restore"], patched)):
                 out = self.path(name) if name else source
                 before = os.stat(out)
@@ -182,7 +182,7 @@ class Patching(Case):
         data = bytearray(open(path, "rb").read())
         data[len(data) // 3] ^= 1
         open(path, "wb").write(data)
-        self.refused(path, 3, "its loaded part is not the original's", "--restore")
+        self.refused(path, 3, "its loaded part is no longer the original's", "--restore")
 
     def stripped(self, *command):
         """(what the command makes of the original, the patched file after the same command)."""
@@ -220,7 +220,7 @@ class Patching(Case):
         path = self.fragile()
         for options in (["--dry-run"], []):
             status, out, errors = run("-q", *options, *self.runtime, path)
-            self.assertEqual((status, out, errors), (0, "", f"{path}: note: do not run strip on it; strip first, then patch\n"))
+            self.assertEqual((status, out, errors), (0, "", f"{path}: note: strip would break this file from now on; strip it before patching\n"))
         self.assertEqual(run("-q", *self.runtime, path), (0, "", ""))  # patched already
         self.assertEqual(run("-q", *self.runtime, self.build("b")), (0, "", ""))
 
@@ -236,7 +236,7 @@ class Patching(Case):
         path = self.stripped("strip")[1]
         os.mkdir(self.path("other"))
         other = shutil.copy(OPTIONS.runtime, self.path("other/libgpushare.so.1"))
-        self.refused(path, 3, "--restore it first", "--runtime", other)
+        self.refused(path, 3, "restore it with --restore", "--runtime", other)
 
     def test_edited_after_patch_is_not_patched_anew(self):
         path, other = self.build("a", LOADS, "-Wl,-rpath,/nowhere/long"), self.path("other/libgpushare.so.1")
@@ -262,9 +262,9 @@ class Patching(Case):
         open(path, "wb").write(data.replace(name, name[:-2] + b"9\0", 1))  # the first is the loader's, the second the marker's
         for args in (["--check"], self.runtime):
             status, out, errors = run(*args, path)
-            self.assertEqual((status, out, "does not load" in errors), (3, "", True), (args, errors))
+            self.assertEqual((status, out, "no longer loads" in errors), (3, "", True), (args, errors))
         report = json.loads(run("--check", "--json", path)[1])
-        self.assertEqual((report["exit"], report["patched"], "does not load" in report["problem"]), (3, True, True))
+        self.assertEqual((report["exit"], report["patched"], "no longer loads" in report["problem"]), (3, True, True))
         open(path, "wb").write(data[:-1000])  # the section headers
         status, out, errors = run("--check", path)
         self.assertEqual((status, out, "damaged" in errors), (3, "", True), errors)
@@ -273,7 +273,7 @@ class Patching(Case):
         path = self.build("a")
         self.assertEqual(run(*self.runtime, path)[0], 0)
         data = open(path, "rb").read()
-        for old, new, text in ((b"gpushare-undo-4", b"gpushare-undo-2", "restore it with that build"),
+        for old, new, text in ((b"gpushare-undo-4", b"gpushare-undo-2", "restore it with that version"),
                                (b"gpushare-undo-4", b"gpushare-xxxx-4", "its undo note is gone")):
             self.assertEqual(data.count(old), 1)
             open(path, "wb").write(data.replace(old, new))
@@ -311,17 +311,17 @@ class Patching(Case):
         at = data.index(b"libcuda.so.1")
         data[at] ^= 1
         open(path, "wb").write(data)
-        self.refused(path, 3, "its loaded part is not the original's", "--restore")
+        self.refused(path, 3, "its loaded part is no longer the original's", "--restore")
         data[at] ^= 1
         open(path, "wb").write(data + b"payload")
-        self.refused(path, 3, "something is appended", "--restore")
+        self.refused(path, 3, "data was appended", "--restore")
 
     def test_appended_to_after_patch_is_not_restored(self):
         path = self.build("a")
         self.assertEqual(run(*self.runtime, path)[0], 0)
         with open(path, "ab") as out:
             out.write(b"payload")
-        self.refused(path, 3, "something is appended", "--restore")
+        self.refused(path, 3, "data was appended", "--restore")
 
     def test_symlink_and_hard_link(self):
         path, link, other = self.build("a"), self.path("link"), self.path("other")
@@ -329,7 +329,7 @@ class Patching(Case):
         os.link(path, other)
         before = open(path, "rb").read()
         status, out, _ = run(*self.runtime, link)
-        self.assertEqual((status, "hard links" in out, "is a link; " + path in out), (0, True, True))
+        self.assertEqual((status, "hard links" in out, "is a link; the file is " + path in out), (0, True, True))
         self.assertTrue(os.path.islink(link))
         self.assertEqual(run("--check", path)[0], 0)
         self.assertEqual(open(other, "rb").read(), before)
@@ -395,7 +395,7 @@ class Patching(Case):
         before = os.stat(path)
         child.send_signal(signal.SIGCONT)
         err = child.communicate()[1].decode()
-        self.assertEqual((child.returncode, "changed it meanwhile" in err), (1, True), err)
+        self.assertEqual((child.returncode, "changed it in the meantime" in err), (1, True), err)
         now = os.stat(path)
         self.assertEqual((now.st_ino, now.st_size, now.st_mtime_ns), (before.st_ino, before.st_size, 1))
 

@@ -184,7 +184,7 @@ class Reports(Case):
         open(edited, "wb").write(data.replace(OPTIONS.runtime.encode(), OPTIONS.runtime[:-1].encode() + b"9", 1))
         for args in ([], ["--print"], ["--check"]):
             status, out, errors = run(*self.runtime, *args, edited)
-            self.assertEqual((status, "does not load" in out + errors), (3, True), (args, out, errors))
+            self.assertEqual((status, "no longer loads" in out + errors), (3, True), (args, out, errors))
 
     def test_check_json(self):
         path = self.build("a")

@@ -83,7 +83,7 @@ class Trouble(unittest.TestCase):
         at = self.mount(len(self.before) // 1024 + 300)
         path = shutil.copy(self.path, at)
         for more in ([], ["--no-sync"]):
-            self.left_alone(run(*more, path), "make room for a second copy of it): No space left", path)
+            self.left_alone(run(*more, path), "free enough space for a second copy of the file): No space left", path)
 
     def test_file_size_limit(self):
         size = len(self.before)
@@ -126,7 +126,7 @@ class Trouble(unittest.TestCase):
         if os.geteuid() != 0:
             self.skipTest("only root can be another user")
         patch, runtime = copy_for_others(self, OPTIONS.patch, OPTIONS.runtime)
-        for mode, text in ((0o755, "one who may write there): Permission denied"), (0o777, "run this as that user or as root")):
+        for mode, text in ((0o755, "a user who may write there): Permission denied"), (0o777, "run this as that user or as root")):
             os.chmod(self.folder, mode)
             self.left_alone(tool.run("--runtime", runtime, self.path, tool_path=patch, **AS_OTHER_USER), text)
 
@@ -159,7 +159,7 @@ class Trouble(unittest.TestCase):
         root = self.chroot()
         path, enter = root + "/program", {"preexec_fn": lambda: os.chroot(root), "cwd": "/"}
         status, _, err = run("/program", **enter)
-        self.assertEqual((status, "/proc is not mounted here; mount it" in err), (1, True), err)
+        self.assertEqual((status, "/proc is not mounted; mount it" in err), (1, True), err)
         self.assertEqual(read(path), self.before)
         os.mkdir(root + "/proc")
         self.must("mount", "--bind", "/proc", root + "/proc")
@@ -286,7 +286,7 @@ class Trouble(unittest.TestCase):
         except OSError as error:
             self.skipTest(f"security.ima cannot be set here: {error}")
         status, out, err = run(self.path)
-        self.assertEqual((status, "sign the new file anew" in out), (0, True), err)
+        self.assertEqual((status, "sign the new file again" in out), (0, True), err)
         self.assertNotIn("security.ima", os.listxattr(self.path))
 
     def test_several_at_once_on_one_file(self):
@@ -296,7 +296,7 @@ class Trouble(unittest.TestCase):
             ends = [(p.communicate(timeout=600)[1].decode(), p.returncode) for p in runs]
             self.assertIn(0, [e[1] for e in ends], ends)
             for text, status in ends:  # the others saw another file than they had read, or nothing left to do
-                self.assertTrue(status in (0, 4) or "changed it meanwhile" in text or "No such file" in text, (text, status))
+                self.assertTrue(status in (0, 4) or "changed it in the meantime" in text or "No such file" in text, (text, status))
             check = run("--check", self.path)
             self.assertEqual(check[0], 4 if args else 0, check)
         self.assertEqual(read(self.path), self.before)

@@ -89,7 +89,7 @@ class Card:
             code = self.daemon.poll()
             if code is not None:
                 said = self.daemon.stderr.read()
-                if "another gpushare-lockd serves" not in said:
+                if "another gpushare-lockd already serves" not in said:
                     raise RuntimeError(f"{self.lockd} ended with {code}: {said}")
                 return
             if time.monotonic() > until:

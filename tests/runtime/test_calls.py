@@ -129,7 +129,7 @@ def silent_start(build):
         fcntl.flock(lock, fcntl.LOCK_EX)
         command = [os.path.join(build, "tests", "runtime", "calls"), "sizes"]
         code, out, err = card.run(command)
-        check(code == 0 and "nobody answers" in err and "running without sharing" in err, f"a held lock: exit {code} {out}{err}")
+        check(code == 0 and "no daemon answers" in err and "running without sharing" in err, f"a held lock: exit {code} {out}{err}")
         code, out, err = card.run(command, GPUSHARE_QUIET="1")
         check(code == 0 and err == "", f"a held lock, quietly: exit {code} {out}{err}")
 

@@ -139,7 +139,8 @@ int gs_args_read(struct gs_args *args, const char *path, struct gs_err *err)
         return gs_err_errno(err, -errno, "response file %s", path);
     if (!S_ISREG(st.st_mode)) /* a pipe could be read only once, and the compiler wants it */
         return gs_err_set(err, -EINVAL,
-                          "response file %s is no regular file; write the options into one",
+                          "response file %s is not a regular file; write the options into a "
+                          "regular file",
                           path);
     if (st.st_size > RESPONSE_MAX)
         return gs_err_set(err, -EFBIG, "response file %s is longer than 64 MiB", path);

@@ -90,7 +90,7 @@ static int read_words(struct request *request, char **argv, struct gs_err *err)
             return puts("gpushare " GS_VERSION) < 0 ? -EIO : 1;
         else if (strncmp(word, "--gpushare-", 11) == 0)
             return gs_err_set(err, -EINVAL,
-                              "%s is no option of gpushare-cc; see --gpushare-help", word);
+                              "%s is not an option of gpushare-cc; see --gpushare-help", word);
         else
             r = gs_args_push(&request->words, "%s", word);
     }
@@ -105,8 +105,9 @@ static int check_path(enum gs_compiler compiler, const char *path, struct gs_err
     if (strpbrk(path, bad) == NULL)
         return 0;
     return gs_err_set(err, -EINVAL,
-                      "%s has a character that cannot be handed through the compiler to the "
-                      "linker (one of: comma, newline%s); install gpushare into another folder",
+                      "%s contains a character that cannot be passed through the compiler to "
+                      "the linker (one of: comma, newline%s); install gpushare in another "
+                      "folder",
                       path, compiler == GS_COMPILER_NVCC ? ", \" \\ $ `" : "");
 }
 
@@ -177,10 +178,11 @@ static int count_level(struct gs_err *err)
     char next[24];
 
     if (level < 0 || level >= LEVEL_MAX)
-        return gs_err_set(err, -ELOOP,
-                          "the compiler called gpushare-cc %d times over; set GPUSHARE_CC, "
-                          "GPUSHARE_CXX or GPUSHARE_NVCC to the real one",
-                          LEVEL_MAX);
+        return gs_err_set(
+            err, -ELOOP,
+            "the compiler called gpushare-cc again, %d levels deep; set GPUSHARE_CC, "
+            "GPUSHARE_CXX or GPUSHARE_NVCC to the real compiler",
+            LEVEL_MAX);
     snprintf(next, sizeof next, "%ld", level + 1);
     return setenv(LEVEL_VARIABLE, next, 1) == 0 ? 0 : gs_err_errno(err, -errno, "environment");
 }

@@ -36,7 +36,8 @@ static int own_folder(char *folder, size_t size, struct gs_err *err)
     folder[length] = '\0';
     slash = strrchr(folder, '/');
     if (slash == NULL)
-        return gs_err_set(err, -ENOENT, "/proc/self/exe is %s, no absolute path", folder);
+        return gs_err_set(err, -ENOENT, "/proc/self/exe is %s, which is not an absolute path",
+                          folder);
     slash[slash == folder ? 1 : 0] = '\0';
     return 0;
 }
@@ -72,7 +73,8 @@ int gs_locate_runtime(const char *library, struct gs_runtime_files *files, struc
         if (!try_file(*library == '/' ? "" : ".", library, files->library))
             return gs_err_set(
                 err, -ENOENT,
-                "no library %s; --gpushare-runtime wants the path of " RUNTIME_NAME, library);
+                "there is no library %s; --gpushare-runtime needs the path of " RUNTIME_NAME,
+                library);
     } else if (!try_file(folder, "../runtime/" RUNTIME_NAME, files->library) &&
                !try_file(folder, GS_LIBDIR_FROM_BINDIR "/" RUNTIME_NAME, files->library)) {
         return gs_err_set(
@@ -159,13 +161,14 @@ static int resolve_command(enum gs_compiler compiler, bool by_default, struct gs
                               compilers[compiler].what);
     if (strchr(name, '/') != NULL) {
         if (!is_program(name))
-            return gs_err_set(err, -ENOENT, "%s is no program that can be run; set %s to a %s",
+            return gs_err_set(err, -ENOENT, "%s is not an executable program; set %s to a %s",
                               name, compilers[compiler].variable, compilers[compiler].what);
         return 0;
     }
     if (!search_path(name, found) &&
         !(by_default && compiler == GS_COMPILER_NVCC && search_toolkit(found)))
-        return gs_err_set(err, -ENOENT, "no %s '%s' on PATH; install one or set %s to its path",
+        return gs_err_set(err, -ENOENT,
+                          "there is no %s '%s' on PATH; install one or set %s to its path",
                           compilers[compiler].what, name, compilers[compiler].variable);
     copy = strdup(found);
     if (copy == NULL)

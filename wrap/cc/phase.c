@@ -88,7 +88,8 @@ static int flatten_words(const struct gs_grammar *grammar, const struct gs_args 
         else if (in_list(grammar->file, word) && i + 1 < words->count)
             path = words->item[++i];
         if (path != NULL && depth >= RESPONSE_DEPTH)
-            return gs_err_set(err, -ELOOP, "response file %s: %d deep; does it name itself?",
+            return gs_err_set(err, -ELOOP,
+                              "response file %s: nested %d levels deep; does it name itself?",
                               path, RESPONSE_DEPTH);
         if (path != NULL)
             r = gs_args_read(&inner, path, err);
@@ -123,7 +124,7 @@ static void read_value(struct reader *reader, const char *option, const char *va
     if (strcmp(option, "-l") == 0 || strcmp(option, "--library") == 0)
         reader->has_input = reader->has_source = true;
     else if (strcmp(option, "-Xlinker") == 0 && linker_makes_object(value))
-        stop_at(reader, "the linker makes an object");
+        stop_at(reader, "the linker makes an object file");
     else if (strcmp(option, "-ccbin") == 0 || strcmp(option, "--compiler-bindir") == 0)
         reader->phase->clang_host = strstr(value, "clang") != NULL;
     else if (strcmp(option, "-x") == 0 && strstr(value, "-header") != NULL)
@@ -138,13 +139,13 @@ static void read_option(struct reader *reader, const char *word)
     const char *host = value_after_equals(host_compiler, word);
 
     if (begins_with_one(reader->grammar->stop_prefix, word))
-        stop_at(reader, "only asks the compiler");
+        stop_at(reader, "the compiler only prints information");
     else if (host != NULL && reader->grammar == &gs_grammar_nvcc)
         reader->phase->clang_host = strstr(host, "clang") != NULL;
     else if (in_list(fully_static, word))
         reader->phase->is_static = true;
     else if (strncmp(word, "-Wl,", 4) == 0 && linker_makes_object(word + 4))
-        stop_at(reader, "the linker makes an object");
+        stop_at(reader, "the linker makes an object file");
     else if (strncmp(word, "-l", 2) == 0)
         reader->has_input = reader->has_source = true;
     else if (strncmp(word, "-x", 2) == 0 && strstr(word, "-header") != NULL)

@@ -37,14 +37,14 @@ static void print_text(const struct doctor *doctor)
     }
     switch (worst_level(doctor)) {
     case DOCTOR_FAIL:
-        puts("\nThe lines that begin with `fail` say why it does not share.");
+        puts("\nThe lines that begin with `fail` tell why it does not share.");
         break;
     case DOCTOR_WARN:
-        puts("\nNothing stands in the way for certain; look at the lines that begin with "
-             "`warn`.");
+        puts("\nNothing certainly prevents sharing; the lines that begin with `warn` "
+             "may matter.");
         break;
     default:
-        puts("\nNothing was found that stands in the way.");
+        puts("\nNothing was found that prevents sharing.");
     }
 }
 
@@ -109,7 +109,8 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
         index < argc - 1) {
         free(doctor);
         return ctl_usage(&ctl_doctor, "%s",
-                         ctl->err.code != 0 ? ctl->err.text : "one process id or file at most");
+                         ctl->err.code != 0 ? ctl->err.text
+                                            : "give at most one process id or file");
     }
     doctor->ctl = ctl;
     if (index < argc && ctl_pid(argv[index], &pid) == 0)

@@ -23,14 +23,15 @@ static void look_at_folder(struct doctor *doctor, const char *path, bool only)
                    length, path);
     else if (code == -ENOENT && only)
         doctor_add(doctor, "socket.folder", DOCTOR_INFO, NULL,
-                   "%.*s: not there yet; it is made with the first daemon", length, path);
+                   "%.*s: does not exist yet; the first daemon creates it", length, path);
     else if (code != -ENOENT)
-        doctor_add(doctor, "socket.folder", only ? DOCTOR_FAIL : DOCTOR_WARN,
-                   code == -EPERM
-                       ? "set GPUSHARE_SOCKET to a path in a folder of your own or of "
-                         "root's, or mend that one"
-                       : "ask the folder's owner to let you enter it",
-                   "%s", err.text);
+        doctor_add(
+            doctor, "socket.folder", only ? DOCTOR_FAIL : DOCTOR_WARN,
+            code == -EPERM
+                ? "correct owner and mode of that folder, or set GPUSHARE_SOCKET to a path "
+                  "in a folder of yours or root's"
+                : "ask the folder's owner for permission to enter it",
+            "%s", err.text);
 }
 
 static void look_at_places(struct doctor *doctor)
@@ -53,14 +54,14 @@ static void look_at_versions(struct doctor *doctor)
 
     if (strcmp(daemon->version, GS_VERSION) != 0)
         doctor_add(doctor, "daemon.version", DOCTOR_WARN,
-                   "restart gpushare-lockd after an upgrade (programs keep what they hold)",
+                   "restart gpushare-lockd after an upgrade (programs keep their memory)",
                    "gpushare-lockd is %s, gpusharectl %s", daemon->version, GS_VERSION);
     for (size_t i = 0; i < doctor->answer.client_count; i++) {
         const struct gs_wire_client *client = &doctor->answer.clients[i];
 
         if (strcmp(client->version, daemon->version) != 0)
             doctor_add(doctor, "program.version", DOCTOR_INFO,
-                       "restart the program when it suits you",
+                       "restart the program at a convenient time",
                        "process %d (%s) runs with gpushare %s, the daemon with %s", client->pid,
                        client->name, client->version, daemon->version);
         if (doctor->count > DOCTOR_FINDINGS / 2)
@@ -72,10 +73,10 @@ static void look_at_hand_over(struct doctor *doctor)
 {
     if (doctor->answer.daemon.hand_over != 0)
         doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO,
-                   "if you make checkpoints (cuda-checkpoint, CRIU): hand-over = no in "
-                   "lockd.conf, before the programs start",
-                   "memory goes from one program of a user to the next as it is; the driver "
-                   "makes no checkpoint of a program that has such memory");
+                   "before taking checkpoints (cuda-checkpoint, CRIU): set hand-over = no "
+                   "in lockd.conf, then restart the programs",
+                   "programs of one user hand memory over to each other; the driver cannot "
+                   "checkpoint a program that holds such memory");
     else
         doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO, NULL,
                    "memory is released between programs (hand-over is off)");
@@ -88,15 +89,15 @@ static void look_at_remarks(struct doctor *doctor)
 
         if (doctor->pid != 0 && remark->pid != doctor->pid)
             continue;
-        doctor_add(doctor, "program.remark",
-                   remark->kind == GS_NOTE_UNROUTED && doctor->pid != 0 ? DOCTOR_FAIL
-                                                                        : DOCTOR_WARN,
-                   remark->kind == GS_NOTE_UNROUTED
-                       ? "see `Nothing was routed` in docs/guide.md: usually another file runs "
-                         "than the one that was patched"
-                       : NULL,
-                   "process %d (%s%s) said: %s", remark->pid, remark->name,
-                   remark->ended != 0 ? ", ended" : "", remark->text);
+        doctor_add(
+            doctor, "program.remark",
+            remark->kind == GS_NOTE_UNROUTED && doctor->pid != 0 ? DOCTOR_FAIL : DOCTOR_WARN,
+            remark->kind == GS_NOTE_UNROUTED
+                ? "see `Nothing was routed` in docs/guide.md: usually the file that runs "
+                  "is not the one that was patched"
+                : NULL,
+            "process %d (%s%s) reported: %s", remark->pid, remark->name,
+            remark->ended != 0 ? ", ended" : "", remark->text);
     }
 }
 
@@ -118,8 +119,8 @@ static void look_at_client(struct doctor *doctor)
         return;
     if (client == NULL) {
         doctor_add(doctor, "program.connected", DOCTOR_FAIL, NULL,
-                   "process %d is not connected to this daemon (a program connects with its "
-                   "first CUDA context)",
+                   "process %d is not connected to this daemon (a program connects when it "
+                   "creates its first CUDA context)",
                    (int)doctor->pid);
         return;
     }
@@ -130,23 +131,24 @@ static void look_at_client(struct doctor *doctor)
         doctor_add(doctor, "program.paused", DOCTOR_FAIL, "gpusharectl resume PID",
                    "somebody paused it");
     if ((client->flags & GS_CLIENT_PARTIAL) != 0)
-        doctor_add(doctor, "program.partial", DOCTOR_WARN, "its remarks say what",
-                   "not everything that it does on the GPU is covered");
+        doctor_add(doctor, "program.partial", DOCTOR_WARN,
+                   "its remarks in gpusharectl status tell which calls",
+                   "some of its work on the GPU is not controlled by gpushare");
     if (client->condition == GS_CONDITION_STUCK)
         doctor_add(doctor, "program.stuck", DOCTOR_FAIL,
-                   "look at what it computes; others that fit beside it go on",
-                   "it was asked to stop, and its work on the GPU does not end");
+                   "check what it computes; programs that fit beside it keep running",
+                   "it was asked to stop, but its work on the GPU does not end");
     for (size_t i = 0; i < doctor->answer.device_count; i++) {
         const struct gs_wire_device *device = &doctor->answer.devices[i];
 
         if (memcmp(device->uuid, client->uuid, sizeof device->uuid) == 0 &&
             client->demand > device->capacity)
-            doctor_add(
-                doctor, "program.fits", DOCTOR_WARN,
-                "it gets turns alone at best; see `external` in gpusharectl status --json",
-                "it needs %s, the device can give %s",
-                gs_size_format(client->demand, demand, sizeof demand),
-                gs_size_format(device->capacity, capacity, sizeof capacity));
+            doctor_add(doctor, "program.fits", DOCTOR_WARN,
+                       "it can only run alone; see `external` in gpusharectl status --json for "
+                       "memory used by other programs",
+                       "it needs %s, but the device has only %s",
+                       gs_size_format(client->demand, demand, sizeof demand),
+                       gs_size_format(device->capacity, capacity, sizeof capacity));
     }
 }
 
@@ -163,27 +165,29 @@ void doctor_daemon(struct doctor *doctor)
             doctor, "socket.service", DOCTOR_WARN,
             "to share with other users' programs, ask an administrator to add you to its "
             "group, then log in again",
-            "there is a service at " GS_SYSTEM_SOCKET ", and user %u may not connect: "
-            "his programs have a daemon of their own",
+            "a service runs at " GS_SYSTEM_SOCKET
+            ", but user %u may not connect: this user's programs use a daemon of "
+            "their own",
             (unsigned)geteuid());
     if (code == -ENOENT) {
         doctor_add(doctor, "daemon.reachable", doctor->pid != 0 ? DOCTOR_FAIL : DOCTOR_INFO,
                    doctor->pid != 0
-                       ? "the program has not used CUDA yet, or uses another socket, or is not "
+                       ? "the program has not used CUDA yet, uses another socket, or is not "
                          "prepared"
                        : NULL,
                    "no gpushare-lockd is running; the first prepared program starts one");
         return;
     }
     if (code != 0) {
-        doctor_add(doctor, "daemon.reachable", DOCTOR_FAIL,
-                   code == -EACCES ? "ask an administrator to add you to its group, then "
-                                     "log in again"
-                   : code == -ETIMEDOUT
-                       ? "it may be stopped or hang: kill -CONT it, or end it; "
-                         "programs start another"
-                       : NULL,
-                   "%s", ctl->err.text);
+        doctor_add(
+            doctor, "daemon.reachable", DOCTOR_FAIL,
+            code == -EACCES ? "ask an administrator to add you to its group, then "
+                              "log in again"
+            : code == -ETIMEDOUT
+                ? "it may be stopped or hanging: kill -CONT it, or end it; programs then "
+                  "start another one"
+                : NULL,
+            "%s", ctl->err.text);
         return;
     }
     doctor_add(doctor, "daemon.reachable", DOCTOR_OK, NULL,

@@ -30,13 +30,13 @@ static void look_at_devices(struct doctor *doctor, const char *visible, const ch
         return;
     if (visible[0] == '\0' || strncmp(visible, "-1", 2) == 0)
         doctor_add(doctor, "environment.devices", DOCTOR_FAIL, "unset CUDA_VISIBLE_DEVICES",
-                   "CUDA_VISIBLE_DEVICES=%.40s of %s hides every device", visible, whose);
+                   "CUDA_VISIBLE_DEVICES=%.40s in %s hides every device", visible, whose);
     else
         doctor_add(doctor, "environment.devices", DOCTOR_INFO, NULL,
                    "CUDA_VISIBLE_DEVICES=%.80s: only programs that see the same device share "
                    "it%s",
                    visible,
-                   strstr(visible, "MIG") != NULL ? "; each MIG instance is shared by itself"
+                   strstr(visible, "MIG") != NULL ? "; each MIG instance is shared separately"
                                                   : "");
 }
 
@@ -47,14 +47,14 @@ static void look_at_mps(struct doctor *doctor, const char *folder)
     snprintf(control, sizeof control, "%.200s/control",
              folder != NULL ? folder : "/tmp/nvidia-mps");
     if (access(control, F_OK) == 0)
-        doctor_add(
-            doctor, "environment.mps", DOCTOR_WARN,
-            "programs under MPS fail together: a fault of one on the GPU ends the others; "
-            "gpushare needs no MPS",
-            "NVIDIA's MPS daemon is running (%s)", control);
+        doctor_add(doctor, "environment.mps", DOCTOR_WARN,
+                   "under MPS a GPU fault of one program ends the others too; gpushare does "
+                   "not need MPS",
+                   "NVIDIA's MPS daemon is running (%s)", control);
     else if (folder != NULL)
         doctor_add(doctor, "environment.mps", DOCTOR_INFO, NULL,
-                   "CUDA_MPS_PIPE_DIRECTORY=%.100s is set, no MPS daemon is there", folder);
+                   "CUDA_MPS_PIPE_DIRECTORY=%.100s is set, but no MPS daemon runs there",
+                   folder);
 }
 
 void doctor_environment(struct doctor *doctor, const char *environment, size_t size,
@@ -64,30 +64,30 @@ void doctor_environment(struct doctor *doctor, const char *environment, size_t s
 
     if (value != NULL && strcmp(value, "1") == 0)
         doctor_add(doctor, "environment.disable", DOCTOR_FAIL, "unset GPUSHARE_DISABLE",
-                   "GPUSHARE_DISABLE=1 of %s: nothing is replaced", whose);
+                   "GPUSHARE_DISABLE=1 in %s: gpushare is disabled", whose);
     value = doctor_variable(environment, size, "GPUSHARE_SOCKET");
     if (value != NULL && value[0] != '\0' && strcmp(value, doctor->ctl->path) != 0)
         doctor_add(doctor, "environment.socket", DOCTOR_FAIL,
-                   "give gpusharectl and all programs the same GPUSHARE_SOCKET",
-                   "GPUSHARE_SOCKET=%.150s of %s: another daemon than %s", value, whose,
+                   "use the same GPUSHARE_SOCKET for gpusharectl and all programs",
+                   "GPUSHARE_SOCKET=%.150s in %s is not this daemon's socket, %s", value, whose,
                    doctor->ctl->path);
     value = doctor_variable(environment, size, "GPUSHARE_LOCKD");
     if (value != NULL && value[0] != '\0' && access(value, X_OK) != 0)
         doctor_add(doctor, "environment.lockd", DOCTOR_FAIL, "unset GPUSHARE_LOCKD",
-                   "GPUSHARE_LOCKD=%.150s of %s is no program", value, whose);
+                   "GPUSHARE_LOCKD=%.150s in %s is not a program", value, whose);
     value = doctor_variable(environment, size, "GPUSHARE_MEMORY");
     if (value != NULL && strcmp(value, "native") == 0)
         doctor_add(doctor, "environment.memory", DOCTOR_WARN, "unset GPUSHARE_MEMORY",
-                   "GPUSHARE_MEMORY=native of %s: its memory is never moved", whose);
+                   "GPUSHARE_MEMORY=native in %s: its memory is never moved", whose);
     value = doctor_variable(environment, size, "GPUSHARE_DEVICE_LIMIT");
     if (value != NULL && value[0] != '\0')
         doctor_add(doctor, "environment.limit", DOCTOR_INFO, NULL,
-                   "GPUSHARE_DEVICE_LIMIT=%.40s of %s: it takes the device for that small",
+                   "GPUSHARE_DEVICE_LIMIT=%.40s in %s: it treats the device as that small",
                    value, whose);
     value = doctor_variable(environment, size, "LD_PRELOAD");
     if (value != NULL && value[0] != '\0')
         doctor_add(doctor, "environment.preload", DOCTOR_WARN, "try without it",
-                   "LD_PRELOAD=%.150s of %s comes before gpushare's library", value, whose);
+                   "LD_PRELOAD=%.150s in %s comes before gpushare's library", value, whose);
     look_at_devices(doctor, doctor_variable(environment, size, "CUDA_VISIBLE_DEVICES"), whose);
     look_at_mps(doctor, doctor_variable(environment, size, "CUDA_MPS_PIPE_DIRECTORY"));
 }

@@ -107,7 +107,7 @@ static void say_patched(struct doctor *doctor, const char *name, const json_t *c
     if (json_is_false(json_object_get(check, "runtime_present")))
         doctor_add(doctor, "file.library", DOCTOR_FAIL,
                    "install gpushare there, or patch the file again (gpushare-patch --runtime)",
-                   "%s, which it needs, is not there: the program does not start",
+                   "%s, which it needs, does not exist: the program will not start",
                    library != NULL ? library : "the library");
 }
 
@@ -119,7 +119,7 @@ static void say_link(struct doctor *doctor, const char *path, const char *enviro
 
     snprintf(advice, sizeof advice, "gpushare-patch --venv %s", environment);
     doctor_add(doctor, "file.prepared", DOCTOR_FAIL, advice,
-               "%.200s is not prepared; the Python environment %.200s has only a link to it",
+               "%.200s is not prepared; the Python environment %.200s only links to it",
                real != NULL ? real : path, environment);
     free(real);
 }
@@ -136,17 +136,17 @@ static void say_unpatched(struct doctor *doctor, const char *path, const char *n
     if (environment != NULL)
         say_link(doctor, path, environment);
     else if (impossible && problem != NULL)
-        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "gpushare-patch says what helps",
+        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "run gpushare-patch on it for details",
                    "it is not prepared and cannot be patched: %.300s", problem);
     else if (cuda)
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "gpushare-patch FILE",
                    "%s is a CUDA program and is not prepared", name);
     else
-        doctor_add(
-            doctor, "file.prepared", DOCTOR_FAIL,
-            "gpushare-patch --any FILE, if it is the program that loads CUDA; or find the "
-            "one that does",
-            "%s is not prepared; no CUDA is seen in it (it may load CUDA later)", name);
+        doctor_add(doctor, "file.prepared", DOCTOR_FAIL,
+                   "if this is the program that loads CUDA: gpushare-patch --any FILE; "
+                   "otherwise patch the one that does",
+                   "%s is not prepared; it does not use CUDA itself (it may load CUDA later)",
+                   name);
     json_decref(print);
 }
 
@@ -212,8 +212,7 @@ static void look_at_privileges(struct doctor *doctor, const char *path, const ch
         getxattr(path, "security.capability", NULL, 0) > 0)
         doctor_add(
             doctor, "file.privileged", DOCTOR_WARN,
-            "it uses the standard socket, whatever GPUSHARE_SOCKET says; gpushare-patch "
-            "needs --force",
+            "it always uses the standard socket; gpushare-patch needs --force for it",
             "%s has setuid, setgid or file capabilities: GPUSHARE_ variables are ignored",
             name);
 }
@@ -232,8 +231,8 @@ void doctor_file(struct doctor *doctor, const char *path, const char *name)
     }
     if (!look.elf) {
         doctor_add(doctor, "file.kind", DOCTOR_FAIL,
-                   "prepare the interpreter that runs it (python3, say)",
-                   "%s is %s: what runs it must be prepared", name,
+                   "prepare the interpreter that runs it (for example python3)",
+                   "%s is %s: the program that runs it must be prepared", name,
                    look.script ? "a script" : "no program");
         return;
     }
@@ -246,14 +245,14 @@ void doctor_file(struct doctor *doctor, const char *path, const char *name)
                    "%s names libgpushare.so (linked with gpushare-cc, or patched)", name);
     else if (look.other_machine || !look.dynamic)
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "link it with gpushare-cc instead",
-                   "%s is %s: nothing of it can be routed", name,
+                   "%s is %s: its calls cannot be redirected", name,
                    look.other_machine ? "a 32-bit program" : "fully static");
     else if (check != NULL)
         say_unpatched(doctor, path, name);
     else
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "gpushare-patch FILE",
-                   "%s does not name libgpushare.so: it is not prepared (gpushare-patch, which "
-                   "could say more, is not found)",
+                   "%s does not name libgpushare.so, so it is not prepared (gpushare-patch, "
+                   "which could tell more, was not found)",
                    name);
     json_decref(check);
 }

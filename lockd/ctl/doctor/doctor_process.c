@@ -100,7 +100,9 @@ static void look_at_exe(struct doctor *doctor)
     exe[length] = '\0';
     if (is_deleted(exe))
         doctor_add(doctor, "process.exe", DOCTOR_FAIL, "start it again",
-                   "%s: the file was replaced since it started (patched meanwhile?)", exe);
+                   "%s: the file was replaced after the program started (patched in the "
+                   "meantime?)",
+                   exe);
     else
         doctor_add(doctor, "process.exe", DOCTOR_INFO, NULL, "process %d runs %s",
                    (int)doctor->pid, exe);
@@ -145,17 +147,19 @@ static void say_driver(struct doctor *doctor, const struct maps *maps)
 {
     if (maps->cuda_path[0] == '\0')
         doctor_add(doctor, "process.cuda", DOCTOR_FAIL,
-                   "nothing, if it has not used CUDA yet; else look at its children",
+                   "nothing, if it has not used CUDA yet; otherwise look at its child "
+                   "processes",
                    "it has not loaded libcuda%s: it does not use CUDA (yet)",
                    maps->cudart ? " (but libcudart)" : "");
     else if (maps->second_cuda[0] != '\0')
         doctor_add(doctor, "process.cuda", DOCTOR_WARN,
-                   "take one of them out of its LD_LIBRARY_PATH or RUNPATH: only what goes "
-                   "through one of them is shared",
-                   "it has loaded two drivers, %s and %s", maps->cuda_path, maps->second_cuda);
+                   "remove one of them from its LD_LIBRARY_PATH or RUNPATH: only calls to "
+                   "one of them are controlled",
+                   "it has loaded two driver libraries, %s and %s", maps->cuda_path,
+                   maps->second_cuda);
     else if (doctor_is_stub(maps->cuda_path))
         doctor_add(doctor, "process.cuda", DOCTOR_FAIL, DOCTOR_STUB_ADVICE,
-                   "it has loaded %s, the toolkit's stand-in for linking: no call works",
+                   "it has loaded %s, the toolkit's stub for linking, in which no call works",
                    maps->cuda_path);
     else
         doctor_add(doctor, "process.cuda", DOCTOR_OK, NULL, "it has loaded %s",
@@ -180,8 +184,9 @@ static void look_at_maps(struct doctor *doctor)
                    "prepare the file that runs, then start it again",
                    "libgpushare.so is not loaded in process %d", (int)doctor->pid);
     else if (maps.ours_deleted)
-        doctor_add(doctor, "process.library", DOCTOR_WARN, "start the program again",
-                   "%s was replaced since (an upgrade): the old one goes on", maps.ours_path);
+        doctor_add(doctor, "process.library", DOCTOR_WARN, "restart the program",
+                   "%s was replaced (an upgrade?): the program still uses the old one",
+                   maps.ours_path);
     else
         doctor_add(doctor, "process.library", DOCTOR_OK, NULL, "it has loaded %s",
                    maps.ours_path);
@@ -195,7 +200,7 @@ static void look_at_environment(struct doctor *doctor)
     GS_FREE char *text = read_strings(doctor, "environ", &size);
 
     if (text != NULL)
-        doctor_environment(doctor, text, size, "the process (as it started)");
+        doctor_environment(doctor, text, size, "the process (at its start)");
     else
         may_not(doctor, proc_path(doctor, "environ", path, sizeof path));
 }
@@ -214,12 +219,11 @@ static void look_at_namespaces(struct doctor *doctor)
     snprintf(socket, sizeof socket, "/proc/%d/root%s", (int)doctor->pid, doctor->ctl->path);
     if (stat(socket, &there) == 0 && stat(doctor->ctl->path, &here) == 0 &&
         (here.st_dev != there.st_dev || here.st_ino != there.st_ino))
-        doctor_add(
-            doctor, "process.container", DOCTOR_FAIL,
-            "mount the socket's folder (not the socket, which is made anew) into it, and "
-            "start the program again",
-            "it runs in a container, and %s is another daemon's socket there",
-            doctor->ctl->path);
+        doctor_add(doctor, "process.container", DOCTOR_FAIL,
+                   "mount the socket's folder into it (not the socket itself, which each "
+                   "daemon creates again), then restart the program",
+                   "it runs in a container, where %s is another daemon's socket",
+                   doctor->ctl->path);
     else if (access(socket, F_OK) == 0)
         doctor_add(doctor, "process.container", DOCTOR_OK, NULL,
                    "it runs in another mount namespace (a container) and sees the socket at %s",
@@ -236,7 +240,7 @@ void doctor_process(struct doctor *doctor)
     char path[64];
 
     if (access(proc_path(doctor, "", path, sizeof path), F_OK) != 0) {
-        doctor_add(doctor, "process.there", DOCTOR_FAIL, NULL, "there is no process %d",
+        doctor_add(doctor, "process.there", DOCTOR_FAIL, NULL, "process %d does not exist",
                    (int)doctor->pid);
         return;
     }

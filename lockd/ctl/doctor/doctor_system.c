@@ -47,13 +47,14 @@ static void look_at_driver(struct doctor *doctor)
     libcuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (libcuda == NULL) {
         doctor_add(doctor, "driver.library", DOCTOR_WARN,
-                   "it comes with NVIDIA's driver; LD_LIBRARY_PATH or ldconfig must find it",
-                   "libcuda.so.1 is not found");
+                   "it belongs to NVIDIA's driver; LD_LIBRARY_PATH or ldconfig must find it",
+                   "libcuda.so.1 was not found");
         return;
     }
     if (dlinfo(libcuda, RTLD_DI_LINKMAP, &map) == 0 && doctor_is_stub(map->l_name))
         doctor_add(doctor, "driver.library", DOCTOR_WARN, DOCTOR_STUB_ADVICE,
-                   "libcuda.so.1 is %s, the toolkit's stand-in for linking: no call works",
+                   "libcuda.so.1 is %s, the toolkit's stub for linking, in which no call "
+                   "works",
                    map->l_name);
     else if (map != NULL)
         doctor_add(doctor, "driver.library", DOCTOR_OK, NULL, "libcuda.so.1 is %s",
@@ -67,8 +68,8 @@ static void look_at_mig(struct doctor *doctor)
 
     if (glob("/proc/driver/nvidia/capabilities/gpu*/mig/gi*", 0, NULL, &found) == 0)
         doctor_add(doctor, "driver.mig", DOCTOR_INFO,
-                   "programs must be on the same instance to share it",
-                   "%zu MIG instances: each is a device of its own", found.gl_pathc);
+                   "programs share a GPU only if they use the same instance",
+                   "there are %zu MIG instances; each is a separate device", found.gl_pathc);
     globfree(&found);
 }
 
@@ -88,12 +89,12 @@ static void look_at_host_memory(struct doctor *doctor)
     gs_size_format(available, have, sizeof have);
     if (available < LOW_HOST)
         doctor_add(doctor, "host.memory", DOCTOR_WARN,
-                   "what does not fit on the card is kept in host RAM: end something, or add "
-                   "memory",
+                   "memory that does not fit on the card is kept in host RAM: end some "
+                   "programs, or add host memory",
                    "%s of host memory are available", have);
     else
         doctor_add(doctor, "host.memory", DOCTOR_OK, NULL,
-                   "%s of host memory are available; %s of programs are there now", have,
+                   "%s of host memory are available; %s of programs' memory is there now", have,
                    gs_size_format(missing, need, sizeof need));
 }
 
@@ -119,8 +120,8 @@ static void look_at_library(struct doctor *doctor)
         }
     }
     doctor_add(doctor, "library.installed", DOCTOR_WARN,
-               "cmake --install; programs name the library by its full path",
-               "libgpushare.so.1 is not found in the usual places beside %sgpusharectl", self);
+               "install gpushare; programs name the library by its full path",
+               "libgpushare.so.1 was not found in the usual places beside %sgpusharectl", self);
 }
 
 void doctor_system(struct doctor *doctor)

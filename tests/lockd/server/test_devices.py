@@ -102,7 +102,7 @@ class DevicesTest(unittest.TestCase):
         self.assertNotIn("group small (apart)", text)
         notes = [n for n in json.loads(answer)["notes"] if n["name"] == "group large"]
         self.assertEqual(len(notes), 1, answer)
-        self.assertIn("each has its turns by itself", notes[0]["text"])
+        self.assertIn("so they take turns separately", notes[0]["text"])
         self.assert_right(programs + fits)
 
     def test_each_mig_instance_is_a_device(self):

@@ -393,7 +393,7 @@ class FullTest(unittest.TestCase):
             except OSError:
                 pass
         for caller in crowd[60:]:
-            told += "no descriptor left" in (drain(caller) or "")
+            told += "no file descriptor left" in (drain(caller) or "")
         self.assertGreater(told, 80)
         first.say(demand=8 * GIB)  # beyond the last target: must be answered
         self.assertIsNotNone(first.hear(PATIENCE))

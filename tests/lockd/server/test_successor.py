@@ -135,7 +135,7 @@ class SuccessorTest(unittest.TestCase):
         wait_for(lambda: can_connect(self.path), PATIENCE, "it to come back")
         self.assertEqual(set(serving(self.path)), first)
         self.assert_connected()
-        with self.assertRaisesRegex(Refused, "no descriptor left"):  # not a second time
+        with self.assertRaisesRegex(Refused, "no file descriptor left"):  # not a second time
             for _ in range(LOW):
                 self.come()
         self.assert_connected()
@@ -192,7 +192,7 @@ class SuccessorTest(unittest.TestCase):
         self.addCleanup(child.wait)
         wait_for(lambda: can_connect(self.path), PATIENCE, "its socket")
         self.addCleanup(child.kill)
-        with self.assertRaisesRegex(Refused, "no descriptor left"):
+        with self.assertRaisesRegex(Refused, "no file descriptor left"):
             for _ in range(LOW):
                 self.come()
         self.assertTrue(os.path.exists(self.path))

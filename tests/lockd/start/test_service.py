@@ -76,7 +76,7 @@ class ServiceTest(unittest.TestCase):
             process = self.start("--log-level", "warning", stderr=subprocess.PIPE, text=True,
                                  env={**os.environ, "NOTIFY_SOCKET": notify.getsockname(), "WATCHDOG_USEC": "4000"})
             self.addCleanup(process.stderr.close)
-            self.assertIn("is not read", process.stderr.readline())
+            self.assertIn("nobody reads it", process.stderr.readline())
             self.assert_serves()
             process.terminate()
             self.assertEqual(process.wait(PATIENCE), 0)

@@ -327,13 +327,14 @@ static void image_fields_outside_are_named(void **state)
     s = make_small(3), s.segments[0].p_filesz = sizeof s + 1, refuse(&s, "segment 0");
     s = make_small(3), s.segments[0].p_memsz = 1, refuse(&s, "memsz 0x1");
     s = make_small(3), s.segments[0].p_align = 3, refuse(&s, "p_align 0x3");
-    s = make_small(3), s.segments[1] = s.segments[0], refuse(&s, "below or inside");
+    s = make_small(3), s.segments[1] = s.segments[0],
+    refuse(&s, "below the end of the one before it");
     s = make_small(3), s.segments[1] = s.segments[2], refuse(&s, "2 PT_DYNAMIC");
     s = make_small(3), s.segments[2].p_type = PT_NULL, refuse(&s, "statically linked");
     s = make_small(3), s.segments[2].p_vaddr += 8, refuse(&s, "address of PT_DYNAMIC");
     s = make_small(3), s.dynamic[1].d_tag = DT_DEBUG, refuse(&s, "no DT_STRTAB");
     s = make_small(3), s.dynamic[2].d_un.d_val = 1ull << 40, refuse(&s, "DT_STRSZ");
-    s = make_small(3), s.dynamic[2].d_un.d_val = 5, refuse(&s, "no NUL");
+    s = make_small(3), s.dynamic[2].d_un.d_val = 5, refuse(&s, "not a NUL byte");
     s = make_small(3), s.dynamic[0].d_un.d_val = 4000, refuse(&s, "a name in PT_DYNAMIC");
     s = make_small(3), s.dynamic[3].d_un.d_ptr = sizeof s - 8, refuse(&s, "DT_SYMTAB");
     s = make_small(3), s.dynamic[4].d_un.d_val = 16, refuse(&s, "DT_SYMENT");
@@ -527,9 +528,9 @@ static void plan_gives_up_what_is_not_needed(void **state)
         deinit(&image, &facts, &plan);
     }
     s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_DEBUG}; /* debuggers need it */
-    refuse_small_plan(&s, "no entry to spare");
+    refuse_small_plan(&s, "no free entry");
     s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_BIND_NOW}; /* no flag says the same */
-    refuse_small_plan(&s, "no entry to spare");
+    refuse_small_plan(&s, "no free entry");
 }
 
 /* Carries a plan out in memory, reads the result, finds the note, and undoes it. */
@@ -597,7 +598,7 @@ static void plan_keeps_an_appended_payload(void **state)
     assert_int_equal(elf_image_read(&image, &source, &err), 0);
     assert_int_equal(elf_facts_read(&facts, &image, true, &err), 0);
     assert_int_equal(elf_plan_make(&plan, &image, &facts, &wish, &err), -ENOEXEC);
-    assert_non_null(strstr(err.text, "appended behind the program"));
+    assert_non_null(strstr(err.text, "appended to the program"));
     elf_facts_deinit(&facts);
     elf_image_deinit(&image);
 }

@@ -194,7 +194,7 @@ static void second_refuses_other_tables(void **state)
     expect_refused(f, f->new.strings.offset + 1, "byte at offset", "value");
     expect_refused(f, f->new.strings.offset + f->plan.needed_name, "byte at offset", "value");
     expect_refused(f, offset_of(f, DT_GNU_HASH), "byte at offset", "value");
-    expect_refused(f, symbol + offsetof(Elf64_Sym, st_name), "symbol", "by the plan");
+    expect_refused(f, symbol + offsetof(Elf64_Sym, st_name), "symbol", "according to the plan");
     expect_refused(f, symbol + offsetof(Elf64_Sym, st_shndx), "symbol", "st_shndx");
     expect_refused(f, symbol + offsetof(Elf64_Sym, st_size), "symbol", "st_size");
     expect_refused(f, f->new.versions.offset + 2 * (uint64_t)f->facts.imports[0].index,
@@ -231,7 +231,8 @@ static void second_refuses_what_was_not_planned(void **state)
         elf_image_deinit(&f->new);
         read_patched(f);
         assert_int_equal(elf_verify_second(&f->plan, &f->new, f->patched, &err), -EIO);
-        if (strstr(err.text, cases[i].what) == NULL || strstr(err.text, "by the plan") == NULL)
+        if (strstr(err.text, cases[i].what) == NULL ||
+            strstr(err.text, "according to the plan") == NULL)
             fail_msg("%s: %s", cases[i].what, err.text);
         flip_bit(f, cases[i].at);
     }

@@ -44,7 +44,7 @@ def count_static_cudart(build):
 
 
 def unseen(build, *words):
-    text = "nothing of it reached gpushare"
+    text = "none of its calls reached gpushare"
     with Card(build) as card:
         code, _, err = card.run([patched(build, card, os.path.join(build, "tests", "runtime", "escape")), *words])
         check(code == 0 and err.count("\n") == 1 and text in err, f"{words[0]}: one line on stderr", f"{code}: {err}")

@@ -90,14 +90,14 @@ WAYS = {
     "no thread": (lambda build: no_daemon(build, GS_THREADS="0"), "cannot start a thread"),
     "no thread, a daemon": (lambda build: with_daemon(build, GS_THREADS="0"), "cannot start a thread"),
     "no descriptor": (lambda build: no_daemon(build, "numbers"), "Too many open files"),
-    "no program of the daemon": (lambda build: no_daemon(build, GPUSHARE_LOCKD="/nonexistent"), "is no program"),
+    "no program of the daemon": (lambda build: no_daemon(build, GPUSHARE_LOCKD="/nonexistent"), "is not a program"),
     "a daemon that cannot start": (lambda build: no_daemon(build, GPUSHARE_LOCKD="/bin/false"), "could not be started"),
-    "a path that is none": (lambda build: no_daemon(build, GPUSHARE_SOCKET="lockd.sock"), "no full path"),
+    "a path that is none": (lambda build: no_daemon(build, GPUSHARE_SOCKET="lockd.sock"), "not the full path"),
     "a folder that is none": (lambda build: no_daemon(build, GPUSHARE_SOCKET="/dev/null/lockd.sock"), "Not a directory"),
     "a daemon that says nothing": (lambda build: listener(build, False), "does not answer"),
     "a daemon that hangs up": (lambda build: listener(build, True), "ends before it answers"),
     "a daemon that refuses": (refused, "refuses it"),
-    "a daemon that ends, and no other": (lost, "is no program"),
+    "a daemon that ends, and no other": (lost, "is not a program"),
 }
 OWN_PTHREAD_CREATE = ("no thread", "no thread, a daemon")  # which a sanitizer does not let a program have
 

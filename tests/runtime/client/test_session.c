@@ -277,7 +277,7 @@ static void gs_session_turn_never_answered_says_why(void **state)
 {
     (void)state;
     assert_gives_up(-ECONNREFUSED, "gpushare-lockd refuses it");
-    assert_gives_up(-ECONNRESET, "gpushare-lockd ends before it answers");
+    assert_gives_up(-ECONNRESET, "gpushare-lockd repeatedly ends before it answers");
 }
 
 /* What comes with a target is there before its budget counts; what is for nobody is closed. */

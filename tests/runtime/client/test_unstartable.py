@@ -50,7 +50,7 @@ def folder_in_the_sockets_place(scene):
 def folder_that_cannot_be_made(scene):
     real(scene)
     scene.environment["GPUSHARE_SOCKET"] = f"{scene.folder}/missing/inner/lockd.sock"
-    return 1, "cannot make this folder"
+    return 1, "cannot create this folder"
 
 
 def file_in_the_folders_place(scene):
@@ -64,7 +64,7 @@ def file_in_the_folders_place(scene):
 def path_that_is_not_full(scene):
     real(scene)
     scene.environment["GPUSHARE_SOCKET"] = "lockd.sock"
-    return 0, "GPUSHARE_SOCKET is no full path"
+    return 0, "GPUSHARE_SOCKET is not the full path"
 
 
 def program_that_is_none(scene):
@@ -89,7 +89,7 @@ def library_that_is_missing(scene):
 
 def failure_without_a_word(scene):
     scene.script("exit 1")
-    return 1, "it ended with 1"
+    return 1, "it ended with status 1"
 
 
 def configuration_that_is_wrong(scene):
@@ -111,7 +111,7 @@ def crash(scene):
 def daemon_that_stays_in_the_foreground(scene):
     """It is ended, and the program does not wait for it for ever."""
     scene.script("exec sleep 1000")
-    return 1, "does not go to the background"
+    return 1, "did not go to the background"
 
 
 def run(build, prepare):

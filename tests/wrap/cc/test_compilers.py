@@ -227,12 +227,12 @@ class Errors(Base):
 
     def test_missing_compiler_says_what_to_do(self):
         self.fails(1, "'no-such-cc' on PATH; install", "-c", "x.c", env={"GPUSHARE_CC": "no-such-cc"})
-        self.fails(1, "/no/such is no program", "-c", "x.c", env={"GPUSHARE_CXX": "/no/such"}, tool="gpushare-c++")
+        self.fails(1, "/no/such is not an executable program", "-c", "x.c", env={"GPUSHARE_CXX": "/no/such"}, tool="gpushare-c++")
         self.fails(1, "'nvcc' on PATH", "-c", "x.cu", env={"GPUSHARE_NVCC": "nvcc", "PATH": "/nonexistent"},
                    tool="gpushare-nvcc")
 
     def test_missing_library_says_what_to_do(self):
-        self.fails(1, "no library /no/lib.so; --gpushare-runtime wants", "--gpushare-runtime=/no/lib.so", "x.c")
+        self.fails(1, "there is no library /no/lib.so; --gpushare-runtime needs", "--gpushare-runtime=/no/lib.so", "x.c")
 
     def test_program_alone_elsewhere_says_what_is_missing(self):
         shutil.copy(OPTIONS.wrap_dir / "gpushare-cc", self.folder / "gpushare-cc")
@@ -247,7 +247,7 @@ class Errors(Base):
         self.fails(2, "without -static", "-static", "x.c")
 
     def test_unknown_option_of_ours_is_refused(self):
-        self.fails(2, "--gpushare-nonsense is no option", "--gpushare-nonsense")
+        self.fails(2, "--gpushare-nonsense is not an option", "--gpushare-nonsense")
 
     def test_other_name_is_refused(self):
         (self.folder / "other").symlink_to(OPTIONS.wrap_dir / "gpushare-cc")
@@ -267,7 +267,7 @@ class Errors(Base):
         script = self.folder / "loop"
         script.write_text(f'#!/bin/sh\nexec "{OPTIONS.wrap_dir}/gpushare-cc" "$@"\n')
         script.chmod(0o755)
-        self.fails(1, "times over", "-c", "x.c", env={"GPUSHARE_CC": str(script)})
+        self.fails(1, "levels deep", "-c", "x.c", env={"GPUSHARE_CC": str(script)})
 
     def test_library_in_folder_with_comma_is_refused(self):
         other = self.folder / "a,b"

@@ -63,8 +63,8 @@ class DoctorTest(unittest.TestCase):
     def test_driver_that_a_program_has_loaded(self):
         one, other = self.file("a/libcuda.so.1"), self.file("b/libcuda.so.580.65")
         stub = self.file("stubs/libcuda.so")
-        for files, level, words in (((one,), "ok", (one,)), ((one, other), "warn", (one, other, "two drivers")),
-                                    ((stub,), "fail", ("stand-in", "stubs folder")),
+        for files, level, words in (((one,), "ok", (one,)), ((one, other), "warn", (one, other, "two driver libraries")),
+                                    ((stub,), "fail", ("stub for linking", "stubs folder")),
                                     ((self.file("libcudart.so.13"),), "fail", ("but libcudart",))):
             found = self.doctor(self.running(sys.executable, "-c", MAPS, *files))
             self.assert_found(found, "process.cuda", level, *words)
@@ -115,10 +115,10 @@ class DoctorTest(unittest.TestCase):
                 ("CUDA_VISIBLE_DEVICES", "", "environment.devices", "fail", ("hides every device",)),
                 ("CUDA_VISIBLE_DEVICES", "-1", "environment.devices", "fail", ("hides every device",)),
                 ("CUDA_VISIBLE_DEVICES", "1", "environment.devices", "info", ("same device",)),
-                ("CUDA_VISIBLE_DEVICES", "MIG-1/2/3", "environment.devices", "info", ("MIG instance is shared by itself",)),
+                ("CUDA_VISIBLE_DEVICES", "MIG-1/2/3", "environment.devices", "info", ("MIG instance is shared separately",)),
                 ("CUDA_MPS_PIPE_DIRECTORY", self.folder + "/mps", "environment.mps", "warn", ("MPS daemon is running",)),
                 ("GPUSHARE_MEMORY", "native", "environment.memory", "warn", ("never moved",)),
-                ("GPUSHARE_LOCKD", "/nowhere", "environment.lockd", "fail", ("no program",))):
+                ("GPUSHARE_LOCKD", "/nowhere", "environment.lockd", "fail", ("not a program",))):
             self.assert_found(self.doctor(**{variable: value}), check, level, *words)
 
     def test_daemon_that_is_not_there_or_speaks_another_version(self):
