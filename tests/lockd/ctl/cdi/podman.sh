@@ -33,7 +33,7 @@ put() { # FILE...: the file and the libraries that it needs, at the same places 
 }
 
 root=$work/root
-mkdir -p "$root"/{usr/lib,usr/bin,usr/sbin,etc,proc,sys,dev,run,tmp} "$work"/{sockets,card,cdi}
+mkdir -p "$root"/{usr/lib,usr/bin,usr/sbin,etc,proc,sys,dev,run,tmp} "$work"/{sockets,card,host,cdi}
 for link in lib lib64 bin sbin; do # as on this machine, where they are links as a rule
     [ ! -L /$link ] || { mkdir -p "$root/usr/$link"; ln -s usr/$link "$root/$link"; }
 done
@@ -57,7 +57,7 @@ devices:
 kind: nvidia.com/gpu
 YAML
 
-export SIMCUDA_CARD=$work/card SIMCUDA_MEMORY=256MiB GPUSHARE_SOCKET=$work/sockets/lockd.sock
+export SIMCUDA_MEMORY=256MiB GPUSHARE_SOCKET=$work/sockets/lockd.sock
 LD_LIBRARY_PATH=$build/tests/simcuda "$build/wrap/gpushare-door" --stage "$work/door"
 "$build/lockd/gpusharectl" --socket "$GPUSHARE_SOCKET" cdi generate --nvidia "$work/nvidia.yaml" --door "$work/door" \
     --output "$work/cdi/gpushare.json"
@@ -67,13 +67,13 @@ for _ in $(seq 600); do
     [ ! -S "$GPUSHARE_SOCKET" ] || break
     sleep 0.1
 done
-# a program of the host, which the container must not touch
-LD_LIBRARY_PATH=$work/door SIMCUDA_KERNELS=$build/samples/hog_standin.so "$build/samples/hog" --share 0.2 --rounds 100000 \
+# A program of the host, which the container must not touch. A simulated card is one pid namespace's: each side has its own.
+SIMCUDA_CARD=$work/host LD_LIBRARY_PATH=$work/door SIMCUDA_KERNELS=$build/samples/hog_standin.so "$build/samples/hog" --share 0.2 --rounds 100000 \
     --cpu-ms 50 >"$work/hog.out" 2>&1 &
 pids+=($!)
 host=$!
 for _ in $(seq 1200); do
-    ! "$build/lockd/gpusharectl" status --json 2>/dev/null | grep -q "\"pid\": $host" || break
+    if "$build/lockd/gpusharectl" status --json 2>/dev/null | grep "\"pid\": $host\b" >/dev/null; then break; fi
     sleep 0.1
 done
 
