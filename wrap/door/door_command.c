@@ -103,9 +103,13 @@ static int carry_out(const struct request *request)
 {
     struct gs_drivers *drivers = malloc(sizeof *drivers);
     struct gs_err err = {0};
-    int code = drivers != NULL ? gs_find_drivers(drivers, &err)
-                               : gs_err_set(&err, -ENOMEM, "out of memory");
+    int code;
 
+    if (drivers == NULL) {
+        gs_err_set(&err, -ENOMEM, "out of memory");
+        return fail(&err);
+    }
+    code = gs_find_drivers(drivers, &err);
     if (code == 0 && request->action == ACTION_FIND) {
         code = print_drivers(drivers);
         free(drivers);

@@ -91,7 +91,8 @@ static int name_folder(char *bytes, size_t size, const char *folder, struct gs_e
     if (found == NULL || (size_t)(found - bytes) < room || found[-(ptrdiff_t)room] != '/')
         return gs_err_set(err, -EINVAL, "the door does not name " GS_DOOR_REAL);
     memset(found - room, '/', room);
-    memcpy(found - room, folder, length);
+    for (size_t i = 0; i < length; i++) /* with no 0 behind it */
+        (found - room)[i] = folder[i];
     return 0;
 }
 
@@ -157,6 +158,18 @@ static int put_empty(const struct gs_stage *stage, struct gs_err *err)
     return 0;
 }
 
+/* Programs that ask for libcuda.so would find the driver's elsewhere. */
+static int put_link(const struct gs_stage *stage, struct gs_err *err)
+{
+    char link[PATH_MAX];
+
+    if (snprintf(link, sizeof link, "%s/libcuda.so", stage->folder) >= (int)sizeof link)
+        return gs_err_set(err, -ENAMETOOLONG, "%.300s: the path is too long", stage->folder);
+    if (symlink(GS_DOOR_NAME, link) != 0 && errno != EEXIST)
+        return gs_err_errno(err, -errno, "%.300s", link);
+    return 0;
+}
+
 int gs_stage_make(struct gs_stage *stage, const char *folder, const char *door,
                   const char *driver, struct gs_err *err)
 {
@@ -172,7 +185,10 @@ int gs_stage_make(struct gs_stage *stage, const char *folder, const char *door,
     code = put_door(stage, door, err);
     if (code != 0)
         return code;
-    return driver != NULL ? put_driver(stage, driver, err) : put_empty(stage, err);
+    if (driver == NULL)
+        return put_empty(stage, err);
+    code = put_driver(stage, driver, err);
+    return code == 0 ? put_link(stage, err) : code;
 }
 
 /* This user's own folder, in which nobody else can put anything. */

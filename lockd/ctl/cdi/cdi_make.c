@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/paths.h"
 
@@ -116,6 +117,12 @@ int cdi_make(json_t *spec, const struct cdi_place *place, struct gs_err *err)
     if (snprintf(door, sizeof door, "%s/" GS_DOOR_NAME, place->door) >= (int)sizeof door ||
         snprintf(real, sizeof real, "%s/" GS_DOOR_REAL, place->door) >= (int)sizeof real)
         return gs_err_set(err, -ENAMETOOLONG, "%.300s: the path is too long", place->door);
+    if (access(door, R_OK) != 0)
+        return gs_err_set(
+            err, -ENOENT,
+            "no door in %.300s: install gpushare completely, or name a folder that "
+            "gpushare-door --stage made with --door",
+            place->door);
     driver = replace_libcuda(mounts, door);
     if (driver == NULL)
         return gs_err_set(err, -ENOENT,

@@ -123,6 +123,11 @@ class Door(unittest.TestCase):
         same = self.ask(f"print(json.dumps(driver()._handle == driver({path!r})._handle))", run=self.mounted)
         self.assertTrue(same)
 
+    def test_every_way_to_name_it_is_the_same_library(self):
+        names = ["libcuda.so", os.path.join(self.stage, "libcuda.so.1")]
+        same = self.ask(f"print(json.dumps([driver(name)._handle == driver()._handle for name in {names!r}]))", **self.staged())
+        self.assertEqual(same, [True, True])
+
     def test_deepbind_reaches_the_door(self):
         code, out, err = self.card.run([built("tests", "runtime", "escape"), "deepbind", built("tests", "runtime", "libdeepbind.so")],
                                        GPUSHARE_STATS=self.stats, **self.staged())

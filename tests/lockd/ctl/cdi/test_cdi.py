@@ -126,6 +126,7 @@ class Cdi(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="gs-cdi-")
         self.addCleanup(shutil.rmtree, self.folder)
+        self.door = os.path.join(BUILD, "runtime", "door")
         self.driver = os.path.join(BUILD, "tests", "simcuda", "libcuda.so.1")
         self.yaml = self.file("nvidia.yaml", YAML.replace("DRIVER", self.driver))
 
@@ -140,7 +141,7 @@ class Cdi(unittest.TestCase):
         return done.returncode, done.stdout, done.stderr
 
     def generate(self, *words):
-        code, out, err = self.ctl("cdi", "generate", "--nvidia", self.yaml, *words)
+        code, out, err = self.ctl("cdi", "generate", "--nvidia", self.yaml, "--door", self.door, *words)
         self.assertEqual((code, err), (0, ""), out)
         spec = json.loads(out) if out else None
         if spec is not None:
@@ -154,8 +155,8 @@ class Cdi(unittest.TestCase):
             self.assertNotEqual(wrong_in({**spec, **change}), [], change)
 
     def test_door_stands_in_the_drivers_place(self):
-        spec = self.generate("--door", os.path.join(BUILD, "runtime", "door"))
-        door = os.path.realpath(os.path.join(BUILD, "runtime", "door"))
+        spec = self.generate()
+        door = os.path.realpath(self.door)
         mounts = {mount["containerPath"]: mount["hostPath"] for mount in spec["containerEdits"]["mounts"]}
         self.assertEqual(mounts, {
             "/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04": door + "/libcuda.so.1",
@@ -197,7 +198,8 @@ class Cdi(unittest.TestCase):
         gid = os.stat(sockets).st_gid
         if gid == 0:
             self.skipTest("the group of new folders here is root's")
-        code, out, _ = self.ctl("--socket", sockets + "/lockd.sock", "cdi", "generate", "--nvidia", self.yaml, "--cdi-version", "0.7.0")
+        code, out, _ = self.ctl("--socket", sockets + "/lockd.sock", "cdi", "generate", "--nvidia", self.yaml, "--cdi-version", "0.7.0",
+                                "--door", self.door)
         spec = json.loads(out)
         self.assertEqual((code, wrong_in(spec), spec["containerEdits"]["additionalGids"]), (0, [], [gid]))
         self.assertEqual(spec["containerEdits"]["mounts"][-1], {"hostPath": sockets, "containerPath": "/run/gpushare",
@@ -228,9 +230,12 @@ class Cdi(unittest.TestCase):
                             ("a: [1, 2]", "this form of YAML"),
                             ("kind: nvidia.com/gpu\ndevices: []\ncontainerEdits:\n  mounts: []\n", "mounts no libcuda.so")):
             with self.subTest(text):
-                code, out, err = self.ctl("cdi", "generate", "--nvidia", self.file("bad", text))
+                code, out, err = self.ctl("cdi", "generate", "--nvidia", self.file("bad", text), "--door", self.door)
                 self.assertEqual((code, out), (1, ""))
                 self.assertIn(words, err)
+        code, _, err = self.ctl("cdi", "generate", "--nvidia", self.yaml, "--door", self.folder)
+        self.assertEqual(code, 1)
+        self.assertIn("no door in", err)
         self.assertEqual(self.ctl("cdi")[0], 2)
         self.assertEqual(self.ctl("cdi", "generate", "more")[0], 2)
         self.assertEqual(self.ctl("cdi", "generate", "--nvidia", "/nonexistent")[0], 1)
