@@ -32,10 +32,13 @@ static json_t *mount_json(const char *host, const char *container)
 /* "/dev/nvidia3": 3; -1: another node. */
 static int minor_of(const char *path)
 {
-    int minor, length = 0;
+    static const char start[] = "/dev/nvidia";
+    const char *digits = path + sizeof start - 1;
 
-    return sscanf(path, "/dev/nvidia%d%n", &minor, &length) == 1 && path[length] == '\0' ? minor
-                                                                                         : -1;
+    if (strncmp(path, start, sizeof start - 1) != 0 || *digits == '\0' ||
+        digits[strspn(digits, "0123456789")] != '\0' || strlen(digits) > 6)
+        return -1;
+    return (int)strtol(digits, NULL, 10);
 }
 
 static void add_device(json_t *devices, const char *name, json_t *nodes)

@@ -99,10 +99,10 @@ static void add_group(json_t *edits, const char *sockets)
 
 static bool knows_groups(const char *version)
 {
-    int major = 0, minor = 0;
+    char *rest;
+    const long major = strtol(version, &rest, 10);
 
-    return sscanf(version, "%d.%d", &major, &minor) == 2 &&
-           (major > 0 || (major == 0 && minor >= 7));
+    return major > 0 || (*rest == '.' && strtol(rest + 1, NULL, 10) >= 7);
 }
 
 int cdi_make(json_t *spec, const struct cdi_place *place, struct gs_err *err)
