@@ -74,7 +74,8 @@ static bool load_driver(struct driver *driver)
     void *library;
     CUresult result;
 
-    unsetenv("CUDA_VISIBLE_DEVICES"); /* of the program that started the daemon */
+    unsetenv("CUDA_VISIBLE_DEVICES");   /* of the program that started the daemon */
+    setenv("GPUSHARE_DISABLE", "1", 1); /* the driver itself, also behind the fourth door */
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         send_word(LOCKD_GUARD_FAILED, "libcuda.so.1 cannot be loaded", "");

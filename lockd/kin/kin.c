@@ -29,7 +29,7 @@ void kin_deinit(struct kin *kin)
 }
 
 struct kin_program *kin_came(struct kin *kin, struct sched_client *client, void *owner,
-                             const struct kin_identity *identity, bool named)
+                             const struct lockd_identity *identity, bool named)
 {
     struct kin_program *program = calloc(1, sizeof *program);
 
@@ -76,7 +76,7 @@ void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uin
     struct kin_program *both[] = {a, b};
     uint64_t set = a->set != 0 ? a->set : b->set;
 
-    if (a == b || a->named || b->named || !kin_identity_is_same(&a->identity, &b->identity) ||
+    if (a == b || a->named || b->named || !lockd_identity_same(&a->identity, &b->identity) ||
         (a->set != 0 && a->set == b->set))
         return;
     if (a->set != 0 && b->set != 0) {

@@ -9,7 +9,7 @@
 #define GS_LOCKD_KIN_KIN_H
 
 #include "lockd/base/list.h"
-#include "lockd/kin/identity.h"
+#include "lockd/identity/identity.h"
 #include "lockd/protocol/wire.h"
 #include "lockd/sched/scheduler.h"
 
@@ -34,7 +34,7 @@ struct kin_program {
     struct lockd_list link; /* of kin->programs, in the order of arrival */
     struct sched_client *client;
     void *owner;
-    struct kin_identity identity;
+    struct lockd_identity identity;
     bool named;     /* GPUSHARE_GROUP: nothing that is found here counts */
     uint64_t set;   /* 0: none */
     uint64_t trial; /* the set that it is in for a trial; 0: none */
@@ -62,7 +62,7 @@ void kin_deinit(struct kin *kin);
 /* A program, before its first state. named: it names its group, or wants none. NULL without
  * memory. */
 struct kin_program *kin_came(struct kin *kin, struct sched_client *client, void *owner,
-                             const struct kin_identity *identity, bool named);
+                             const struct lockd_identity *identity, bool named);
 /* NULL is accepted. To be called before its client is gone from the scheduler. */
 void kin_gone(struct kin *kin, struct kin_program *program);
 /* It said a key. */

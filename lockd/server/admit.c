@@ -289,7 +289,8 @@ static void admit_one(struct lockd_server *server, int listener)
         return;
     }
     connection->controls =
-        is_trusted(&caller) || is_in_group(&caller, server->config.control_gid);
+        !connection->contained &&
+        (is_trusted(&caller) || is_in_group(&caller, server->config.control_gid));
 }
 
 bool lockd_admit_event(struct lockd_admission *admission, const void *tag)

@@ -23,7 +23,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define LOOK_NS     1000000000u  /* for stuck programs; the pause after a failed restore */
@@ -87,14 +86,14 @@ static int start_guard(struct lockd_server *server, struct lockd_checkpoint *che
     return 0;
 }
 
-/* The process may have ended, and its number may be that of another user's program now. */
-static bool is_still_its_user(const struct lockd_connection *connection)
+/* The process may have ended, and its number may be that of another program now. */
+static bool is_still_there(const struct lockd_connection *connection)
 {
-    char path[32];
-    struct stat st;
+    const int pidfd = lockd_identity_pidfd(&connection->identity);
 
-    snprintf(path, sizeof path, "/proc/%d", (int)connection->pid);
-    return stat(path, &st) == 0 && st.st_uid == connection->uid;
+    if (pidfd >= 0)
+        close(pidfd);
+    return pidfd >= 0;
 }
 
 static void begin_checkpoint(struct lockd_server *server, struct lockd_connection *connection)
@@ -102,7 +101,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     struct lockd_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
     int code = checkpoint != NULL ? 0 : -ENOMEM;
 
-    if (code == 0 && !is_still_its_user(connection))
+    if (code == 0 && !is_still_there(connection))
         code = -ESRCH;
 
     if (code == 0) {

@@ -62,6 +62,8 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
     connection->uid = user->uid;
     connection->pid = pid;
     connection->limit = UINT64_MAX;
+    lockd_identity_read(fd, &connection->identity);
+    connection->contained = lockd_identity_is_contained(&connection->identity, &server->here);
     connection->out.watched = event.events;
     if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         free(connection);

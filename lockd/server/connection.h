@@ -7,6 +7,7 @@
 
 #include "common/packet.h"
 #include "lockd/base/list.h"
+#include "lockd/identity/identity.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/handover.h"
@@ -54,9 +55,11 @@ struct lockd_connection {
     int fd;
     uid_t uid;
     pid_t pid;
-    bool foreign;  /* the pid is the program's own word */
-    bool controls; /* may change settings */
-    bool dead;     /* ending.h */
+    bool foreign;   /* the pid is the program's own word */
+    bool controls;  /* may change settings */
+    bool contained; /* it lives in a container: steers programs of that one only */
+    struct lockd_identity identity;
+    bool dead; /* ending.h */
     char name[32], version[16], group[32];
     struct lockd_rate rate;
     struct lockd_silence silence;
@@ -67,7 +70,6 @@ struct lockd_connection {
     uint32_t wish_class; /* enum gs_class */
     uint64_t limit;      /* bytes on a device, by gpusharectl */
     enum lockd_beside beside;
-    struct lockd_home home;
     int32_t own_pid;                     /* the program's own word, never more than a hint */
     bool descriptors;                    /* some may be on their way to it (closer.h) */
     struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */

@@ -2,8 +2,9 @@
  *
  * control.c: the changes that gpusharectl asks for: settings, and operations on one program.
  * Settings belong to root, the daemon's user and the control group; pause, resume, evict and
- * suspend of one program belong to the program's user as well. The log has each operation with
- * the user who asked for it.
+ * suspend of one program belong to the program's user as well. A caller in a container (also
+ * root there) steers the programs of that container only. The log has each operation with the
+ * user who asked for it.
  */
 #include "lockd/server/control.h"
 
@@ -115,6 +116,18 @@ static void do_with_program(struct lockd_connection *program,
     }
 }
 
+/* What a caller without the right to change settings may do with a program. */
+static bool may_operate(const struct lockd_connection *connection,
+                        const struct lockd_connection *program, uint32_t op)
+{
+    if (!is_for_owner(op))
+        return false;
+    if (!connection->contained)
+        return connection->uid == program->uid;
+    return (connection->uid == program->uid || connection->uid == 0) &&
+           lockd_identity_same_container(&connection->identity, &program->identity);
+}
+
 /* Programs with that process id that the caller may steer; a program in another pid namespace
  * may name any process id, so those of other users are passed over, not refused. */
 static int operate_program(struct lockd_connection *connection,
@@ -134,8 +147,7 @@ static int operate_program(struct lockd_connection *connection,
 
         if (each->client == NULL || (control->pid != 0 && each->pid != control->pid))
             continue;
-        if (!connection->controls &&
-            (connection->uid != each->uid || !is_for_owner(control->op))) {
+        if (!connection->controls && !may_operate(connection, each, control->op)) {
             others = true;
             continue;
         }
@@ -190,6 +202,12 @@ static void explain_refusal(struct lockd_connection *connection,
                     control->pid);
         break;
     case -EPERM:
+        if (connection->contained) {
+            send_answer(connection, code, 0,
+                        "a process in a container may pause, resume, evict and suspend "
+                        "programs of that container, and nothing else");
+            break;
+        }
         send_answer(connection, code, 0,
                     "only root, user %u (which runs gpushare-lockd)%s%s%s may do that",
                     (unsigned)geteuid(),
@@ -215,9 +233,11 @@ void lockd_control_operate(struct lockd_connection *connection,
         code = operate_setting(connection, setting, control, &err);
     else
         code = operate_program(connection, control);
-    lockd_log(LOCKD_LOG_INFO, "user %u (process %d): %s, process %d, value %lld: %s",
-              (unsigned)connection->uid, (int)connection->pid, operation_name(control->op),
-              control->pid, (long long)control->value, code >= 0 ? "done" : strerror(-code));
+    lockd_log(LOCKD_LOG_INFO, "user %u (process %d%s%.12s): %s, process %d, value %lld: %s",
+              (unsigned)connection->uid, (int)connection->pid,
+              connection->contained ? ", container " : "", connection->identity.container,
+              operation_name(control->op), control->pid, (long long)control->value,
+              code >= 0 ? "done" : strerror(-code));
     if (code >= 0)
         send_answer(connection, 0, (uint32_t)code, "%s", "");
     else if (err.code != 0)

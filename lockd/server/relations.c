@@ -38,11 +38,8 @@ void lockd_relations_deinit(struct lockd_server *server)
 
 void lockd_relations_came(struct lockd_connection *connection)
 {
-    const struct kin_identity identity =
-        kin_identity_of(connection->uid, connection->foreign ? 0 : connection->pid);
-
     connection->kin = kin_came(&connection->server->kin, connection->client, connection,
-                               &identity, connection->group[0] != '\0');
+                               &connection->identity, connection->group[0] != '\0');
 }
 
 void lockd_relations_gone(struct lockd_connection *connection)

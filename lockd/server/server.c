@@ -83,6 +83,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     server->config = *config;
     lockd_admit_init(&server->admission, listeners, count, group);
     server->started = server->connections.programs_gone = lockd_now();
+    lockd_identity_read_own(&server->here);
     server->watchdog.every_ns = read_watchdog_interval();
     server->watchdog.at = server->started;
     lockd_quota_init(&server->quota);

@@ -50,6 +50,7 @@ struct lockd_server {
     struct lockd_config config;
     struct sched *scheduler;
     uint64_t started;
+    struct lockd_identity here; /* the daemon's own */
     int epoll, signals;
     bool stop;
     struct lockd_admission admission;

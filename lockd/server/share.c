@@ -18,48 +18,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define WAIT_NS 30000000000u
 /* Programs that a daemon has lost come back within this time after its start. */
 #define NEW_NS 5000000000u
-
-/* --- identity --- */
-
-static bool read_namespace(pid_t pid, const char *which, dev_t *device, ino_t *inode)
-{
-    char path[64];
-    struct stat status;
-
-    snprintf(path, sizeof path, "/proc/%d/ns/%s", (int)pid, which);
-    if (stat(path, &status) != 0)
-        return false;
-    *device = status.st_dev;
-    *inode = status.st_ino;
-    return true;
-}
-
-static void read_home(struct lockd_connection *connection)
-{
-    struct lockd_home *home = &connection->home;
-
-    if (connection->foreign || connection->pid <= 0 ||
-        !read_namespace(connection->pid, "user", &home->device, &home->user) ||
-        !read_namespace(connection->pid, "pid", &home->device, &home->pid))
-        *home = (struct lockd_home){0};
-}
-
-/* A daemon that may not look into a program's namespaces (it is neither root nor the user)
- * knows at least of those that live where it does. */
-static bool same_identity(struct lockd_connection *a, struct lockd_connection *b)
-{
-    if (a->uid != b->uid)
-        return false;
-    if (a->home.user != 0 && b->home.user != 0)
-        return memcmp(&a->home, &b->home, sizeof a->home) == 0;
-    return a->home.user == b->home.user && lockd_handover_is_beside(a) &&
-           lockd_handover_is_beside(b);
-}
 
 /* --- answers --- */
 
@@ -115,7 +77,7 @@ static struct lockd_connection *next_exporter(struct lockd_server *server,
 
         if (each->client != NULL && each != opener && each->own_pid == asking->what.pid &&
             each->id > asking->exporter && (found == NULL || each->id < found->id) &&
-            same_identity(each, opener))
+            lockd_identity_same(&each->identity, &opener->identity))
             found = each;
     }
     return found;
@@ -151,7 +113,6 @@ static void ask_waiting(struct lockd_server *server)
 void lockd_share_came(struct lockd_connection *connection, int32_t own_pid)
 {
     connection->own_pid = own_pid;
-    read_home(connection);
     ask_waiting(connection->server);
 }
 

@@ -25,12 +25,6 @@ struct lockd_server;
 #define LOCKD_SHARES_MOST    256
 #define LOCKD_SHARES_OF_USER 64 /* so that there is room for other users */
 
-/* Where a program lives, as /proc said when it connected. */
-struct lockd_home {
-    dev_t device;
-    ino_t user, pid; /* its namespaces; 0: not known */
-};
-
 struct lockd_asking {    /* an open that is not answered yet */
     uint64_t opener, at; /* opener: id of a connection; at: when it asked */
     uint64_t exporter;   /* ... of the one that was asked last; 0: none yet */

@@ -152,6 +152,11 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
         lockd_connection_kill(connection, "it listens already");
         return;
     }
+    if (connection->contained) {
+        end_listening(connection, -EPERM,
+                      "a process in a container gets no trace: it shows the programs of all");
+        return;
+    }
     if (server->trace.listeners >= LISTENERS_MAX) {
         end_listening(connection, -EBUSY,
                       "16 traces are already being recorded: wait until one ends");

@@ -30,8 +30,9 @@ static const uint16_t offsets[GS_ROW_COUNT] = {
 };
 
 static struct {
-    _Atomic(bool) loaded; /* release: pairs with the acquire in gs_driver_load */
-    uintptr_t low, high;  /* address range of the object; written before loaded */
+    _Atomic(bool) loaded;          /* release: pairs with the acquire in gs_driver_load */
+    uintptr_t low, high;           /* address range of the object; written before loaded */
+    uintptr_t door_low, door_high; /* the same of the door in front of it; 0: there is none */
 } library;
 
 static CUresult answer_missing(void)
@@ -78,12 +79,29 @@ static void *find_function(void *handle, const struct link_map *object, const ch
     return function != NULL ? function : (void *)answer_missing;
 }
 
+/* The driver behind a library of that name, which may be our door (runtime/door/); what the
+ * program finds in the door counts as found in the driver. */
+static void *look_behind(void *handle, struct range_query *door)
+{
+    void *(*driver_of_door)(void) = NULL;
+    void *const found = gs_libc_dlsym(handle, "gpushare_door_driver"), *driver;
+
+    memcpy(&driver_of_door, &found, sizeof found);
+    driver = found != NULL ? driver_of_door() : NULL;
+    if (driver == NULL)
+        return handle;
+    door->address = (uintptr_t)found;
+    dl_iterate_phdr(find_range, door);
+    return driver;
+}
+
 static bool fill_table(void *handle)
 {
-    struct range_query query = {0};
+    struct range_query query = {0}, door = {0};
     char *const base = (char *)&gs_driver;
     struct link_map *object = NULL;
 
+    handle = look_behind(handle, &door);
     query.address = (uintptr_t)gs_libc_dlsym(handle, "cuInit");
     if (query.address == 0 || dl_iterate_phdr(find_range, &query) == 0)
         return false;
@@ -96,6 +114,8 @@ static bool fill_table(void *handle)
     }
     library.low = query.low;
     library.high = query.high;
+    library.door_low = door.low;
+    library.door_high = door.high;
     atomic_store_explicit(&library.loaded, true, memory_order_release);
     return true;
 }
@@ -143,7 +163,8 @@ bool gs_driver_owns(const void *address)
 {
     if (!atomic_load_explicit(&library.loaded, memory_order_acquire) && !adopt_library(address))
         return false;
-    return (uintptr_t)address >= library.low && (uintptr_t)address < library.high;
+    return ((uintptr_t)address >= library.low && (uintptr_t)address < library.high) ||
+           ((uintptr_t)address >= library.door_low && (uintptr_t)address < library.door_high);
 }
 
 bool gs_driver_present(void)
@@ -163,11 +184,12 @@ bool gs_driver_was_used(void)
 {
     CUresult (*count_devices)(int *) = NULL;
     void *handle = open_library("libcuda.so.1", RTLD_NOLOAD), *found;
+    struct range_query door = {0};
     int count;
 
     if (handle == NULL)
         return false;
-    found = gs_libc_dlsym(handle, "cuDeviceGetCount");
+    found = gs_libc_dlsym(look_behind(handle, &door), "cuDeviceGetCount");
     memcpy(&count_devices, &found, sizeof found);
     dlclose(handle);
     return found != NULL && count_devices(&count) != CUDA_ERROR_NOT_INITIALIZED;

@@ -33,7 +33,8 @@ static struct {
 
 static bool is_copy(const struct link_map *object)
 {
-    return gs_object_function(object, "__wrap_cuInit") != NULL;
+    return gs_object_function(object, "__wrap_cuInit") != NULL ||
+           gs_object_function(object, "gpushare_door_driver") != NULL;
 }
 
 /* The first copy before ours. In a namespace of its own, whose objects are not in the list,

@@ -10,8 +10,10 @@ build=${1:-build/dev}
 out=${2:-build/gpu}
 [ -x "$build/rewriter/gpushare-patch" ] || { echo "bundle: $build is not built; run ./test.sh first" >&2; exit 1; }
 rm -rf "$out"
-mkdir -p "$out"/{runtime,lockd,rewriter,wrap,samples,bench,lib}
+mkdir -p "$out"/{runtime/door,lockd,rewriter,wrap,samples,bench,lib}
 cp -L "$build/runtime/libgpushare.so.1" "$out/runtime/"
+cp "$build/runtime/door/libcuda.so.1" "$out/runtime/door/"
+cp "$build/wrap/gpushare-door" "$out/wrap/"
 cp "$build/lockd/gpushare-lockd" "$build/lockd/gpusharectl" "$out/lockd/"
 cp "$build/rewriter/gpushare-patch" "$out/rewriter/"
 cp -d "$build"/wrap/gpushare-{cc,c++,nvcc} "$build/wrap/wrap.rsp" "$out/wrap/"

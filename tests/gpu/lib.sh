@@ -5,6 +5,7 @@
 # a time limit), patched copies, results. Sourced by run.sh in the repository's root.
 
 limit=${GS_GPU_LIMIT:-16GiB}
+door=''              # not empty: nothing is patched, and the copies in $work run through the fourth door
 ballast=8            # GiB that a framework's job holds, so that it does not fit beside a hog within the limit
 job_limit=${GS_JOB_LIMIT:-100} # seconds for one job
 declare -A job_pid=() job_wait=() job_start=() job_seconds=()
@@ -48,8 +49,24 @@ gpu_finish() {
 }
 
 # Tools that need a library which a bare machine may lack get it from the bundle; the programs under test do not.
-patch_tool() { LD_LIBRARY_PATH=$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$bundle/rewriter/gpushare-patch" "$@"; }
+patch_tool() {
+    [ -z "$door" ] || return 0
+    LD_LIBRARY_PATH=$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$bundle/rewriter/gpushare-patch" "$@"
+}
 ctl_tool() { LD_LIBRARY_PATH=$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$bundle/lockd/gpusharectl" "$@"; }
+
+mine() { # COMMAND...: it uses gpushare, as it stands or through the door
+    if [ -n "$door" ]; then "$bundle/wrap/gpushare-door" -- "$@"; else "$@"; fi
+}
+
+# Whether the command is for gpushare: the copies in $work are, but for the python that stays as it is.
+is_mine() { # COMMAND...
+    local word
+    for word; do
+        [[ $word != "$work"/* || $word = "$work"/python-plain/* || ! -x $word ]] || return 0
+    done
+    return 1
+}
 
 sample() { # NAME.nv: its path; the one for the simulated card in a self-check
     if [ -n "${GS_GPU_SELFCHECK:-}" ]; then echo "$bundle/samples/${1%.nv}"; else echo "$bundle/samples/$1"; fi
@@ -69,11 +86,12 @@ patched() { # SAMPLE NAME: a patched copy $work/NAME; made once
 }
 
 start_job() { # NAME COMMAND...
-    local name=$1
+    local name=$1 through=()
     shift
     rm -f "$work/$name.stats"
+    if [ -n "$door" ] && is_mine "$@"; then through=("$bundle/wrap/gpushare-door" --); fi
     job_start[$name]=$(date +%s.%N)
-    GPUSHARE_STATS=$work/$name.stats timeout "$job_limit" "$@" >"$work/$name.out" 2>&1 &
+    GPUSHARE_STATS=$work/$name.stats timeout "$job_limit" "${through[@]}" "$@" >"$work/$name.out" 2>&1 &
     # timeout's child is the program, and timeout passes signals on; but kill -9 must reach the program itself
     local pid=$! child tries=100
     while [ $tries -gt 0 ] && kill -0 $pid 2>/dev/null; do
@@ -177,8 +195,8 @@ run_case() { # NAME
 gpu_report() {
     local out=${OUT:-docs/results}
     mkdir -p "$out"
-    python3 tests/gpu/report.py "$results" "$bundle/commit" "$limit" "$card" >"$out/gpu-tests.json" &&
-        echo "written: $out/gpu-tests.json"
+    python3 tests/gpu/report.py "$results" "$bundle/commit" "$limit" "$card" >"$out/gpu-tests${door:+-door}.json" &&
+        echo "written: $out/gpu-tests${door:+-door}.json"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 }

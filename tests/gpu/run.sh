@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The tests that need a real card: tests/gpu/run.sh [-k WORD]... [--list]. One line a case, "PASS|FAIL|SKIP name detail"; exit
+# The tests that need a real card: tests/gpu/run.sh [-k WORD]... [--door] [--list]. One line a case, "PASS|FAIL|SKIP name detail"; exit
 # 1 if any failed. Writes $OUT/gpu-tests.json (OUT: default docs/results). Needs nvcc and python3; PyTorch, JAX, CuPy and
 # Triton are each skipped where they are missing. Takes the programs from $GS_BUILD, build/gpu (made by
 # tests/gpu/bundle.sh on the machine that built them) or build/dev. Managed memory is used at 512 MiB only.
 #
 #   GS_GPU_LIMIT   what the card is made to hold (default 16GiB): programs beyond it are moved out and in
 #   -k WORD        only the cases whose names contain WORD
+#   --door         nothing is patched: the same programs run in a mount namespace with the fourth door over the driver's library
 #   GS_KEEP=1      keeps the work folder
 #   GS_GPU_SELFCHECK=1   the scripts themselves, on the simulated card (tests/gpu/test_selfcheck.sh)
 set -uo pipefail
@@ -19,7 +20,8 @@ while [ $# != 0 ]; do
     case $1 in
     -k) only+=("${2:?-k wants a word}"); shift ;;
     --list) list=1 ;;
-    *) echo "usage: tests/gpu/run.sh [-k WORD]... [--list]" >&2; exit 2 ;;
+    --door) door=1 ;;
+    *) echo "usage: tests/gpu/run.sh [-k WORD]... [--door] [--list]" >&2; exit 2 ;;
     esac
     shift
 done
@@ -76,7 +78,7 @@ case_driver_facts() { # the driver's answers in corner cases, without and with u
     cp "$bundle/tests/gpu/driver_facts" "$work/driver_facts"
     patch_tool "$work/driver_facts" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return; }
     "$bundle/tests/gpu/driver_facts" >"$work/facts.plain" 2>&1 || { fail "unpatched: $(tail -1 "$work/facts.plain")"; return; }
-    "$work/driver_facts" >"$work/facts.mine" 2>&1 || { fail "patched: $(tail -1 "$work/facts.mine")"; return; }
+    mine "$work/driver_facts" >"$work/facts.mine" 2>&1 || { fail "patched: $(tail -1 "$work/facts.mine")"; return; }
     if ! diff <(grep -v '^~' "$work/facts.plain") <(grep -v '^~' "$work/facts.mine") >"$work/facts.diff"; then
         sed 's/^/    /' "$work/facts.diff"
         fail "$(grep -c '^[<>]' "$work/facts.diff") lines differ between unpatched and patched"
@@ -140,7 +142,7 @@ case_bad_input() { # the driver's answers to bad input, without and with us in f
     [ -x "$bundle/tests/gpu/bad_input" ] || { skip "bad_input was not built"; return; }
     cp "$bundle/tests/gpu/bad_input" "$work/bad_input"
     patch_tool "$work/bad_input" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return; }
-    python3 tests/gpu/test_bad_input.py "$work/bad_input" >"$work/bad.out" 2>&1 || status=$?
+    mine python3 tests/gpu/test_bad_input.py "$work/bad_input" >"$work/bad.out" 2>&1 || status=$?
     [ $status = 0 ] || { sed 's/^/    /' "$work/bad.out"; fail "$(grep 'answers are the same' "$work/bad.out")"; return; }
     pass "$(grep 'answers are the same' "$work/bad.out")"
 }
@@ -230,6 +232,7 @@ case_two_not_handed_over() { # with hand-over = no what leaves is released
 }
 
 case_two_linked_beyond_limit() {
+    [ -z "$door" ] || { skip "nothing is linked"; return; }
     command -v "${GPUSHARE_NVCC:-nvcc}" >/dev/null || { skip "no nvcc"; return; }
     # shellcheck disable=SC2086 # several words
     if ! "$bundle/wrap/gpushare-nvcc" -O2 -std=c++17 -arch="${GS_GPU_ARCH:-native}" -cudart static \
@@ -323,6 +326,7 @@ case_kernel_waits_for_host() { # it ends only after the next call, which waits a
 }
 
 case_restore_same_bytes() {
+    [ -z "$door" ] || { skip "nothing is patched"; return; }
     local file count=0 python words
     python=$(python3 -c 'import os, sys; print(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))')
     for file in "$bundle"/samples/* "$python"; do

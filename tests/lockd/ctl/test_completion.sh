@@ -48,5 +48,6 @@ while read -r name values; do
         grep -qE "2:value or program:.*\b$word\b" "$folder/_gpusharectl" || { echo "zsh does not offer $name $word"; failed=1; }
     done
 done < <("$ctl" set --help | awk '/^  / && $2 != "PID" { gsub(/[A-Z]+\||\|[A-Z]+/, "", $2); gsub(/\|/, " ", $2); print $1, $2 }')
-for word in $commands; do expect --json gpusharectl "$word" --js; done
+for word in $commands; do [ "$word" = cdi ] || expect --json gpusharectl "$word" --js; done # cdi writes JSON always
+expect generate gpusharectl cdi gen
 exit $failed

@@ -46,7 +46,7 @@ static int family_teardown(void **state)
 
 static void comes(struct family *family, int who, uint32_t user, bool named)
 {
-    const struct kin_identity identity = {.user = user, .user_namespace = 1, .container = 2};
+    const struct lockd_identity identity = {.uid = user, .pid = 1, .user_ns = 1, .pid_ns = 2};
 
     family->client[who] = sched_client_add(family->sched, family);
     family->program[who] =

@@ -150,7 +150,7 @@ static void learn(struct world *world, const struct rank *rank)
 
 static void connect_rank(struct world *world, struct rank *rank)
 {
-    const struct kin_identity identity = {.user = 1};
+    const struct lockd_identity identity = {.uid = 1, .pid = 1};
 
     rank->client = sched_client_add(world->sched, rank);
     rank->program = kin_came(&world->kin, rank->client, rank, &identity, false);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cdi_command.c: `gpusharectl cdi generate`: a specification with which container runtimes give
+ * a container a GPU together with gpushare.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lockd/ctl/cdi/cdi.h"
+#include "lockd/ctl/ctl.h"
+
+#define VERSION_DEFAULT                                                                        \
+    "0.5.0" /* the lowest that names devices by index: Podman 4, Docker 25 */
+
+struct cdi_words {
+    const char *output, *door, *nvidia, *version;
+};
+
+static void explain_options(void)
+{
+    puts("  --output FILE         write there (default: standard output)\n"
+         "  --nvidia FILE         what nvidia-ctk cdi generate wrote (default: the one in\n"
+         "                        /etc/cdi or /var/run/cdi, else what this host has);\n"
+         "                        none: what this host has\n"
+         "  --door FOLDER         a folder that gpushare-door --stage made "
+         "(default: " GS_DOOR_FOLDER ")\n"
+         "  --cdi-version NUMBER  of the specification (default: " VERSION_DEFAULT
+         "); with 0.7.0\n"
+         "                        containers also get the group that may connect");
+}
+
+static int write_spec(const json_t *spec, const char *output, struct gs_err *err)
+{
+    char beside[PATH_MAX];
+    int code = 0;
+
+    if (output == NULL) {
+        if (json_dumpf(spec, stdout, JSON_INDENT(2) | JSON_SORT_KEYS) != 0 ||
+            putchar('\n') == EOF)
+            return gs_err_set(err, -EIO, "standard output: cannot be written");
+        return 0;
+    }
+    /* runtimes read the folder at any time: the file appears whole */
+    if (snprintf(beside, sizeof beside, "%s.new", output) >= (int)sizeof beside)
+        return gs_err_set(err, -ENAMETOOLONG, "%.300s: the path is too long", output);
+    if (json_dump_file(spec, beside, JSON_INDENT(2) | JSON_SORT_KEYS) != 0 ||
+        rename(beside, output) != 0)
+        code = errno != 0 ? -errno : -EIO;
+    if (code != 0)
+        unlink(beside);
+    return code == 0 ? 0 : gs_err_errno(err, code, "%.300s", output);
+}
+
+static json_t *read_driver(const struct cdi_words *words, struct gs_err *err)
+{
+    json_t *spec = NULL;
+
+    if (words->nvidia == NULL || strcmp(words->nvidia, "none") != 0)
+        spec = cdi_source_read(words->nvidia, err);
+    return spec != NULL || err->code != 0 ? spec : cdi_host_read(err);
+}
+
+static int generate_spec(struct ctl *ctl, const struct cdi_words *words)
+{
+    char sockets[GS_PATH_SIZE] = GS_SYSTEM_FOLDER, door[PATH_MAX];
+    struct cdi_place place = {.door = GS_DOOR_FOLDER, .version = VERSION_DEFAULT};
+    json_t *spec;
+    int code;
+
+    if (ctl->path_by_user) {
+        char *slash;
+
+        memcpy(sockets, ctl->places.path[0], sizeof sockets);
+        slash = strrchr(sockets, '/');
+        if (slash != NULL && slash != sockets)
+            *slash = '\0';
+    }
+    place.sockets = sockets;
+    if (words->door != NULL && realpath(words->door, door) == NULL)
+        return gs_err_errno(&ctl->err, -errno, "%.300s", words->door);
+    if (words->door != NULL)
+        place.door = door;
+    if (words->version != NULL)
+        place.version = words->version;
+    spec = read_driver(words, &ctl->err);
+    if (spec == NULL)
+        return ctl->err.code;
+    cdi_host_name_devices(spec);
+    code = cdi_make(spec, &place, &ctl->err);
+    if (code == 0)
+        code = write_spec(spec, words->output, &ctl->err);
+    json_decref(spec);
+    return code;
+}
+
+static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
+{
+    struct cdi_words words = {0};
+    const struct lockd_option table[] = {
+        {.name = "output",
+         .argument = "FILE",
+         .kind = LOCKD_OPTION_TEXT,
+         .value = &words.output},
+        {.name = "nvidia",
+         .argument = "FILE",
+         .kind = LOCKD_OPTION_TEXT,
+         .value = &words.nvidia},
+        {.name = "door", .argument = "FOLDER", .kind = LOCKD_OPTION_TEXT, .value = &words.door},
+        {.name = "cdi-version",
+         .argument = "NUMBER",
+         .kind = LOCKD_OPTION_TEXT,
+         .value = &words.version},
+        {0},
+    };
+    int index = 1;
+
+    if (argc < 2 || strcmp(argv[1], "generate") != 0)
+        return ctl_usage(&ctl_cdi, "the word 'generate' is needed");
+    index++;
+    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(&ctl_cdi, "%s", ctl->err.text);
+    if (index != argc)
+        return ctl_usage(&ctl_cdi, "'%s' is too much", argv[index]);
+    if (generate_spec(ctl, &words) == 0)
+        return ctl_done(CTL_OK);
+    ctl_fail(ctl);
+    return CTL_FAILED; /* -ENOENT is a file's here, not the daemon's */
+}
+
+const struct ctl_command ctl_cdi = {
+    .name = "cdi",
+    .arguments = "generate [options]",
+    .help = "write a specification (CDI) for containers that share a GPU",
+    .run = cdi_run,
+    .details = explain_options,
+};

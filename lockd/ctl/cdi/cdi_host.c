@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cdi_host.c: the driver's device nodes, libraries and UUIDs as this host has them, for hosts
+ * without nvidia-ctk. Reads /dev, /proc/driver/nvidia and the folder of libcuda.so.1.
+ */
+#include "lockd/ctl/cdi/cdi.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fd.h"
+
+static json_t *node_json(const char *path)
+{
+    return json_pack("{s:s}", "path", path);
+}
+
+static json_t *mount_json(const char *host, const char *container)
+{
+    return json_pack("{s:s, s:s, s:[s, s, s, s]}", "hostPath", host, "containerPath", container,
+                     "options", "ro", "nosuid", "nodev", "bind");
+}
+
+/* "/dev/nvidia3": 3; -1: another node. */
+static int minor_of(const char *path)
+{
+    static const char start[] = "/dev/nvidia";
+    const char *digits = path + sizeof start - 1;
+
+    if (strncmp(path, start, sizeof start - 1) != 0 || *digits == '\0' ||
+        digits[strspn(digits, "0123456789")] != '\0' || strlen(digits) > 6)
+        return -1;
+    return (int)strtol(digits, NULL, 10);
+}
+
+static void add_device(json_t *devices, const char *name, json_t *nodes)
+{
+    json_array_append_new(devices, json_pack("{s:s, s:{s:O}}", "name", name, "containerEdits",
+                                             "deviceNodes", nodes));
+}
+
+static void list_devices(json_t *devices)
+{
+    glob_t found = {0};
+    json_t *all = json_array();
+
+    if (glob("/dev/nvidia[0-9]*", 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            const int minor = minor_of(found.gl_pathv[i]);
+            json_t *nodes = json_array();
+            char name[16];
+
+            snprintf(name, sizeof name, "%d", minor);
+            json_array_append_new(nodes, node_json(found.gl_pathv[i]));
+            json_array_extend(all, nodes);
+            if (minor >= 0)
+                add_device(devices, name, nodes);
+            json_decref(nodes);
+        }
+    }
+    globfree(&found);
+    if (json_array_size(all) != 0)
+        add_device(devices, "all", all);
+    json_decref(all);
+}
+
+static void list_common_nodes(json_t *nodes)
+{
+    static const char *const names[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
+                                        "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (access(names[i], F_OK) == 0)
+            json_array_append_new(nodes, node_json(names[i]));
+}
+
+/* Each library of the driver under all its names: in the container nobody need make the links. */
+static void list_libraries(json_t *mounts, const char *folder, const char *version)
+{
+    static const char *const patterns[] = {"libcuda.so.*", "libcuda.so", "libcudadebugger.so.*",
+                                           "libnvidia-*.so.*"};
+    char pattern[PATH_MAX + 32];
+
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        glob_t found = {0};
+
+        snprintf(pattern, sizeof pattern, "%s/%s", folder, patterns[i]);
+        if (glob(pattern, 0, NULL, &found) == 0) {
+            for (size_t k = 0; k < found.gl_pathc; k++) {
+                GS_FREE char *file = realpath(found.gl_pathv[k], NULL);
+                const char *tail = file != NULL ? strstr(file, ".so.") : NULL;
+
+                if (tail != NULL && strcmp(tail + 4, version) == 0)
+                    json_array_append_new(mounts, mount_json(file, found.gl_pathv[k]));
+            }
+        }
+        globfree(&found);
+    }
+    if (access("/usr/bin/nvidia-smi", X_OK) == 0)
+        json_array_append_new(mounts, mount_json("/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi"));
+}
+
+/* The folder and the version ("580.159.04") of the libcuda that the loader finds. */
+static bool find_driver(char *folder, char *version, size_t size)
+{
+    void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    struct link_map *object = NULL;
+    const char *tail;
+    char *slash;
+
+    if (handle == NULL || dlinfo(handle, RTLD_DI_LINKMAP, &object) != 0 ||
+        snprintf(folder, PATH_MAX, "%s", object->l_name) >= PATH_MAX)
+        return false;
+    slash = strrchr(folder, '/');
+    if (slash == NULL)
+        return false;
+    *slash = '\0';
+    {
+        GS_FREE char *file = realpath(object->l_name, NULL);
+
+        tail = file != NULL ? strstr(file, ".so.") : NULL;
+        return tail != NULL && snprintf(version, size, "%s", tail + 4) < (int)size;
+    }
+}
+
+json_t *cdi_host_read(struct gs_err *err)
+{
+    json_t *devices = json_array(), *nodes = json_array(), *mounts = json_array();
+    char folder[PATH_MAX], version[64];
+
+    list_devices(devices);
+    list_common_nodes(nodes);
+    if (json_array_size(devices) == 0)
+        gs_err_set(err, -ENODEV, "there is no /dev/nvidia0: is the driver loaded?");
+    else if (!find_driver(folder, version, sizeof version))
+        gs_err_set(err, -ENOENT, "the driver's library libcuda.so.1 is not installed here");
+    if (err->code != 0) {
+        json_decref(devices);
+        json_decref(nodes);
+        json_decref(mounts);
+        return NULL;
+    }
+    list_libraries(mounts, folder, version);
+    return json_pack("{s:s, s:o, s:{s:o, s:o}}", "kind", "nvidia.com/gpu", "devices", devices,
+                     "containerEdits", "deviceNodes", nodes, "mounts", mounts);
+}
+
+/* --- UUIDs --- */
+
+/* A value of /proc/driver/nvidia/gpus/<bus>/information, such as "GPU UUID: GPU-..." */
+static bool read_information(const char *path, char *uuid, size_t size, int *minor)
+{
+    FILE *file = fopen(path, "re");
+    char line[256], word[64];
+    bool found = false;
+
+    *minor = -1;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "GPU UUID: %63s", word) == 1 && strncmp(word, "GPU-", 4) == 0)
+            found = snprintf(uuid, size, "%s", word) < (int)size;
+        else if (sscanf(line, "Device Minor: %63s", word) == 1)
+            *minor = (int)strtol(word, NULL, 10);
+    }
+    if (file != NULL)
+        fclose(file);
+    return found && *minor >= 0;
+}
+
+static bool has_device(const json_t *devices, const char *name)
+{
+    size_t i;
+    json_t *device;
+
+    json_array_foreach(devices, i, device)
+    {
+        const char *other = json_string_value(json_object_get(device, "name"));
+
+        if (other != NULL && strcmp(other, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The device that has this node and no other card's. */
+static json_t *device_of_minor(json_t *devices, int minor)
+{
+    size_t i, k;
+    json_t *device, *node;
+
+    json_array_foreach(devices, i, device)
+    {
+        const json_t *edits = json_object_get(device, "containerEdits");
+        int count = 0;
+        bool here = false;
+
+        json_array_foreach(json_object_get(edits, "deviceNodes"), k, node)
+        {
+            const char *path = json_string_value(json_object_get(node, "path"));
+            const int its = path != NULL ? minor_of(path) : -1;
+
+            count += its >= 0;
+            here |= its == minor;
+        }
+        if (here && count == 1)
+            return device;
+    }
+    return NULL;
+}
+
+void cdi_host_name_devices(json_t *spec)
+{
+    json_t *devices = json_object_get(spec, "devices");
+    glob_t found = {0};
+
+    if (glob("/proc/driver/nvidia/gpus/*/information", 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            char uuid[64];
+            int minor;
+            json_t *device = read_information(found.gl_pathv[i], uuid, sizeof uuid, &minor)
+                                 ? device_of_minor(devices, minor)
+                                 : NULL;
+
+            if (device != NULL && !has_device(devices, uuid))
+                json_array_append_new(devices,
+                                      json_pack("{s:s, s:O}", "name", uuid, "containerEdits",
+                                                json_object_get(device, "containerEdits")));
+        }
+    }
+    globfree(&found);
+}

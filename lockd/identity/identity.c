@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * identity.c: reads the credentials of a socket's peer and what /proc tells everybody about that
+ * process: its control group, its numbers in nested pid namespaces, and the map of its user
+ * namespace. The inodes of namespaces are there for processes of the same user, or for root.
+ *
+ * The process is held by a pidfd while it is read, so that what is read is not another's that
+ * has got its number. No state.
+ */
+#include "lockd/identity/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/fd.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+#define ID_DIGITS 64 /* of a container's id: Docker, Podman, containerd, CRI-O */
+
+/* --- the container --- */
+
+static size_t count_hex(const char *text)
+{
+    return strspn(text, "0123456789abcdef");
+}
+
+/* "lxc.payload.NAME", "machine-NAME.scope": a prefix, then a name. */
+static bool take_named(const char *part, size_t length, char *name)
+{
+    static const char *const prefixes[] = {"lxc.payload.", "machine-"};
+
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        const size_t skip = strlen(prefixes[i]);
+
+        if (length <= skip || strncmp(part, prefixes[i], skip) != 0)
+            continue;
+        length -= skip;
+        if (length > 6 && strncmp(part + skip + length - 6, ".scope", 6) == 0)
+            length -= 6;
+        if (length >= LOCKD_CONTAINER_SIZE)
+            length = LOCKD_CONTAINER_SIZE - 1;
+        memcpy(name, part + skip, length);
+        name[length] = '\0';
+        return true;
+    }
+    return false;
+}
+
+/* One part of the path, such as "docker-<id>.scope" or the id alone. */
+static bool take_part(const char *part, size_t length, char *name)
+{
+    for (size_t i = 0; i + ID_DIGITS <= length; i++) {
+        const size_t digits = count_hex(part + i);
+
+        if (digits == ID_DIGITS) {
+            memcpy(name, part + i, ID_DIGITS);
+            name[ID_DIGITS] = '\0';
+            return true;
+        }
+        i += digits;
+    }
+    return take_named(part, length, name);
+}
+
+bool lockd_identity_container(const char *line, char *name)
+{
+    const char *part = strchr(line, '/');
+    bool found = false;
+
+    /* the innermost one counts: a container in a pod, or in another container */
+    while (part != NULL) {
+        const size_t length = strcspn(++part, "/\n");
+
+        found |= take_part(part, length, name);
+        part = part[length] == '/' ? part + length : NULL;
+    }
+    return found;
+}
+
+/* --- /proc --- */
+
+static FILE *open_of(pid_t pid, const char *file)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+    return fopen(path, "re");
+}
+
+static void read_container(struct lockd_identity *identity)
+{
+    FILE *file = open_of(identity->pid, "cgroup");
+    char line[4096];
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (lockd_identity_container(line, identity->container))
+            break;
+    if (file != NULL)
+        fclose(file);
+}
+
+static void read_depth(struct lockd_identity *identity)
+{
+    FILE *file = open_of(identity->pid, "status");
+    char line[512];
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "NSpid:", 6) != 0)
+            continue;
+        for (const char *at = line; (at = strchr(at, '\t')) != NULL; at++)
+            identity->depth++;
+        break;
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+/* A line of the map: the first user inside, the same user outside, how many. */
+static void read_user_map(struct lockd_identity *identity)
+{
+    FILE *file = open_of(identity->pid, "uid_map");
+    char line[128];
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        char *end;
+        const unsigned long inside = strtoul(line, &end, 10), outside = strtoul(end, &end, 10),
+                            count = strtoul(end, NULL, 10);
+
+        identity->own_root |= inside == 0 && (outside != 0 || count != UINT32_MAX);
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+/* The 22nd field; the second one, in brackets, may hold anything. */
+static uint64_t read_start(pid_t pid)
+{
+    FILE *file = open_of(pid, "stat");
+    char line[1024];
+    const char *at = NULL;
+
+    if (file == NULL)
+        return 0;
+    if (fgets(line, sizeof line, file) != NULL)
+        at = strrchr(line, ')');
+    fclose(file);
+    for (int field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at != NULL ? strtoull(at, NULL, 10) : 0;
+}
+
+static uint64_t read_namespace(pid_t pid, const char *name)
+{
+    char path[64];
+    struct stat st;
+
+    snprintf(path, sizeof path, "/proc/%d/ns/%s", (int)pid, name);
+    return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+static void read_process(struct lockd_identity *identity)
+{
+    identity->started = read_start(identity->pid);
+    identity->user_ns = read_namespace(identity->pid, "user");
+    identity->pid_ns = read_namespace(identity->pid, "pid");
+    read_depth(identity);
+    read_user_map(identity);
+    read_container(identity);
+}
+
+/* --- the process --- */
+
+static int open_pidfd(pid_t pid)
+{
+    const int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+    return fd >= 0 ? fd : -errno;
+}
+
+static int open_peer(int fd, pid_t pid)
+{
+    int pidfd = -1;
+    socklen_t size = sizeof pidfd;
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) == 0 ? pidfd
+                                                                        : open_pidfd(pid);
+}
+
+static bool has_ended(int pidfd)
+{
+    struct pollfd look = {.fd = pidfd, .events = POLLIN};
+
+    return poll(&look, 1, 0) == 1;
+}
+
+int lockd_identity_read(int fd, struct lockd_identity *identity)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    int pidfd;
+
+    *identity = (struct lockd_identity){.uid = (uid_t)-1};
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+        return -errno;
+    identity->uid = who.uid;
+    if (who.pid <= 0)
+        return 0;
+    pidfd = open_peer(fd, who.pid);
+    if (pidfd < 0 && pidfd == -ESRCH)
+        return 0;
+    identity->pid = who.pid;
+    read_process(identity);
+    if (pidfd >= 0 && has_ended(pidfd)) /* what was read may be another's */
+        *identity = (struct lockd_identity){.uid = who.uid};
+    if (pidfd >= 0)
+        close(pidfd);
+    return 0;
+}
+
+void lockd_identity_read_own(struct lockd_identity *identity)
+{
+    *identity = (struct lockd_identity){.uid = geteuid(), .pid = getpid()};
+    read_process(identity);
+}
+
+int lockd_identity_pidfd(const struct lockd_identity *identity)
+{
+    int fd;
+
+    if (identity->pid <= 0 || identity->started == 0)
+        return -ESRCH;
+    fd = open_pidfd(identity->pid);
+    if (fd < 0)
+        return fd;
+    if (read_start(identity->pid) == identity->started && !has_ended(fd))
+        return fd;
+    close(fd);
+    return -ESRCH;
+}
+
+/* --- comparing --- */
+
+bool lockd_identity_is_contained(const struct lockd_identity *identity,
+                                 const struct lockd_identity *here)
+{
+    /* one of which nothing is known counts as contained (depth 0) */
+    if (identity->depth == 0 || identity->depth > here->depth)
+        return true;
+    if (identity->container[0] != '\0' && strcmp(identity->container, here->container) != 0)
+        return true;
+    return identity->own_root && !here->own_root;
+}
+
+/* A namespace that is not known is no difference. */
+static bool may_be_same(uint64_t one, uint64_t other)
+{
+    return one == other || one == 0 || other == 0;
+}
+
+bool lockd_identity_same_container(const struct lockd_identity *one,
+                                   const struct lockd_identity *other)
+{
+    if (one->pid == 0 || other->pid == 0)
+        return false;
+    return strcmp(one->container, other->container) == 0 && one->depth == other->depth &&
+           one->own_root == other->own_root && may_be_same(one->user_ns, other->user_ns) &&
+           may_be_same(one->pid_ns, other->pid_ns);
+}
+
+bool lockd_identity_same(const struct lockd_identity *one, const struct lockd_identity *other)
+{
+    return one->uid == other->uid && lockd_identity_same_container(one, other);
+}

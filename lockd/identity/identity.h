@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * identity.h: who is at the other end of a connection: user, process, user namespace and
+ * container, as the kernel describes them when the connection is made. Nothing of it is a
+ * peer's own word.
+ */
+#ifndef GS_LOCKD_IDENTITY_IDENTITY_H
+#define GS_LOCKD_IDENTITY_IDENTITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define LOCKD_CONTAINER_SIZE 80 /* 64 hexadecimal digits, or a name */
+
+struct lockd_identity {
+    uid_t uid;
+    pid_t pid;                /* 0: in a pid namespace that this process cannot see into */
+    uint64_t started;         /* of the process, in clock ticks since boot; 0: not known */
+    uint64_t user_ns, pid_ns; /* inodes; 0: this process may not ask */
+    unsigned depth;           /* pid namespaces in which the process has a number */
+    bool own_root;            /* its user namespace has a root that is not the machine's */
+    char container[LOCKD_CONTAINER_SIZE]; /* its id, from the control group; "": none */
+};
+
+/* The identity of the peer of a connected AF_UNIX socket. What cannot be found out is 0 or "".
+ * Opens descriptors for a moment, keeps none. 0; -errno: there are no credentials. */
+int lockd_identity_read(int fd, struct lockd_identity *identity);
+/* The same of this process. */
+void lockd_identity_read_own(struct lockd_identity *identity);
+
+/* Whether the peer lives in a container, or a user namespace with a root of its own, in which
+ * `here` (the daemon) does not. Such a peer steers the programs of its container at most. */
+bool lockd_identity_is_contained(const struct lockd_identity *identity,
+                                 const struct lockd_identity *here);
+/* Whether both live in the same container and user namespace, or neither in any. */
+bool lockd_identity_same_container(const struct lockd_identity *one,
+                                   const struct lockd_identity *other);
+/* Whether both are one user's in the same container: as one program to others. */
+bool lockd_identity_same(const struct lockd_identity *one, const struct lockd_identity *other);
+
+/* A pidfd of exactly that process, for signals and checks, to be closed by the caller. -ESRCH: it
+ * has ended, whoever has its number now; -ENOSYS, -EMFILE, ... */
+int lockd_identity_pidfd(const struct lockd_identity *identity);
+
+/* The container that a line of /proc/PID/cgroup names, into name (LOCKD_CONTAINER_SIZE bytes);
+ * false: none. */
+bool lockd_identity_container(const char *line, char *name);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_identity.c: who the peer of a socket is (lockd/identity).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockd/identity/identity.h"
+
+#define ID    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define OTHER "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
+
+static void container_in_known_forms_is_its_id(void **state)
+{
+    static const struct {
+        const char *line, *name;
+    } cases[] = {
+        {"0::/system.slice/docker-" ID ".scope\n", ID},
+        {"12:memory:/docker/" ID "\n", ID},
+        {"0::/machine.slice/libpod-" ID ".scope/container\n", ID},
+        {"0::/kubepods.slice/kubepods-pod12.slice/cri-containerd-" ID ".scope\n", ID},
+        {"0::/kubepods/besteffort/pod1/crio-" ID "\n", ID},
+        {"0::/docker/" OTHER "/docker/" ID "\n", ID}, /* the innermost one */
+        {"0::/lxc.payload.web/init.scope\n", "web"},
+        {"0::/machine.slice/machine-web.scope\n", "web"},
+        {"0::/user.slice/user-1000.slice/session-2.scope\n", NULL},
+        {"0::/\n", NULL},
+        {"", NULL},
+        {"0::/a" ID "0\n", NULL}, /* more digits than an id has */
+        {"0::/x-" ID, ID},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[LOCKD_CONTAINER_SIZE] = "";
+
+        assert_int_equal(lockd_identity_container(cases[i].line, name), cases[i].name != NULL);
+        assert_string_equal(name, cases[i].name != NULL ? cases[i].name : "");
+    }
+}
+
+static void container_with_long_name_is_cut(void **state)
+{
+    char line[512] = "0::/lxc.payload.", name[LOCKD_CONTAINER_SIZE];
+
+    (void)state;
+    memset(line + strlen(line), 'x', 300);
+    assert_true(lockd_identity_container(line, name));
+    assert_int_equal(strlen(name), LOCKD_CONTAINER_SIZE - 1);
+}
+
+static void read_peer_is_this_process(void **state)
+{
+    struct lockd_identity own, peer;
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    lockd_identity_read_own(&own);
+    assert_int_equal(lockd_identity_read(ends[0], &peer), 0);
+    assert_int_equal(peer.uid, geteuid());
+    assert_int_equal(peer.pid, getpid());
+    assert_true(peer.started != 0 && peer.depth != 0);
+    assert_true(lockd_identity_same(&own, &peer));
+    assert_false(lockd_identity_is_contained(&peer, &own));
+    close(ends[0]);
+    close(ends[1]);
+    assert_true(lockd_identity_read(ends[0], &peer) < 0); /* no socket */
+}
+
+static void contained_is_known_by_each_sign(void **state)
+{
+    const struct lockd_identity here = {.uid = 1, .pid = 2, .depth = 1};
+    struct lockd_identity other = {.uid = 0, .pid = 3, .depth = 1};
+
+    (void)state;
+    assert_false(lockd_identity_is_contained(&other, &here));
+    other.depth = 2;
+    assert_true(lockd_identity_is_contained(&other, &here));
+    other = (struct lockd_identity){.uid = 0, .pid = 3, .depth = 1, .container = ID};
+    assert_true(lockd_identity_is_contained(&other, &here));
+    assert_false(lockd_identity_is_contained(&other, &other));
+    other = (struct lockd_identity){.uid = 0, .pid = 3, .depth = 1, .own_root = true};
+    assert_true(lockd_identity_is_contained(&other, &here));
+    other = (struct lockd_identity){.uid = 0}; /* nothing is known of it */
+    assert_true(lockd_identity_is_contained(&other, &here));
+    assert_false(lockd_identity_same_container(&other, &other));
+}
+
+static void same_container_needs_all_signs(void **state)
+{
+    const struct lockd_identity one = {
+        .uid = 1, .pid = 2, .depth = 2, .user_ns = 7, .pid_ns = 8, .container = ID};
+    struct lockd_identity other = one;
+
+    (void)state;
+    other.pid = 3;
+    assert_true(lockd_identity_same(&one, &other));
+    other.uid = 4;
+    assert_true(lockd_identity_same_container(&one, &other));
+    assert_false(lockd_identity_same(&one, &other));
+    other.pid_ns = 9;
+    assert_false(lockd_identity_same_container(&one, &other));
+    other.pid_ns = 0; /* not known: no difference */
+    assert_true(lockd_identity_same_container(&one, &other));
+    memcpy(other.container, OTHER, sizeof OTHER);
+    assert_false(lockd_identity_same_container(&one, &other));
+}
+
+/* A child that waits until its end of the pipe is closed. */
+static pid_t start_child(int *hold, struct lockd_identity *identity)
+{
+    int pipe_ends[2];
+    pid_t child;
+    char byte;
+
+    assert_int_equal(pipe(pipe_ends), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(pipe_ends[1]);
+        _exit(read(pipe_ends[0], &byte, 1) < 0);
+    }
+    close(pipe_ends[0]);
+    *hold = pipe_ends[1];
+    *identity = (struct lockd_identity){.uid = geteuid(), .pid = child};
+    return child;
+}
+
+static uint64_t start_of(pid_t pid)
+{
+    char path[64], line[1024];
+    unsigned long long start = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    file = fopen(path, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    assert_int_equal(sscanf(strrchr(line, ')') + 2,
+                            "%*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                            "%*s %*s %*s %llu",
+                            &start),
+                     1);
+    return start;
+}
+
+static void pidfd_is_of_that_process_only(void **state)
+{
+    struct lockd_identity identity;
+    int hold, fd;
+    const pid_t child = start_child(&hold, &identity);
+
+    (void)state;
+    assert_int_equal(lockd_identity_pidfd(&identity), -ESRCH); /* its start is not known */
+    identity.started = start_of(child);
+    fd = lockd_identity_pidfd(&identity);
+    assert_true(fd >= 0);
+    close(fd);
+    identity.started++; /* as if another had got its number */
+    assert_int_equal(lockd_identity_pidfd(&identity), -ESRCH);
+    identity.started--;
+    close(hold);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(lockd_identity_pidfd(&identity), -ESRCH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(container_in_known_forms_is_its_id),
+        cmocka_unit_test(container_with_long_name_is_cut),
+        cmocka_unit_test(read_peer_is_this_process),
+        cmocka_unit_test(contained_is_known_by_each_sign),
+        cmocka_unit_test(same_container_needs_all_signs),
+        cmocka_unit_test(pidfd_is_of_that_process_only),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

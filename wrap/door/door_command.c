@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * door_command.c: gpushare-door's command line.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fd.h"
+#include "wrap/door/bind.h"
+#include "wrap/door/find_driver.h"
+#include "wrap/door/stage.h"
+
+enum action { ACTION_NONE, ACTION_FIND, ACTION_STAGE, ACTION_BIND, ACTION_RUN };
+
+enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_WRONG_USE = 2, EXIT_NOT_FOUND = 127 };
+
+static const char usage[] =
+    "usage: gpushare-door [-d FOLDER] -- PROGRAM [ARGUMENT...]\n"
+    "       gpushare-door [-d FOLDER] --bind\n"
+    "       gpushare-door --stage FOLDER | --find\n"
+    "Puts gpushare in the driver's place (libcuda.so.1), for programs and images that cannot "
+    "be changed.\n\n"
+    "  -- PROGRAM         run one program in a mount namespace of its own, with the door "
+    "mounted\n"
+    "                     over the driver's library\n"
+    "  --bind             mount the door in this mount namespace (made by `unshare -m`)\n"
+    "  --stage FOLDER     make a folder with the door and a copy of the driver's library, for\n"
+    "                     LD_LIBRARY_PATH or an image\n"
+    "  --find             print the driver's library, then other copies of it\n"
+    "  -d, --folder=FOLDER  where the door for the mounts is kept (default: a folder of this "
+    "user\n"
+    "                     below /run or /tmp)\n"
+    "  -h, --help         show this help\n"
+    "  -V, --version      show the release\n\n"
+    "exit codes: 0 done, 1 failed, 2 usage, 127 PROGRAM was not found; with PROGRAM its own\n";
+
+struct request {
+    enum action action;
+    const char *folder;
+    char **program;
+};
+
+static int fail(const struct gs_err *err)
+{
+    fprintf(stderr, "gpushare-door: %s\n", err->text);
+    return EXIT_FAILED;
+}
+
+static int print_drivers(const struct gs_drivers *drivers)
+{
+    for (size_t i = 0; i < drivers->count; i++)
+        printf("%s%s\n", drivers->path[i], i == 0 && drivers->bound ? " (a door)" : "");
+    return fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
+}
+
+static int mount_door(const struct request *request, const struct gs_drivers *drivers,
+                      struct gs_err *err)
+{
+    char door[PATH_MAX], folder[PATH_MAX];
+    struct gs_stage stage;
+    int code = gs_find_door(door, err);
+
+    if (code == 0 && request->folder == NULL)
+        code = gs_stage_place(folder, err);
+    if (code == 0)
+        code = gs_stage_make(&stage, request->folder != NULL ? request->folder : folder, door,
+                             NULL, err);
+    if (code == 0 && request->action == ACTION_RUN)
+        code = gs_bind_unshare(err);
+    if (code == 0 && request->action == ACTION_BIND)
+        code = gs_bind_check(err);
+    return code == 0 ? gs_bind_mount(&stage, drivers, err) : code;
+}
+
+static int run_program(char **program)
+{
+    execvp(program[0], program);
+    fprintf(stderr, "gpushare-door: %s: %s\n", program[0], strerror(errno));
+    return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_FAILED;
+}
+
+static int stage_copy(const char *folder, const struct gs_drivers *drivers, struct gs_err *err)
+{
+    char door[PATH_MAX];
+    struct gs_stage stage;
+    int code = gs_find_door(door, err);
+
+    if (code == 0 && drivers->bound)
+        code = gs_err_set(err, -EEXIST,
+                          "the driver's library here is a door already: nothing to copy");
+    if (code == 0)
+        code = gs_stage_make(&stage, folder, door, drivers->path[0], err);
+    return code;
+}
+
+static int carry_out(const struct request *request)
+{
+    struct gs_drivers *drivers = malloc(sizeof *drivers);
+    struct gs_err err = {0};
+    int code;
+
+    if (drivers == NULL) {
+        gs_err_set(&err, -ENOMEM, "out of memory");
+        return fail(&err);
+    }
+    code = gs_find_drivers(drivers, &err);
+    if (code == 0 && request->action == ACTION_FIND) {
+        code = print_drivers(drivers);
+        free(drivers);
+        return code;
+    }
+    if (code == 0 && request->action == ACTION_STAGE)
+        code = stage_copy(request->folder, drivers, &err);
+    else if (code == 0 && !drivers->bound) /* else all is done */
+        code = mount_door(request, drivers, &err);
+    free(drivers);
+    if (code != 0)
+        return fail(&err);
+    return request->action == ACTION_RUN ? run_program(request->program) : EXIT_DONE;
+}
+
+static bool choose_action(struct request *request, enum action action)
+{
+    const bool first = request->action == ACTION_NONE;
+
+    request->action = action;
+    return first;
+}
+
+/* What to do, or an exit code in *code. */
+static bool parse_arguments(int argc, char **argv, struct request *request, int *code)
+{
+    static const struct option options[] = {
+        {"bind", no_argument, NULL, 'b'},
+        {"find", no_argument, NULL, 'f'},
+        {"stage", required_argument, NULL, 's'},
+        {"folder", required_argument, NULL, 'd'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
+        {0},
+    };
+    bool good = true;
+    int option;
+
+    *code = EXIT_DONE;
+    while ((option = getopt_long(argc, argv, "+d:hV", options, NULL)) != -1) {
+        switch (option) {
+        case 'h':
+            fputs(usage, stdout);
+            return false;
+        case 'V':
+            puts("gpushare-door " GS_VERSION);
+            return false;
+        case 'd':
+            request->folder = optarg;
+            break;
+        case 's':
+            request->folder = optarg;
+            good &= choose_action(request, ACTION_STAGE);
+            break;
+        case 'b':
+        case 'f':
+            good &= choose_action(request, option == 'b' ? ACTION_BIND : ACTION_FIND);
+            break;
+        default:
+            good = false;
+        }
+    }
+    request->program = argv + optind;
+    if (optind < argc)
+        good &= choose_action(request, ACTION_RUN);
+    if (good && request->action != ACTION_NONE)
+        return true;
+    fputs(usage, stderr);
+    *code = EXIT_WRONG_USE;
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    struct request request = {0};
+    int code;
+
+    if (gs_fd_open_standard(O_RDONLY) != 0)
+        return EXIT_FAILED;
+    if (!parse_arguments(argc, argv, &request, &code))
+        return fflush(stdout) == 0 ? code : EXIT_FAILED;
+    return carry_out(&request);
+}
