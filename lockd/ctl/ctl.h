@@ -36,7 +36,8 @@ struct ctl_command {
 };
 
 extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause, ctl_resume,
-    ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_doctor, ctl_cdi;
+    ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor,
+    ctl_cdi;
 
 /* All that a daemon answered to GS_WIRE_STATUS or GS_WIRE_GET, in its order. */
 struct ctl_answer {
@@ -103,7 +104,9 @@ const char *ctl_figure_text(const struct lockd_figure *figure, uint64_t value, c
 struct json_t;
 /* A JSON string of whatever bytes a program chose. */
 struct json_t *ctl_json_text(const char *bytes);
-/* json.c: prints the answer as one JSON object (docs/protocol.md). 0 or -ENOMEM. */
+/* json.c: the answer as one JSON object (docs/protocol.md); NULL: no memory. */
+struct json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer);
+/* Prints it. 0 or -ENOMEM. */
 int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
 /* The same on one line, with what changed since `before`. */
 int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,

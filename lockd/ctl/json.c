@@ -109,7 +109,7 @@ static json_t *daemon_json(const struct gs_wire_daemon *daemon)
     return object;
 }
 
-static json_t *answer_json(const struct ctl *ctl, const struct ctl_answer *answer)
+json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer)
 {
     json_t *root =
         json_pack("{s:b, s:o}", "running", answer->running, "socket", ctl_json_text(ctl->path));
@@ -133,7 +133,7 @@ static json_t *answer_json(const struct ctl *ctl, const struct ctl_answer *answe
 
 int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
 {
-    json_t *root = answer_json(ctl, answer);
+    json_t *root = ctl_json_status(ctl, answer);
     const int code =
         root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 ? -ENOMEM : 0;
 
@@ -146,7 +146,7 @@ int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
 int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
                  const struct ctl_answer *before, uint64_t elapsed_ns)
 {
-    json_t *root = answer_json(ctl, now), *rates = json_array();
+    json_t *root = ctl_json_status(ctl, now), *rates = json_array();
     int code;
 
     for (size_t i = 0; i < now->client_count; i++) {

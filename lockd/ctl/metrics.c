@@ -73,8 +73,7 @@ static void put_program(FILE *out, const struct gs_wire_client *client, unsigned
 
 static void put_daemon(FILE *out, const struct gs_wire_daemon *daemon)
 {
-    put_head(out, "gpushare_", "info",
-             "Version and policy of the daemon as labels, always 1");
+    put_head(out, "gpushare_", "info", "Version and policy of the daemon as labels, always 1");
     fputs("gpushare_info{", out);
     put_label(out, "version", daemon->version);
     fprintf(out, ",policy=\"%s\"} 1\n", ctl_policy_name(daemon->policy));

@@ -12,8 +12,5 @@
 
 /* Writes all families; answer->running false: gpushare_up 0 and nothing else. */
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer);
-/* Serves GET /metrics at ADDRESS:PORT, a loopback address, until a signal. */
-enum ctl_exit ctl_http_serve(struct ctl *ctl, const struct ctl_command *command,
-                             const char *address);
 
 #endif

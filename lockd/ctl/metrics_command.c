@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics_command.c: `gpusharectl metrics`: prints the figures once, for a node exporter's textfile
- * collector, or serves them.
+ * metrics_command.c: `gpusharectl metrics`: prints the figures once, for example for a node exporter's textfile
+ * collector. `gpusharectl serve` serves them.
  */
 #include "lockd/ctl/metrics.h"
 
@@ -10,10 +10,8 @@
 
 static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
 {
-    const char *address = NULL;
     bool json = false;
     const struct lockd_option table[] = {
-        {"listen", "ADDRESS:PORT", LOCKD_OPTION_TEXT, &address, 0, 0, NULL, NULL, 0},
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
         {0},
     };
@@ -25,13 +23,6 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_metrics, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_metrics, "takes options only, no arguments");
-    if (json && address != NULL)
-        return ctl_usage(
-            &ctl_metrics,
-            "--listen cannot be used with --json: it serves Prometheus' text format "
-            "only");
-    if (address != NULL)
-        return ctl_http_serve(ctl, &ctl_metrics, address);
     code = ctl_ask_status(ctl, &answer);
     if (code != 0 && code != -ENOENT)
         return ctl_fail(ctl);
@@ -44,5 +35,4 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_metrics = {
-    "metrics", "[--json | --listen 127.0.0.1:PORT]",
-    "print all figures in Prometheus' text format, or serve them", metrics_run, NULL};
+    "metrics", "[--json]", "print all figures in Prometheus' text format", metrics_run, NULL};
