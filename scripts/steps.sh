@@ -10,7 +10,7 @@ mkdir -p "${logs:?}"
 
 # step NAME COMMAND...: one check that counts as one. Its output is shown and kept.
 step() {
-    local name=$1
+    local name=$1 since=$SECONDS
     shift
     if [[ " ${GS_CI_SKIP:-} " == *" $name "* ]]; then
         echo "skipped: $name (GS_CI_SKIP)"
@@ -24,6 +24,7 @@ step() {
         echo "FAILED: $name"
         failed=$((failed + 1))
     fi
+    echo "$name: $((SECONDS - since)) s"
 }
 
 # tests NAME COMMAND...: a run of test.sh, whose closing line is added up.

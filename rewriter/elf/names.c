@@ -2,7 +2,7 @@
  *
  * names.c: the wrap list and the driver names, derived from the table by the preprocessor.
  *
- * Owns two constant arrays, both in strcmp order because the table is (tests/rewriter/plan/test_plan.c
+ * Owns two constant arrays, both in strcmp order because the table is (tests/rewriter/elf/test_pieces.c
  * checks it). Any thread.
  */
 #include "rewriter/elf/names.h"

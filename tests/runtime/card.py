@@ -15,7 +15,6 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from kit import OPTIONS, BuildTest, check, main  # noqa: E402,F401  (in the folder above, for the scripts)
 
 MIB = 1 << 20
-failures = []
 PATIENCE = 120  # seconds: what comes at once on an idle machine, on one that is busy with other things
 
 

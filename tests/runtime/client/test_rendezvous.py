@@ -17,7 +17,8 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from card import BuildTest, check, main  # noqa: E402
 
-USER, OTHER = 64994, 64993
+USER = 61000 + os.getpid() % 1900 * 2  # of this run alone: it has a place in /tmp
+OTHER = USER + 1
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 PATIENCE = 120
 SYSTEM, USUAL, COMMON = "/run/gpushare", f"/run/user/{USER}", f"/tmp/gpushare-{USER}"
