@@ -41,11 +41,10 @@ static int refuse_packed(const struct elf_image *image, struct gs_err *err)
 int elf_refuse_static(const struct elf_image *image, struct gs_err *err)
 {
     return refuse_packed(image, err)
-               ?: gs_err_set(
-                      err, -ENOEXEC,
-                      "%s: is statically linked, so its calls cannot be redirected in the "
-                      "finished file; relink it with gpushare-cc",
-                      image->source.name);
+               ?: gs_err_set(err, -ENOEXEC,
+                             "%s: is statically linked, so its calls cannot be routed in the "
+                             "finished file; relink it with gpushare-cc",
+                             image->source.name);
 }
 
 static int refuse_damaged(const struct elf_image *image, const char *what, uint64_t value,
@@ -172,7 +171,7 @@ static int read_strings(struct elf_image *image, struct gs_err *err)
         return gs_err_set(
             err, -ENOEXEC,
             "%s: has no DT_STRTAB or no DT_SYMTAB, so it imports nothing that could "
-            "be redirected",
+            "be routed",
             image->source.name);
     if (size == 0 || size > MAX_STRINGS)
         return refuse_damaged(image, "DT_STRSZ", size, err);

@@ -204,8 +204,7 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
 
     if (job->options->programs_only && job->scope == ELF_SCOPE_OBJECT)
         return gs_err_set(err, -ENODATA,
-                          "%s: nothing to do: the patched program redirects its calls",
-                          job->name);
+                          "%s: nothing to do: the patched program routes its calls", job->name);
     if (job->scope == ELF_SCOPE_OBJECT && facts->import_count == 0) {
         if (facts->needed != NULL)
             return gs_err_set(

@@ -245,7 +245,7 @@ void doctor_file(struct doctor *doctor, const char *path, const char *name)
                    "%s names libgpushare.so (linked with gpushare-cc, or patched)", name);
     else if (look.other_machine || !look.dynamic)
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "link it with gpushare-cc instead",
-                   "%s is %s: its calls cannot be redirected", name,
+                   "%s is %s: its calls cannot be routed", name,
                    look.other_machine ? "a 32-bit program" : "fully static");
     else if (check != NULL)
         say_unpatched(doctor, path, name);
