@@ -90,13 +90,14 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
 {
     CUresult result = CUDA_SUCCESS;
     CUevent after = NULL;
-    bool done = false, exported;
+    bool done = false, waited = false, exported;
     unsigned pass;
 
     exported = is_exported(range);
     if (exported) { /* the client thread may be at its chunks, and disposes of it */
         if (position == NULL)
             result = wait_for_use(range, NULL);
+        waited = result == CUDA_SUCCESS;
         if (gs_synchronize_is_captured(result))
             result = CUDA_SUCCESS;
     } else if (gs_gate_try_enter(&pass)) {
@@ -112,6 +113,8 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
         after = gs_stream_position_mark(position);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range->after = after;
+    if (exported && position == NULL && waited)
+        range->at_rest = true;
     if (after != NULL) /* with which it ends */
         range->context = position->context;
     gs_retire_bury(range);

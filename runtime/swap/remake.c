@@ -78,7 +78,7 @@ static CUresult exchange_chunk(struct gs_range *range, uint32_t index,
     return CUDA_SUCCESS;
 }
 
-static CUresult remake_chunk(struct gs_range *range, uint32_t chunk)
+static CUresult replace_chunk(struct gs_range *range, uint32_t chunk)
 {
     const CUmemAllocationProp wanted = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -98,6 +98,20 @@ static CUresult remake_chunk(struct gs_range *range, uint32_t chunk)
     return result;
 }
 
+/* The same, in a context. */
+static CUresult remake_chunk(struct gs_range *range, uint32_t chunk)
+{
+    const struct gs_context *context = gs_context_for(range->device);
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    CUcontext popped;
+
+    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+        return result;
+    result = replace_chunk(range, chunk);
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    return result;
+}
+
 /* What leaves comes back by itself. */
 static void make_room(struct gs_range *range, uint64_t bytes)
 {
@@ -109,22 +123,21 @@ static void make_room(struct gs_range *range, uint64_t bytes)
 
 CUresult gs_remake_next(struct gs_range *range)
 {
-    const struct gs_context *context = gs_context_for(range->device);
-    CUresult result = CUDA_SUCCESS;
-    CUcontext popped;
+    CUresult result;
     uint32_t chunk = 0;
 
     while (chunk < range->chunk_count && is_sendable(&range->chunks[chunk]))
         chunk++;
     if (chunk == range->chunk_count)
         return CUDA_SUCCESS;
-    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
-        return CUDA_ERROR_INVALID_CONTEXT;
     result = remake_chunk(range, chunk);
-    gs_driver.cuCtxPopCurrent_v2(&popped);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         make_room(range, gs_range_chunk_bytes(range, chunk));
-    else if (result != CUDA_SUCCESS)
+        /* at once, before others come in; a chunk that has left itself comes back as it should be */
+        if (range->chunks[chunk].state == GS_CHUNK_RESIDENT)
+            result = remake_chunk(range, chunk);
+    }
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
         gs_log("memory at %#llx cannot be made anew: CUresult %d",
                (unsigned long long)gs_range_chunk_address(range, chunk), result);
     return result;
