@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
-#define GS_WIRE_VERSION 3
+#define GS_WIRE_VERSION 4
 
 /* Bounds of what a program or gpusharectl may ask for. */
 #define GS_WEIGHT_DEFAULT 100
@@ -123,6 +123,8 @@ struct gs_wire_state {
     uint32_t given;       /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
     char device_name[64];
+    uint64_t pinned_graphs; /* bytes of pinned: what graphs hold */
+    uint64_t pinned_arrays; /* bytes of pinned: arrays, which textures and surfaces use */
 };
 
 #define GS_GIVEN_MOST 16 /* descriptors with one message */
@@ -330,7 +332,7 @@ struct gs_wire_end {
 
 _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_state) == 216, "wire");
+_Static_assert(sizeof(struct gs_wire_state) == 232, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
 _Static_assert(sizeof(struct gs_wire_target) == 96, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
