@@ -50,7 +50,7 @@ def main():
     run(build, "handle", "simcuda")
     run(build, "lookups", "simcuda")
     run(build, "disabled", "simcuda", GPUSHARE_DISABLE="1")
-    newer = "cuLaunchKernel was asked for in the ABI of CUDA 14.0"
+    newer = "the program requested cuLaunchKernel in the form of CUDA 14.0"
     run(build, "newer", "runtime/newer", said=newer, GPUSHARE_LOG="stderr")
     run(build, "strict", "runtime/newer", said=newer, GPUSHARE_LOG="stderr", GPUSHARE_STRICT="1")
     sanitized(build)
