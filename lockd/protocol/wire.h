@@ -128,6 +128,8 @@ struct gs_wire_state {
     uint32_t zero;
     char device_name[64];
     uint64_t shared; /* bytes of pinned that others have open (CUDA IPC) */
+    uint64_t pinned_graphs; /* bytes of pinned: what graphs hold */
+    uint64_t pinned_arrays; /* bytes of pinned: arrays, which textures and surfaces use */
 };
 
 #define GS_GIVEN_MOST 16 /* descriptors with one message */
@@ -417,7 +419,7 @@ struct gs_wire_end {
 
 _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_state) == 224, "wire");
+_Static_assert(sizeof(struct gs_wire_state) == 240, "wire");
 _Static_assert(sizeof(struct gs_wire_open) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_share) == 80, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");

@@ -88,7 +88,8 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
     if (state->resident > LOCKD_BYTES_MAX)
         return gs_err_set(err, -EBADMSG, "state: %llu bytes resident",
                           (unsigned long long)state->resident);
-    if (state->pinned > LOCKD_BYTES_MAX || state->host_used > LOCKD_BYTES_MAX ||
+    if (state->pinned > LOCKD_BYTES_MAX || state->pinned_graphs > state->pinned ||
+        state->pinned_arrays > state->pinned || state->host_used > LOCKD_BYTES_MAX ||
         state->host_wanted > LOCKD_BYTES_MAX)
         return gs_err_set(
             err, -EBADMSG, "state: %llu bytes pinned, %llu on the host, %llu wanted",

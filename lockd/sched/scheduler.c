@@ -198,6 +198,8 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     member->report.resident = resident;
     member->report.pinned = state->pinned;
     member->report.shared = state->shared;
+    member->report.pinned_graphs = state->pinned_graphs;
+    member->report.pinned_arrays = state->pinned_arrays;
     sched_short_used(member);
     member->report.moved_out = state->moved_out;
     member->report.moved_in = state->moved_in;

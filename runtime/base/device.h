@@ -120,6 +120,7 @@ struct gs_device {
     struct gs_accounts accounts;
     struct gs_range *ranges;    /* all of them; range/range.c, under gs_memory_lock */
     _Atomic(uint64_t) arriving; /* bytes; range/managed.c */
+    _Atomic(uint64_t) arrays;   /* bytes; memory/arrays.c. Relaxed */
     struct gs_device_edge edge;
     struct gs_device_dead dead;
     struct gs_device_idle idle;

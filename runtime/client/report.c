@@ -82,7 +82,9 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->device_total = device->total;
     state->demand = accounts.demand - (kept < accounts.demand ? kept : accounts.demand);
     state->resident = accounts.resident - (kept < accounts.resident ? kept : accounts.resident);
-    state->pinned = accounts.pinned + device->graphs.bytes + kept;
+    state->pinned_graphs = device->graphs.bytes;
+    state->pinned_arrays = atomic_load_explicit(&device->arrays, memory_order_relaxed);
+    state->pinned = accounts.pinned + state->pinned_graphs + state->pinned_arrays + kept;
     state->shared = accounts.shared;
     if ((wants_run && accounts.missing != 0) || (!report->running && state->resident > budget))
         state->flags |= GS_STATE_MOVING;

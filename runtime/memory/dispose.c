@@ -9,6 +9,7 @@
 
 #include "lockd/protocol/wire.h"
 #include "runtime/gate/capture.h"
+#include "runtime/memory/arrays.h"
 #include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
 #include "runtime/memory/exports.h"
@@ -159,6 +160,7 @@ bool gs_memory_dispose_dead(bool moving)
 void gs_memory_after_fork(void)
 {
     gs_ranges_after_fork();
+    gs_arrays_after_fork();
     gs_retire_after_fork();
     gs_slabs_after_fork();
     gs_virtual_after_fork();

@@ -41,9 +41,9 @@ def hello(name="fake", pid=None, weight=0, priority=0, group=""):
 def state(seq=0, flags=0, total=16 * GIB, free=2**64 - 1, demand=0, resident=0, short=0, out=0, moved_in=0,
           calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, given=0, given_bytes=0, uuid=CARD, name=b"Test card",
           shared=0):
-    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQQII64sQ", uuid, seq, flags, total, free, demand, resident, short,
+    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQQII64sQQQ", uuid, seq, flags, total, free, demand, resident, short,
                                       out, moved_in, calls, switch_ns, pinned, host_used, host_wanted, given_bytes, given, 0,
-                                      name, shared))
+                                      name, shared, 0, 0))
 
 
 def open_message(token, pid, number):

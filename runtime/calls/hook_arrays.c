@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_arrays.c: arrays as the program makes and destroys them. They stay on the card, and count
+ * (memory/arrays.h). No state.
+ */
+#include "runtime/base/config.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/client/client.h"
+#include "runtime/memory/arrays.h"
+#include "runtime/memory/room.h"
+
+/* the driver's call, again when room was made; then the array counts */
+#define MAKE(call, handle, shape, levels)                                                      \
+    unsigned attempt = 0;                                                                      \
+    CUresult result;                                                                           \
+                                                                                               \
+    if (!gs_client_ready())                                                                    \
+        return CUDA_ERROR_NOT_INITIALIZED;                                                     \
+    do                                                                                         \
+        result = gs_driver.call;                                                               \
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));               \
+    if (result == CUDA_SUCCESS && !gs_runtime.config.disabled)                                 \
+        gs_arrays_made(handle, gs_arrays_bytes(shape, levels));                                \
+    if (result != CUDA_SUCCESS)                                                                \
+        gs_context_failed(NULL, result);                                                       \
+    return result
+
+CUresult __wrap_cuArrayCreate_v2(CUarray *pHandle,
+                                 const CUDA_ARRAY_DESCRIPTOR_v2 *pAllocateArray)
+{
+    CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {0};
+
+    if (pAllocateArray != NULL)
+        shape = (CUDA_ARRAY3D_DESCRIPTOR_v2){.Width = pAllocateArray->Width,
+                                             .Height = pAllocateArray->Height,
+                                             .Format = pAllocateArray->Format,
+                                             .NumChannels = pAllocateArray->NumChannels};
+    MAKE(cuArrayCreate_v2(pHandle, pAllocateArray), *pHandle, &shape, 1);
+}
+
+CUresult __wrap_cuArray3DCreate_v2(CUarray *pHandle,
+                                   const CUDA_ARRAY3D_DESCRIPTOR_v2 *pAllocateArray)
+{
+    MAKE(cuArray3DCreate_v2(pHandle, pAllocateArray), *pHandle, pAllocateArray, 1);
+}
+
+CUresult __wrap_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+                                       const CUDA_ARRAY3D_DESCRIPTOR_v2 *pMipmappedArrayDesc,
+                                       unsigned int numMipmapLevels)
+{
+    MAKE(cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels), *pHandle,
+         pMipmappedArrayDesc, numMipmapLevels);
+}
+
+CUresult __wrap_cuArrayDestroy(CUarray hArray)
+{
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuArrayDestroy(hArray);
+    if (result == CUDA_SUCCESS)
+        gs_arrays_ended(hArray);
+    return result;
+}
+
+CUresult __wrap_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = gs_driver.cuMipmappedArrayDestroy(hMipmappedArray);
+    if (result == CUDA_SUCCESS)
+        gs_arrays_ended(hMipmappedArray);
+    return result;
+}
