@@ -118,7 +118,7 @@ for release in "${releases[@]}"; do
         echo "== $release: FAILED"
         failed=1
     fi
-    umount -R "$root/proc" "$root/dev"
+    umount -R --lazy "$root/proc" "$root/dev" # a daemon may still be leaving
     [ "${GS_KEEP:-}" = 1 ] || rm -rf --one-file-system "$root"
 done
 [ "$(stat -c %a /dev/null)" = 666 ] || die "/dev/null of this machine has changed"
