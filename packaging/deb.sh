@@ -22,7 +22,7 @@ tar -xzf "$work/gpushare_$version.orig.tar.gz" -C "$work"
 cp -r "$work/gpushare-$version/packaging/debian" "$work/gpushare-$version/debian"
 (cd "$work/gpushare-$version" && dpkg-buildpackage -us -uc -d) >"$work/build.log" 2>&1 ||
     { tail -30 "$work/build.log" >&2; echo "deb.sh: the packages could not be built; the whole log: $work/build.log" >&2; exit 1; }
-! grep -E '^[^ ]+: warning: ' "$work/build.log" || { echo "deb.sh: the compiler warned" >&2; exit 1; }
+! grep -E '\.[chS]:[0-9]+:[0-9]+: warning: ' "$work/build.log" || { echo "deb.sh: the compiler warned" >&2; exit 1; }
 cp "$work"/*.deb "$work"/*.dsc "$work"/*.orig.tar.gz "$work"/*.debian.tar.xz "$out/"
 if command -v lintian >/dev/null; then # the first: of uploads to Debian; the other: what the portable ones are
     lintian --allow-root --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs,embedded-library "$work"/*.changes

@@ -9,6 +9,7 @@
 #
 #   GS_CHROOTS=FOLDER      where Debians are kept (default /var/tmp/gpushare-chroots); each run works on a copy
 #   GS_DIST=FOLDER         finished packages; default: made here
+#   GS_PARTS="deb musl"    some of the parts: tarball, wheel, deb, musl
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { echo "check_install.sh: $*" >&2; exit 1; }
@@ -111,13 +112,13 @@ for release in "${releases[@]}"; do
     make_debian "$release"
     mount_into "$root"
     make_kit "$root/kit"
-    if chroot "$root" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash /kit/inside.sh /kit; then
+    if chroot "$root" env -i HOME=/root GS_PARTS="${GS_PARTS:-}" LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash /kit/inside.sh /kit; then
         echo "== $release: all as it should be"
     else
         echo "== $release: FAILED"
         failed=1
     fi
-    umount -R "$root/proc" "$root/dev"
+    umount -R --lazy "$root/proc" "$root/dev" # a daemon may still be leaving
     [ "${GS_KEEP:-}" = 1 ] || rm -rf --one-file-system "$root"
 done
 [ "$(stat -c %a /dev/null)" = 666 ] || die "/dev/null of this machine has changed"

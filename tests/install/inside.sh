@@ -231,7 +231,6 @@ check_musl() {
     say "a program for musl is refused: $(head -1 "$work/said.out" | cut -c1-150)"
 }
 
-check_tarball
-check_wheel
-[ -n "$short" ] || check_deb
-check_musl
+for part in ${GS_PARTS:-tarball wheel deb musl}; do
+    [ "$part" = deb ] && [ -n "$short" ] || "check_$part"
+done

@@ -3,6 +3,7 @@
 #
 # test_tools.sh SCRIPT TOOL...: the completion of each tool offers every option of its --help.
 set -euo pipefail
+# shellcheck source=lockd/completion/gpushare-tools.bash
 . "$1"
 shift
 for tool; do
