@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -142,7 +143,7 @@ static pid_t start_child(int *hold, struct lockd_identity *identity)
 static uint64_t start_of(pid_t pid)
 {
     char path[64], line[1024];
-    unsigned long long start = 0;
+    const char *at;
     FILE *file;
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -150,12 +151,10 @@ static uint64_t start_of(pid_t pid)
     assert_non_null(file);
     assert_non_null(fgets(line, sizeof line, file));
     fclose(file);
-    assert_int_equal(sscanf(strrchr(line, ')') + 2,
-                            "%*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-                            "%*s %*s %*s %llu",
-                            &start),
-                     1);
-    return start;
+    at = strrchr(line, ')');
+    for (int field = 2; field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return strtoull(at, NULL, 10);
 }
 
 static void pidfd_is_of_that_process_only(void **state)
