@@ -103,7 +103,8 @@ uint64_t sched_queue_takes(const struct sched_party *party)
 }
 
 /* The one to be served next; those that do not fit beside stuck ones keep their places in front
- * of it. A stuck one only repeats what it has, unless others of its gang can end what it waits for. What can never fit has its turn only when nobody else has work. */
+ * of it. A stuck one would only repeat what it has, unless others of its gang can end what it waits
+ * for. What can never fit has its turn only when nobody else has work. */
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     struct sched_node *first = sched_order_first(&device->waiting.queue);
