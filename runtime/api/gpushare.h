@@ -111,8 +111,8 @@ static inline int gpushare_resume(void)
     return gpushare_1_resume != NULL ? gpushare_1_resume() : -ENOSYS;
 }
 
-/* `callback(argument)` is called, in a thread of its own, when the program is to stop and
- * programs need more memory than there is: what it frees with the usual calls (cudaFree, or
+/* `callback(argument)` is called, in a thread of its own, when the program is to stop for
+ * others, before its memory leaves: what it frees with the usual calls (cudaFree, or
  * PyTorch's torch.cuda.empty_cache()) need not be moved. The program goes on meanwhile. 100 ms
  * after the call memory moves, whether the callback has returned or not; CUDA calls that it
  * makes later wait for the program's next turn. It is not called again before it has returned.

@@ -133,16 +133,16 @@ static bool something_leaves(void)
     return leaves;
 }
 
-/* Somebody lacks memory that this program has: what it frees now need not be moved. */
-static bool memory_will_leave(void)
+/* It is to stop for others, who may lack memory that it has: what it frees now need not be moved.
+ * (The shortfall says so later than RUN off, which may come first.) */
+static bool memory_may_leave(void)
 {
     struct gs_device *device;
-    bool lacks = false;
+    bool may = false;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        lacks |= (gs_device_flags(device) & GS_TARGET_RUN) == 0 &&
-                 atomic_load_explicit(&device->target.shortfall, memory_order_relaxed) != 0;
-    return lacks;
+        may |= (gs_device_flags(device) & (GS_TARGET_RUN | GS_TARGET_SOLE)) == 0;
+    return may;
 }
 
 /* The least that any device is to be yielded to interactive programs; 0: none is. */
@@ -216,7 +216,7 @@ static uint64_t close_gate(uint64_t now)
 /* One attempt to come to a stop. Returns ns until the next one, 0 when stopped. */
 static uint64_t stop_program(uint64_t now)
 {
-    uint64_t again = self.started_to_stop || !memory_will_leave() ? 0 : gs_pressure_wait(now);
+    uint64_t again = self.started_to_stop || !memory_may_leave() ? 0 : gs_pressure_wait(now);
 
     if (again != 0)
         return again;
