@@ -138,7 +138,7 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     bursts->rests = bursts->rest >= bursts->usual / (bursts->rests ? REST_STILL : REST_LEAST);
 }
 
-enum gs_class sched_gang_class(const struct sched_gang *gang)
+enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
 {
     bool all = true, batch = false;
 
@@ -147,7 +147,7 @@ enum gs_class sched_gang_class(const struct sched_gang *gang)
 
         for (const struct lockd_list *of = party->members.next; of != &party->members;
              of = of->next) {
-            const enum gs_class class = sched_member_of(of, of_party)->client->class;
+            const enum gs_wire_class class = sched_member_of(of, of_party)->client->class;
 
             if (class == GS_CLASS_INTERACTIVE)
                 return class;
@@ -205,7 +205,7 @@ static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
-    const enum gs_class class = sched_gang_class(party->gang);
+    const enum gs_wire_class class = sched_gang_class(party->gang);
 
     if (class != GS_CLASS_AUTO)
         return class == GS_CLASS_INTERACTIVE;
@@ -239,9 +239,9 @@ bool sched_party_goes_first(const struct sched_party *party, uint64_t now)
            sched_party_is_interactive(party, now);
 }
 
-enum gs_class sched_party_class(const struct sched_party *party, uint64_t now)
+enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now)
 {
-    const enum gs_class class = sched_gang_class(party->gang);
+    const enum gs_wire_class class = sched_gang_class(party->gang);
 
     if (class != GS_CLASS_AUTO)
         return class;
@@ -444,11 +444,15 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
     return share;
 }
 
+uint32_t sched_settings_floor(const struct sched_settings *settings)
+{
+    return settings->floor_ppm == 0 ? FLOOR_PPM : settings->floor_ppm;
+}
+
 static double keeps_of(const struct sched_device *device)
 {
-    const uint32_t ppm = device->sched->settings.floor_ppm;
-
-    return (double)(ppm == 0 ? FLOOR_PPM : ppm) / (double)PPM * (1 - device->share.due);
+    return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
+           (1 - device->share.due);
 }
 
 static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
