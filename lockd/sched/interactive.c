@@ -534,7 +534,7 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
     uint64_t at = sched_max(lasts_until(holder, now), pays_at(head, now));
 
     if (is_new(head))
-        at = sched_max(at, head->turn.count == 0 && sched_party_is_interactive(head, now)
+        at = sched_max(at, head->turn.skipped == 0 && sched_party_is_interactive(head, now)
                                ? head->bursts.began + NEW_WAITS
                                : LOCKD_NEVER);
     return at;
