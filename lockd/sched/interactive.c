@@ -74,7 +74,8 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->vain = 0;
     if (!bursts->came_up) {
         bursts->came_up = true;
-    } else if (waited > ran && ran > bursts->usual / 2) {
+    } else if (waited > ran && ran > bursts->usual / 2 &&
+               party->device->sched->settings.quantum_ns == LOCKD_AUTO) {
         bursts->waited += bursts->waited < TRY_AFTER ? 1 : 0;
     } else {
         bursts->waited = 0;
