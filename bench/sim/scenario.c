@@ -96,10 +96,11 @@ static const struct sim_key keys[] = {
     {"program", "group", SIM_WORD, PROGRAM(group), 0, 0, false, "gang"},
 };
 
-static const char *const metrics[] = {"throughput",  "jain",        "weights",   "longest_wait",
-                                      "latency_p50", "latency_p99", "latency_p50_ms", "latency_p99_ms",
-                                      "finished",  "seconds",
-                                      "switch_cost", "busy",        "gpu_hours", NULL};
+static const char *const metrics[] = {
+    "throughput",  "jain",        "weights",        "longest_wait",
+    "latency_p50", "latency_p99", "latency_p50_ms", "latency_p99_ms",
+    "finished",    "seconds",     "switch_cost",    "busy",
+    "gpu_hours",   NULL};
 
 /* "jain = at least 0.999" */
 static int set_expect(struct sim_scenario *scenario, const char *name, const char *text,

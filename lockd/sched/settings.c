@@ -23,7 +23,8 @@ void sched_describe(struct sched *sched, struct sched_client *client,
     (void)sched;
     client->weight = hello->weight != 0 ? hello->weight : GS_WEIGHT_DEFAULT;
     client->priority = hello->priority;
-    client->class = hello->class < GS_CLASS_COUNT ? (enum gs_wire_class)hello->class : GS_CLASS_AUTO;
+    client->class =
+        hello->class < GS_CLASS_COUNT ? (enum gs_wire_class)hello->class : GS_CLASS_AUTO;
     client->user = user;
     memcpy(client->group, hello->group, sizeof client->group);
     client->group[sizeof client->group - 1] = '\0';
