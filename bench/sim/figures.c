@@ -160,11 +160,18 @@ double sim_totals_get(const struct sim_totals *totals, const char *name)
         const char *name;
         double value;
     } all[] = {
-        {"throughput", totals->throughput},   {"jain", totals->jain},
-        {"weights", totals->weights},         {"longest_wait", totals->longest_wait},
-        {"latency_p50", totals->latency_p50}, {"latency_p99", totals->latency_p99},
-        {"finished", totals->finished},       {"seconds", totals->seconds},
-        {"switch_cost", totals->switch_cost}, {"busy", totals->busy},
+        {"throughput", totals->throughput},
+        {"jain", totals->jain},
+        {"weights", totals->weights},
+        {"longest_wait", totals->longest_wait},
+        {"latency_p50", totals->latency_p50},
+        {"latency_p99", totals->latency_p99},
+        {"latency_p50_ms", totals->latency_p50_ms},
+        {"latency_p99_ms", totals->latency_p99_ms},
+        {"finished", totals->finished},
+        {"seconds", totals->seconds},
+        {"switch_cost", totals->switch_cost},
+        {"busy", totals->busy},
         {"gpu_hours", totals->gpu_hours},
     };
 

@@ -48,6 +48,8 @@ static const struct sim_key keys[] = {
      "longest automatic quantum"},
     {"lock", "cost", SIM_PART, RUN(cost), 0, 0.5, false,
      "part of the time that switches may cost; 0: the default"},
+    {"lock", "floor", SIM_PART, RUN(floor), 0, 1, false,
+     "of their fair share, that interactive programs leave; 0: as it is"},
     {"lock", "idle", SIM_TIME, RUN(idle_ns), 1e-3, 3600, true,
      "time that a holder may be idle"},
     {"lock", "reserve", SIM_SIZE, RUN(reserve), 0, 1e15, true, "bytes that no program gets"},
@@ -86,12 +88,19 @@ static const struct sim_key keys[] = {
     {"program", "weight", SIM_COUNT, PROGRAM(weight), 1, GS_WEIGHT_MAX, false, "its share"},
     {"program", "priority", SIM_INTEGER, PROGRAM(priority), -GS_PRIORITY_MAX, GS_PRIORITY_MAX,
      false, "priority, with policy priority"},
+    {"program", "user", SIM_COUNT, PROGRAM(user), 0, 4294967295.0, false, "whose they are"},
+    {"program", "class", SIM_COUNT, PROGRAM(kind), 0, 3, false,
+     "1 interactive, 2 batch, 3 background; 0: found out"},
+    {"program", "kernels", SIM_COUNT, PROGRAM(kernels), 1, 1e6, false,
+     "cycles of cpu and gpu that a request takes"},
     {"program", "group", SIM_WORD, PROGRAM(group), 0, 0, false, "gang"},
 };
 
-static const char *const metrics[] = {"throughput",  "jain",        "weights",   "longest_wait",
-                                      "latency_p50", "latency_p99", "finished",  "seconds",
-                                      "switch_cost", "busy",        "gpu_hours", NULL};
+static const char *const metrics[] = {
+    "throughput",  "jain",        "weights",        "longest_wait",
+    "latency_p50", "latency_p99", "latency_p50_ms", "latency_p99_ms",
+    "finished",    "seconds",     "switch_cost",    "busy",
+    "gpu_hours",   NULL};
 
 /* "jain = at least 0.999" */
 static int set_expect(struct sim_scenario *scenario, const char *name, const char *text,
@@ -168,6 +177,7 @@ struct sim_class *sim_scenario_class(struct sim_scenario *scenario, const char *
     class = &scenario->classes[scenario->class_count++];
     *class = (struct sim_class){.copies = 1,
                                 .busy = 1,
+                                .kernels = 1,
                                 .dirty = 1,
                                 .hot = 1,
                                 .pass_ns = 1000000000,

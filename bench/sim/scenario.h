@@ -44,7 +44,9 @@ struct sim_class {
     double dirty, zero;        /* parts of the memory, see README.md */
     double hot;
     uint64_t pass_ns;
-    uint64_t weight;
+    uint64_t weight, user;
+    uint64_t kind;    /* enum gs_wire_class */
+    uint64_t kernels; /* cycles of a request */
     int64_t priority;
     char group[32];
     struct sim_burst *bursts; /* from a trace; then cpu, gpu and cycles do not count */
@@ -72,7 +74,7 @@ struct sim_scenario {
     uint64_t idle_release_ns; /* the old lock is given back after so long without work */
     /* [lock] */
     uint64_t quantum_ns, idle_ns, reserve, policy, exclusive, quantum_min_ns, quantum_max_ns;
-    double cost;
+    double cost, floor;
 
     struct sim_class classes[SIM_CLASSES];
     size_t class_count;

@@ -80,6 +80,7 @@ struct sim_program {
     uint64_t *requests; /* when those not yet served were to arrive */
     size_t request_first, request_count, request_room;
     bool serving;        /* the first of them */
+    uint64_t kernels;    /* cycles of it that are still to come */
     uint64_t ideal_free; /* when a card of its own would be done with all served so far */
 
     /* client.c: the runtime library's side of wire.h */

@@ -237,7 +237,7 @@ static void cycle_next(struct sim_program *program)
 {
     uint64_t cpu;
 
-    if (program->serving)
+    if (program->serving && program->kernels == 0)
         request_done(program);
     if (!has_cycles(program)) {
         leave(program);
@@ -246,8 +246,13 @@ static void cycle_next(struct sim_program *program)
     if (program->class->request.a > 0 && program->request_count == 0)
         return; /* rests until the next request */
     cpu = cycle_draw(program);
-    if (program->class->request.a > 0)
+    if (program->serving) {
+        program->kernels--;
+        program->ideal_free += cpu + program->gpu_next;
+    } else if (program->class->request.a > 0) {
+        program->kernels = program->class->kernels - 1;
         request_begin(program, cpu + program->gpu_next);
+    }
     if (cpu == 0) {
         gpu_begin(program);
         return;

@@ -168,6 +168,7 @@ void sim_world_connect(struct sim_program *program)
     struct sim_world *world = program->world;
     struct gs_wire_hello hello = {.pid = (int32_t)program->index + 1,
                                   .weight = (uint32_t)program->class->weight,
+                                  .class = (uint32_t)program->class->kind,
                                   .priority = (int32_t)program->class->priority};
 
     program->client = sched_client_add(world->sched, program);
@@ -177,7 +178,7 @@ void sim_world_connect(struct sim_program *program)
     }
     snprintf(hello.name, sizeof hello.name, "%s", program->class->name);
     snprintf(hello.group, sizeof hello.group, "%s", program->class->group);
-    sched_describe(world->sched, program->client, &hello, 0);
+    sched_describe(world->sched, program->client, &hello, (uint32_t)program->class->user);
 }
 
 void sim_world_disconnect(struct sim_program *program)
@@ -281,6 +282,7 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
         .quantum_min_ns = scenario->quantum_min_ns,
         .quantum_max_ns = scenario->quantum_max_ns,
         .share_ppm = (uint32_t)(scenario->cost * 1e6),
+        .floor_ppm = (uint32_t)(scenario->floor * 1e6),
     };
     struct sim_world *world = sim_new(1, sizeof *world);
 

@@ -82,7 +82,7 @@ struct gs_wire_hello {
     int32_t pid;       /* as the program sees itself; the daemon trusts SO_PEERCRED first */
     uint32_t weight;   /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
     int32_t priority;  /* with the policy `priority`; higher goes first, 0 is ordinary */
-    uint32_t class;    /* enum gs_class; that it asks for */
+    uint32_t class;    /* enum gs_wire_class; that it asks for */
     char name[32];     /* program_invocation_short_name */
     char version[16];  /* of the runtime library */
     char group[32]; /* gang: programs of one user that name the same one get their turns on all
@@ -188,7 +188,7 @@ struct gs_wire_kin {
 struct gs_wire_wish { /* all that it wishes: the newest one counts, and replaces those before */
     struct gs_wire_header header;
     uint32_t flags;        /* GS_WISH_* */
-    uint32_t class_number; /* enum gs_class; 0 without GS_WISH_CLASS */
+    uint32_t class_number; /* enum gs_wire_class; 0 without GS_WISH_CLASS */
 };
 
 /* Flags of gs_wire_target. RUN: the program may run. WAITERS: others wait for this device, so it
@@ -276,7 +276,7 @@ enum gs_policy {
 #define GS_POLICY_COUNT 4
 
 /* What a program is to the policy `fair`; background ones wait for all others with any policy. */
-enum gs_class {
+enum gs_wire_class {
     GS_CLASS_AUTO = 0,        /* found out by what it does */
     GS_CLASS_INTERACTIVE = 1, /* served at once, within its share */
     GS_CLASS_BATCH = 2,       /* takes its turns */

@@ -5,6 +5,7 @@
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
 #include "lockd/sched/device.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/quantum.h"
 
 #include <string.h>
@@ -22,6 +23,11 @@ bool sched_client_paused(const struct sched_client *client)
 uint32_t sched_client_weight(const struct sched_client *client)
 {
     return client->weight;
+}
+
+enum gs_wire_class sched_client_class(const struct sched_client *client)
+{
+    return client->class;
 }
 
 int32_t sched_client_priority(const struct sched_client *client)
@@ -181,6 +187,8 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .wait_longest_ns =
             sched_max(member->time.wait_longest_ns, waits ? sched_less(now, since) : 0),
         .weight = client->weight,
+        .yielded_ns = member->time.yielded_ns,
+        .class = sched_party_class(member->party, now),
     };
 
     if (client->in_group != NULL && count_group(client->in_group) > 1) {

@@ -27,21 +27,21 @@
 
 #include <stdlib.h>
 
-#define BURST_MOST   (8000 * NS_PER_MS) /* of an interactive party */
-#define REST_LEAST   2 /* it rests for at least this part of a burst ... */
-#define REST_STILL   8 /* ... and goes on being interactive with this one */
-#define VAIN         4 /* times in a row that it wanted to run and did not */
-#define TRY_AFTER    8 /* bursts that waited */
-#define NEW_WAITS    (10000 * NS_PER_MS)
-#define HALF_LIFE    (60000 * NS_PER_MS)
-#define SPARE_MOST   (10000 * NS_PER_MS) /* of the account, that bursts may use up at once */
-#define DEBT_MOST    (5000 * NS_PER_MS)
-#define COMING       4 /* switches, in which one that is to run has come */
-#define BEYOND       4 /* by this part of a fair share one may exceed it */
-#define IDLE_STEP    10
-#define IDLE_PART    8
-#define GAP_FORGET   64
-#define LOOK_AGAIN   NS_PER_MS
+#define BURST_MOST (8000 * NS_PER_MS) /* of an interactive party */
+#define REST_LEAST 2                  /* it rests for at least this part of a burst ... */
+#define REST_STILL 8                  /* ... and goes on being interactive with this one */
+#define VAIN       4                  /* times in a row that it wanted to run and did not */
+#define TRY_AFTER  8                  /* bursts that waited */
+#define NEW_WAITS  (10000 * NS_PER_MS)
+#define HALF_LIFE  (60000 * NS_PER_MS)
+#define SPARE_MOST (10000 * NS_PER_MS) /* of the account, that bursts may use up at once */
+#define DEBT_MOST  (5000 * NS_PER_MS)
+#define COMING     4 /* switches, in which one that is to run has come */
+#define BEYOND     4 /* by this part of a fair share one may exceed it */
+#define IDLE_STEP  10
+#define IDLE_PART  8
+#define GAP_FORGET 64
+#define LOOK_AGAIN NS_PER_MS
 
 /* --- what is known of its bursts --- */
 
@@ -55,8 +55,7 @@ static void note_usual(struct sched_party_bursts *bursts, uint64_t burst)
         return;
     }
     bursts->usual = usual - usual / 4 + burst / 4;
-    bursts->off +=
-        (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - bursts->off / 4;
+    bursts->off += (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - bursts->off / 4;
 }
 
 /* It has had nothing to do for some time; how long did it have something? idle: ns of that it
@@ -74,7 +73,8 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->vain = 0;
     if (!bursts->came_up) {
         bursts->came_up = true;
-    } else if (waited > ran && ran > bursts->usual / 2) {
+    } else if (waited > ran && ran > bursts->usual / 2 &&
+               party->device->sched->settings.quantum_ns == LOCKD_AUTO) {
         bursts->waited += bursts->waited < TRY_AFTER ? 1 : 0;
     } else {
         bursts->waited = 0;
@@ -138,16 +138,17 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     bursts->rests = bursts->rest >= bursts->usual / (bursts->rests ? REST_STILL : REST_LEAST);
 }
 
-enum gs_class sched_gang_class(const struct sched_gang *gang)
+enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
 {
     bool all = true, batch = false;
 
-    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties; at = at->next) {
+    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
+         at = at->next) {
         const struct sched_party *party = lockd_entry(at, struct sched_party, of_gang);
 
         for (const struct lockd_list *of = party->members.next; of != &party->members;
              of = of->next) {
-            const enum gs_class class = sched_member_of(of, of_party)->client->class;
+            const enum gs_wire_class class = sched_member_of(of, of_party)->client->class;
 
             if (class == GS_CLASS_INTERACTIVE)
                 return class;
@@ -197,7 +198,8 @@ static uint64_t usual_most(const struct sched_party *party)
 /* How long its present burst may last. */
 static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 {
-    return usual_most(party) + (party->bursts.came_up ? fair_part(party, now - party->bursts.began) : 0);
+    return usual_most(party) +
+           (party->bursts.came_up ? fair_part(party, now - party->bursts.began) : 0);
 }
 
 /* One that is new, or has rested once, is taken for interactive until a burst that need not wait
@@ -205,7 +207,7 @@ static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
-    const enum gs_class class = sched_gang_class(party->gang);
+    const enum gs_wire_class class = sched_gang_class(party->gang);
 
     if (class != GS_CLASS_AUTO)
         return class == GS_CLASS_INTERACTIVE;
@@ -213,8 +215,7 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
         return false;
     if (bursts->usual == LOCKD_NEVER)
         return party->device->sched->settings.quantum_ns == LOCKD_AUTO;
-    return bursts->waited == TRY_AFTER ||
-           (bursts->usual <= usual_most(party) && bursts->rests);
+    return bursts->waited == TRY_AFTER || (bursts->usual <= usual_most(party) && bursts->rests);
 }
 
 /* When one that has the device as an interactive party is none any more if it goes on like that. */
@@ -239,9 +240,9 @@ bool sched_party_goes_first(const struct sched_party *party, uint64_t now)
            sched_party_is_interactive(party, now);
 }
 
-enum gs_class sched_party_class(const struct sched_party *party, uint64_t now)
+enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now)
 {
-    const enum gs_class class = sched_gang_class(party->gang);
+    const enum gs_wire_class class = sched_gang_class(party->gang);
 
     if (class != GS_CLASS_AUTO)
         return class;
@@ -359,8 +360,8 @@ void sched_share_note(struct sched_party *party, uint64_t now)
     share->weight = party->weight;
     share->first = party->bursts.first;
     share->batch_queued = queued && !share->first && party->turn.skipped == 0;
-    share->user =
-        user_of(party->device, sched_member_of(party->members.next, of_party)->client->user, now);
+    share->user = user_of(party->device,
+                          sched_member_of(party->members.next, of_party)->client->user, now);
     count_wanting(party, 1);
 }
 
@@ -444,11 +445,15 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
     return share;
 }
 
+uint32_t sched_settings_floor(const struct sched_settings *settings)
+{
+    return settings->floor_ppm == 0 ? FLOOR_PPM : settings->floor_ppm;
+}
+
 static double keeps_of(const struct sched_device *device)
 {
-    const uint32_t ppm = device->sched->settings.floor_ppm;
-
-    return (double)(ppm == 0 ? FLOOR_PPM : ppm) / (double)PPM * (1 - device->share.due);
+    return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
+           (1 - device->share.due);
 }
 
 static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
@@ -530,7 +535,7 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
     uint64_t at = sched_max(lasts_until(holder, now), pays_at(head, now));
 
     if (is_new(head))
-        at = sched_max(at, head->turn.count == 0 && sched_party_is_interactive(head, now)
+        at = sched_max(at, head->turn.skipped == 0 && sched_party_is_interactive(head, now)
                                ? head->bursts.began + NEW_WAITS
                                : LOCKD_NEVER);
     return at;
@@ -538,7 +543,8 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
 
 bool sched_share_waits(const struct sched_party *party)
 {
-    const struct sched_device_share *share = look_at_holders(party->device, party->device->share.at);
+    const struct sched_device_share *share =
+        look_at_holders(party->device, party->device->share.at);
 
     return party->share.first && share->batch_queued != 0 && !share->batch_held &&
            asked_of(party, share->at) > share->spare;

@@ -18,9 +18,9 @@ bool sched_party_goes_first(const struct sched_party *party, uint64_t now);
 bool sched_party_is_background(const struct sched_party *party);
 
 /* What was said of it or of any program of its gang; background if it was said of all. */
-enum gs_class sched_gang_class(const struct sched_gang *gang);
+enum gs_wire_class sched_gang_class(const struct sched_gang *gang);
 /* ... GS_CLASS_AUTO: what was found out, then. */
-enum gs_class sched_party_class(const struct sched_party *party, uint64_t now);
+enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now);
 
 /* It waits now, or has its place, or neither any more: shares of the device follow from that. */
 void sched_share_note(struct sched_party *party, uint64_t now);

@@ -166,22 +166,22 @@ struct sched_party_time {
 
 /* For how long a party has something to do at a time: scheduler.c, from its reports. */
 struct sched_party_bursts {
-    bool rested;       /* it has had nothing to do since it ran, which is not counted yet */
-    bool came_up;      /* its first burst is over, which is like none after it */
-    uint64_t quiet_at; /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
-    uint64_t now;      /* ns it ran since it last had nothing to do */
-    uint64_t usual;    /* ... how long that usually is; LOCKD_NEVER: not known */
-    uint64_t rest_at;  /* it has had nothing to do since; 0: it has */
-    uint64_t rest;     /* for how long that usually is */
-    uint64_t began;    /* when the present burst did */
-    uint64_t gap;      /* the longest rest that was only a gap in a burst */
+    bool rested;         /* it has had nothing to do since it ran, which is not counted yet */
+    bool came_up;        /* its first burst is over, which is like none after it */
+    uint64_t quiet_at;   /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
+    uint64_t now;        /* ns it ran since it last had nothing to do */
+    uint64_t usual;      /* ... how long that usually is; LOCKD_NEVER: not known */
+    uint64_t rest_at;    /* it has had nothing to do since; 0: it has */
+    uint64_t rest;       /* for how long that usually is */
+    uint64_t began;      /* when the present burst did */
+    uint64_t gap;        /* the longest rest that was only a gap in a burst */
     uint64_t short_rest; /* the last rest, if it was too short to be one; 0 */
-    uint32_t vain;     /* it wanted to run so many times in a row, and did not */
-    uint32_t waited;   /* so many bursts in a row say little, since they waited */
-    uint64_t idle;     /* what it may idle therefore; 0: not known */
-    bool first;        /* it was interactive when it came for its present turn */
-    bool rests;        /* long enough for its bursts to be an interactive party's */
-    uint64_t off;      /* ... and how far from that; of the first one, nothing else being known,
+    uint32_t vain;       /* it wanted to run so many times in a row, and did not */
+    uint32_t waited;     /* so many bursts in a row say little, since they waited */
+    uint64_t idle;       /* what it may idle therefore; 0: not known */
+    bool first;          /* it was interactive when it came for its present turn */
+    bool rests;          /* long enough for its bursts to be an interactive party's */
+    uint64_t off; /* ... and how far from that; of the first one, nothing else being known,
                           three tenths */
 };
 

@@ -59,8 +59,8 @@ static uint64_t place_by_priority(struct sched_party *party)
     return (uint64_t)(INT32_MAX - (int64_t)sched_gang_priority(party->gang));
 }
 
-static uint64_t ahead_of_lower(const struct sched_party *head,
-                               const struct sched_party *holder, uint64_t now)
+static uint64_t ahead_of_lower(const struct sched_party *head, const struct sched_party *holder,
+                               uint64_t now)
 {
     const bool higher = sched_gang_priority(head->gang) > sched_gang_priority(holder->gang);
 

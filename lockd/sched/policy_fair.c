@@ -200,8 +200,7 @@ static uint64_t turn_length(struct sched_party *party)
         return sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
     return sched_max(rest_of_burst(party),
                      sched_clamp(to_real(party, sched_less(have + rise, behind)),
-                                 quantum / WORTH / 2,
-                                 quantum * TURN_LONGEST));
+                                 quantum / WORTH / 2, quantum * TURN_LONGEST));
 }
 
 static void count_ran(struct sched_party *party, uint64_t ns)

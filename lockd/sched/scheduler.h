@@ -80,6 +80,8 @@ void sched_weight(struct sched *sched, struct sched_client *client, uint32_t wei
                   uint64_t now_ns);
 void sched_priority(struct sched *sched, struct sched_client *client, int32_t priority,
                     uint64_t now_ns);
+void sched_class(struct sched *sched, struct sched_client *client, enum gs_wire_class class,
+                 uint64_t now_ns);
 /* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
 void sched_limit(struct sched *sched, struct sched_client *client, uint64_t bytes,
                  uint64_t now_ns);
@@ -115,8 +117,10 @@ struct sched_host_info sched_host_info(const struct sched *sched);
 uint64_t sched_settings_quantum_min(const struct sched_settings *settings);
 uint64_t sched_settings_quantum_max(const struct sched_settings *settings);
 uint32_t sched_settings_share(const struct sched_settings *settings);
+uint32_t sched_settings_floor(const struct sched_settings *settings);
 bool sched_client_paused(const struct sched_client *client);
 uint32_t sched_client_weight(const struct sched_client *client);
+enum gs_wire_class sched_client_class(const struct sched_client *client);
 int32_t sched_client_priority(const struct sched_client *client);
 bool sched_client_unused(const struct sched_client *client); /* it has not named a device */
 /* What it has on that device, as far as it is believed; bytes, 0: it has not named it. */

@@ -76,7 +76,11 @@ static uint64_t idle_for(const struct sched_member *member, bool waiters)
 
 static bool works_in_bursts(const struct sched_party *party)
 {
-    return party->bursts.usual <= sched_device_quantum(party->device) / 2;
+    const enum gs_wire_class class = sched_gang_class(party->gang);
+
+    return class == GS_CLASS_AUTO
+               ? party->bursts.usual <= sched_device_quantum(party->device) / 2
+               : class == GS_CLASS_INTERACTIVE;
 }
 
 /* What the others on the device may have unfinished; 0: any amount. O(members), where the

@@ -8,6 +8,7 @@
 #include "lockd/sched/device.h"
 #include "lockd/sched/evict.h"
 #include "lockd/sched/gang.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/plan.h"
 #include "lockd/sched/policy.h"
@@ -22,7 +23,8 @@ void sched_describe(struct sched *sched, struct sched_client *client,
     (void)sched;
     client->weight = hello->weight != 0 ? hello->weight : GS_WEIGHT_DEFAULT;
     client->priority = hello->priority;
-    client->class = hello->class < GS_CLASS_COUNT ? (enum gs_class)hello->class : GS_CLASS_AUTO;
+    client->class =
+        hello->class < GS_CLASS_COUNT ? (enum gs_wire_class)hello->class : GS_CLASS_AUTO;
     client->user = user;
     memcpy(client->group, hello->group, sizeof client->group);
     client->group[sizeof client->group - 1] = '\0';
@@ -80,6 +82,24 @@ void sched_priority(struct sched *sched, struct sched_client *client, int32_t pr
                                                     : priority;
     if (client->gang != NULL)
         sched_lease_requeue_gang(client->gang, now_ns);
+    sched_plan_pending(sched, now_ns);
+}
+
+/* A place in a queue follows from it; so does whether a turn may go on. */
+void sched_class(struct sched *sched, struct sched_client *client, enum gs_wire_class class,
+                 uint64_t now_ns)
+{
+    client->class = class;
+    if (client->gang != NULL) {
+        lockd_list_each (at, &client->gang->parties) {
+            struct sched_party *party = sched_party_of(at, of_gang);
+
+            sched_share_note(party, now_ns);
+            party->device->turns.generation++;
+        }
+        sched_lease_requeue_gang(client->gang, now_ns);
+        sched_agenda_settle_gang(client->gang);
+    }
     sched_plan_pending(sched, now_ns);
 }
 

@@ -148,7 +148,7 @@ struct sched_client {
     void *owner;
     uint32_t member_count, weight, user;
     int32_t priority;
-    enum gs_class class;
+    enum gs_wire_class class;
     uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
     uint64_t quota_next; /* the quota of the next member */
     char group[32];

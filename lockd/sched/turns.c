@@ -208,9 +208,8 @@ static uint64_t freeable_bytes(struct sched_device *device, const struct sched_p
         if (is_revocable(party, head, now))
             sum += party->books.need;
         else if (now < party->turn.until)
-            device->revoke.at =
-                sched_min(device->revoke.at,
-                          sched_min(party->turn.until, ahead_at(party, head, now)));
+            device->revoke.at = sched_min(
+                device->revoke.at, sched_min(party->turn.until, ahead_at(party, head, now)));
     }
     return sum;
 }

@@ -72,6 +72,7 @@ void lockd_control_values(const struct lockd_connection *program, struct lockd_v
     memset(values, 0, sizeof *values);
     values->weight = sched_client_weight(program->client);
     values->priority = (uint64_t)(int64_t)sched_client_priority(program->client);
+    values->class = sched_client_class(program->client);
     values->limit = program->limit;
 }
 
@@ -90,6 +91,8 @@ static void set_of_program(struct lockd_connection *program,
         sched_weight(scheduler, program->client, (uint32_t)after.weight, now);
     if (after.priority != before.priority)
         sched_priority(scheduler, program->client, (int32_t)(int64_t)after.priority, now);
+    if (after.class != before.class)
+        sched_class(scheduler, program->client, (enum gs_wire_class)after.class, now);
     if (after.limit != before.limit)
         sched_limit(scheduler, program->client, after.limit, now);
 }

@@ -161,6 +161,7 @@ static struct lockd_values values_in_force(const struct lockd_server *server)
     values.quantum_min = sched_settings_quantum_min(settings);
     values.quantum_max = sched_settings_quantum_max(settings);
     values.switch_share = sched_settings_share(settings);
+    values.floor = sched_settings_floor(settings);
     values.host = sched_host_info(server->scheduler).total;
     values.hand_over = server->config.hands_over ? LOCKD_HAND_OVER_YES : LOCKD_HAND_OVER_NO;
     return values;

@@ -27,6 +27,9 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
         lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) %s itself", connection->name,
                   (int)connection->pid, suspended ? "suspends" : "resumes");
     }
-    if ((wish->flags & GS_WISH_CLASS) != 0)
+    if ((wish->flags & GS_WISH_CLASS) != 0 && wish->class_number != connection->wish_class) {
         connection->wish_class = wish->class_number;
+        sched_class(connection->server->scheduler, connection->client,
+                    (enum gs_wire_class)wish->class_number, lockd_now());
+    }
 }

@@ -73,6 +73,27 @@ static int32_t read_number(const char *name, long low, long high)
     return 0;
 }
 
+/* What it is to be to the scheduler; GS_CLASS_AUTO: that is found out. */
+static uint32_t read_class(void)
+{
+    static const char *const names[GS_CLASS_COUNT] = {"auto", "interactive", "batch",
+                                                      "background"};
+    static bool said;
+    const char *text = secure_getenv("GPUSHARE_CLASS");
+
+    if (text == NULL || *text == '\0')
+        return GS_CLASS_AUTO;
+    for (uint32_t i = 0; i < GS_CLASS_COUNT; i++) {
+        if (strcmp(text, names[i]) == 0)
+            return i;
+    }
+    gs_say_once(&said,
+                "GPUSHARE_CLASS=%s is ignored: it must be auto, interactive, batch or "
+                "background",
+                text);
+    return GS_CLASS_AUTO;
+}
+
 static int send_hello(const struct gs_own_fd *connection)
 {
     const char *group = secure_getenv("GPUSHARE_GROUP");
@@ -84,6 +105,7 @@ static int send_hello(const struct gs_own_fd *connection)
     snprintf(message.group, sizeof message.group, "%s",
              group != NULL && strcmp(group, "none") != 0 ? group : "");
     message.weight = (uint32_t)read_number("GPUSHARE_WEIGHT", 1, GS_WEIGHT_MAX);
+    message.class = read_class();
     message.priority = read_number("GPUSHARE_PRIORITY", -GS_PRIORITY_MAX, GS_PRIORITY_MAX);
     return gs_connect_send(gs_own_fd(connection), &message, sizeof message, NULL);
 }

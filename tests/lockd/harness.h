@@ -42,8 +42,10 @@ struct harness {
 
 static inline int harness_setup(void **state)
 {
-    const struct sched_settings settings = {
-        .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = LOCKD_AUTO, .share_ppm = 50000};
+    const struct sched_settings settings = {.quantum_ns = LOCKD_AUTO,
+                                            .idle_ns = LOCKD_AUTO,
+                                            .reserve = LOCKD_AUTO,
+                                            .share_ppm = 50000};
     struct harness *h = calloc(1, sizeof *h);
 
     assert_non_null(h);
