@@ -9,6 +9,7 @@
 #include "lockd/sched/agenda.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/quantum.h"
 
 #include <string.h>

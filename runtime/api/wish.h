@@ -11,7 +11,7 @@
 
 #include "lockd/protocol/wire.h"
 
-/* Any thread: the class (enum gs_class), or to be suspended or not, from now on. */
+/* Any thread: the class (enum gs_wire_class), or to be suspended or not, from now on. */
 void gs_wish_class(uint32_t class_number);
 void gs_wish_suspend(bool suspended);
 
