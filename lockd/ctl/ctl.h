@@ -36,8 +36,7 @@ struct ctl_command {
 };
 
 extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause, ctl_resume,
-    ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor,
-    ctl_cdi;
+    ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor, ctl_cdi;
 
 /* All that a daemon answered to GS_WIRE_STATUS or GS_WIRE_GET, in its order. */
 struct ctl_answer {

@@ -79,12 +79,12 @@ struct gs_wire_header {
 
 struct gs_wire_hello {
     struct gs_wire_header header;
-    int32_t pid;       /* as the program sees itself; the daemon trusts SO_PEERCRED first */
-    uint32_t weight;   /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
-    int32_t priority;  /* with the policy `priority`; higher goes first, 0 is ordinary */
-    uint32_t class;    /* enum gs_wire_class; that it asks for */
-    char name[32];     /* program_invocation_short_name */
-    char version[16];  /* of the runtime library */
+    int32_t pid;      /* as the program sees itself; the daemon trusts SO_PEERCRED first */
+    uint32_t weight;  /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
+    int32_t priority; /* with the policy `priority`; higher goes first, 0 is ordinary */
+    uint32_t class;   /* enum gs_wire_class; that it asks for */
+    char name[32];    /* program_invocation_short_name */
+    char version[16]; /* of the runtime library */
     char group[32]; /* gang: programs of one user that name the same one get their turns on all
                        their devices together; "": none */
 };
@@ -127,7 +127,7 @@ struct gs_wire_state {
     uint32_t given;       /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
     char device_name[64];
-    uint64_t shared; /* bytes of pinned that others have open (CUDA IPC) */
+    uint64_t shared;        /* bytes of pinned that others have open (CUDA IPC) */
     uint64_t pinned_graphs; /* bytes of pinned: what graphs hold */
     uint64_t pinned_arrays; /* bytes of pinned: arrays, which textures and surfaces use */
 };

@@ -78,15 +78,15 @@ struct gs_range {
     CUcontext context;      /* in which it was allocated; it ends with it (NULL: with none) */
     struct gs_virtual *own; /* the program's own VMM memory (virtual.h); NULL: cuMemAlloc's */
     struct gs_program_managed *theirs; /* the program's managed memory; NULL: it is not */
-    struct gs_slab *slab;   /* the range is cut into small pieces; NULL: one allocation */
-    struct gs_pool *pool;   /* of cuMemAllocAsync (pool.h); NULL: none */
-    uint64_t id;            /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
-    uint8_t life;           /* enum gs_range_life */
-    uint32_t moving;        /* chunks under way (swap.c); client thread only */
-    bool at_rest;           /* DEAD: nothing on the GPU uses it any more */
-    bool pinned;            /* does not move; not in the accounts */
-    bool for_good;          /* ... and never will again */
-    unsigned shares;        /* other processes that have it open (client/exports.c) */
+    struct gs_slab *slab;      /* the range is cut into small pieces; NULL: one allocation */
+    struct gs_pool *pool;      /* of cuMemAllocAsync (pool.h); NULL: none */
+    uint64_t id;               /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+    uint8_t life;              /* enum gs_range_life */
+    uint32_t moving;           /* chunks under way (swap.c); client thread only */
+    bool at_rest;              /* DEAD: nothing on the GPU uses it any more */
+    bool pinned;               /* does not move; not in the accounts */
+    bool for_good;             /* ... and never will again */
+    unsigned shares;           /* other processes that have it open (client/exports.c) */
     struct gs_export *exports; /* what of it has a handle for other processes; only the client
                                   thread disposes of such a range */
     CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */
