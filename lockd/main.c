@@ -154,6 +154,7 @@ static int run(struct arguments *arguments, const struct lockd_config *config,
 
     if (arguments->detach)
         lockd_inherited_drop(); /* the umask before it makes a folder */
+    lockd_server_hold_signals();
     code = lockd_place_take(&place, &arguments->places, err);
     if (code == LOCKD_ALREADY && on_demand)
         return 0;

@@ -47,17 +47,28 @@ static int watch_descriptor(struct lockd_server *server, int fd, void *tag)
     return epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0 ? -errno : 0;
 }
 
-static int open_signals(void)
+static int hold_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
+    return sigprocmask(SIG_BLOCK, set, NULL) != 0 ? -errno : 0;
+}
+
+void lockd_server_hold_signals(void)
 {
     sigset_t set;
 
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
-        return -errno;
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    hold_signals(&set);
+}
+
+static int open_signals(void)
+{
+    sigset_t set;
+    const int code = hold_signals(&set);
+
+    return code != 0 ? code : signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 /* systemd expects a sign of life in every half of this time. */

@@ -71,6 +71,10 @@ struct lockd_server {
     struct lockd_watchdog watchdog;
 };
 
+/* From now on SIGTERM, SIGINT and SIGHUP wait for lockd_server_run(). To be called before the socket
+ * listens: whoever can connect may also end the daemon in good order. */
+void lockd_server_hold_signals(void);
+
 /* listeners: GS_PLACES listening SOCK_SEQPACKET sockets at most, from now on the server's. 0 or
  * -errno. */
 int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,

@@ -197,7 +197,7 @@ class CtlTest(unittest.TestCase):
         self.assertEqual([(shown[name]["value"], shown[name]["in_force"], shown[name]["unit"]) for name in
                           ("quantum", "quantum-min", "quantum-max", "switch-share", "policy", "exclusive", "idle-exit", "max-programs")],
                          [(60 * 10**9, 60 * 10**9, "ns"), (None, 2 * 10**8, "ns"), (9 * 10**9, 9 * 10**9, "ns"),
-                          (None, 50000, "ppm"), ("rr", "rr", ""), (False, False, ""), (None, None, "ns"), (1024, 1024, "")])
+                          (None, 15000, "ppm"), ("rr", "rr", ""), (False, False, ""), (None, None, "ns"), (1024, 1024, "")])
         self.assertNotIn("weight", shown)
         self.assertEqual(self.ctl("get", "quantum"), "60000\n")
         self.assertEqual(self.ctl("get", "quantum-min"), "auto\n")
@@ -220,7 +220,7 @@ class CtlTest(unittest.TestCase):
         settable = [line.split()[0] for line in self.ctl("set", "--help").splitlines() if line.startswith("  ")]
         me = str(os.getpid())
         for name in settable:
-            pid = [me] if name in ("weight", "priority", "limit") else []
+            pid = [me] if name in ("weight", "priority", "limit", "class") else []
             before = self.ctl("get", name, *pid)
             self.ctl("set", name, *pid, before.split("\n", maxsplit=1)[0])
             self.assertEqual(self.ctl("get", name, *pid), before)

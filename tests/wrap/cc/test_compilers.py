@@ -235,8 +235,10 @@ class Errors(Base):
         self.fails(1, "there is no library /no/lib.so; --gpushare-runtime needs", "--gpushare-runtime=/no/lib.so", "x.c")
 
     def test_program_alone_elsewhere_says_what_is_missing(self):
-        shutil.copy(OPTIONS.wrap_dir / "gpushare-cc", self.folder / "gpushare-cc")
-        result = run(self.folder / "gpushare-cc", "x.c", check=False)
+        alone = self.folder / "alone" / "bin"  # nothing beside it, nor in the folders above
+        alone.mkdir(parents=True)
+        shutil.copy(OPTIONS.wrap_dir / "gpushare-cc", alone / "gpushare-cc")
+        result = run(alone / "gpushare-cc", "x.c", check=False)
         self.assertEqual(result.returncode, 1)
         self.assertIn("libgpushare.so.1", result.stderr)
         self.assertIn("--gpushare-runtime", result.stderr)
