@@ -18,6 +18,7 @@
 #include "lockd/protocol/wire.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/uncancelled.h"
 #include "runtime/base/worker.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/launcher.h"
@@ -64,6 +65,17 @@ static void add_key(uint32_t kind, uint64_t key)
     pthread_mutex_unlock(&self.lock);
 }
 
+/* In a thread of the program's: it reads files of /proc, which must be no cancellation points. */
+static unsigned read_launcher(struct gs_evidence *keys)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    const int saved = errno;
+    const unsigned count = gs_launcher_read(keys);
+
+    errno = saved;
+    return count;
+}
+
 void gs_evidence_collect(void)
 {
     uint64_t at = atomic_load_explicit(&self.collect_at, memory_order_relaxed);
@@ -77,7 +89,7 @@ void gs_evidence_collect(void)
         return;
     if (is_chosen())
         return;
-    count = gs_launcher_read(keys);
+    count = read_launcher(keys);
     for (unsigned i = 0; i < count; i++)
         add_key(keys[i].kind, keys[i].key);
 }

@@ -119,6 +119,7 @@ POINT(FILE *, fopen, (const char *path, const char *mode), (path, mode))
 POINT(ssize_t, getrandom, (void *bytes, size_t size, unsigned flags), (bytes, size, flags))
 POINT(int, mkostemp, (char *path, int flags), (path, flags))
 POINT(int, nanosleep, (const struct timespec *pause, struct timespec *left), (pause, left))
+POINT(int, poll, (struct pollfd * fds, nfds_t count, int ms), (fds, count, ms))
 POINT(int, ppoll,
       (struct pollfd * polled, nfds_t count, const struct timespec *timeout,
        const sigset_t *mask),

@@ -242,7 +242,7 @@ class Errors(Base):
         self.assertEqual(result.returncode, 1)
         self.assertIn("libgpushare.so.1", result.stderr)
         self.assertIn("--gpushare-runtime", result.stderr)
-        result = run(self.folder / "gpushare-cc", f"--gpushare-runtime={self.library}", "x.c", check=False)
+        result = run(alone / "gpushare-cc", f"--gpushare-runtime={self.library}", "x.c", check=False)
         self.assertIn("no wrap.rsp in", result.stderr)
 
     def test_static_is_refused_with_the_way_out(self):
