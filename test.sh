@@ -3,6 +3,7 @@
 #
 # Builds gpushare and runs its tests: ./test.sh [--asan] [--tsan] [-R REGEX]. Needs no GPU. Installs what is missing
 # (scripts/setup.sh). Without options the preset dev is tested; each option names another preset to test instead.
+# GS_TEST_TRIES=2: a test that failed runs once more, and only counts as failed if it fails again; ctest shows both.
 # The last line counts: "N passed, N failed, N skipped"; exit 0 only if nothing failed.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -31,6 +32,7 @@ for preset in "${presets[@]}"; do
     rm -f "$result"
     # ctest's own exit status says no more than its result file, which is counted below
     ctest --test-dir "build/$preset" --output-on-failure --output-junit "$result" -j "${GS_TEST_JOBS:-2}" \
+        --repeat "until-pass:${GS_TEST_TRIES:-1}" \
         "${filter[@]}" || true
     results+=("$result")
 done

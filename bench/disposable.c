@@ -66,7 +66,7 @@ static long long now_ns(void)
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000ll + now.tv_nsec;
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
 static void turn(void)

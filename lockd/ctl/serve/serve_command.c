@@ -33,7 +33,7 @@
 #define NONCE           "NONCENONCENONCENONCENONCENONCE32" /* in the page: 2 * NUMBER_BYTES characters */
 #define SAFE_HEADERS    "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
 
-static const unsigned char page[] = {
+static const char page[] = {
 #include "serve_page.inc"
 };
 
