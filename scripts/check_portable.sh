@@ -7,6 +7,7 @@
 set -euo pipefail
 limit=2.28
 allowed='libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1'
+behind=$(sed -n 's/^set(GS_DOOR_REAL \([^) ]*\)).*/\1/p' "$(dirname "$0")/../cmake/GpushareDoor.cmake")
 failed=0 count=0
 bad() { echo "check_portable.sh: $*" >&2; failed=1; }
 
@@ -15,7 +16,8 @@ while read -r file; do
     count=$((count + 1))
     dynamic=$(readelf -dW "$file")
     while read -r library; do
-        [[ $library =~ ^($allowed)$ ]] || bad "$file needs $library"
+        [[ ${file##*/} = libcuda.so.1 && ${library##*/} = "$behind" ]] || # the door, and the driver behind it
+            [[ $library =~ ^($allowed)$ ]] || bad "$file needs $library"
     done < <(sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' <<<"$dynamic")
     ! grep -qE '\((RPATH|RUNPATH)\)' <<<"$dynamic" || bad "$file has a path to libraries of the machine that built it"
     while read -r version; do
