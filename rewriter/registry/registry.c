@@ -34,7 +34,7 @@ static bool is_in_build_folder(void)
             return false;
         *slash = '\0';
     }
-    strcat(self, "/runtime/libgpushare.so.1");
+    memcpy(slash, "/runtime/libgpushare.so.1", sizeof "/runtime/libgpushare.so.1");
     return access(self, F_OK) == 0;
 }
 
@@ -240,22 +240,31 @@ static bool take_line(struct elf_listed *entry, char *line)
     return true; /* of a later version */
 }
 
-static bool read_entry(int folder, const char *name, struct elf_listed *entry)
+static bool parse_entry(char *text, struct elf_listed *entry)
 {
-    GS_CLOSE_FD int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    GS_FREE char *text = malloc(TEXT_SIZE);
-    ssize_t n = fd >= 0 && text != NULL ? read(fd, text, TEXT_SIZE - 1) : -1;
     char *rest = NULL;
 
-    memset(entry, 0, sizeof *entry);
-    if (n <= 0)
-        return false;
-    text[n] = '\0';
     for (char *line = strtok_r(text, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest))
         if (!take_line(entry, line))
             return false;
     return entry->path[0] == '/' && strstr(entry->path, "/../") == NULL;
+}
+
+static bool read_entry(int folder, const char *name, struct elf_listed *entry)
+{
+    GS_CLOSE_FD int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    char *text = malloc(TEXT_SIZE);
+    ssize_t n = fd >= 0 && text != NULL ? read(fd, text, TEXT_SIZE - 1) : -1;
+    bool good = false;
+
+    memset(entry, 0, sizeof *entry);
+    if (n > 0) {
+        text[n] = '\0';
+        good = parse_entry(text, entry);
+    }
+    free(text);
+    return good;
 }
 
 static int compare_entries(const void *a, const void *b)

@@ -38,10 +38,12 @@ static bool is_stub(const struct elf_place *place)
 {
     GS_CLOSE_FD int fd =
         openat(place->folder, place->base, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    GS_FREE char *bytes = malloc(MOST);
+    char *bytes = malloc(MOST);
     ssize_t n = fd >= 0 && bytes != NULL ? read(fd, bytes, MOST) : -1;
+    const bool marked = n > 0 && memmem(bytes, (size_t)n, STUB_MARK, sizeof STUB_MARK) != NULL;
 
-    return n > 0 && memmem(bytes, (size_t)n, STUB_MARK, sizeof STUB_MARK) != NULL;
+    free(bytes);
+    return marked;
 }
 
 static bool is_this_tool(const struct elf_place *place)
@@ -67,6 +69,7 @@ void elf_undo_drop_stub(void)
     struct elf_root everything;
     char list[PATH_MAX], line[PATH_MAX + 2];
     FILE *from = name_list(list) ? fopen(list, "re") : NULL;
+    char *end;
 
     if (from == NULL)
         return;
@@ -79,8 +82,10 @@ void elf_undo_drop_stub(void)
         elf_root_close(&everything);
         unlink(list);
         *strrchr(list, '/') = '\0';
-        if (rmdir(strcat(list, "/patched")) == 0) {
-            *strrchr(list, '/') = '\0';
+        end = strrchr(list, '\0');
+        snprintf(end, (size_t)(list + sizeof list - end), "/patched");
+        if (rmdir(list) == 0) {
+            *end = '\0';
             rmdir(list);
         }
         elf_say(stdout, "the last patched file is restored; nothing of gpushare is left\n");

@@ -61,7 +61,8 @@ def few_driver_calls(build):
         check(code == 0 and out + err == "", f"large: exit {code}: {out}{err}")
         with open(stats, encoding="utf-8") as file:
             calls = json.load(file)["calls"]
-        check(3 * 18 <= calls < 3 * 36, f"3 allocations of 1 GiB took {calls} driver calls")
+        check(3 * 18 <= calls < 3 * 48,  # the client thread asks now and then as well
+              f"3 allocations of 1 GiB took {calls} driver calls")
         print(f"3 allocations of 1 GiB: {calls} driver calls in all")
 
 
