@@ -166,10 +166,12 @@ bool sched_party_is_background(const struct sched_party *party)
     return sched_gang_class(party->gang) == GS_CLASS_BACKGROUND;
 }
 
-/* What came while it waited makes a burst longer, by no more than its share of that time. */
+/* What came while it waited makes a burst longer, by no more than its share of that time. One that
+ * is just taking its place in the queue is not among those that want the device yet. */
 static uint64_t fair_part(const struct sched_party *party, uint64_t ns)
 {
-    const uint64_t weights = sched_max(party->device->share.weights, party->weight);
+    const uint64_t own = party->share.wants ? 0 : party->weight,
+                   weights = sched_max(party->device->share.weights + own, party->weight);
 
     return (uint64_t)((double)ns * party->weight / (double)weights);
 }
