@@ -338,6 +338,7 @@ static void count_wanting(struct sched_party *party, int sign)
     if (party->share.first)
         share->first_weights += weight;
     share->batch_queued += party->share.batch_queued ? one : 0;
+    share->batch_beside += party->share.batch_beside ? one : 0;
     if (user == NULL)
         return;
     user->weights += weight;
@@ -355,13 +356,14 @@ void sched_share_note(struct sched_party *party, uint64_t now)
     if (share->wants)
         count_wanting(party, -1);
     share->wants = wants;
-    share->batch_queued = share->first = false;
+    share->batch_queued = share->batch_beside = share->first = false;
     share->user = NULL;
     if (!wants)
         return;
     share->weight = party->weight;
     share->first = party->bursts.first;
     share->batch_queued = queued && !share->first && party->turn.skipped == 0;
+    share->batch_beside = !queued && party->turn.backfilled && !share->first;
     share->user = user_of(party->device,
                           sched_member_of(party->members.next, of_party)->client->user, now);
     count_wanting(party, 1);
@@ -548,6 +550,7 @@ bool sched_share_waits(const struct sched_party *party)
     const struct sched_device_share *share =
         look_at_holders(party->device, party->device->share.at);
 
-    return party->share.first && share->batch_queued != 0 && !share->batch_held &&
-           asked_of(party, share->at) > share->spare;
+    /* one that only runs beside others is not served yet: else it would make its place free */
+    return party->share.first && share->batch_queued + share->batch_beside != 0 &&
+           !share->batch_held && asked_of(party, share->at) > share->spare;
 }

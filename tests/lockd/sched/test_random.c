@@ -200,7 +200,8 @@ static void lock_random_mixed_fifo(void **state)
 }
 
 /* With fair, one on two devices that ran on one of them before it ever waited there had credit
- * for ever. */
+ * for ever. An interactive one that could not pay had to wait for a batch program, until that ran
+ * beside the others, and then took its room. */
 static void lock_random_what_once_failed(void **state)
 {
     struct model_options options = plain;
@@ -209,6 +210,8 @@ static void lock_random_what_once_failed(void **state)
     options.kills = options.pauses = options.restarts = true;
     options.quantum_ns = 700 * NS_PER_MS;
     model_free(run_one(options, 300055));
+    options = plain;
+    model_free(run_one(options, 10030));
 }
 
 /* With a quantum shorter than a switch, what came to run first used up the turns of its gang; a
