@@ -166,10 +166,12 @@ bool sched_party_is_background(const struct sched_party *party)
     return sched_gang_class(party->gang) == GS_CLASS_BACKGROUND;
 }
 
-/* What came while it waited makes a burst longer, by no more than its share of that time. */
+/* What came while it waited makes a burst longer, by no more than its share of that time. One that
+ * is just taking its place in the queue is not among those that want the device yet. */
 static uint64_t fair_part(const struct sched_party *party, uint64_t ns)
 {
-    const uint64_t weights = sched_max(party->device->share.weights, party->weight);
+    const uint64_t own = party->share.wants ? 0 : party->weight,
+                   weights = sched_max(party->device->share.weights + own, party->weight);
 
     return (uint64_t)((double)ns * party->weight / (double)weights);
 }
@@ -336,6 +338,7 @@ static void count_wanting(struct sched_party *party, int sign)
     if (party->share.first)
         share->first_weights += weight;
     share->batch_queued += party->share.batch_queued ? one : 0;
+    share->batch_beside += party->share.batch_beside ? one : 0;
     if (user == NULL)
         return;
     user->weights += weight;
@@ -353,13 +356,14 @@ void sched_share_note(struct sched_party *party, uint64_t now)
     if (share->wants)
         count_wanting(party, -1);
     share->wants = wants;
-    share->batch_queued = share->first = false;
+    share->batch_queued = share->batch_beside = share->first = false;
     share->user = NULL;
     if (!wants)
         return;
     share->weight = party->weight;
     share->first = party->bursts.first;
     share->batch_queued = queued && !share->first && party->turn.skipped == 0;
+    share->batch_beside = !queued && party->turn.backfilled && !share->first;
     share->user = user_of(party->device,
                           sched_member_of(party->members.next, of_party)->client->user, now);
     count_wanting(party, 1);
@@ -546,6 +550,7 @@ bool sched_share_waits(const struct sched_party *party)
     const struct sched_device_share *share =
         look_at_holders(party->device, party->device->share.at);
 
-    return party->share.first && share->batch_queued != 0 && !share->batch_held &&
-           asked_of(party, share->at) > share->spare;
+    /* one that only runs beside others is not served yet: else it would make its place free */
+    return party->share.first && share->batch_queued + share->batch_beside != 0 &&
+           !share->batch_held && asked_of(party, share->at) > share->spare;
 }

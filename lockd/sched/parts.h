@@ -204,7 +204,7 @@ struct sched_party_share {
     struct sched_faded had;
     struct sched_user *user; /* while it wants the device; NULL: its user has no account */
     uint32_t weight;
-    bool wants, first, batch_queued;
+    bool wants, first, batch_queued, batch_beside;
 };
 
 /* policy_fair.c */
@@ -320,6 +320,7 @@ struct sched_device_share {
     struct lockd_list users;
     uint64_t weights, first_weights; /* of parties that want the device; of interactive ones */
     uint32_t batch_queued;           /* the others that wait */
+    uint32_t batch_beside;           /* ... that run meanwhile beside those that hold */
     double spare;                    /* ns that others may be held off; less than 0: are owed */
     double due;                      /* part of the device that is due to interactive parties */
     uint64_t at;                     /* counted up to then */

@@ -256,10 +256,12 @@ static uint64_t ahead_at(const struct sched_party *head, const struct sched_part
 {
     if (!holder->gang->runs || head->turn.interrupted)
         return LOCKD_NEVER;
-    if (is_assembling(head)) /* two gangs would never stop ending each other's turns */
-        return head->wait.queued.key % CLASSES == FIRST && holder->gang->party_count == 1
-                   ? now
-                   : LOCKD_NEVER;
+    if (is_assembling(head)) {
+        if (head->wait.queued.key % CLASSES != FIRST || holder->gang->party_count != 1)
+            return LOCKD_NEVER; /* two gangs would never stop ending each other's turns */
+        /* one that waits until it can pay lets another pass, and may not end its turn for it */
+        return head->bursts.first ? sched_share_ahead_at(head, holder, now) : now;
+    }
     if (!head->bursts.first && head->bursts.came_up)
         return LOCKD_NEVER;
     return sched_share_ahead_at(head, holder, now);

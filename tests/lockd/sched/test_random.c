@@ -200,7 +200,8 @@ static void lock_random_mixed_fifo(void **state)
 }
 
 /* With fair, one on two devices that ran on one of them before it ever waited there had credit
- * for ever. */
+ * for ever. An interactive one that could not pay had to wait for a batch program, until that ran
+ * beside the others, and then took its room. */
 static void lock_random_what_once_failed(void **state)
 {
     struct model_options options = plain;
@@ -209,11 +210,15 @@ static void lock_random_what_once_failed(void **state)
     options.kills = options.pauses = options.restarts = true;
     options.quantum_ns = 700 * NS_PER_MS;
     model_free(run_one(options, 300055));
+    options = plain;
+    model_free(run_one(options, 10030));
 }
 
 /* With a quantum shorter than a switch, what came to run first used up the turns of its gang; a
  * gang gave way to those that had nothing to do, or were less important by then; spare bytes
- * were kept from one that grew. */
+ * were kept from one that grew. With fair, a burst that never ended stayed interactive since it
+ * did not count itself among those that wait; a gang that had used up the account of interactive
+ * programs let another one pass, and ended its turn at once, again and again. */
 static void lock_random_mixed_what_once_failed(void **state)
 {
     struct model_options options = plain;
@@ -226,8 +231,10 @@ static void lock_random_mixed_what_once_failed(void **state)
     model_free(run_one(options, 100315));
     options.policy = GS_POLICY_FAIR;
     model_free(run_one(options, 100067));
+    model_free(run_one(options, 1019));
     options.kills = options.pauses = options.restarts = true;
     model_free(run_one(options, 1047));
+    model_free(run_one(options, 5009));
     options.policy = GS_POLICY_PRIORITY;
     model_free(run_one(options, 500125));
 }
