@@ -27,8 +27,8 @@
 #define LOOK_NS    1000000000ull  /* while it is new: communicators are made then */
 #define LOOK_LATER 15000000000ull /* ... after YOUNG_NS of waiting */
 #define YOUNG_NS   60000000000ull
-#define HINTS_MOST 8                  /* pieces of host memory */
-#define MAPS_MOST  (16 * 1024 * 1024) /* bytes of the list of mappings that are read */
+#define HINTS_MOST 8                          /* pieces of host memory */
+#define MAPS_MOST  ((size_t)16 * 1024 * 1024) /* bytes of the list of mappings that are read */
 
 static struct {
     pthread_mutex_t lock;
@@ -113,19 +113,22 @@ static bool begins(const char *text, const char *with)
  * shared, can be written, and is no file: it may be a way to wait for another process. */
 static void take_mapping(const char *line)
 {
-    unsigned long long inode = 0;
-    unsigned major = 0, minor = 0;
-    char rights[5] = "";
+    const char *rights = strchr(line, ' ');
+    const char *offset = rights != NULL ? strchr(rights + 1, ' ') : NULL;
+    const char *device = offset != NULL ? strchr(offset + 1, ' ') : NULL;
     const char *path = strchr(line, '/');
+    unsigned long long file[3]; /* inode, major and minor number of the device */
+    char *end;
     uint64_t key;
 
-    if (path == NULL ||
-        sscanf(line, "%*s %4s %*s %x:%x %llu", rights, &major, &minor, &inode) != 4 ||
-        rights[1] != 'w' || rights[3] != 's' || inode == 0)
+    if (path == NULL || device == NULL || rights[2] != 'w' || rights[4] != 's')
         return;
-    key = gs_evidence_hash(0, &inode, sizeof inode);
-    key = gs_evidence_hash(key, &major, sizeof major);
-    key = gs_evidence_hash(key, &minor, sizeof minor);
+    file[1] = strtoull(device, &end, 16);
+    file[2] = *end == ':' ? strtoull(end + 1, &end, 16) : 0;
+    file[0] = strtoull(end, &end, 10);
+    if (file[0] == 0)
+        return;
+    key = gs_evidence_hash(0, file, sizeof file);
     if (begins(path, "/dev/shm/nccl-"))
         add_key(GS_KIN_NCCL, key);
     else if (begins(path, "/dev/shm/") || begins(path, "/SYSV") || begins(path, "/dev/zero"))

@@ -17,8 +17,9 @@
 
 #include "lockd/protocol/wire.h"
 
-#define TEXT_MOST    1024          /* of a variable that is looked at */
-#define ENVIRON_MOST (1024 * 1024) /* bytes of the first environment that are looked at */
+#define TEXT_MOST 1024 /* of a variable that is looked at */
+#define ENVIRON_MOST                                                                           \
+    ((size_t)1024 * 1024) /* bytes of the first environment that are looked at */
 
 uint64_t gs_evidence_hash(uint64_t hash, const void *bytes, unsigned long size)
 {

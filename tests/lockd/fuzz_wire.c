@@ -204,7 +204,7 @@ static void say_sharing(struct fuzz *fuzz, struct peer *peer)
     message.share.number = peer->asked;
     message.share.code = (what & 2) != 0 ? -(int32_t)(what >> 2) : 0;
     message.share.chunk_bytes = 2 * MIB;
-    message.share.bytes = message.share.size = ((what >> 4) + 1) * 2 * MIB;
+    message.share.bytes = message.share.size = ((uint64_t)(what >> 4) + 1) * 2 * MIB;
     message.share.first = (what >> 2) & 3;
     message.share.count = message.share.code == 0 ? (what >> 4) : 0;
     say(peer, &message, sizeof message.share,

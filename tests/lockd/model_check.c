@@ -179,7 +179,7 @@ static void check_wait(struct model *model, const struct sched_member *member, u
     bound = wait_bound(model, side->turns_most) * (1 + side->rounds_most);
     /* interactive ones leave it its floor, of half the device, but for what they saved up */
     if (model->options.policy == GS_POLICY_FAIR)
-        bound = (bound + 2 * 10000 * NS_PER_MS) * PPM / FLOOR_PPM;
+        bound = (bound + (uint64_t)20000 * NS_PER_MS) * PPM / FLOOR_PPM;
     wait = model->now - sched_max(side->waits_since, sched_min(model->disturbed, model->now));
     model->figures.wait_worst_ns = sched_max(model->figures.wait_worst_ns, wait);
     model->figures.wait_part =
