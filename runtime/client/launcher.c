@@ -77,9 +77,9 @@ static unsigned long long start_of(pid_t pid)
 
 static uint64_t hash_process(uint64_t hash, pid_t pid)
 {
-    const unsigned long long who[] = {(unsigned long long)pid, start_of(pid)};
+    const unsigned long long start = start_of(pid);
 
-    return gs_evidence_hash(hash, who, sizeof who);
+    return gs_evidence_hash(gs_evidence_hash(hash, &pid, sizeof pid), &start, sizeof start);
 }
 
 static void add_key(struct gs_evidence *keys, unsigned *count, uint32_t kind, uint64_t key)
