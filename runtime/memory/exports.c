@@ -27,7 +27,8 @@ static _Atomic(uint64_t)
 static bool allocation_at(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base,
                           uint64_t *bytes)
 {
-    if (range == NULL || range->own != NULL || range->pool != NULL || range->device->managed)
+    if (range == NULL || range->own != NULL || range->pool != NULL || range->theirs != NULL ||
+        range->device->managed)
         return false;
     *base = range->node.base;
     *bytes = range->node.size;

@@ -23,8 +23,8 @@ static struct gs_range *find_owner(uint64_t address, uint64_t bytes)
     CUdeviceptr base;
     uint64_t size;
 
-    if (range == NULL)
-        return NULL;
+    if (range == NULL || range->theirs != NULL || range->chunk_count == 0)
+        return NULL; /* managed memory has no chunks of ours */
     base = range->node.base;
     size = range->node.size;
     if (range->slab != NULL && !gs_slab_piece(range, address, &base, &size))
