@@ -216,6 +216,29 @@ class Calls(OnCard):
 class Pressure(OnCard):
     """The callback frees memory before it moves; whatever it does, the other program gets its turn."""
 
+    def free_in_time(self):
+        """One round: the program has 40 MiB more, which its callback frees when the other one needs the room. Was it called in time?"""
+        called = self.told.number("called")
+        demand = self.told.entry()["demand"]
+        block = self.told.say("alloc 40")
+        self.told.until(lambda entry: entry["demand"] >= demand + 40 * MIB)
+        self.assertEqual(self.told.say(f"pressure free {block}"), "0")
+        self.assertEqual(self.other.say("alloc 100"), "ok")
+        in_time = self.told.number("called") > called
+        if in_time:
+            self.told.until(lambda entry: entry["demand"] == demand)
+        else:
+            self.assertEqual(self.told.say("pressure none"), "0")
+            self.assertEqual(self.told.say(f"free {block}"), "0")
+        self.assertEqual(self.other.say("free 0"), "ok")
+        return in_time
+
+    def test_what_the_callback_frees_does_not_move(self):
+        self.assertEqual(self.told.say("alloc 20"), "0")
+        self.settled(20)
+        self.assertTrue(any(self.free_in_time() for _ in range(20)), "the callback was never called in 20 rounds")
+        self.assertEqual(self.told.say("read 0 0 20"), "1")
+
     def test_a_callback_that_hangs_holds_up_nobody(self):
         self.assertEqual(self.told.say("alloc 80"), "0")
         self.assertEqual(self.told.say("pressure hang"), "0")
