@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the test scripts of gpushare-patch share: their options, how the tool is called, and files to call it on."""
 import argparse
+import atexit
 import os
 import shutil
 import subprocess
@@ -14,8 +15,20 @@ from other_user import make_folder  # noqa: E402  (in the folder above)
 OPTIONS = argparse.Namespace()
 
 
+STATES = {}  # of each user that a test runs the tool as: the folder with that user's list
+
+
+def state_of(user):
+    if user not in STATES:
+        STATES[user] = make_folder("gpushare-state.")
+        atexit.register(shutil.rmtree, STATES[user], ignore_errors=True)
+        os.chown(STATES[user], user, -1)
+    return STATES[user]
+
+
 def run(*args, tool_path=None, **kw):
-    """(exit status, output, errors) of gpushare-patch, or of a copy of it."""
+    """(exit status, output, errors) of gpushare-patch, or of a copy of it. The list of what it has patched is the test's own."""
+    kw.setdefault("env", {**os.environ, "GPUSHARE_STATE": state_of(kw.get("user", os.geteuid()))})
     done = subprocess.run([tool_path or OPTIONS.patch, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=600, **kw)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")

@@ -150,7 +150,7 @@ class InheritedTest(unittest.TestCase):
         self.assertEqual(os.sched_getscheduler(child.pid), os.SCHED_BATCH)
         self.assertEqual(len(os.sched_getaffinity(child.pid)), 1)
         self.assertEqual(limits_of(child.pid, "Max cpu time"), (100, 200))
-        self.assertEqual(limits_of(child.pid, "Max open files"), (400, 400))
+        wait_for(lambda: limits_of(child.pid, "Max open files") == (400, 400), PATIENCE, "it to raise its own limit")
         self.assertEqual(signals_in(status["SigIgn"]), OTHER_SIGNALS)
         self.assertEqual(signals_in(status["SigBlk"]), {signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
         program = Program(self.path)
