@@ -120,12 +120,16 @@ static void watch_never(struct gs_device *device, const struct gs_accounts *acco
 }
 
 /* Managed memory that is not counted has its turns as well; what no longer has room in the
- * program's demand is counted no more, and so is not missing for ever. True: there is more to
- * send. */
+ * program's demand is counted no more, and so is not missing for ever. In the turn it is in the
+ * way of memory that is missing if the budget does not suffice, since the daemon takes its pages
+ * for others', or if the driver has no room. (Work that still runs brings its pages back.) True:
+ * there is more to send. */
 static bool move_loose(struct gs_device *device, const struct gs_accounts *accounts,
-                       bool stopped, bool may_leave)
+                       uint64_t budget, bool stopped, bool may_leave)
 {
-    const bool runs = (gs_device_flags(device) & GS_TARGET_RUN) != 0;
+    const bool in_the_way = accounts->missing != 0 &&
+                            (accounts->demand > budget || device->moving.short_since != 0);
+    const bool runs = (gs_device_flags(device) & GS_TARGET_RUN) != 0 && !in_the_way;
     const uint64_t room = gs_device_room(device);
 
     if (accounts->managed != 0 && accounts->demand > room)
@@ -134,7 +138,7 @@ static bool move_loose(struct gs_device *device, const struct gs_accounts *accou
         gs_loose_begin(device, stopped);
         device->moving.loose_out = false;
     }
-    if (runs || !stopped || !may_leave || !gs_loose_send_one(device))
+    if (runs || (!stopped && !in_the_way) || !may_leave || !gs_loose_send_one(device))
         return false;
     device->moving.loose_out = true;
     return true;
@@ -195,7 +199,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
             gs_swap_settle();
             accounts = gs_memory_accounts(device);
         }
-        more |= move_loose(device, &accounts, stopped, may_leave);
+        more |= move_loose(device, &accounts, budget, stopped, may_leave);
         accounts = gs_memory_accounts(device);
         update_kept(device, accounts.resident, budget);
         watch_never(device, &accounts, now);
