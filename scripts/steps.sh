@@ -7,6 +7,7 @@
 
 passed=0 failed=0 skipped=0
 mkdir -p "${logs:?}"
+rm -f "$logs"/*.log
 
 # step NAME COMMAND...: one check that counts as one. Its output is shown and kept.
 step() {
