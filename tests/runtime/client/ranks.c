@@ -83,10 +83,10 @@ static void set_environment(const char *file)
 
 int main(int argc, char **argv)
 {
-    uint32_t rank = argc == 7 ? (uint32_t)atoi(argv[2]) : RANKS_MOST;
-    uint32_t ranks = argc == 7 ? (uint32_t)atoi(argv[3]) : 0;
-    const uint32_t rounds = argc == 7 ? (uint32_t)atoi(argv[4]) : 0;
-    const size_t bytes = argc == 7 ? (size_t)atoi(argv[5]) << 20 : 0;
+    uint32_t rank = argc == 7 ? (uint32_t)strtoul(argv[2], NULL, 10) : RANKS_MOST;
+    uint32_t ranks = argc == 7 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+    const uint32_t rounds = argc == 7 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
+    const size_t bytes = argc == 7 ? (size_t)strtoul(argv[5], NULL, 10) << 20 : 0;
     struct meeting *meeting;
     CUdeviceptr memory;
     CUfunction function;

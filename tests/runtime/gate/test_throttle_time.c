@@ -135,7 +135,7 @@ static void bound_in_time_short_kernels_stay_below_it(void **state)
     (void)state;
     gs_throttle_yield(MS / 2);
     assert_in_range(run_kernels(20 * US, 2000), 1, MS);
-    assert_true(idle <= 2000 * 20 * US / 20); /* and the device has work */
+    assert_true(idle <= 2000ULL * 20 * US / 20); /* and the device has work */
 }
 
 static void bound_in_time_long_kernels_are_two_or_three(void **state)
@@ -143,7 +143,7 @@ static void bound_in_time_long_kernels_are_two_or_three(void **state)
     (void)state;
     gs_throttle_yield(MS / 2);
     assert_in_range(run_kernels(5 * MS, 30), 1, 15 * MS);
-    assert_true(idle <= 30 * 5 * MS / 20);
+    assert_true(idle <= 30ULL * 5 * MS / 20);
 }
 
 static void bound_in_time_follows_the_length_of_the_kernels(void **state)
