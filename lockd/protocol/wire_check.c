@@ -8,6 +8,7 @@
 #include "lockd/protocol/setting_table.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #define TRACE_MAX_NS (3600ull * 1000000000)
 
@@ -65,6 +66,15 @@ void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type)
         .type = (uint16_t)type,
         .length = (uint32_t)lockd_wire_size(type),
     };
+}
+
+struct gs_wire_end lockd_wire_end(int code, uint32_t count, const char *format, va_list ap)
+{
+    struct gs_wire_end end = {.code = code, .count = count};
+
+    lockd_wire_header(&end.header, GS_WIRE_END);
+    vsnprintf(end.text, sizeof end.text, format, ap);
+    return end;
 }
 
 #define CLEAN(field) lockd_text_clean(field, sizeof(field))

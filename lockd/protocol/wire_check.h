@@ -8,6 +8,7 @@
 #include "common/err.h"
 #include "lockd/protocol/wire.h"
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -40,6 +41,9 @@ union lockd_message {
 size_t lockd_wire_size(unsigned type);
 /* Fills in the header. The rest of the message is left alone. */
 void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type);
+/* The last message of an answer: its code, how much came before it, and a text. */
+struct gs_wire_end lockd_wire_end(int code, uint32_t count, const char *format, va_list ap)
+    __attribute__((format(printf, 3, 0)));
 /* Checks a message of `size` bytes as received: magic, version, type, length, ranges; cleans
  * its texts (text.h). 0, or -EBADMSG / -EPROTONOSUPPORT with
  * what is wrong in err. */

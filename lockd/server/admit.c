@@ -170,12 +170,11 @@ static void send_refusal(int fd, int code, const char *format, ...)
 /* Sends the reason; the function that calls this one closes the connection. */
 static void send_refusal(int fd, int code, const char *format, ...)
 {
-    struct gs_wire_end end = {.code = code};
+    struct gs_wire_end end;
     va_list ap;
 
-    lockd_wire_header(&end.header, GS_WIRE_END);
     va_start(ap, format);
-    vsnprintf(end.text, sizeof end.text, format, ap);
+    end = lockd_wire_end(code, 0, format, ap);
     va_end(ap);
     if (send(fd, &end, sizeof end, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         lockd_log(LOCKD_LOG_DEBUG, "a refusal could not be delivered: %s", strerror(errno));

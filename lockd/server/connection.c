@@ -100,12 +100,11 @@ static void reject_connection(struct lockd_connection *connection, int code, con
 static void reject_connection(struct lockd_connection *connection, int code, const char *format,
                               ...)
 {
-    struct gs_wire_end end = {.code = code};
+    struct gs_wire_end end;
     va_list ap;
 
-    lockd_wire_header(&end.header, GS_WIRE_END);
     va_start(ap, format);
-    vsnprintf(end.text, sizeof end.text, format, ap);
+    end = lockd_wire_end(code, 0, format, ap);
     va_end(ap);
     lockd_outbox_send(connection, &end, sizeof end);
     lockd_connection_kill(connection, "%s", end.text);

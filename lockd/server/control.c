@@ -48,13 +48,12 @@ static void send_answer(struct lockd_connection *connection, int code, uint32_t 
 static void send_answer(struct lockd_connection *connection, int code, uint32_t count,
                         const char *format, ...)
 {
-    struct gs_wire_end end = {.code = code, .count = count};
+    struct gs_wire_end end;
     va_list ap;
 
     va_start(ap, format);
-    vsnprintf(end.text, sizeof end.text, format, ap);
+    end = lockd_wire_end(code, count, format, ap);
     va_end(ap);
-    lockd_wire_header(&end.header, GS_WIRE_END);
     lockd_outbox_send(connection, &end, sizeof end);
 }
 

@@ -188,6 +188,18 @@ static enum elf_exit patch_copy(const char *link, const char *target,
     return elf_act(target, &copy, stdout, stderr, NULL);
 }
 
+/* resolve_link(), which says what is wrong. */
+static bool resolve_or_say(const struct elf_root *root, const struct elf_manifest_entry *entry,
+                           char *link, char *target)
+{
+    struct gs_err err = {0};
+
+    if (resolve_link(root, entry, link, target, &err) == 0)
+        return true;
+    fprintf(stderr, "gpushare-patch: %s\n", err.text);
+    return false;
+}
+
 enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
                              const struct elf_options *options)
 {
@@ -196,16 +208,12 @@ enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
     for (size_t i = 0; i < manifest->count; i++) {
         const struct elf_manifest_entry *entry = &manifest->entries[i];
         char link[PATH_MAX], target[PATH_MAX];
-        struct gs_err err = {0};
 
         if (entry->target == NULL)
             continue;
-        if (resolve_link(options->root, entry, link, target, &err) != 0) {
-            fprintf(stderr, "gpushare-patch: %s\n", err.text);
-            result = elf_exit_graver(result, ELF_EXIT_FAILED);
-            continue;
-        }
-        result = elf_exit_graver(result, patch_copy(link, target, options));
+        result = elf_exit_graver(result, resolve_or_say(options->root, entry, link, target)
+                                             ? patch_copy(link, target, options)
+                                             : ELF_EXIT_FAILED);
     }
     return result;
 }
@@ -266,28 +274,30 @@ int elf_venv_restore(const struct elf_manifest *manifest, const struct elf_optio
     return ret;
 }
 
+static bool check_copy(const struct elf_root *root, const struct elf_manifest_entry *entry)
+{
+    char link[PATH_MAX], target[PATH_MAX];
+
+    if (!resolve_or_say(root, entry, link, target))
+        return false;
+    if (is_current(root, link, target))
+        return true;
+    elf_say(stderr,
+            "gpushare-patch: %s: is not a patched copy of the present %s (an upgrade?); patch "
+            "the environment again\n",
+            link, target);
+    return false;
+}
+
 bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_options *options)
 {
     bool good = true;
 
     for (size_t i = 0; i < manifest->count; i++) {
         const struct elf_manifest_entry *entry = &manifest->entries[i];
-        char link[PATH_MAX], target[PATH_MAX];
-        struct gs_err err = {0};
 
-        if (entry->target == NULL)
-            continue;
-        if (resolve_link(options->root, entry, link, target, &err) != 0) {
-            fprintf(stderr, "gpushare-patch: %s\n", err.text);
-        } else if (!is_current(options->root, link, target)) {
-            elf_say(stderr,
-                    "gpushare-patch: %s: is not a patched copy of the present %s (an "
-                    "upgrade?); patch the environment again\n",
-                    link, target);
-        } else {
-            continue;
-        }
-        good = false;
+        if (entry->target != NULL && !check_copy(options->root, entry))
+            good = false;
     }
     return good;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * each_user.c: the lists of other users. Each is read, and its files restored, in a process that
- * has become that user before it opens anything. No state; one thread.
+ * has become that user before it opens anything, as undo_entry.c does for one file. No state; one
+ * thread.
  */
 #include "rewriter/undo/undo.h"
 #include "rewriter/elf/say.h"
@@ -15,7 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-bool elf_undo_become(uid_t user, gid_t group)
+/* Makes this process one of that user. False if any of it failed; then it must end. */
+static bool become_user(uid_t user, gid_t group)
 {
     const struct passwd *entry = getpwuid(user);
 
@@ -31,24 +33,35 @@ bool elf_undo_become(uid_t user, gid_t group)
     return user != 0 && geteuid() == user && getuid() == user && setuid(0) != 0;
 }
 
-static enum elf_exit run_as(uid_t user, gid_t group, const struct elf_options *options)
+bool elf_undo_call_as(uid_t user, gid_t group, elf_undo_call *call,
+                      const struct elf_listed *entry, const struct elf_options *options,
+                      enum elf_exit *result)
 {
     int status = 0;
+    bool ended;
     pid_t child;
 
     fflush(NULL);
     child = fork();
     if (child == 0) {
-        enum elf_exit result =
-            elf_undo_become(user, group) ? elf_undo_own(options) : ELF_EXIT_FAILED;
+        const enum elf_exit its =
+            become_user(user, group) ? call(entry, options) : ELF_EXIT_FAILED;
 
         fflush(NULL);
-        _exit((int)result);
+        _exit((int)its);
     }
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
-    return child > 0 && WIFEXITED(status) ? (enum elf_exit)WEXITSTATUS(status)
-                                          : ELF_EXIT_FAILED;
+    ended = child > 0 && WIFEXITED(status);
+    *result = ended ? (enum elf_exit)WEXITSTATUS(status) : ELF_EXIT_FAILED;
+    return ended;
+}
+
+static enum elf_exit undo_own_list(const struct elf_listed *none,
+                                   const struct elf_options *options)
+{
+    (void)none;
+    return elf_undo_own(options);
 }
 
 struct user {
@@ -80,12 +93,13 @@ static struct user *list_users(void)
 
 enum elf_exit elf_undo_each_user(const struct elf_options *options)
 {
-    enum elf_exit result = ELF_EXIT_NOTHING;
+    enum elf_exit result = ELF_EXIT_NOTHING, its;
     struct user *list = list_users(), *next;
 
     for (; list != NULL; list = next) {
         next = list->next;
-        result = elf_undo_both(result, run_as(list->user, list->group, options));
+        elf_undo_call_as(list->user, list->group, undo_own_list, NULL, options, &its);
+        result = elf_undo_both(result, its);
         free(list);
     }
     return result;

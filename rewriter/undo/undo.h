@@ -30,9 +30,14 @@ enum elf_exit elf_undo_own(const struct elf_options *options);
  * user. Root only. */
 enum elf_exit elf_undo_each_user(const struct elf_options *options);
 
-/* Makes this process one of that user for good: user, group, groups, HOME. False if any of it
- * failed; then it must end. */
-bool elf_undo_become(uid_t user, gid_t group);
+typedef enum elf_exit elf_undo_call(const struct elf_listed *entry,
+                                    const struct elf_options *options);
+
+/* Calls it in a child process that has become that user for good: user, group, groups, HOME.
+ * False if the process failed; the result is ELF_EXIT_FAILED then. Root only. */
+bool elf_undo_call_as(uid_t user, gid_t group, elf_undo_call *call,
+                      const struct elf_listed *entry, const struct elf_options *options,
+                      enum elf_exit *result);
 
 /* Looks at a listed file without following links. owner and group may be NULL; set if something
  * is there. */

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static enum elf_undo_state judge(const struct elf_job *job, int ret,
@@ -121,42 +120,18 @@ static enum elf_exit restore_root_here(const struct elf_listed *entry,
     return elf_tree(&how);
 }
 
-typedef enum elf_exit restore_fn(const struct elf_listed *entry,
-                                 const struct elf_options *options);
-
-/* Calls it in a process that has become that user. */
-static enum elf_exit call_as(uid_t user, gid_t group, restore_fn *call,
-                             const struct elf_listed *entry, const struct elf_options *options)
-{
-    int status = 0;
-    pid_t child;
-
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        enum elf_exit result =
-            elf_undo_become(user, group) ? call(entry, options) : ELF_EXIT_FAILED;
-
-        fflush(NULL);
-        _exit((int)result);
-    }
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (child < 0 || !WIFEXITED(status)) {
-        elf_say(stderr, "gpushare-patch: %s: the process of user %u failed\n", entry->path,
-                (unsigned)user);
-        return ELF_EXIT_FAILED;
-    }
-    return (enum elf_exit)WEXITSTATUS(status);
-}
-
-static enum elf_exit call_as_owner(uid_t owner, gid_t group, restore_fn *call,
+static enum elf_exit call_as_owner(uid_t owner, gid_t group, elf_undo_call *call,
                                    const struct elf_listed *entry,
                                    const struct elf_options *options)
 {
+    enum elf_exit result;
+
     if (geteuid() != 0 || owner == 0)
         return call(entry, options);
-    return call_as(owner, group, call, entry, options);
+    if (!elf_undo_call_as(owner, group, call, entry, options, &result))
+        elf_say(stderr, "gpushare-patch: %s: the process of user %u failed\n", entry->path,
+                (unsigned)owner);
+    return result;
 }
 
 enum elf_exit elf_undo_restore(const struct elf_listed *entry,

@@ -125,8 +125,9 @@ static bool is_ours(const CUipcMemHandle *handle)
     return !gs_runtime.config.disabled && gs_ipc_handle_is_ours(&ours);
 }
 
-CUresult __wrap_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,
-                                   unsigned int Flags)
+/* Both variants of the driver's function have one type; `driver`: which of them was called. */
+static CUresult open_handle(typeof(*gs_driver.cuIpcOpenMemHandle_v2) *const *driver,
+                            CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {
     unsigned attempt = 0;
     CUresult result;
@@ -134,27 +135,23 @@ CUresult __wrap_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     if (is_ours(&handle))
-        return open_ours(pdptr, handle, Flags);
+        return open_ours(address, handle, flags);
     do
-        result = gs_driver.cuIpcOpenMemHandle(pdptr, handle, Flags);
+        result = (*driver)(address, handle, flags);
     while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));
     return result;
+}
+
+CUresult __wrap_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,
+                                   unsigned int Flags)
+{
+    return open_handle(&gs_driver.cuIpcOpenMemHandle, pdptr, handle, Flags);
 }
 
 CUresult __wrap_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
                                       unsigned int Flags)
 {
-    unsigned attempt = 0;
-    CUresult result;
-
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    if (is_ours(&handle))
-        return open_ours(pdptr, handle, Flags);
-    do
-        result = gs_driver.cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));
-    return result;
+    return open_handle(&gs_driver.cuIpcOpenMemHandle_v2, pdptr, handle, Flags);
 }
 
 CUresult __wrap_cuIpcCloseMemHandle(CUdeviceptr dptr)

@@ -2,6 +2,8 @@
  *
  * trampolines_aarch64.S: see trampolines_x86_64.S.
  */
+#include "runtime/base/resolve_aarch64.S"
+
     .macro TRAMPOLINE name
     .globl \name, __wrap_\name
     .type \name, %function
@@ -49,45 +51,9 @@ __wrap_\name:
     .size __wrap_\name, . - __wrap_\name
     .endm
 
-    .hidden gs_libc_symbols_init, gs_libc_dlsym, gs_libc_dlvsym, gs_stub_resolve, gs_stub_slots
+    .hidden gs_libc_symbols_init, gs_libc_dlsym, gs_libc_dlvsym, gs_stub_slots
     .text
-    .type resolve, %function
-    .p2align 4
-resolve:
-    .cfi_startproc
-    stp     x29, x30, [sp, #-160]!
-    .cfi_adjust_cfa_offset 160
-    .cfi_rel_offset x29, 0
-    .cfi_rel_offset x30, 8
-    mov     x29, sp
-    stp     x0, x1, [sp, #16]
-    stp     x2, x3, [sp, #32]
-    stp     x4, x5, [sp, #48]
-    stp     x6, x7, [sp, #64]
-    stp     d0, d1, [sp, #80]
-    stp     d2, d3, [sp, #96]
-    stp     d4, d5, [sp, #112]
-    stp     d6, d7, [sp, #128]
-    str     x8, [sp, #144]
-    mov     x0, x17
-    bl      gs_stub_resolve
-    mov     x16, x0
-    ldp     x0, x1, [sp, #16]
-    ldp     x2, x3, [sp, #32]
-    ldp     x4, x5, [sp, #48]
-    ldp     x6, x7, [sp, #64]
-    ldp     d0, d1, [sp, #80]
-    ldp     d2, d3, [sp, #96]
-    ldp     d4, d5, [sp, #112]
-    ldp     d6, d7, [sp, #128]
-    ldr     x8, [sp, #144]
-    ldp     x29, x30, [sp], #160
-    .cfi_adjust_cfa_offset -160
-    .cfi_restore x29
-    .cfi_restore x30
-    br      x16
-    .cfi_endproc
-    .size resolve, . - resolve
+    GS_RESOLVE gs_stub_resolve
 
     .set count, 0
 #define GS_STUB(name) TRAMPOLINE name
