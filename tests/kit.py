@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What test scripts share: their options and their end (standard library only)."""
 import argparse
+import os
 import sys
 import unittest
 
@@ -10,6 +11,22 @@ OPTIONS = argparse.Namespace()
 def check(good, text):
     if not good:
         raise AssertionError(text)
+
+
+def daemons_of(socket):
+    """The daemons that serve the socket, or did: by their command line."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if words[0].endswith("gpushare-lockd") and socket in words:
+            found.append(int(entry))
+    return found
 
 
 class BuildTest(unittest.TestCase):
@@ -28,6 +45,7 @@ def main(**more):
     for name, default in more.items():
         parser.add_argument("--" + name, type=type(default), default=default)
     rest = parser.parse_known_args(namespace=OPTIONS)[1]
+    OPTIONS.build = os.path.abspath(OPTIONS.build)
     result = unittest.main(module="__main__", argv=[sys.argv[0], *rest], verbosity=2, exit=False, warnings="ignore").result
     if not result.wasSuccessful():
         sys.exit(1)

@@ -11,18 +11,14 @@
 #include <cmocka.h>
 
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <sys/types.h>
 
 #include "common/memory_left.h"
+#include "tests/common/made_tree.h"
 
 #define MIB (1ull << 20)
-
-static char root[] = "/tmp/gs-test-left-XXXXXX";
 
 static const char v2_mount[] = "30 20 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 "
                                "cgroup2 rw,nsdelegate\n";
@@ -32,32 +28,13 @@ static const char v1_mounts[] =
     "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory,hugetlb\n"
     "34 31 0:31 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
 
-/* A file with its folders. */
-static void put(const char *path, const char *text)
-{
-    char full[8192];
-    FILE *file;
-
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *at = full + strlen(root) + 1; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        if (mkdir(full, 0700) != 0)
-            assert_int_equal(errno, EEXIST);
-        *at = '/';
-    }
-    file = fopen(full, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-}
-
 static void put_mib(const char *folder, const char *name, uint64_t mib)
 {
     char path[4096], text[32];
 
     snprintf(path, sizeof path, "%s/%s", folder, name);
     snprintf(text, sizeof text, "%llu\n", (unsigned long long)(mib * MIB));
-    put(path, text);
+    made_tree_put(path, text);
 }
 
 static void put_v1(const char *folder, uint64_t limit, uint64_t usage)
@@ -69,7 +46,7 @@ static void put_v1(const char *folder, uint64_t limit, uint64_t usage)
     if (limit != 0)
         return;
     snprintf(path, sizeof path, "%s/memory.limit_in_bytes", folder);
-    put(path, "9223372036854771712\n");
+    made_tree_put(path, "9223372036854771712\n");
 }
 
 static void put_v2(const char *folder, uint64_t limit, uint64_t usage)
@@ -81,28 +58,7 @@ static void put_v2(const char *folder, uint64_t limit, uint64_t usage)
     if (limit != 0)
         return;
     snprintf(path, sizeof path, "%s/memory.max", folder);
-    put(path, "max\n");
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
-{
-    (void)st;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
-
-static int make_root(void **state)
-{
-    (void)state;
-    strcpy(root, "/tmp/gs-test-left-XXXXXX");
-    return mkdtemp(root) != NULL ? 0 : -1;
-}
-
-static int remove_root(void **state)
-{
-    (void)state;
-    return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    made_tree_put(path, "max\n");
 }
 
 /* MiB; UINT64_MAX: no limit */
@@ -112,8 +68,8 @@ static uint64_t left_of(pid_t pid)
     uint64_t left;
 
     errno = 4711;
-    gs_memory_group_of(&group, root, pid);
-    left = gs_memory_group_left(&group, root);
+    gs_memory_group_of(&group, made_tree, pid);
+    left = gs_memory_group_left(&group, made_tree);
     assert_int_equal(errno, 4711); /* the library lives in others' processes */
     return left != UINT64_MAX ? left / MIB : left;
 }
@@ -122,30 +78,31 @@ static void left_nothingThere_noLimit(void **state)
 {
     (void)state;
     assert_int_equal(left_of(0), UINT64_MAX);
-    assert_int_equal(gs_memory_machine(root), UINT64_MAX);
-    put("/proc/self/cgroup", "0::/\n");
+    assert_int_equal(gs_memory_machine(made_tree), UINT64_MAX);
+    made_tree_put("/proc/self/cgroup", "0::/\n");
     assert_int_equal(left_of(0), UINT64_MAX);
-    put("/proc/self/mountinfo", v2_mount);
+    made_tree_put("/proc/self/mountinfo", v2_mount);
     assert_int_equal(left_of(0), UINT64_MAX);
 }
 
 static void machine_meminfo_available(void **state)
 {
     (void)state;
-    put("/proc/meminfo", "MemTotal:       4096 kB\nMemFree: 7 kB\nMemAvailable:    2048 kB\n");
-    assert_int_equal(gs_memory_machine(root), 2 * MIB);
-    put("/proc/meminfo", "MemTotal:       4096 kB\n");
-    assert_int_equal(gs_memory_machine(root), UINT64_MAX);
-    put("/proc/meminfo", "MemAvailable:  99999999999999999999 kB\n");
-    assert_int_equal(gs_memory_machine(root), UINT64_MAX);
+    made_tree_put("/proc/meminfo",
+                  "MemTotal:       4096 kB\nMemFree: 7 kB\nMemAvailable:    2048 kB\n");
+    assert_int_equal(gs_memory_machine(made_tree), 2 * MIB);
+    made_tree_put("/proc/meminfo", "MemTotal:       4096 kB\n");
+    assert_int_equal(gs_memory_machine(made_tree), UINT64_MAX);
+    made_tree_put("/proc/meminfo", "MemAvailable:  99999999999999999999 kB\n");
+    assert_int_equal(gs_memory_machine(made_tree), UINT64_MAX);
 }
 
 static void left_secondVersion_tightestAncestor(void **state)
 {
     (void)state;
-    put("/proc/self/cgroup", "0::/a/b/c\n");
-    put("/proc/7/cgroup", "0::/a/free\n");
-    put("/proc/self/mountinfo", v2_mount);
+    made_tree_put("/proc/self/cgroup", "0::/a/b/c\n");
+    made_tree_put("/proc/7/cgroup", "0::/a/free\n");
+    made_tree_put("/proc/self/mountinfo", v2_mount);
     put_v2("/sys/fs/cgroup/a", 1000, 300); /* 700 are left */
     put_v2("/sys/fs/cgroup/a/b", 0, 200);
     put_v2("/sys/fs/cgroup/a/b/c", 800, 90); /* 710 */
@@ -163,10 +120,11 @@ static void left_secondVersion_tightestAncestor(void **state)
 static void left_filePages_areNotUsed(void **state)
 {
     (void)state;
-    put("/proc/self/cgroup", "0::/a\n");
-    put("/proc/self/mountinfo", v2_mount);
+    made_tree_put("/proc/self/cgroup", "0::/a\n");
+    made_tree_put("/proc/self/mountinfo", v2_mount);
     put_v2("/sys/fs/cgroup/a", 1000, 990);
-    put("/sys/fs/cgroup/a/memory.stat",
+    made_tree_put(
+        "/sys/fs/cgroup/a/memory.stat",
         "anon 10485760\nfile 1027604480\ninactive_anon 5242880\ninactive_file 943718400\n");
     assert_int_equal(left_of(0), 910);
 }
@@ -175,29 +133,30 @@ static void left_filePages_areNotUsed(void **state)
 static void left_high_isALimit(void **state)
 {
     (void)state;
-    put("/proc/self/cgroup", "0::/a\n");
-    put("/proc/self/mountinfo", v2_mount);
+    made_tree_put("/proc/self/cgroup", "0::/a\n");
+    made_tree_put("/proc/self/mountinfo", v2_mount);
     put_v2("/sys/fs/cgroup/a", 1000, 100);
     put_mib("/sys/fs/cgroup/a", "memory.high", 600);
     assert_int_equal(left_of(0), 500);
-    put("/sys/fs/cgroup/a/memory.high", "max\n");
+    made_tree_put("/sys/fs/cgroup/a/memory.high", "max\n");
     assert_int_equal(left_of(0), 900);
 }
 
 static void left_firstVersion_tightestAncestor(void **state)
 {
     (void)state;
-    put("/proc/self/cgroup", "9:name=systemd:/s\n5:cpu,cpuacct:/c\n4:hugetlb,memory:/a/b\n");
-    put("/proc/self/mountinfo", v1_mounts);
+    made_tree_put("/proc/self/cgroup",
+                  "9:name=systemd:/s\n5:cpu,cpuacct:/c\n4:hugetlb,memory:/a/b\n");
+    made_tree_put("/proc/self/mountinfo", v1_mounts);
     put_v1("/sys/fs/cgroup/memory", 0, 5000);
     put_v1("/sys/fs/cgroup/memory/a", 400, 150);
     put_v1("/sys/fs/cgroup/memory/a/b", 0, 100);
     assert_int_equal(left_of(0), 250);
     put_v1("/sys/fs/cgroup/memory/a/b", 300, 100);
     assert_int_equal(left_of(0), 200);
-    put("/sys/fs/cgroup/memory/a/b/memory.stat",
-        "cache 1\ninactive_file 1\nhierarchical_memory_limit 419430400\n"
-        "total_inactive_file 52428800\n");
+    made_tree_put("/sys/fs/cgroup/memory/a/b/memory.stat",
+                  "cache 1\ninactive_file 1\nhierarchical_memory_limit 419430400\n"
+                  "total_inactive_file 52428800\n");
     assert_int_equal(left_of(0), 250);
 }
 
@@ -205,10 +164,10 @@ static void left_firstVersion_tightestAncestor(void **state)
 static void left_limitAboveTheMount_counts(void **state)
 {
     (void)state;
-    put("/proc/self/cgroup", "4:memory:/\n");
-    put("/proc/self/mountinfo", v1_mounts);
+    made_tree_put("/proc/self/cgroup", "4:memory:/\n");
+    made_tree_put("/proc/self/mountinfo", v1_mounts);
     put_v1("/sys/fs/cgroup/memory", 0, 100);
-    put("/sys/fs/cgroup/memory/memory.stat", "hierarchical_memory_limit 314572800\n");
+    made_tree_put("/sys/fs/cgroup/memory/memory.stat", "hierarchical_memory_limit 314572800\n");
     assert_int_equal(left_of(0), 200);
 }
 
@@ -216,13 +175,13 @@ static void left_limitAboveTheMount_counts(void **state)
 static void left_groupWithoutHierarchy_isNoAncestor(void **state)
 {
     (void)state;
-    put("/proc/self/cgroup", "4:memory:/a/b\n");
-    put("/proc/self/mountinfo", v1_mounts);
+    made_tree_put("/proc/self/cgroup", "4:memory:/a/b\n");
+    made_tree_put("/proc/self/mountinfo", v1_mounts);
     put_v1("/sys/fs/cgroup/memory/a", 100, 99);
     put_v1("/sys/fs/cgroup/memory/a/b", 300, 100);
-    put("/sys/fs/cgroup/memory/a/memory.use_hierarchy", "1\n");
+    made_tree_put("/sys/fs/cgroup/memory/a/memory.use_hierarchy", "1\n");
     assert_int_equal(left_of(0), 1);
-    put("/sys/fs/cgroup/memory/a/memory.use_hierarchy", "0\n");
+    made_tree_put("/sys/fs/cgroup/memory/a/memory.use_hierarchy", "0\n");
     assert_int_equal(left_of(0), 200);
 }
 
@@ -233,14 +192,14 @@ static void left_bothVersions_theOneWithMemory(void **state)
     static const char *const lines[] = {"4:memory:/a\n0::/other\n", "0::/other\n4:memory:/a\n"};
 
     (void)state;
-    put("/proc/self/mountinfo", v1_mounts);
+    made_tree_put("/proc/self/mountinfo", v1_mounts);
     put_v1("/sys/fs/cgroup/memory/a", 300, 100);
     put_v2("/sys/fs/cgroup/unified/other", 10, 1);
     for (int i = 0; i < 2; i++) {
-        put("/proc/self/cgroup", lines[i]);
+        made_tree_put("/proc/self/cgroup", lines[i]);
         assert_int_equal(left_of(0), 200);
     }
-    put("/proc/self/cgroup", "4:cpu:/a\n0::/other\n"); /* memory is with version 2 */
+    made_tree_put("/proc/self/cgroup", "4:cpu:/a\n0::/other\n"); /* memory is with version 2 */
     assert_int_equal(left_of(0), 9);
 }
 
@@ -248,8 +207,9 @@ static void left_bothVersions_theOneWithMemory(void **state)
 static void left_partOfTheHierarchyMounted_isFound(void **state)
 {
     (void)state;
-    put("/proc/self/cgroup", "4:memory:/docker/12ab/in\n");
-    put("/proc/self/mountinfo",
+    made_tree_put("/proc/self/cgroup", "4:memory:/docker/12ab/in\n");
+    made_tree_put(
+        "/proc/self/mountinfo",
         "30 20 0:26 /docker/12 /mnt rw - cgroup cgroup rw,memory\n" /* somebody else's */
         "31 20 0:26 /docker/12ab /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
     put_v1("/mnt", 50, 40);
@@ -267,12 +227,12 @@ static void left_pathNotInTheMount_limitOfTheMount(void **state)
     char line[128];
 
     (void)state;
-    put("/proc/self/cgroup", "0::/in\n");
+    made_tree_put("/proc/self/cgroup", "0::/in\n");
     put_v2("/sys/fs/cgroup", 300, 100);
     for (int i = 0; i < 2; i++) {
         snprintf(line, sizeof line, "31 20 0:26 %s /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n",
                  tops[i]);
-        put("/proc/self/mountinfo", line);
+        made_tree_put("/proc/self/mountinfo", line);
         assert_int_equal(left_of(0), 200);
     }
 }
@@ -281,12 +241,12 @@ static void left_pathNotInTheMount_limitOfTheMount(void **state)
 static void left_groupOutsideTheNamespace_notKnown(void **state)
 {
     (void)state;
-    put("/proc/self/mountinfo", v2_mount);
+    made_tree_put("/proc/self/mountinfo", v2_mount);
     put_v2("/sys/fs/cgroup", 300, 100);
     put_v2("/sys/fs/cgroup/..a", 200, 1);
-    put("/proc/8/cgroup", "0::/../other\n");
-    put("/proc/9/cgroup", "0::/..\n");
-    put("/proc/10/cgroup", "0::/..a\n"); /* a name like others */
+    made_tree_put("/proc/8/cgroup", "0::/../other\n");
+    made_tree_put("/proc/9/cgroup", "0::/..\n");
+    made_tree_put("/proc/10/cgroup", "0::/..a\n"); /* a name like others */
     assert_int_equal(left_of(8), UINT64_MAX);
     assert_int_equal(left_of(9), UINT64_MAX);
     assert_int_equal(left_of(10), 199);
@@ -298,12 +258,12 @@ static void left_oddMounts_areRead(void **state)
     char *at = text;
 
     (void)state;
-    put("/proc/self/cgroup", "0::/a b:c\n");
+    made_tree_put("/proc/self/cgroup", "0::/a b:c\n");
     at += sprintf(at, "29 20 0:25 / /merged rw - overlay overlay rw,lowerdir=");
     for (int i = 0; i < 3000; i++)
         at += sprintf(at, "/layer%d:", i);
     sprintf(at, "\n30 20 0:26 / /my\\040groups\\134 rw - cgroup2 none rw\n");
-    put("/proc/self/mountinfo", text);
+    made_tree_put("/proc/self/mountinfo", text);
     put_v2("/my groups\\/a b:c", 300, 100);
     assert_int_equal(left_of(0), 200);
 }
@@ -313,11 +273,11 @@ static void left_notNumbers_noLimit(void **state)
     static const char *const odd[] = {"", "\n", "-1\n", "12x\n", "99999999999999999999\n"};
 
     (void)state;
-    put("/proc/self/cgroup", "0::/a\n");
-    put("/proc/self/mountinfo", v2_mount);
+    made_tree_put("/proc/self/cgroup", "0::/a\n");
+    made_tree_put("/proc/self/mountinfo", v2_mount);
     put_v2("/sys/fs/cgroup/a", 0, 100);
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
-        put("/sys/fs/cgroup/a/memory.max", odd[i]);
+        made_tree_put("/sys/fs/cgroup/a/memory.max", odd[i]);
         assert_int_equal(left_of(0), UINT64_MAX);
     }
 }
@@ -329,8 +289,8 @@ static void group_oddLines_notKnown(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
-        put("/proc/self/cgroup", odd[i]);
-        gs_memory_group_of(&group, root, 0);
+        made_tree_put("/proc/self/cgroup", odd[i]);
+        gs_memory_group_of(&group, made_tree, 0);
         assert_false(group.known);
     }
 }
@@ -377,7 +337,7 @@ static void join_unseenGroup_notKnownFromThenOn(void **state)
     assert_false(other.known);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, made_tree_begin, made_tree_end)
 
 int main(void)
 {

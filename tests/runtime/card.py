@@ -12,7 +12,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from kit import OPTIONS, BuildTest, check, main  # noqa: E402,F401  (in the folder above, for the scripts)
+from kit import OPTIONS, BuildTest, check, daemons_of, main  # noqa: E402,F401  (in the folder above, for the scripts)
 
 MIB = 1 << 20
 PATIENCE = 120  # seconds: what comes at once on an idle machine, on one that is busy with other things
@@ -105,19 +105,8 @@ class Card:
         self.daemon = None
 
     def daemon_pids(self):
-        """The daemons that serve this card's socket: by their command line, which names our own temporary folder."""
-        found = []
-        for entry in os.listdir("/proc"):
-            if not entry.isdigit():
-                continue
-            try:
-                with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    words = file.read().decode(errors="replace").split("\0")
-            except OSError:
-                continue
-            if words[0].endswith("gpushare-lockd") and self.socket in words:
-                found.append(int(entry))
-        return found
+        """The daemons that serve this card's socket, which is in a temporary folder of our own."""
+        return daemons_of(self.socket)
 
     def start(self, command, **more):
         environment = dict(self.environment)

@@ -10,64 +10,23 @@
 
 #include <cmocka.h>
 
-#include <errno.h>
-#include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
 #include "lockd/base/hostmem.h"
-
-static char root[] = "/tmp/gs-test-hostmem-XXXXXX";
-
-static void put(const char *path, const char *text)
-{
-    char full[512];
-    FILE *file;
-
-    snprintf(full, sizeof full, "%s%s", root, path);
-    for (char *at = full + sizeof root; (at = strchr(at, '/')) != NULL; at++) {
-        *at = '\0';
-        if (mkdir(full, 0700) != 0)
-            assert_int_equal(errno, EEXIST);
-        *at = '/';
-    }
-    file = fopen(full, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-}
+#include "tests/common/made_tree.h"
 
 static int make_tree(void **state)
 {
-    (void)state;
-    if (mkdtemp(root) == NULL)
+    if (made_tree_begin(state) != 0)
         return -1;
-    put("/proc/meminfo", "MemAvailable: 10 kB\n");
-    put("/proc/self/mountinfo", "30 20 0:26 / /groups rw - cgroup2 cgroup2 rw\n");
-    put("/proc/self/cgroup", "0::/service\n");
-    put("/groups/service/memory.max", "1\n");
-    put("/groups/box/memory.max", "4000\n");
-    put("/groups/box/small/memory.max", "100\n");
-    put("/proc/1/cgroup", "0::/box\n");
-    put("/proc/2/cgroup", "0::/box/small\n");
-    put("/proc/3/cgroup", "0::/elsewhere\n");
+    made_tree_put("/proc/meminfo", "MemAvailable: 10 kB\n");
+    made_tree_put("/proc/self/mountinfo", "30 20 0:26 / /groups rw - cgroup2 cgroup2 rw\n");
+    made_tree_put("/proc/self/cgroup", "0::/service\n");
+    made_tree_put("/groups/service/memory.max", "1\n");
+    made_tree_put("/groups/box/memory.max", "4000\n");
+    made_tree_put("/groups/box/small/memory.max", "100\n");
+    made_tree_put("/proc/1/cgroup", "0::/box\n");
+    made_tree_put("/proc/2/cgroup", "0::/box/small\n");
+    made_tree_put("/proc/3/cgroup", "0::/elsewhere\n");
     return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
-{
-    (void)st;
-    (void)type;
-    (void)walk;
-    return remove(path);
-}
-
-static int remove_tree(void **state)
-{
-    (void)state;
-    return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static struct lockd_host host_here(void)
@@ -75,7 +34,7 @@ static struct lockd_host host_here(void)
     struct lockd_host host;
 
     lockd_host_init(&host);
-    host.root = root;
+    host.root = made_tree;
     return host;
 }
 
@@ -125,5 +84,5 @@ int main(void)
         cmocka_unit_test(available_oneCannotBeSeen_whatTheMachineHas),
     };
 
-    return cmocka_run_group_tests(tests, make_tree, remove_tree);
+    return cmocka_run_group_tests(tests, make_tree, made_tree_end);
 }

@@ -15,6 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from fake import MIB, PATIENCE, Program, Refused, can_connect, wait_for
+from kit import daemons_of
 
 LOCKD = os.path.abspath(sys.argv.pop(1))
 LOW = 40  # descriptors of the first daemon
@@ -49,20 +50,6 @@ def few_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (LOW, LOW))
 
 
-def serving(path):
-    """The processes that serve the socket, or did."""
-    found = []
-    for entry in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                words = file.read().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if words[0].endswith("gpushare-lockd") and path in words:
-            found.append(int(entry))
-    return found
-
-
 class SuccessorTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
@@ -72,13 +59,13 @@ class SuccessorTest(unittest.TestCase):
     def tearDown(self):
         for program in self.programs:
             program.close()
-        for pid in serving(self.path):
+        for pid in daemons_of(self.path):
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder)
 
     def start(self, prepare=None):
         subprocess.run([LOCKD, "--detach", "--idle-exit", "60", "--socket", self.path], preexec_fn=prepare, timeout=PATIENCE, check=True)
-        return set(serving(self.path))
+        return set(daemons_of(self.path))
 
     def come(self):
         """A program that reports 1 MiB. False: it was hung up on without a word."""
@@ -121,7 +108,7 @@ class SuccessorTest(unittest.TestCase):
         self.assert_connected()
         self.start()
         self.assert_hung_up()
-        wait_for(lambda: not first & set(serving(self.path)), PATIENCE, "the first one to leave")
+        wait_for(lambda: not first & set(daemons_of(self.path)), PATIENCE, "the first one to leave")
         self.assertTrue(can_connect(self.path))  # the socket of the next one has stayed
         for program in self.programs:
             program.reconnect()
@@ -133,7 +120,7 @@ class SuccessorTest(unittest.TestCase):
         self.fill()
         self.assertFalse(os.path.exists(self.path))
         wait_for(lambda: can_connect(self.path), PATIENCE, "it to come back")
-        self.assertEqual(set(serving(self.path)), first)
+        self.assertEqual(set(daemons_of(self.path)), first)
         self.assert_connected()
         with self.assertRaisesRegex(Refused, "no file descriptor left"):  # not a second time
             for _ in range(LOW):
@@ -163,7 +150,7 @@ class SuccessorTest(unittest.TestCase):
     def assert_next_serves(self, first):
         self.assertFalse(os.path.exists(self.path))
         self.start()
-        wait_for(lambda: not first & set(serving(self.path)), PATIENCE, "the first one to leave")
+        wait_for(lambda: not first & set(daemons_of(self.path)), PATIENCE, "the first one to leave")
         self.assertTrue(self.come())
 
     def test_one_that_was_there_starts_the_next(self):

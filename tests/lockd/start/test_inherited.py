@@ -15,6 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from fake import PATIENCE, Program, can_connect, wait_for
+from kit import daemons_of
 
 LOCKD = os.path.abspath(sys.argv.pop(1))
 NOBODY = 65534
@@ -22,19 +23,6 @@ IOPRIO_IDLE = 3 << 13
 IOPRIO_CALLS = {"x86_64": (251, 252), "aarch64": (30, 31)}[os.uname().machine]  # set, get
 OTHER_SIGNALS = {signal.SIGPIPE, signal.SIGCHLD, signal.SIGTTOU, signal.SIGXFSZ}  # which it ignores itself
 LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def serving(path):
-    """The process that serves the socket."""
-    for entry in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                words = file.read().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if words[0].endswith("gpushare-lockd") and path in words:
-            return int(entry)
-    return None
 
 
 def status_of(pid):
@@ -85,8 +73,7 @@ class InheritedTest(unittest.TestCase):
         self.path = os.path.join(self.folder, "s", "lockd.sock")
 
     def tearDown(self):
-        pid = serving(self.path)
-        if pid is not None:
+        for pid in daemons_of(self.path):
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder)
 
@@ -95,7 +82,7 @@ class InheritedTest(unittest.TestCase):
                               cwd=self.folder, timeout=PATIENCE, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertTrue(can_connect(self.path))
-        return serving(self.path)
+        return daemons_of(self.path)[0]
 
     def test_always_reset(self):
         pid = self.start(burden)
@@ -109,7 +96,7 @@ class InheritedTest(unittest.TestCase):
         self.assertEqual(os.sched_getaffinity(pid), os.sched_getaffinity(0))
         self.assertEqual(LIBC.syscall(IOPRIO_CALLS[1], 1, pid), LIBC.syscall(IOPRIO_CALLS[1], 1, os.getpid()))
         os.kill(pid, signal.SIGTERM)  # it listens to it
-        wait_for(lambda: serving(self.path) is None, PATIENCE, "it to end")
+        wait_for(lambda: not daemons_of(self.path), PATIENCE, "it to end")
 
     @unittest.skipUnless(os.getuid() == 0, "needs root to raise what was lowered")
     def test_root_raises_everything(self):

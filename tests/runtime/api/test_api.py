@@ -4,7 +4,6 @@
 the callback before memory leaves, hostile arguments, threads, children; the library absent; the Python module.
 
 test_api.py --build DIR"""
-import argparse
 import os
 import random
 import shutil
@@ -15,10 +14,9 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
-from card import MIB, Card, Told, sanitized, wait_for  # noqa: E402  (in the folder above)
+from card import MIB, OPTIONS, Card, Told, main, sanitized, wait_for  # noqa: E402  (in the folder above)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-BUILD = None
 BLOCK = 2  # MiB: what is left out as a whole
 
 
@@ -35,7 +33,7 @@ class OnCard(unittest.TestCase):
     environment = {}
 
     def setUp(self):
-        self.card = Card(BUILD, memory="128MiB", **Told.SMALL_CONTEXTS, **self.environment)
+        self.card = Card(OPTIONS.build, memory="128MiB", **Told.SMALL_CONTEXTS, **self.environment)
         self.addCleanup(self.card.__exit__)
         self.told, self.other = Program(self.card), Told(self.card)
 
@@ -195,14 +193,14 @@ class Calls(OnCard):
         self.card.start_daemon()
         again = self.told.until(lambda entry: entry["paused"])
         self.assertTrue(again["paused"], again)
-        ctl = os.path.join(BUILD, "lockd", "gpusharectl")
+        ctl = os.path.join(OPTIONS.build, "lockd", "gpusharectl")
         subprocess.run([ctl, "--socket", self.card.socket, "resume", str(self.told.child.pid)], env=self.card.environment,
                        check=True, stdout=subprocess.DEVNULL)
         self.assertEqual(self.told.say("read 0 0 20"), "1")
 
     def test_resuming_does_not_end_what_a_person_paused(self):
         self.assertEqual(self.told.say("alloc 20"), "0")
-        ctl = os.path.join(BUILD, "lockd", "gpusharectl")
+        ctl = os.path.join(OPTIONS.build, "lockd", "gpusharectl")
         self.told.until(lambda entry: entry["demand"] != 0)
         subprocess.run([ctl, "--socket", self.card.socket, "pause", str(self.told.child.pid)], env=self.card.environment,
                        check=True, stdout=subprocess.DEVNULL)
@@ -268,25 +266,25 @@ class Pressure(OnCard):
 
 class Absent(unittest.TestCase):
     def setUp(self):
-        self.card = Card(BUILD, daemon=False)
+        self.card = Card(OPTIONS.build, daemon=False)
         self.addCleanup(self.card.__exit__)
         self.program = os.path.join(self.card.folder, "absent")
-        shutil.copy2(os.path.join(BUILD, "tests", "runtime", "absent"), self.program)
+        shutil.copy2(os.path.join(OPTIONS.build, "tests", "runtime", "absent"), self.program)
 
     def test_without_the_library_every_call_is_no_such_function(self):
         self.assertEqual(self.card.run([self.program]), (0, "0 -38\n", ""))
 
     def test_patched_it_finds_them(self):
-        if sanitized(BUILD):
+        if sanitized(OPTIONS.build):
             self.skipTest("a sanitizer's library lives in the programs")
-        subprocess.run([os.path.join(BUILD, "rewriter", "gpushare-patch"), "--any", self.program], check=True,
+        subprocess.run([os.path.join(OPTIONS.build, "rewriter", "gpushare-patch"), "--any", self.program], check=True,
                        stdout=subprocess.DEVNULL, env=self.card.environment)
         self.assertEqual(self.card.run([self.program]), (0, "1 -14\n", ""))
 
     def test_disabled_they_say_so(self):
-        if sanitized(BUILD):
+        if sanitized(OPTIONS.build):
             self.skipTest("a sanitizer's library lives in the programs")
-        subprocess.run([os.path.join(BUILD, "rewriter", "gpushare-patch"), "--any", self.program], check=True,
+        subprocess.run([os.path.join(OPTIONS.build, "rewriter", "gpushare-patch"), "--any", self.program], check=True,
                        stdout=subprocess.DEVNULL, env=self.card.environment)
         self.assertEqual(self.card.run([self.program], GPUSHARE_DISABLE="1"), (0, "1 -38\n", ""))
 
@@ -315,7 +313,7 @@ except ValueError:
     WRONG = ["ValueError", "TypeError", "TypeError", "ValueError", "TypeError"]
 
     def run_script(self, **environment):
-        with Card(BUILD, daemon=False, **environment) as card:
+        with Card(OPTIONS.build, daemon=False, **environment) as card:
             code, out, err = card.run([sys.executable, "-c", self.SCRIPT, os.path.join(ROOT, "python")])
         self.assertEqual((code, err), (0, ""))
         return out.splitlines()
@@ -324,20 +322,10 @@ except ValueError:
         self.assertEqual(self.run_script(), ["False False False False False False False", *self.WRONG, "0", "False", "not contiguous"])
 
     def test_with_it_every_call_arrives(self):
-        if sanitized(BUILD):
+        if sanitized(OPTIONS.build):
             self.skipTest("a sanitizer's library lives in the programs")
-        lines = self.run_script(LD_PRELOAD=os.path.join(BUILD, "runtime", "libgpushare.so.1"))
+        lines = self.run_script(LD_PRELOAD=os.path.join(OPTIONS.build, "runtime", "libgpushare.so.1"))
         self.assertEqual(lines, ["True True True True True True True", *self.WRONG, "OSError", "OSError", "not contiguous"])
 
 
-def main():
-    global BUILD
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", required=True)
-    known, rest = parser.parse_known_args()
-    BUILD = os.path.abspath(known.build)
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
-if __name__ == "__main__":
-    main()
+main()

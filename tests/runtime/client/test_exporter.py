@@ -4,7 +4,6 @@
 
 test_exporter.py --build DIR [--seed S] [NAME...]
 """
-import argparse
 import os
 import random
 import sys
@@ -12,10 +11,9 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "gpu")]
-from card import MIB, Card, Told, sanitized, wait_for  # noqa: E402
+from card import MIB, OPTIONS, Card, Told, main, sanitized, wait_for  # noqa: E402
 from ipc_told import Process, facts, ranks  # noqa: E402
 
-OPTIONS = argparse.Namespace(build="", seed=1)
 MEMORY = "192MiB"
 
 
@@ -310,12 +308,4 @@ class Model:
                 self.have[who][said[1]] = (handle, True)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--seed", type=int, default=1)
-    _, rest = parser.parse_known_args(namespace=OPTIONS)
-    unittest.main(argv=[sys.argv[0], "-v", *rest])
-
-
-main()
+main(seed=1)

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fourth door: unpatched programs on the simulated card, with the door in the driver's place by LD_LIBRARY_PATH and by a
 mount. test_door.py --build DIR"""
-import argparse
 import json
 import os
 import shutil
@@ -15,10 +14,9 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
-from card import PATIENCE, Card  # noqa: E402  (tests/runtime)
+from card import OPTIONS, PATIENCE, Card, main  # noqa: E402  (tests/runtime)
 from other_user import AS_OTHER_USER, is_reachable  # noqa: E402  (tests)
 
-BUILD = ""
 NAMESPACE = "no mount namespace of its own"
 
 # what programs do with the driver's library, told as JSON
@@ -36,7 +34,7 @@ def driver(name="libcuda.so.1", mode=os.RTLD_NOW):
 
 
 def built(*path):
-    return os.path.join(BUILD, *path)
+    return os.path.join(OPTIONS.build, *path)
 
 
 def names_of(library):
@@ -46,7 +44,7 @@ def names_of(library):
 
 class Door(unittest.TestCase):
     def setUp(self):
-        self.card = Card(BUILD, memory="256MiB", SIMCUDA_CONTEXT_MEMORY="64KiB")
+        self.card = Card(OPTIONS.build, memory="256MiB", SIMCUDA_CONTEXT_MEMORY="64KiB")
         self.addCleanup(self.card.__exit__)
         self.plain = dict(self.card.environment)
         self.stats = os.path.join(self.card.folder, "stats")
@@ -288,15 +286,6 @@ class Door(unittest.TestCase):
             self.assertIn("the driver is not installed here", err)
         code, _, err = self.mounted(["/nonexistent/program"])
         self.assertEqual(code, 127, err)
-
-
-def main():
-    global BUILD  # pylint: disable=global-statement
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    args, words = parser.parse_known_args()
-    BUILD = os.path.abspath(args.build)
-    unittest.main(argv=[sys.argv[0], *words], verbosity=2)
 
 
 main()

@@ -2,29 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts of tests/runtime once more, with programs that are neither linked with gpushare nor patched: the door stands where
 the driver's library is. They get a build folder that differs from the real one in just these two. test_through.py --build DIR"""
-import argparse
 import glob
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import unittest
 
 RUNTIME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(RUNTIME))
+from kit import OPTIONS, BuildTest, main  # noqa: E402  (tests)
 
 
 def script(name):
     return next(path for pattern in (f"test_{name}.py", f"{name}.py") for path in glob.glob(os.path.join(RUNTIME, pattern)))
 
 
-class Through(unittest.TestCase):
-    build = ""
-
+class Through(BuildTest):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="gs-door-")
-        shadow(cls.build, os.path.join(cls.folder, "build"))
+        shadow(OPTIONS.build, os.path.join(cls.folder, "build"))
 
     @classmethod
     def tearDownClass(cls):
@@ -70,14 +68,6 @@ def shadow(build, folder):
     link_all(simcuda, door, ("libcuda.so.1", "libcuda.so"))
     subprocess.run([os.path.join(build, "wrap", "gpushare-door"), "--stage", door], check=True,
                    env=dict(os.environ, LD_LIBRARY_PATH=simcuda))
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    args, words = parser.parse_known_args()
-    Through.build = os.path.abspath(args.build)
-    unittest.main(argv=[sys.argv[0], *words], verbosity=2)
 
 
 main()

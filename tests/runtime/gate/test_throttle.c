@@ -12,13 +12,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/gate/capture.h"
-#include "runtime/base/driver.h"
-#include "runtime/gate/gate.h"
-#include "runtime/gate/throttle.h"
-
-struct gs_driver gs_driver;
-_Thread_local struct gs_gate_thread gs_gate_self;
+#include "tests/runtime/gate/throttle_driver.h"
 
 static _Thread_local uintptr_t current;
 static unsigned created, recorded;
@@ -51,33 +45,15 @@ static CUresult get_current(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status)
-{
-    (void)stream;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUstreamCaptureMode gs_capture_relax(void)
-{
-    return CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-
-void gs_capture_restore(CUstreamCaptureMode mode)
-{
-    (void)mode;
-}
+static const struct throttle_driver played_driver = {event_create, event_query, event_record,
+                                                     get_current};
 
 /* --- */
 
 static int set_up(void **state)
 {
     (void)state;
-    gs_driver.cuEventCreate = event_create;
-    gs_driver.cuEventQuery = event_query;
-    gs_driver.cuEventRecord = event_record;
-    gs_driver.cuCtxGetCurrent = get_current;
-    gs_driver.cuStreamIsCapturing = is_capturing;
+    throttle_driver_begin(&played_driver);
     created = recorded = 0;
     return 0;
 }
@@ -85,10 +61,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    gs_throttle_thread_ends(gs_gate_self.throttle);
-    gs_gate_self.throttle = NULL;
-    for (uintptr_t context = 1; context <= 3; context++)
-        gs_throttle_context_ended((CUcontext)context);
+    throttle_driver_end(3);
     return 0;
 }
 

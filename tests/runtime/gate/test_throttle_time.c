@@ -11,10 +11,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/base/driver.h"
-#include "runtime/gate/capture.h"
-#include "runtime/gate/gate.h"
-#include "runtime/gate/throttle.h"
+#include "tests/runtime/gate/throttle_driver.h"
 
 #define US     1000ull
 #define MS     (1000 * US)
@@ -22,9 +19,6 @@
 #define LOOK   (50 * US) /* the pause between two looks at an event */
 #define EVENTS 64
 #define WARM   64 /* submissions */
-
-struct gs_driver gs_driver;
-_Thread_local struct gs_gate_thread gs_gate_self;
 
 static uint64_t now, free_at, idle, due[EVENTS];
 static uintptr_t events;
@@ -64,33 +58,15 @@ static CUresult get_current(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status)
-{
-    (void)stream;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUstreamCaptureMode gs_capture_relax(void)
-{
-    return CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-
-void gs_capture_restore(CUstreamCaptureMode mode)
-{
-    (void)mode;
-}
+static const struct throttle_driver played_driver = {event_create, event_query, event_record,
+                                                     get_current};
 
 /* --- */
 
 static int set_up(void **state)
 {
     (void)state;
-    gs_driver.cuEventCreate = event_create;
-    gs_driver.cuEventQuery = event_query;
-    gs_driver.cuEventRecord = event_record;
-    gs_driver.cuCtxGetCurrent = get_current;
-    gs_driver.cuStreamIsCapturing = is_capturing;
+    throttle_driver_begin(&played_driver);
     now = 1000 * MS;
     free_at = now;
     events = 0;
@@ -102,9 +78,7 @@ static int tear_down(void **state)
 {
     (void)state;
     gs_throttle_yield(0);
-    gs_throttle_thread_ends(gs_gate_self.throttle);
-    gs_gate_self.throttle = NULL;
-    gs_throttle_context_ended((CUcontext)1);
+    throttle_driver_end(1);
     return 0;
 }
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpusharectl cdi generate`: what it makes of the driver's specification, checked by the rules of the Container Device
 Interface, and run with podman where that is installed. test_cdi.py --build DIR"""
-import argparse
 import json
 import os
 import re
@@ -10,11 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(HERE))))
-BUILD = ""
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+from kit import BuildTest, main  # noqa: E402
 
 # as nvidia-ctk writes it (shortened), with DRIVER for the path of libcuda
 YAML = """---
@@ -122,12 +121,12 @@ def wrong_in(spec):
     return wrong
 
 
-class Cdi(unittest.TestCase):
+class Cdi(BuildTest):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="gs-cdi-")
         self.addCleanup(shutil.rmtree, self.folder)
-        self.door = os.path.join(BUILD, "runtime", "door")
-        self.driver = os.path.join(BUILD, "tests", "simcuda", "libcuda.so.1")
+        self.door = os.path.join(self.build, "runtime", "door")
+        self.driver = os.path.join(self.build, "tests", "simcuda", "libcuda.so.1")
         self.yaml = self.file("nvidia.yaml", YAML.replace("DRIVER", self.driver))
 
     def file(self, name, text):
@@ -137,7 +136,7 @@ class Cdi(unittest.TestCase):
         return path
 
     def ctl(self, *words):
-        done = subprocess.run([os.path.join(BUILD, "lockd", "gpusharectl"), *words], capture_output=True, text=True, check=False)
+        done = subprocess.run([os.path.join(self.build, "lockd", "gpusharectl"), *words], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
 
     def generate(self, *words):
@@ -245,19 +244,10 @@ class Cdi(unittest.TestCase):
         podman = shutil.which("podman")
         if podman is None or os.geteuid() != 0:
             self.skipTest("podman is not installed" if podman is None else "only root can run it here")
-        done = subprocess.run([os.path.join(HERE, "podman.sh"), BUILD], capture_output=True, text=True, check=False)
+        done = subprocess.run([os.path.join(HERE, "podman.sh"), self.build], capture_output=True, text=True, check=False)
         if done.returncode == 77:
             self.skipTest(done.stdout.strip().splitlines()[-1])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
-
-def main():
-    global BUILD  # pylint: disable=global-statement
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    args, words = parser.parse_known_args()
-    BUILD = os.path.abspath(args.build)
-    unittest.main(argv=[sys.argv[0], *words], verbosity=2)
 
 
 main()
