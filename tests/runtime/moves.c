@@ -48,6 +48,7 @@
 #include <unistd.h>
 
 #include "tests/runtime/check.h"
+#include "tests/runtime/moves.h"
 #include "tests/runtime/numbers.h"
 #include "tests/runtime/random.h"
 #include "tests/runtime/work.h"
@@ -55,89 +56,13 @@
 #define BLOCKS   64
 #define CHILDREN 64
 
-struct block {
-    CUdeviceptr device; /* 0: free */
-    size_t bytes;
-    uint8_t *shadow;
-    bool own;                            /* mapped by the program itself */
-    CUmemGenericAllocationHandle handle; /* own: while it is not mapped */
-};
-
-static struct block blocks[BLOCKS];
+static struct moves_block blocks[BLOCKS];
 static uint64_t seed = 1;
 static pid_t children[CHILDREN];
 static unsigned child_count;
 
 __attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kernels[] = {
     {"spin", work_spin_run, 1, (const uint32_t[]){sizeof(void *)}}, {NULL, NULL, 0, NULL}};
-
-static CUresult map_own(struct block *block)
-{
-    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
-                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUresult result = cuMemMap(block->device, block->bytes, 0, block->handle, 0);
-
-    if (result == CUDA_SUCCESS)
-        result = cuMemRelease(block->handle); /* the mapping keeps it */
-    return result == CUDA_SUCCESS ? cuMemSetAccess(block->device, block->bytes, &access, 1)
-                                  : result;
-}
-
-static CUresult unmap_own(struct block *block)
-{
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the address is one */
-    void *address = (void *)block->device;
-    CUresult result = cuMemRetainAllocationHandle(&block->handle, address);
-
-    return result == CUDA_SUCCESS ? cuMemUnmap(block->device, block->bytes) : result;
-}
-
-static CUresult map_exportable(struct block *block)
-{
-    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .requestedHandleTypes =
-                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    CUresult result = cuMemAddressReserve(&block->device, block->bytes, 0, 0, 0);
-
-    if (result == CUDA_SUCCESS)
-        result = cuMemCreate(&block->handle, block->bytes, &prop, 0);
-    return result == CUDA_SUCCESS ? map_own(block) : result;
-}
-
-/* needs no current context */
-static CUresult export_bare(const struct block *block)
-{
-    CUmemGenericAllocationHandle handle;
-    CUcontext current;
-    CUresult result;
-    int fd;
-
-    OK(cuCtxGetCurrent(&current));
-    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the address is one */
-    OK(cuMemRetainAllocationHandle(&handle, (void *)block->device));
-    OK(cuCtxSetCurrent(NULL));
-    result =
-        cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    OK(cuCtxSetCurrent(current));
-    return result;
-}
-
-static CUresult share(size_t mib)
-{
-    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .requestedHandleTypes =
-                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    CUmemGenericAllocationHandle handle;
-    CUresult result = cuMemCreate(&handle, mib * MIB, &prop, 0);
-    int fd;
-
-    return result == CUDA_SUCCESS
-               ? cuMemExportToShareableHandle(&fd, handle,
-                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)
-               : result;
-}
 
 static CUresult allocate(size_t mib, bool zero, bool own)
 {
@@ -149,9 +74,9 @@ static CUresult allocate(size_t mib, bool zero, bool own)
     CHECK(i + 1 < BLOCKS);
     blocks[i].own = own;
     blocks[i].bytes = mib * MIB;
-    result = own ? map_exportable(&blocks[i]) : cuMemAlloc(&blocks[i].device, mib * MIB);
+    result = own ? moves_map_exportable(&blocks[i]) : cuMemAlloc(&blocks[i].device, mib * MIB);
     if (result != CUDA_SUCCESS) {
-        blocks[i] = (struct block){0};
+        blocks[i] = (struct moves_block){0};
         return result;
     }
     blocks[i].shadow = calloc(1, blocks[i].bytes);
@@ -165,17 +90,17 @@ static CUresult allocate(size_t mib, bool zero, bool own)
                 : cuMemcpyHtoD(blocks[i].device, blocks[i].shadow, blocks[i].bytes);
 }
 
-static CUresult release(struct block *block)
+static CUresult release(struct moves_block *block)
 {
     const CUresult result =
         block->own ? cuMemUnmap(block->device, block->bytes) : cuMemFree(block->device);
 
     free(block->shadow);
-    *block = (struct block){0};
+    *block = (struct moves_block){0};
     return result;
 }
 
-static CUresult write_span(const struct block *block, size_t at, size_t bytes, bool zero)
+static CUresult write_span(const struct moves_block *block, size_t at, size_t bytes, bool zero)
 {
     CHECK(block->device != 0 && at + bytes <= block->bytes);
     if (zero) {
@@ -218,7 +143,7 @@ static CUresult open_to_peer(void)
     return result == CUDA_SUCCESS ? cuCtxPopCurrent(&other) : result;
 }
 
-static CUresult is_reached(const struct block *block)
+static CUresult is_reached(const struct moves_block *block)
 {
     const CUmemLocation peer = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
     unsigned long long flags = 0;
@@ -238,7 +163,7 @@ static void CUDA_CB sleep_a_second(void *unused)
     sleep(1);
 }
 
-static CUresult write_late(const struct block *block, size_t at)
+static CUresult write_late(const struct moves_block *block, size_t at)
 {
     CUstream stream;
     CUresult result = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
@@ -263,7 +188,7 @@ static CUresult touch(void)
 }
 
 /* false: it has said what is wrong */
-static bool compare(const struct block *block, CUresult *result)
+static bool compare(const struct moves_block *block, CUresult *result)
 {
     static uint8_t copy[MIB]; /* there may be no memory for more */
 
@@ -335,13 +260,13 @@ static bool obey(const char *line, CUresult *result)
     else if (strcmp(word, "export") == 0 && words == 2)
         *result = allocate(i, false, true);
     else if (strcmp(word, "share") == 0 && words == 2)
-        *result = share(i);
+        *result = moves_share(i);
     else if (strcmp(word, "unmap") == 0 && words == 2 && i < BLOCKS)
-        *result = unmap_own(&blocks[i]);
+        *result = moves_unmap(&blocks[i]);
     else if (strcmp(word, "map") == 0 && words == 2 && i < BLOCKS)
-        *result = map_own(&blocks[i]);
+        *result = moves_map(&blocks[i]);
     else if (strcmp(word, "bare") == 0 && words == 2 && i < BLOCKS)
-        *result = export_bare(&blocks[i]);
+        *result = moves_export_bare(&blocks[i]);
     else if (strcmp(word, "unreserve") == 0 && words == 2 && i < BLOCKS)
         *result = cuMemAddressFree(blocks[i].device, blocks[i].bytes);
     else if (strcmp(word, "change") == 0 && words == 3 && i < BLOCKS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * soak.h: what soak.c (options, threads), soak_ops.c (operations on device memory and its
- * model), soak_vmm.c and soak_pool.c (other ways to have such memory) share.
+ * model), soak_graph.c, soak_vmm.c and soak_pool.c (other ways to have such memory) share.
  */
 #ifndef GS_TESTS_RUNTIME_SOAK_H
 #define GS_TESTS_RUNTIME_SOAK_H
@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #include <cuda.h>
+
+#include "tests/runtime/random.h"
 
 #define SOAK_BLOCKS  24
 #define SOAK_DEVICES 4
@@ -72,6 +74,19 @@ void soak_run(struct soak_thread *thread, uint64_t until_ns);
 
 uint64_t soak_now(void);
 
+static inline size_t soak_below(struct soak_thread *thread, size_t limit)
+{
+    return (size_t)random_below(&thread->random, limit);
+}
+
+/* One of the blocks; NULL: it is free. */
+static inline struct soak_block *soak_pick(struct soak_thread *thread)
+{
+    struct soak_block *block = &thread->blocks[soak_below(thread, SOAK_BLOCKS)];
+
+    return block->device != 0 ? block : NULL;
+}
+
 /* Takes bytes from the process's share; false: it is used up. */
 bool soak_take(size_t bytes);
 void soak_give(size_t bytes);
@@ -92,6 +107,10 @@ bool soak_pool_allocate(struct soak_thread *thread, struct soak_block *block, si
 bool soak_pool_free(struct soak_thread *thread, const struct soak_block *block);
 void soak_pool_look(struct soak_thread *thread);
 void soak_pool_end(struct soak_thread *thread);
+
+/* Captures a graph, launches it, or drops it; it fills the first bytes of a block (soak_graph.c). */
+void soak_graph_step(struct soak_thread *thread);
+void soak_graph_drop(struct soak_thread *thread);
 
 /* Waits until the stream has run dry; false: the driver does not say so (faulty runs). */
 bool soak_wait_dry(struct soak_thread *thread, CUstream stream);

@@ -15,32 +15,18 @@
 #include "tests/runtime/random.h"
 #include "tests/runtime/soak.h"
 
-#define GRAPH_MEMORY ((size_t)2 << 20) /* of a graph, beside what a program may have */
-
 struct span {
     struct soak_block *block;
     size_t from, bytes;
 };
 
-static size_t below(struct soak_thread *thread, size_t limit)
-{
-    return (size_t)random_below(&thread->random, limit);
-}
-
-static struct soak_block *pick(struct soak_thread *thread)
-{
-    struct soak_block *block = &thread->blocks[below(thread, SOAK_BLOCKS)];
-
-    return block->device != 0 ? block : NULL;
-}
-
 static bool pick_span(struct soak_thread *thread, struct span *span)
 {
-    span->block = pick(thread);
+    span->block = soak_pick(thread);
     if (span->block == NULL)
         return false;
-    span->from = below(thread, span->block->bytes);
-    span->bytes = 1 + below(thread, span->block->bytes - span->from);
+    span->from = soak_below(thread, span->block->bytes);
+    span->bytes = 1 + soak_below(thread, span->block->bytes - span->from);
     return true;
 }
 
@@ -99,19 +85,10 @@ static void random_bytes(struct soak_thread *thread, uint8_t *to, size_t bytes)
  * ------------------------------------------------------------------------------------------------------
  */
 
-static void drop_graph(struct soak_thread *thread)
-{
-    if (thread->graph.exec == NULL)
-        return;
-    wait_dry(thread);
-    soak_ok(thread, cuGraphExecDestroy(thread->graph.exec), "cuGraphExecDestroy");
-    thread->graph.exec = NULL;
-}
-
 /* in one of the ways there are */
 static bool get_memory(struct soak_thread *thread, struct soak_block *block, size_t bytes)
 {
-    const size_t way = below(thread, 9);
+    const size_t way = soak_below(thread, 9);
 
     if (way < 2 && !thread->config->faulty)
         return soak_vmm_allocate(thread, block, bytes);
@@ -135,15 +112,16 @@ static CUresult fill(struct soak_thread *thread, const struct soak_block *block)
 
 static void op_allocate(struct soak_thread *thread)
 {
-    struct soak_block *block = &thread->blocks[below(thread, SOAK_BLOCKS)];
-    const size_t scale = (size_t)1 << below(thread, 24);
+    struct soak_block *block = &thread->blocks[soak_below(thread, SOAK_BLOCKS)];
+    const size_t scale = (size_t)1 << soak_below(thread, 24);
     size_t bytes =
-        1 + below(thread, scale < thread->config->largest ? scale : thread->config->largest);
+        1 +
+        soak_below(thread, scale < thread->config->largest ? scale : thread->config->largest);
     CUdeviceptr base = 0;
     size_t size = 0;
 
-    if (below(thread, 3) == 0) /* the same few sizes often: freed memory is used again */
-        bytes = (2u << 20) * (1 + below(thread, 2));
+    if (soak_below(thread, 3) == 0) /* the same few sizes often: freed memory is used again */
+        bytes = (2u << 20) * (1 + soak_below(thread, 2));
     if (block->device != 0 || !soak_take(bytes))
         return;
     if (!get_memory(thread, block, bytes)) {
@@ -174,16 +152,16 @@ static void op_allocate(struct soak_thread *thread)
 
 static void op_free(struct soak_thread *thread)
 {
-    struct soak_block *block = pick(thread);
-    bool in_stream_order = below(thread, 3) == 0;
+    struct soak_block *block = soak_pick(thread);
+    bool in_stream_order = soak_below(thread, 3) == 0;
     CUresult result = CUDA_SUCCESS;
 
     if (block == NULL)
         return;
     in_stream_order = in_stream_order && !block->managed;
     if (block == &thread->blocks[thread->graph.block])
-        drop_graph(thread);
-    if (below(thread, 2) == 0)
+        soak_graph_drop(thread);
+    if (soak_below(thread, 2) == 0)
         check_span(thread, &(struct span){block, 0, block->bytes});
     if (block->mapped != 0) {
         soak_vmm_free(thread, block);
@@ -192,7 +170,7 @@ static void op_free(struct soak_thread *thread)
         *block = (struct soak_block){0};
         return;
     }
-    if (block->ordered && below(thread, 4) != 0) {
+    if (block->ordered && soak_below(thread, 4) != 0) {
         soak_pool_free(thread, block);
         soak_give(block->bytes);
         free(block->shadow);
@@ -204,7 +182,7 @@ static void op_free(struct soak_thread *thread)
     if (block->pooled && result == CUDA_SUCCESS)
         thread->pool_used -= (block->bytes + 511) / 512 * 512;
     soak_ok(thread, result, in_stream_order ? "cuMemFreeAsync" : "cuMemFree");
-    if (!in_stream_order && result == CUDA_SUCCESS && below(thread, 8) == 0 &&
+    if (!in_stream_order && result == CUDA_SUCCESS && soak_below(thread, 8) == 0 &&
         thread->config->threads == 1 && cuMemFree(block->device) == CUDA_SUCCESS) {
         fprintf(stderr, "soak: a block could be freed twice\n");
         _exit(1);
@@ -220,7 +198,7 @@ static void op_free(struct soak_thread *thread)
 
 static void op_set(struct soak_thread *thread)
 {
-    const uint8_t value = (uint8_t)below(thread, 256);
+    const uint8_t value = (uint8_t)soak_below(thread, 256);
     struct span span;
 
     if (pick_span(thread, &span) && soak_ok(thread,
@@ -247,13 +225,13 @@ static void op_write(struct soak_thread *thread)
 static void op_copy(struct soak_thread *thread)
 {
     struct span to;
-    struct soak_block *from = pick(thread);
+    struct soak_block *from = soak_pick(thread);
     size_t at, bytes;
 
     if (from == NULL || !pick_span(thread, &to) || from == to.block)
         return;
     bytes = to.bytes < from->bytes ? to.bytes : from->bytes;
-    at = below(thread, from->bytes - bytes + 1);
+    at = soak_below(thread, from->bytes - bytes + 1);
     if (soak_ok(thread,
                 cuMemcpyDtoDAsync(to.block->device + to.from, from->device + at, bytes,
                                   thread->stream),
@@ -263,7 +241,7 @@ static void op_copy(struct soak_thread *thread)
 
 static void op_launch(struct soak_thread *thread)
 {
-    uint8_t key = (uint8_t)below(thread, 256);
+    uint8_t key = (uint8_t)soak_below(thread, 256);
     struct span span;
     CUdeviceptr address;
     uint64_t count;
@@ -280,74 +258,6 @@ static void op_launch(struct soak_thread *thread)
             span.block->shadow[span.from + i] ^= key;
 }
 
-/* --- graphs: captured once, replayed at any later time, with swaps between
- * ------------------------------------------- */
-
-static bool record_set(struct soak_thread *thread, CUdeviceptr address)
-{
-    return soak_ok(
-        thread,
-        cuMemsetD8Async(address, thread->graph.value, thread->graph.bytes, thread->stream),
-        "cuMemsetD8Async while capturing");
-}
-
-/* memory of the graph: allocated and freed by nodes of it */
-static bool record_through_own_memory(struct soak_thread *thread,
-                                      const struct soak_block *block)
-{
-    CUdeviceptr inside;
-
-    if (thread->graph.bytes > GRAPH_MEMORY)
-        thread->graph.bytes = GRAPH_MEMORY;
-    return soak_ok(thread, cuMemAllocAsync(&inside, thread->graph.bytes, thread->stream),
-                   "cuMemAllocAsync while capturing") &&
-           record_set(thread, inside) &&
-           soak_ok(
-               thread,
-               cuMemcpyDtoDAsync(block->device, inside, thread->graph.bytes, thread->stream),
-               "cuMemcpyDtoDAsync while capturing") &&
-           soak_ok(thread, cuMemFreeAsync(inside, thread->stream),
-                   "cuMemFreeAsync while capturing");
-}
-
-static void capture(struct soak_thread *thread)
-{
-    struct soak_block *block = pick(thread);
-    CUgraph graph = NULL;
-
-    if (block == NULL ||
-        !soak_ok(thread,
-                 cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                 "cuStreamBeginCapture"))
-        return;
-    thread->graph = (struct soak_graph){.block = (unsigned)(block - thread->blocks),
-                                        .bytes = 1 + below(thread, block->bytes),
-                                        .value = (uint8_t)below(thread, 256)};
-    const bool recorded = below(thread, 2) == 0 && thread->config->threads <= 2
-                              ? record_through_own_memory(thread, block)
-                              : record_set(thread, block->device);
-    if (!soak_ok(thread, cuStreamEndCapture(thread->stream, &graph), "cuStreamEndCapture") ||
-        graph == NULL)
-        return;
-    if (recorded && !soak_ok(thread, cuGraphInstantiate(&thread->graph.exec, graph, 0),
-                             "cuGraphInstantiate"))
-        thread->graph.exec = NULL;
-    soak_ok(thread, cuGraphDestroy(graph), "cuGraphDestroy");
-}
-
-static void op_graph(struct soak_thread *thread)
-{
-    struct soak_graph *graph = &thread->graph;
-
-    if (graph->exec == NULL) {
-        capture(thread);
-    } else if (below(thread, 10) == 0) {
-        drop_graph(thread);
-    } else if (soak_ok(thread, cuGraphLaunch(graph->exec, thread->stream), "cuGraphLaunch")) {
-        memset(thread->blocks[graph->block].shadow, graph->value, graph->bytes);
-    }
-}
-
 /* --- the rest
  * --------------------------------------------------------------------------------------------------------
  */
@@ -362,12 +272,12 @@ static void op_check(struct soak_thread *thread)
 
 static void op_move(struct soak_thread *thread)
 {
-    struct soak_block *block = pick(thread);
+    struct soak_block *block = soak_pick(thread);
 
     if (block == NULL || block->mapped == 0)
         return;
     if (block == &thread->blocks[thread->graph.block])
-        drop_graph(thread);
+        soak_graph_drop(thread);
     soak_vmm_move(thread, block);
     check_span(thread, &(struct span){block, 0, block->bytes});
 }
@@ -400,20 +310,20 @@ static void op_managed(struct soak_thread *thread)
         CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION};
     const CUmemLocation card = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)thread->device},
                         host = {.type = CU_MEM_LOCATION_TYPE_HOST};
-    struct soak_block *block = pick(thread);
-    const size_t what = below(thread, 3);
+    struct soak_block *block = soak_pick(thread);
+    const size_t what = soak_below(thread, 3);
 
     if (block == NULL || !block->managed)
         return;
     if (what == 0) {
         soak_ok(thread,
                 cuMemPrefetchAsync(block->device, block->bytes,
-                                   below(thread, 2) == 0 ? card : host, 0, thread->stream),
+                                   soak_below(thread, 2) == 0 ? card : host, 0, thread->stream),
                 "cuMemPrefetchAsync");
     } else if (what == 1) {
         soak_ok(thread,
-                cuMemAdvise(block->device, block->bytes, advice[below(thread, 4)],
-                            below(thread, 2) == 0 ? card : host),
+                cuMemAdvise(block->device, block->bytes, advice[soak_below(thread, 4)],
+                            soak_below(thread, 2) == 0 ? card : host),
                 "cuMemAdvise");
     } else if (wait_dry(thread)) {
         memcpy(thread->scratch, (const void *)block->device, block->bytes);
@@ -424,7 +334,7 @@ static void op_managed(struct soak_thread *thread)
 
 static void op_pause(struct soak_thread *thread)
 {
-    const struct timespec pause = {0, (long)below(thread, 3000000)};
+    const struct timespec pause = {0, (long)soak_below(thread, 3000000)};
 
     nanosleep(&pause, NULL);
 }
@@ -432,9 +342,10 @@ static void op_pause(struct soak_thread *thread)
 void soak_run(struct soak_thread *thread, uint64_t until_ns)
 {
     static void (*const operations[])(struct soak_thread *) = {
-        op_allocate, op_allocate, op_free,   op_set,    op_set,   op_write,   op_write,
-        op_copy,     op_copy,     op_launch, op_launch, op_graph, op_check,   op_check,
-        op_check,    op_move,     op_pause,  op_host,   op_pool,  op_managed, op_managed};
+        op_allocate, op_allocate, op_free,   op_set,    op_set,    op_write,
+        op_write,    op_copy,     op_copy,   op_launch, op_launch, soak_graph_step,
+        op_check,    op_check,    op_check,  op_move,   op_pause,  op_host,
+        op_pool,     op_managed,  op_managed};
 
     thread->scratch = malloc(thread->config->largest);
     if (thread->scratch == NULL || cuCtxSetCurrent(thread->context) != CUDA_SUCCESS)
@@ -448,9 +359,9 @@ void soak_run(struct soak_thread *thread, uint64_t until_ns)
     soak_pool_begin(thread);
     while (soak_now() < until_ns) {
         thread->operations++;
-        operations[below(thread, sizeof operations / sizeof operations[0])](thread);
-        if (thread->config->pause_ms != 0 && below(thread, 10) == 0 && wait_dry(thread))
-            usleep(thread->config->pause_ms * (500 + (unsigned)below(thread, 1000)));
+        operations[soak_below(thread, sizeof operations / sizeof operations[0])](thread);
+        if (thread->config->pause_ms != 0 && soak_below(thread, 10) == 0 && wait_dry(thread))
+            usleep(thread->config->pause_ms * (500 + (unsigned)soak_below(thread, 1000)));
     }
     if (wait_dry(thread) && atomic_load(&thread->host_calls) != thread->host_calls_made) {
         fprintf(stderr, "soak: %llu host calls of %llu\n",

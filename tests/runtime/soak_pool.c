@@ -11,15 +11,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/runtime/random.h"
 #include "tests/runtime/soak.h"
 
 #define GARBAGE 0xA7
-
-static size_t below(struct soak_thread *thread, size_t limit)
-{
-    return (size_t)random_below(&thread->random, limit);
-}
 
 static uint64_t units(size_t bytes)
 {
@@ -28,7 +22,7 @@ static uint64_t units(size_t bytes)
 
 static CUstream any_stream(struct soak_thread *thread)
 {
-    const size_t which = below(thread, SOAK_STREAMS + 1);
+    const size_t which = soak_below(thread, SOAK_STREAMS + 1);
 
     return which < SOAK_STREAMS && thread->others[which] != NULL ? thread->others[which]
                                                                  : thread->stream;
@@ -54,7 +48,7 @@ void soak_pool_begin(struct soak_thread *thread)
     const CUmemPoolProps props = {
         .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)thread->device}};
-    uint64_t threshold = below(thread, 2) == 0 ? 0 : UINT64_MAX;
+    uint64_t threshold = soak_below(thread, 2) == 0 ? 0 : UINT64_MAX;
 
     for (unsigned i = 0; i < SOAK_STREAMS; i++)
         if (!soak_ok(thread, cuStreamCreate(&thread->others[i], CU_STREAM_NON_BLOCKING),
@@ -77,7 +71,7 @@ bool soak_pool_allocate(struct soak_thread *thread, struct soak_block *block, si
     const CUstream stream = any_stream(thread);
     CUresult result;
 
-    block->pooled = thread->pool != NULL && below(thread, 2) == 0;
+    block->pooled = thread->pool != NULL && soak_below(thread, 2) == 0;
     result = block->pooled
                  ? cuMemAllocFromPoolAsync(&block->device, bytes, thread->pool, stream)
                  : cuMemAllocAsync(&block->device, bytes, stream);
@@ -112,8 +106,8 @@ void soak_pool_look(struct soak_thread *thread)
 
     if (thread->pool == NULL)
         return;
-    if (below(thread, 4) == 0)
-        soak_ok(thread, cuMemPoolTrimTo(thread->pool, below(thread, 8u << 20)),
+    if (soak_below(thread, 4) == 0)
+        soak_ok(thread, cuMemPoolTrimTo(thread->pool, soak_below(thread, 8u << 20)),
                 "cuMemPoolTrimTo");
     if (!soak_ok(thread,
                  cuMemPoolGetAttribute(thread->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used),

@@ -9,6 +9,7 @@ int main(void)
     int failed = kit_run_basic();
 
     failed += kit_run_memory();
+    failed += kit_run_vmm();
     failed += kit_run_stream();
     failed += kit_run_capture();
     failed += kit_run_module();

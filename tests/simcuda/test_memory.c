@@ -6,28 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include "tests/simcuda/testkit.h"
-
-static bool all_bytes(CUdeviceptr address, size_t size, unsigned char value)
-{
-    unsigned char *bytes = malloc(size);
-    bool same = bytes != NULL;
-
-    OK(cuMemcpyDtoH(bytes, address, size));
-    for (size_t i = 0; i < size && same; i++)
-        same = bytes[i] == value;
-    free(bytes);
-    return same;
-}
-
-static size_t memory_left(void)
-{
-    size_t left = 0, total = 0;
-
-    OK(cuMemGetInfo(&left, &total));
-    return left;
-}
 
 static void poison(void)
 {
@@ -39,12 +18,12 @@ static void poison(void)
     OK(cuMemAlloc(&neighbour, 1000));
     OK(cuMemAlloc(&big, 3 * MIB));
     CHECK(small % 256 == 0 && big % 512 == 0);
-    CHECK(all_bytes(small, 1000, 0xD5) && all_bytes(big, 3 * MIB, 0xD5));
+    CHECK(kit_all_bytes(small, 1000, 0xD5) && kit_all_bytes(big, 3 * MIB, 0xD5));
     OK(cuMemsetD8(small, 1, 1000));
     OK(cuMemFree(small));
     OK(cuMemAlloc(&again, 1000));
     CHECK(again == small &&
-          all_bytes(again, 1000, 0xDE)); /* freed bytes are not what they were */
+          kit_all_bytes(again, 1000, 0xDE)); /* freed bytes are not what they were */
     OK(cuMemFree(big));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, big, 1));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(big));
@@ -58,7 +37,7 @@ static void no_poison(void)
 
     kit_context();
     OK(cuMemAlloc(&big, 3 * MIB));
-    CHECK(all_bytes(big, 3 * MIB, 0));
+    CHECK(kit_all_bytes(big, 3 * MIB, 0));
 }
 
 static void out_of_memory(void)
@@ -67,17 +46,17 @@ static void out_of_memory(void)
     size_t count = 0;
 
     kit_context();
-    const size_t before = memory_left();
+    const size_t before = kit_memory_left();
     CHECK(before == 60 * MIB);
     while (count < 40 && cuMemAlloc(&pieces[count], 2 * MIB) == CUDA_SUCCESS)
         count++;
-    CHECK(count == 30 && memory_left() == 0);
+    CHECK(count == 30 && kit_memory_left() == 0);
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&pieces[count], 1));
     OK(cuMemFree(pieces[0]));
     OK(cuMemAlloc(&pieces[0], 1));
     while (count > 0)
         OK(cuMemFree(pieces[--count]));
-    CHECK(memory_left() == before);
+    CHECK(kit_memory_left() == before);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAlloc(&pieces[0], 0));
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&pieces[0], SIZE_MAX));
 }
@@ -95,112 +74,6 @@ static void address_range_and_pitch(void)
     GIVES(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange(&base, &size, pointer + 64 * MIB));
     OK(cuMemsetD8(pointer, 1, pitch * 100));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(pointer, 1, pitch * 100 + 1));
-}
-
-static void vmm_rules(void)
-{
-    CUmemGenericAllocationHandle handle = 0, other = 0;
-    CUdeviceptr address = 0, aligned = 0, again = 0;
-    size_t granularity = 0;
-
-    kit_context();
-    OK(cuMemGetAllocationGranularity(&granularity, &kit_prop,
-                                     CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-    CHECK(granularity == 2 * MIB);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 3 * MIB, 0, 0, 0));
-    OK(cuMemAddressReserve(&address, 8 * MIB, 0, 0, 0));
-    OK(cuMemAddressReserve(&aligned, 2 * MIB, 64 * MIB, 0, 0));
-    CHECK(address % (2 * MIB) == 0 && aligned % (64 * MIB) == 0);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, MIB, &kit_prop, 0));
-    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, 128 * MIB, &kit_prop, 0));
-    const size_t before = memory_left();
-    OK(cuMemCreate(&handle, 4 * MIB, &kit_prop, 0));
-    CHECK(memory_left() == before - 4 * MIB);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + MIB, 2 * MIB, 0, handle, 0));
-    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(address, 6 * MIB, 0, handle, 0));
-    /* behind the reservation; the other one may begin right there */
-    GIVES(CUDA_ERROR_INVALID_VALUE,
-          cuMemMap(address + (aligned == address + 8 * MIB ? 10 : 8) * MIB, 2 * MIB, 0, handle,
-                   0));
-    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0));
-    OK(cuMemMap(address, 4 * MIB, 0, handle, 0));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 2 * MIB, 2 * MIB, 0, handle, 0));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 4)); /* no access so far */
-    OK(cuMemSetAccess(address, 4 * MIB, &kit_access, 1));
-    CHECK(all_bytes(address, 4 * MIB, 0xD5));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 4 * MIB + 1));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 2 * MIB)); /* part of a mapping */
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 8 * MIB));
-    OK(cuMemRetainAllocationHandle(&other, (void *)(address + 3 * MIB)));
-    CHECK(other == handle);
-    OK(cuMemRelease(other));
-    OK(cuMemRelease(handle));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
-    CHECK(memory_left() == before - 4 * MIB); /* mapped still */
-    OK(cuMemsetD8(address, 7, 4 * MIB));
-    CHECK(all_bytes(address, 4 * MIB, 7));
-    OK(cuMemUnmap(address, 4 * MIB));
-    CHECK(memory_left() == before);
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 4 * MIB));
-    OK(cuMemAddressFree(address, 8 * MIB));
-    OK(cuMemAddressReserve(&again, 8 * MIB, 0, address, 0));
-    CHECK(again == address); /* the address asked for */
-}
-
-static void vmm_moves(void)
-{
-    CUmemGenericAllocationHandle first = 0, second = 0;
-    CUdeviceptr address = 0, alias = 0;
-    CUmemAccessDesc read_only = kit_access;
-    unsigned long long flags = 7;
-    CUmemAllocationProp prop;
-
-    kit_context();
-    address = kit_vmm(4 * MIB, &first);
-    OK(cuMemsetD32(address, 0x01020304, MIB));
-    OK(cuMemAddressReserve(&alias, 2 * MIB, 0, 0, 0));
-    OK(cuMemMap(alias, 2 * MIB, 2 * MIB, first, 0)); /* the same memory twice */
-    OK(cuMemSetAccess(alias, 2 * MIB, &kit_access, 1));
-    OK(cuMemsetD8(alias, 9, 2 * MIB));
-    CHECK(all_bytes(address + 2 * MIB, 2 * MIB, 9));
-    read_only.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
-    OK(cuMemSetAccess(alias, 2 * MIB, &read_only, 1));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(alias, 1, 1));
-    CHECK(all_bytes(alias, 2 * MIB, 9));
-    OK(cuMemGetAccess(&flags, &kit_access.location, alias));
-    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READ);
-    OK(cuMemGetAllocationPropertiesFromHandle(&prop, first));
-    CHECK(prop.type == CU_MEM_ALLOCATION_TYPE_PINNED && prop.location.id == 0);
-    OK(cuMemUnmap(address, 4 * MIB));
-    OK(cuMemCreate(&second, 4 * MIB, &kit_prop, 0));
-    OK(cuMemMap(address, 4 * MIB, 0, second, 0)); /* other memory at the same address */
-    OK(cuMemSetAccess(address, 4 * MIB, &kit_access, 1));
-    CHECK(all_bytes(address, 4 * MIB, 0xD5));
-}
-
-static void shared_by_descriptor(void)
-{
-    CUmemAllocationProp prop = kit_prop;
-    CUmemGenericAllocationHandle handle = 0, import = 0;
-    CUdeviceptr address = 0, other = 0;
-    int fd = -1;
-
-    kit_context();
-    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    OK(cuMemCreate(&handle, 2 * MIB, &prop, 0));
-    OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    OK(cuMemImportFromShareableHandle(&import, (void *)(uintptr_t)fd,
-                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-    OK(cuMemAddressReserve(&address, 2 * MIB, 0, 0, 0));
-    OK(cuMemAddressReserve(&other, 2 * MIB, 0, 0, 0));
-    OK(cuMemMap(address, 2 * MIB, 0, handle, 0));
-    OK(cuMemMap(other, 2 * MIB, 0, import, 0));
-    OK(cuMemSetAccess(address, 2 * MIB, &kit_access, 1));
-    OK(cuMemSetAccess(other, 2 * MIB, &kit_access, 1));
-    OK(cuMemsetD8(address, 3, 2 * MIB));
-    CHECK(all_bytes(other, 2 * MIB, 3));
-    GIVES(CUDA_ERROR_INVALID_VALUE,
-          cuMemExportToShareableHandle(&fd, import, CU_MEM_HANDLE_TYPE_FABRIC, 0));
 }
 
 static void host_memory(void)
@@ -236,16 +109,16 @@ static void managed_memory(void)
     unsigned managed = 0;
 
     kit_context();
-    const size_t before = memory_left();
+    const size_t before = kit_memory_left();
     OK(cuMemAllocManaged(&pointer, 2 * MIB, CU_MEM_ATTACH_GLOBAL));
-    CHECK(memory_left() == before); /* nowhere yet */
+    CHECK(kit_memory_left() == before); /* nowhere yet */
     memset((void *)pointer, 0x42, 2 * MIB);
-    CHECK(memory_left() == before); /* on the host */
+    CHECK(kit_memory_left() == before); /* on the host */
     OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer));
-    CHECK(managed && all_bytes(pointer, 2 * MIB, 0x42));
+    CHECK(managed && kit_all_bytes(pointer, 2 * MIB, 0x42));
     OK(cuMemFree(pointer));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAllocManaged(&pointer, 2 * MIB, 9));
-    CHECK(memory_left() == before);
+    CHECK(kit_memory_left() == before);
 }
 
 /* where the pages are: what counts on the card, what is brought there by a touch */
@@ -255,28 +128,28 @@ static void managed_pages(void)
     CUdeviceptr pointer = 0;
 
     kit_context();
-    const size_t before = memory_left();
+    const size_t before = kit_memory_left();
     OK(cuMemAllocManaged(&pointer, 8 * MIB, CU_MEM_ATTACH_GLOBAL));
     OK(cuMemsetD8(pointer + 2 * MIB, 7, 4 * MIB));
     OK(cuCtxSynchronize());
-    CHECK(memory_left() == before - 4 * MIB); /* the two pages that were touched */
+    CHECK(kit_memory_left() == before - 4 * MIB); /* the two pages that were touched */
     OK(cuMemPrefetchAsync(pointer, 8 * MIB, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}, 0,
                           NULL));
     OK(cuCtxSynchronize());
-    CHECK(memory_left() == before);
+    CHECK(kit_memory_left() == before);
     OK(cuMemPrefetchAsync(pointer, 4 * MIB,
                           (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device}, 0, NULL));
     OK(cuCtxSynchronize());
-    CHECK(memory_left() == before - 4 * MIB);
-    CHECK(all_bytes(pointer + 2 * MIB, 4 * MIB, 7)); /* the second of these has come as well */
+    CHECK(kit_memory_left() == before - 4 * MIB);
+    CHECK(kit_all_bytes(pointer + 2 * MIB, 4 * MIB, 7)); /* the second of these has come as well */
     OK(cuMemPrefetchAsync(pointer, 8 * MIB, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}, 0,
                           NULL));
     OK(cuCtxSynchronize());
     for (size_t i = 2 * MIB; i < 6 * MIB; i += 4096) /* the program's own touch */
         CHECK(((volatile uint8_t *)pointer)[i] == 7);
-    CHECK(memory_left() == before);
+    CHECK(kit_memory_left() == before);
     OK(cuMemFree(pointer));
-    CHECK(memory_left() == before);
+    CHECK(kit_memory_left() == before);
 }
 
 /* more than the card has: as much as fits may be there, and no more is let in */
@@ -285,19 +158,19 @@ static void managed_on_a_full_card(void)
     CUdeviceptr pointer = 0;
 
     kit_context();
-    const size_t before = memory_left();
+    const size_t before = kit_memory_left();
     OK(cuMemAllocManaged(&pointer, before + 8 * MIB, CU_MEM_ATTACH_GLOBAL));
     OK(cuMemPrefetchAsync(pointer, before + 8 * MIB,
                           (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}, 0, NULL));
     OK(cuCtxSynchronize());
-    CHECK(memory_left() < 2 * MIB);
+    CHECK(kit_memory_left() < 2 * MIB);
     OK(cuMemsetD8(pointer, 1, 2 * MIB));
     OK(cuCtxSynchronize());
     OK(cuMemsetD8(pointer + before + 4 * MIB, 2, 2 * MIB)); /* used where it is */
-    CHECK(all_bytes(pointer, 2 * MIB, 1) && all_bytes(pointer + before + 4 * MIB, 2 * MIB, 2));
-    CHECK(memory_left() < 2 * MIB);
+    CHECK(kit_all_bytes(pointer, 2 * MIB, 1) && kit_all_bytes(pointer + before + 4 * MIB, 2 * MIB, 2));
+    CHECK(kit_memory_left() < 2 * MIB);
     OK(cuMemFree(pointer));
-    CHECK(memory_left() == before);
+    CHECK(kit_memory_left() == before);
 }
 
 static void pools(void)
@@ -312,20 +185,20 @@ static void pools(void)
     kit_context();
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuDeviceGetDefaultMemPool(&pool, 0));
-    const size_t before = memory_left();
+    const size_t before = kit_memory_left();
     OK(cuMemAllocAsync(&first, 40 * MIB, stream));
     OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
-    CHECK(used == 40 * MIB && memory_left() == before - 40 * MIB);
+    CHECK(used == 40 * MIB && kit_memory_left() == before - 40 * MIB);
     kit_hold(stream);
     kit_launch(kit_kernel("sleep"), stream, parameters);
     OK(cuMemFreeAsync(first, stream));
-    CHECK(memory_left() == before - 40 * MIB); /* the stream is not there yet */
+    CHECK(kit_memory_left() == before - 40 * MIB); /* the stream is not there yet */
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(first, stream));
     kit_release();
     OK(cuMemAllocAsync(&second, 40 * MIB, stream)); /* waits for the free */
     OK(cuMemFreeAsync(second, stream));
     OK(cuStreamSynchronize(stream));
-    CHECK(memory_left() == before);
+    CHECK(kit_memory_left() == before);
     OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used));
     CHECK(used == 40 * MIB);
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(pool));
@@ -412,9 +285,6 @@ TEST(poison, NULL)
 TEST(no_poison, "SIMCUDA_POISON=0", NULL)
 TEST(out_of_memory, NULL)
 TEST(address_range_and_pitch, NULL)
-TEST(vmm_rules, NULL)
-TEST(vmm_moves, NULL)
-TEST(shared_by_descriptor, NULL)
 TEST(host_memory, NULL)
 TEST(managed_memory, NULL)
 TEST(managed_pages, NULL)
@@ -430,9 +300,6 @@ int kit_run_memory(void)
         cmocka_unit_test(test_no_poison),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_address_range_and_pitch),
-        cmocka_unit_test(test_vmm_rules),
-        cmocka_unit_test(test_vmm_moves),
-        cmocka_unit_test(test_shared_by_descriptor),
         cmocka_unit_test(test_host_memory),
         cmocka_unit_test(test_managed_memory),
         cmocka_unit_test(test_managed_pages),

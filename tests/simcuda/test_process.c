@@ -14,14 +14,6 @@
 
 static struct kit_turn ready, go, done;
 
-static size_t memory_left(void)
-{
-    size_t left = 0, total = 0;
-
-    OK(cuMemGetInfo(&left, &total));
-    return left;
-}
-
 static void hold_forty(void)
 {
     CUdeviceptr device = 0;
@@ -41,13 +33,13 @@ static void memory_is_shared(void)
     const int other = kit_spawn(hold_forty);
     kit_turn_wait(&ready);
     kit_context();
-    CHECK(memory_left() == 16 * MIB); /* 64 - 40 - two contexts of 4 */
+    CHECK(kit_memory_left() == 16 * MIB); /* 64 - 40 - two contexts of 4 */
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&device, 18 * MIB));
     OK(cuMemAlloc(&device, 16 * MIB));
     OK(cuMemFree(device));
     kit_turn_signal(&go);
     kit_join(other);
-    CHECK(memory_left() == 60 * MIB);
+    CHECK(kit_memory_left() == 60 * MIB);
     OK(cuMemAlloc(&device, 60 * MIB));
 }
 
@@ -219,14 +211,14 @@ static void broken_card_file(void)
     // NOLINTNEXTLINE(cert-env33-c): a fixed command
     CHECK(WEXITSTATUS(system(SIMCUDA_CARD_TOOL " 2>/dev/null")) == 1);
     kit_context(); /* the driver makes it anew */
-    CHECK(memory_left() == 60 * MIB);
+    CHECK(kit_memory_left() == 60 * MIB);
 }
 
 static void other_settings_when_alone(void)
 {
     setenv("SIMCUDA_MEMORY", "128MiB", 1);
     kit_context();
-    CHECK(memory_left() == 124 * MIB);
+    CHECK(kit_memory_left() == 124 * MIB);
 }
 
 static void settings_of_the_first(void)
@@ -237,7 +229,7 @@ static void settings_of_the_first(void)
     kit_turn_wait(&ready);
     setenv("SIMCUDA_MEMORY", "128MiB", 1);
     kit_context();
-    CHECK(memory_left() == 16 * MIB); /* somebody is on the card: its size stays */
+    CHECK(kit_memory_left() == 16 * MIB); /* somebody is on the card: its size stays */
     kit_turn_signal(&go);
     kit_join(other);
 }
@@ -281,11 +273,11 @@ static void checkpointed_leaves_the_card_and_comes_back(void)
     GIVES(CUDA_ERROR_ILLEGAL_STATE, cuCheckpointProcessCheckpoint(other, NULL));
     OK(cuCheckpointProcessLock(other, NULL));
     GIVES(CUDA_ERROR_ILLEGAL_STATE, cuCheckpointProcessLock(other, NULL));
-    CHECK(memory_left() == 16 * MIB);
+    CHECK(kit_memory_left() == 16 * MIB);
     OK(cuCheckpointProcessCheckpoint(other, NULL));
     OK(cuCheckpointProcessGetState(other, &state));
     CHECK(state == CU_PROCESS_STATE_CHECKPOINTED);
-    CHECK(memory_left() == 60 * MIB); /* its context has gone too */
+    CHECK(kit_memory_left() == 60 * MIB); /* its context has gone too */
     OK(cuMemAlloc(&device, 40 * MIB));
     kit_turn_signal(&go);
     CHECK(!is_done()); /* its calls wait */
@@ -293,7 +285,7 @@ static void checkpointed_leaves_the_card_and_comes_back(void)
     GIVES(CUDA_ERROR_ILLEGAL_STATE, cuCheckpointProcessUnlock(other, NULL));
     OK(cuMemFree(device));
     OK(cuCheckpointProcessRestore(other, NULL));
-    CHECK(memory_left() == 16 * MIB);
+    CHECK(kit_memory_left() == 16 * MIB);
     CHECK(!is_done());
     OK(cuCheckpointProcessUnlock(other, NULL));
     kit_join(other);

@@ -231,3 +231,23 @@ double kit_seconds(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
+
+bool kit_all_bytes(CUdeviceptr address, size_t size, unsigned char value)
+{
+    unsigned char *bytes = malloc(size);
+    bool same = bytes != NULL;
+
+    OK(cuMemcpyDtoH(bytes, address, size));
+    for (size_t i = 0; i < size && same; i++)
+        same = bytes[i] == value;
+    free(bytes);
+    return same;
+}
+
+size_t kit_memory_left(void)
+{
+    size_t left = 0, total = 0;
+
+    OK(cuMemGetInfo(&left, &total));
+    return left;
+}

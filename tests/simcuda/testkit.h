@@ -60,9 +60,13 @@ extern const CUmemAllocationProp kit_prop;
 extern const CUmemAccessDesc kit_access;
 double kit_seconds(void);
 
+/* Whether all bytes of that memory have the value; what cuMemGetInfo() calls free. */
+bool kit_all_bytes(CUdeviceptr address, size_t size, unsigned char value);
+size_t kit_memory_left(void);
+
 int kit_run_basic(void), kit_run_memory(void), kit_run_stream(void), kit_run_capture(void),
     kit_run_process(void), kit_run_module(void), kit_run_shared(void),
-    kit_run_shared_many(void);
+    kit_run_shared_many(void), kit_run_vmm(void);
 
 /* A cmocka test that runs the body `name` by kit_run() with the given settings. */
 #define TEST(name, ...)                                                                        \

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trial_world.h: jobs of ranks on one to four devices, with a scheduler, under a virtual clock.
+ */
+#ifndef GS_TESTS_TRIAL_WORLD_H
+#define GS_TESTS_TRIAL_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lockd/kin/trial.h"
+#include "lockd/sched/constants.h"
+
+#define TRIAL_DEVICES 4
+#define TRIAL_JOBS    6
+#define TRIAL_STEP    (5 * NS_PER_MS)
+
+struct trial_side {
+    uint64_t demand, resident, budget;
+    uint32_t seq, flags;
+    bool used, fresh; /* fresh: a target came that is not answered */
+};
+
+struct trial_rank {
+    struct trial_job *job;
+    struct sched_client *client; /* NULL: not there */
+    struct kin_program *program;
+    struct trial_side side[TRIAL_DEVICES];
+    bool running, collective, ended;
+    uint32_t round;
+    uint64_t left; /* ns of the computation at hand */
+    uint64_t calls, stop_since;
+    uint64_t back_at; /* it connects then; LOCKD_NEVER */
+};
+
+struct trial_job {
+    struct trial_rank rank[TRIAL_DEVICES];
+    unsigned ranks, number;
+    uint32_t rounds;
+    uint64_t compute, dies_at;
+    bool evidence, dead;
+};
+
+struct trial_world {
+    struct sched *sched;
+    struct kin kin;
+    struct trial_job job[TRIAL_JOBS];
+    unsigned jobs, devices, said;
+    uint64_t now, random, work, events, restart_at;
+    enum gs_policy policy;
+    uint64_t quantum;
+};
+
+/* Below that, from the world's own seed. */
+uint64_t trial_world_random(struct trial_world *world, uint64_t below);
+
+/* A scheduler with the world's policy and quantum, that knows of nobody. */
+void trial_world_begin(struct trial_world *world);
+
+/* A random job. */
+void trial_world_add_job(struct trial_world *world, unsigned number);
+
+/* All ranks do what they do in TRIAL_STEP, and the scheduler hears of it. */
+void trial_world_step(struct trial_world *world);
+bool trial_world_is_done(const struct trial_world *world);
+void trial_world_print(const struct trial_world *world);
+
+#endif

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_external.c: memory on the card that is of no program the daemon knows: when it is believed,
+ * and whom lies, movers and lost connections may harm.
+ */
+#include "tests/lockd/harness.h"
+
+static void lock_external_must_be_seen_by_two(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say(h, 0, 0, 0, 0);
+    say(h, 1, 0, 0, 0);
+    say(h, 0, 0, 0, 0);
+    h->free_bytes = 8 * GIB;
+    say(h, 1, 0, 0, 0);
+    assert_true(device_of(h)->measure.external == 0);
+    later(h, EXTERNAL_UNSAID); /* both are asked then, and have nothing to say of their own */
+    assert_true(device_of(h)->measure.external == 2 * GIB);
+    h->free_bytes = 9 * GIB;
+    say(h, 1, 0, 0, 0);
+    later(h, 250 * MS);
+    assert_true(device_of(h)->measure.external == GIB);
+    gone(h, 0);
+    later(h, 1000 * MS);
+    h->free_bytes = 10 * GIB;
+    say(h, 1, 0, 0, 0);
+    assert_true(device_of(h)->measure.external == 0); /* a fall counts at once for one alone */
+}
+
+/* Who does not answer keeps it from being known for no longer than a second. */
+static void lock_external_the_other_does_not_answer_it_is_believed(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say(h, 0, 0, 0, 0);
+    say(h, 1, 0, 0, 0);
+    say(h, 0, 0, 0, 0);
+    h->client[0].deaf = true;
+    h->free_bytes = 8 * GIB;
+    for (int i = 0; i < 25; i++) {
+        say(h, 1, 0, 0, 0);
+        later(h, 100 * MS);
+    }
+    assert_true(device_of(h)->measure.external == 2 * GIB);
+}
+
+/* One client places what its budget allows and has not said so yet; the other one measures. */
+static void lock_allocation_under_way_is_not_external(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say(h, 0, R, 0, 0);
+    assert_true(h->client[0].target.budget >= 4 * GIB);
+    h->free_bytes = 6 * GIB;
+    for (int i = 0; i < 10; i++) {
+        say(h, 1, W, 0, 0);
+        later(h, EXTERNAL_CONFIRM);
+    }
+    assert_true(device_of(h)->measure.external == 0);
+    say(h, 0, R, 4 * GIB, 4 * GIB);
+    assert_true(device_of(h)->measure.external == 0);
+}
+
+/* More than all clients may hold is somebody else's: no need to look for long. */
+static void lock_rise_beyond_budgets_is_believed_soon(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    runs(h, 0, 9 * GIB);
+    h->free_bytes = 0;
+    say(h, 0, R, 9 * GIB, 9 * GIB);
+    later(h, EXTERNAL_CONFIRM);
+    say(h, 0, R, 9 * GIB, 9 * GIB);
+    assert_true(device_of(h)->measure.external == GIB);
+}
+
+/* A newcomer measures before those that an earlier daemon knew have come back. */
+static void lock_new_daemon_takes_no_client_for_external(void **state)
+{
+    struct harness *h = *state;
+
+    h->client[1].state.target_seq = 31;
+    h->client[2].state.target_seq = 7;
+    h->free_bytes = 2 * GIB;
+    say(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->measure.external == 8 * GIB);
+    say(h, 1, R, 5 * GIB, 5 * GIB);
+    say(h, 2, R, 3 * GIB, 3 * GIB);
+    assert_true(device_of(h)->measure.external == 0);
+    later(h, RESTART_WINDOW);
+    assert_true(h->client[0].target.capacity >= 9 * GIB);
+    h->free_bytes = GIB;
+    say(h, 1, R, 5 * GIB, 5 * GIB);
+    say(h, 2, R, 3 * GIB, 3 * GIB);
+    later(h, EXTERNAL_UNSAID);
+    say(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->measure.external == GIB);
+}
+
+static void lock_moving_client_external_not_measured(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say(h, 0, 0, 0, 0);
+    say(h, 0, 0, 0, 0);
+    h->free_bytes = 2 * GIB;
+    say(h, 0, W | GS_STATE_MOVING, 9 * GIB, 4 * GIB);
+    assert_true(device_of(h)->measure.external == 0);
+}
+
+/* Both ran without a daemon, and find one long after it started. */
+static void lock_late_comers_bring_their_memory(void **state)
+{
+    struct harness *h = *state;
+
+    later(h, 10 * RESTART_WINDOW);
+    h->free_bytes = 0;
+    say(h, 0, R, 5 * GIB, 5 * GIB);
+    assert_true(device_of(h)->measure.external == 5 * GIB);
+    assert_true(device_of(h)->books.sum.resident == 5 * GIB);
+    say(h, 1, R, 4 * GIB, 4 * GIB); /* it was on the card already, and measured as external */
+    assert_true(device_of(h)->measure.external == GIB);
+    assert_true(device_of(h)->books.sum.resident == 9 * GIB);
+}
+
+/* Says that so much is free; whoever else is asked says what is so. */
+static void lies_free(struct harness *h, int who, uint64_t free_bytes)
+{
+    h->client[who].state.device_free = free_bytes;
+    harness_report(h, &h->client[who]);
+    harness_take(h);
+}
+
+/* Two that run beside one that says again and again that nothing is free, or all. */
+static void lies_of_free_memory_stop_nobody(void **state)
+{
+    struct harness *h = *state;
+    uint32_t targets;
+
+    h->free_bytes = 9 * GIB;
+    say(h, 7, 0, 0, 0);
+    h->free_bytes = 9 * GIB;
+    runs(h, 0, 3 * GIB);
+    h->free_bytes = 6 * GIB;
+    say(h, 0, R, 3 * GIB, 3 * GIB);
+    runs(h, 1, 3 * GIB);
+    h->free_bytes = 3 * GIB;
+    say(h, 1, R, 3 * GIB, 3 * GIB);
+    later(h, 2000 * MS);
+    assert_true(device_of(h)->measure.external == GIB);
+    targets = h->client[0].targets;
+    for (int i = 0; i < 1000; i++) {
+        lies_free(h, 7, i % 200 < 100 ? 0 : 10 * GIB);
+        for (int who = 0; who < 2; who++) {
+            assert_true(has_run(h, who));
+            assert_false(has_waiters(h, who));
+            assert_true(h->client[who].target.budget >= 3 * GIB);
+        }
+        assert_true(device_of(h)->measure.external == GIB);
+        later(h, 10 * MS);
+    }
+    assert_true(h->client[0].targets - targets <= 50); /* is asked every 250 ms at most */
+}
+
+/* 7 moves for ever. Foreign programs come and go: what 7 may hold is uncertain, no more. */
+static void who_moves_for_ever_hides_no_more_than_it_may_hold(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    runs(h, 0, 3 * GIB);
+    h->free_bytes = 7 * GIB;
+    say(h, 0, R, 3 * GIB, 3 * GIB);
+    runs(h, 7, GIB);
+    h->client[7].state.device_free = UINT64_MAX;
+    h->free_bytes = 6 * GIB;
+    say(h, 0, R, 3 * GIB, 3 * GIB);
+    h->client[7].state.device_free = UINT64_MAX;
+    h->client[7].state.flags = R | GS_STATE_MOVING;
+    harness_report(h, &h->client[7]);
+    harness_take(h);
+    for (int i = 0; i < 3; i++) {
+        const uint64_t foreign = i == 1 ? 0 : 5 * GIB;
+        const uint64_t unsure =
+            sched_member_hold(sched_member_find(h->client[7].client, h->client[0].state.uuid));
+
+        h->free_bytes = 6 * GIB - foreign;
+        h->client[7].state.device_free = UINT64_MAX;
+        say(h, 0, R, 3 * GIB, 3 * GIB);
+        for (int ms = 0; ms < 3000; ms += 100) {
+            later(h, 100 * MS);
+            h->client[7].state.device_free = UINT64_MAX;
+            harness_report(h, &h->client[7]);
+        }
+        say(h, 0, R, 3 * GIB, 3 * GIB);
+        assert_true(device_of(h)->measure.external <= foreign + GIB);
+        assert_true(device_of(h)->measure.external + unsure >= foreign + GIB);
+    }
+}
+
+/* The connection ends; the process has its memory still. */
+static void loses_connection(struct harness *h, int who)
+{
+    const uint32_t seq = h->client[who].target.seq;
+
+    gone(h, who);
+    h->client[who].state.target_seq = seq;
+}
+
+static void two_run(struct harness *h)
+{
+    h->free_bytes = 10 * GIB;
+    later(h, 10 * RESTART_WINDOW);
+    runs(h, 0, 4 * GIB);
+    h->free_bytes = 6 * GIB;
+    say(h, 0, R, 4 * GIB, 4 * GIB);
+    runs(h, 1, 3 * GIB);
+    h->free_bytes = 3 * GIB;
+    say(h, 1, R, 3 * GIB, 3 * GIB);
+    later(h, 2 * EXTERNAL_UNSAID);
+    assert_int_equal(device_of(h)->measure.external, 0);
+}
+
+/* Its descriptors are closed again and again: what it holds is its own all the time, whatever
+ * the other one measures meanwhile. */
+static void lock_connection_that_flaps_takes_no_memory_from_others(void **state)
+{
+    for (int pause = 0; pause < 2; pause++) { /* quicker than anybody is asked, and slower */
+        struct harness *h = *state;
+        uint64_t capacity;
+
+        two_run(h);
+        capacity = device_of(h)->space.capacity;
+        for (int i = 0; i < 60; i++) {
+            loses_connection(h, 0);
+            say(h, 1, R, 3 * GIB, 3 * GIB);
+            later(h, pause ? 2 * EXTERNAL_CONFIRM : MS / 10);
+            say(h, 1, R, 3 * GIB, 3 * GIB);
+            assert_true(h->client[1].target.capacity == capacity);
+            say(h, 0, R, 4 * GIB, 4 * GIB);
+            assert_int_equal(device_of(h)->books.sum.resident, 7 * GIB);
+            later(h, MS / 20);
+            assert_true(h->client[1].target.capacity == capacity);
+        }
+        for (int i = 0; i < 100; i++) {
+            later(h, 100 * MS);
+            say(h, 1, R, 3 * GIB, 3 * GIB);
+            say(h, 0, R, 4 * GIB, 4 * GIB);
+            assert_int_equal(device_of(h)->measure.external, 0);
+            assert_true(h->client[1].target.capacity == capacity);
+        }
+        gone(h, 0);
+        gone(h, 1);
+    }
+}
+
+/* It goes on without us: a while later, what it has is external, though nobody says anything
+ * unasked. */
+static void lock_lost_connection_that_stays_away_is_external(void **state)
+{
+    struct harness *h = *state;
+
+    two_run(h);
+    loses_connection(h, 0);
+    say(h, 1, R, 3 * GIB, 3 * GIB);
+    later(h, EXTERNAL_UNSAID);
+    say(h, 1, R, 3 * GIB, 3 * GIB);
+    assert_int_equal(device_of(h)->measure.external, 0);
+    later(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
+    assert_int_equal(device_of(h)->measure.external, 4 * GIB);
+    say(h, 0, R, 4 * GIB, 4 * GIB); /* it is back at last */
+    assert_int_equal(device_of(h)->measure.external, 0);
+    assert_int_equal(device_of(h)->books.sum.resident, 7 * GIB);
+}
+
+/* It has ended, and what it had is somebody else's at once: that is hidden no longer. */
+static void lock_program_that_ended_hides_nothing_for_long(void **state)
+{
+    struct harness *h = *state;
+
+    two_run(h);
+    for (int i = 0; i < 50; i++) { /* one short program after the other */
+        gone(h, 0);
+        h->free_bytes = 5 * GIB;
+        say(h, 1, R, 3 * GIB, 3 * GIB);
+        runs(h, 0, 2 * GIB);
+        h->free_bytes = 3 * GIB;
+        say(h, 0, R, 2 * GIB, 2 * GIB);
+        later(h, 500 * MS);
+    }
+    later(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
+    assert_int_equal(device_of(h)->measure.external, 2 * GIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(lock_external_must_be_seen_by_two),
+        scenario(lock_external_the_other_does_not_answer_it_is_believed),
+        scenario(lock_allocation_under_way_is_not_external),
+        scenario(lock_rise_beyond_budgets_is_believed_soon),
+        scenario(lock_new_daemon_takes_no_client_for_external),
+        scenario(lock_moving_client_external_not_measured),
+        scenario(lock_late_comers_bring_their_memory),
+        scenario(lies_of_free_memory_stop_nobody),
+        scenario(lock_connection_that_flaps_takes_no_memory_from_others),
+        scenario(lock_lost_connection_that_stays_away_is_external),
+        scenario(lock_program_that_ended_hides_nothing_for_long),
+        scenario(who_moves_for_ever_hides_no_more_than_it_may_hold),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

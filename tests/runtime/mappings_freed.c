@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mappings_freed.c: the case of `mappings` about calls on memory that was freed. One thread.
+ */
+#include "tests/runtime/mappings.h"
+
+static void copy_freed_boxes(CUdeviceptr freed, CUdeviceptr good)
+{
+    char host[256] = {0};
+    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = freed,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = host,
+                          .WidthInBytes = 16,
+                          .Height = 2};
+    CUDA_MEMCPY3D deep = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = host,
+                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .dstDevice = freed,
+                          .WidthInBytes = 16,
+                          .Height = 2,
+                          .Depth = 2};
+    CUDA_MEMCPY3D_PEER far = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = good,
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstDevice = freed,
+                              .WidthInBytes = 16,
+                              .Height = 2,
+                              .Depth = 1};
+
+    GIVES(cuMemcpy2D(&flat), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpy2DAsync(&flat, NULL), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpy3D(&deep), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemcpy3DPeer(&far), CUDA_ERROR_INVALID_VALUE);
+    flat.srcDevice = deep.dstDevice = good;
+    OK(cuMemcpy2D(&flat));
+    OK(cuMemcpy3D(&deep));
+    deep.srcDevice = freed; /* not looked at: it comes from the host */
+    OK(cuMemcpy3D(&deep));
+}
+
+static void copy_freed_lists(CUdeviceptr freed, CUdeviceptr good)
+{
+    CUmemcpyAttributes how = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUdeviceptr to[2] = {good, good + 64}, from[2] = {good + 128, freed};
+    size_t sizes[2] = {16, 16}, first = 0;
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    GIVES(cuMemcpyBatchAsync(to, from, sizes, 2, &how, &first, 1, stream),
+          CUDA_ERROR_INVALID_VALUE);
+    from[1] = good + 192;
+    OK(cuMemcpyBatchAsync(to, from, sizes, 2, &how, &first, 1, stream));
+    OK(cuStreamSynchronize(stream));
+}
+
+static void nodes_of_freed(CUdeviceptr freed, CUdeviceptr good, CUcontext context)
+{
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = freed, .elementSize = 1, .width = 16, .height = 1};
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = good,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = freed,
+                          .WidthInBytes = 16,
+                          .Height = 1,
+                          .Depth = 1};
+    CUgraphNode node;
+    CUgraph graph;
+
+    OK(cuGraphCreate(&graph, 0));
+    GIVES(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, context),
+          CUDA_ERROR_INVALID_VALUE);
+    set.dst = copy.dstDevice = good + 64;
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context));
+    OK(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, context));
+    OK(cuGraphDestroy(graph));
+}
+
+/* copies with a shape, lists of copies, and nodes */
+void mappings_case_freed(void)
+{
+    const CUcontext context = begin();
+    CUdeviceptr freed, good;
+
+    OK(cuMemAlloc(&good, 3 * GRANULE));
+    for (size_t bytes = 1000; bytes <= 5 * GRANULE; bytes *= 10) {
+        OK(cuMemAlloc(&freed, bytes));
+        OK(cuMemsetD8(freed, 1, bytes));
+        OK(cuMemFree(freed));
+        copy_freed_boxes(freed, good);
+        copy_freed_lists(freed, good);
+        nodes_of_freed(freed, good, context);
+    }
+    OK(cuCtxSynchronize());
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * played.h: what moving.c stands on, played: one device, its memory, and time.
+ */
+#ifndef GS_TESTS_SWAP_PLAYED_H
+#define GS_TESTS_SWAP_PLAYED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/device.h"
+#include "runtime/memory/memory.h"
+#include "runtime/swap/swap.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define S   1000000000ull
+
+struct played {
+    struct gs_device card;
+    struct gs_accounts accounts;
+    enum gs_swap_result out_gives, in_gives;
+    uint64_t asked_out, asked_in, in_hand, clock_ns, out_of_reach, loosened;
+    unsigned loose_begun, loose_left;
+    bool refusing, without_context;
+};
+
+extern struct played played;
+
+/* For cmocka's set-up. */
+int played_begin(void **state);
+
+/* The newest target. */
+void played_target(uint32_t flags, uint64_t budget);
+
+/* Time goes on, in steps of 100 ms. */
+void played_wait(uint64_t ns);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_vmm.c: the simulated driver's virtual memory management: its rules, what moves, what is shared.
+ */
+#include <unistd.h>
+
+#include "tests/simcuda/testkit.h"
+
+static void vmm_rules(void)
+{
+    CUmemGenericAllocationHandle handle = 0, other = 0;
+    CUdeviceptr address = 0, aligned = 0, again = 0;
+    size_t granularity = 0;
+
+    kit_context();
+    OK(cuMemGetAllocationGranularity(&granularity, &kit_prop,
+                                     CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    CHECK(granularity == 2 * MIB);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 3 * MIB, 0, 0, 0));
+    OK(cuMemAddressReserve(&address, 8 * MIB, 0, 0, 0));
+    OK(cuMemAddressReserve(&aligned, 2 * MIB, 64 * MIB, 0, 0));
+    CHECK(address % (2 * MIB) == 0 && aligned % (64 * MIB) == 0);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, MIB, &kit_prop, 0));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, 128 * MIB, &kit_prop, 0));
+    const size_t before = kit_memory_left();
+    OK(cuMemCreate(&handle, 4 * MIB, &kit_prop, 0));
+    CHECK(kit_memory_left() == before - 4 * MIB);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + MIB, 2 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(address, 6 * MIB, 0, handle, 0));
+    /* behind the reservation; the other one may begin right there */
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cuMemMap(address + (aligned == address + 8 * MIB ? 10 : 8) * MIB, 2 * MIB, 0, handle,
+                   0));
+    GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0));
+    OK(cuMemMap(address, 4 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 2 * MIB, 2 * MIB, 0, handle, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 4)); /* no access so far */
+    OK(cuMemSetAccess(address, 4 * MIB, &kit_access, 1));
+    CHECK(kit_all_bytes(address, 4 * MIB, 0xD5));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 4 * MIB + 1));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 2 * MIB)); /* part of a mapping */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 8 * MIB));
+    OK(cuMemRetainAllocationHandle(&other, (void *)(address + 3 * MIB)));
+    CHECK(other == handle);
+    OK(cuMemRelease(other));
+    OK(cuMemRelease(handle));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
+    CHECK(kit_memory_left() == before - 4 * MIB); /* mapped still */
+    OK(cuMemsetD8(address, 7, 4 * MIB));
+    CHECK(kit_all_bytes(address, 4 * MIB, 7));
+    OK(cuMemUnmap(address, 4 * MIB));
+    CHECK(kit_memory_left() == before);
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 4 * MIB));
+    OK(cuMemAddressFree(address, 8 * MIB));
+    OK(cuMemAddressReserve(&again, 8 * MIB, 0, address, 0));
+    CHECK(again == address); /* the address asked for */
+}
+
+static void vmm_moves(void)
+{
+    CUmemGenericAllocationHandle first = 0, second = 0;
+    CUdeviceptr address = 0, alias = 0;
+    CUmemAccessDesc read_only = kit_access;
+    unsigned long long flags = 7;
+    CUmemAllocationProp prop;
+
+    kit_context();
+    address = kit_vmm(4 * MIB, &first);
+    OK(cuMemsetD32(address, 0x01020304, MIB));
+    OK(cuMemAddressReserve(&alias, 2 * MIB, 0, 0, 0));
+    OK(cuMemMap(alias, 2 * MIB, 2 * MIB, first, 0)); /* the same memory twice */
+    OK(cuMemSetAccess(alias, 2 * MIB, &kit_access, 1));
+    OK(cuMemsetD8(alias, 9, 2 * MIB));
+    CHECK(kit_all_bytes(address + 2 * MIB, 2 * MIB, 9));
+    read_only.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    OK(cuMemSetAccess(alias, 2 * MIB, &read_only, 1));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(alias, 1, 1));
+    CHECK(kit_all_bytes(alias, 2 * MIB, 9));
+    OK(cuMemGetAccess(&flags, &kit_access.location, alias));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READ);
+    OK(cuMemGetAllocationPropertiesFromHandle(&prop, first));
+    CHECK(prop.type == CU_MEM_ALLOCATION_TYPE_PINNED && prop.location.id == 0);
+    OK(cuMemUnmap(address, 4 * MIB));
+    OK(cuMemCreate(&second, 4 * MIB, &kit_prop, 0));
+    OK(cuMemMap(address, 4 * MIB, 0, second, 0)); /* other memory at the same address */
+    OK(cuMemSetAccess(address, 4 * MIB, &kit_access, 1));
+    CHECK(kit_all_bytes(address, 4 * MIB, 0xD5));
+}
+
+static void shared_by_descriptor(void)
+{
+    CUmemAllocationProp prop = kit_prop;
+    CUmemGenericAllocationHandle handle = 0, import = 0;
+    CUdeviceptr address = 0, other = 0;
+    int fd = -1;
+
+    kit_context();
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    OK(cuMemCreate(&handle, 2 * MIB, &prop, 0));
+    OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cuMemImportFromShareableHandle(&import, (void *)(uintptr_t)fd,
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    OK(cuMemAddressReserve(&address, 2 * MIB, 0, 0, 0));
+    OK(cuMemAddressReserve(&other, 2 * MIB, 0, 0, 0));
+    OK(cuMemMap(address, 2 * MIB, 0, handle, 0));
+    OK(cuMemMap(other, 2 * MIB, 0, import, 0));
+    OK(cuMemSetAccess(address, 2 * MIB, &kit_access, 1));
+    OK(cuMemSetAccess(other, 2 * MIB, &kit_access, 1));
+    OK(cuMemsetD8(address, 3, 2 * MIB));
+    CHECK(kit_all_bytes(other, 2 * MIB, 3));
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cuMemExportToShareableHandle(&fd, import, CU_MEM_HANDLE_TYPE_FABRIC, 0));
+}
+
+TEST(vmm_rules, NULL)
+TEST(vmm_moves, NULL)
+TEST(shared_by_descriptor, NULL)
+
+int kit_run_vmm(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vmm_rules),
+        cmocka_unit_test(test_vmm_moves),
+        cmocka_unit_test(test_shared_by_descriptor),
+    };
+
+    return cmocka_run_group_tests_name("simcuda vmm", tests, NULL, NULL);
+}
