@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/swap/hash_core.h"
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/module.h"
 
 /* bytes: a multiple of 16 */
 static void hash_block(const unsigned char *from, uint64_t bytes,

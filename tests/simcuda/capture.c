@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/graph.h"
 
 /* -- sets of nodes -- */
 

@@ -4,7 +4,7 @@
  * Invariants: none of its own. Threads: any, under sim.lock.
  */
 #include <string.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/graph.h"
 
 enum side { SIDE_ANY, SIDE_HOST, SIDE_DEVICE };
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/graph.h"
 
 struct sim_driver sim = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .progress = PTHREAD_COND_INITIALIZER, .next_id = 1};

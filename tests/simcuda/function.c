@@ -4,7 +4,7 @@
  * occupancy. Invariants: none of its own. Threads: any, under sim.lock (dropped around the
  * application's callback).
  */
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/module.h"
 
 static CUresult attribute_get(int *value, CUfunction_attribute attribute, const void *handle)
 {
@@ -173,6 +173,20 @@ static CUresult shared_left(size_t *dynamic, const void *handle, int blocks, int
     return CUDA_SUCCESS;
 }
 
+static CUresult function_same(const void *handle, void **out)
+{
+    struct sim_function *function = sim_function_get(handle);
+
+    return sim_handle_out(out, function, function);
+}
+
+static CUresult function_module(const void *handle, void **out)
+{
+    const struct sim_function *function = sim_function_get(handle);
+
+    return sim_handle_out(out, function, function ? function->module : NULL);
+}
+
 SIM_API(cuFuncGetAttribute, (int *value, CUfunction_attribute attribute, CUfunction function),
         SIM_CTX, attribute_get(value, attribute, function))
 SIM_API(cuFuncSetAttribute, (CUfunction function, CUfunction_attribute attribute, int value),
@@ -224,3 +238,9 @@ SIM_API(cuOccupancyMaxPotentialBlockSizeWithFlags,
 SIM_API(cuOccupancyAvailableDynamicSMemPerBlock,
         (size_t * dynamic, CUfunction function, int blocks, int size), SIM_CTX,
         shared_left(dynamic, function, blocks, size))
+SIM_API(cuKernelGetFunction, (CUfunction * out, CUkernel kernel), SIM_CTX,
+        function_same(kernel, (void **)out))
+SIM_API(cuKernelGetLibrary, (CUlibrary * out, CUkernel kernel), SIM_INIT,
+        function_module(kernel, (void **)out))
+SIM_API(cuFuncGetModule, (CUmodule * out, CUfunction function), SIM_INIT,
+        function_module(function, (void **)out))

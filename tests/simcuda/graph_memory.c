@@ -11,7 +11,7 @@
  * workers and take it.
  */
 #include <stdlib.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/graph.h"
 
 struct graph_memory {
     struct graph_memory *next;

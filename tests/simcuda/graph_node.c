@@ -6,27 +6,17 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "tests/simcuda/sim.h"
-
-static struct sim_graph *graph_of(CUgraph handle)
-{
-    return sim_handle_is(handle, SIM_KIND_GRAPH) ? (struct sim_graph *)handle : NULL;
-}
-
-static struct sim_node *node_of(CUgraphNode handle)
-{
-    return sim_handle_is(handle, SIM_KIND_NODE) ? (struct sim_node *)handle : NULL;
-}
+#include "tests/simcuda/graph.h"
 
 /* Consumes op (NULL for nodes without one). */
 static CUresult add(CUgraphNode *out, CUgraph graph_handle, const CUgraphNode *needs,
                     size_t count, CUgraphNodeType type, struct sim_op *op)
 {
-    struct sim_graph *graph = graph_of(graph_handle);
+    struct sim_graph *graph = sim_graph_of(graph_handle);
     bool valid = out && graph && (needs || !count);
 
     for (size_t i = 0; valid && i < count; i++)
-        valid = node_of(needs[i]) && node_of(needs[i])->graph == graph;
+        valid = sim_node_of(needs[i]) && sim_node_of(needs[i])->graph == graph;
     if (!valid) {
         sim_op_put(op);
         return CUDA_ERROR_INVALID_VALUE;
@@ -34,7 +24,7 @@ static CUresult add(CUgraphNode *out, CUgraph graph_handle, const CUgraphNode *n
     struct sim_node *node = sim_graph_add(graph, op, type, NULL);
     int rc = node ? 0 : -1;
     for (size_t i = 0; i < count && !rc; i++)
-        rc = sim_nodes_add(&node->needs, node_of(needs[i]));
+        rc = sim_nodes_add(&node->needs, sim_node_of(needs[i]));
     if (rc)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *out = (CUgraphNode)node;
@@ -83,10 +73,10 @@ static CUresult host_op(const CUDA_HOST_NODE_PARAMS *host, struct sim_op **op)
 static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *needs,
                           size_t count, CUgraph child)
 {
-    if (!graph_of(child) || child == graph)
+    if (!sim_graph_of(child) || child == graph)
         return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = add(out, graph, needs, count, CU_GRAPH_NODE_TYPE_GRAPH, NULL);
-    return result ? result : sim_graph_add_child(node_of(*out), child);
+    return result ? result : sim_graph_add_child(sim_node_of(*out), child);
 }
 
 /* Any kind, by its tag. */
@@ -127,7 +117,7 @@ static CUresult add_any(struct sim_context *context, CUgraphNode *out, CUgraph g
 /* A node's operation for another of the same kind (op is consumed). */
 static CUresult replace(CUgraphNode handle, struct sim_op *op)
 {
-    struct sim_node *node = node_of(handle);
+    struct sim_node *node = sim_node_of(handle);
 
     if (!node || !node->op || node->type != op->type) {
         sim_op_put(op);
@@ -140,7 +130,7 @@ static CUresult replace(CUgraphNode handle, struct sim_op *op)
 
 static CUresult kernel_get(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v2 *launch)
 {
-    const struct sim_node *node = node_of(handle);
+    const struct sim_node *node = sim_node_of(handle);
 
     if (!node || !launch || node->type != CU_GRAPH_NODE_TYPE_KERNEL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -160,7 +150,7 @@ static CUresult kernel_get_v1(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v1 *la
 
 static CUresult memset_get(CUgraphNode handle, CUDA_MEMSET_NODE_PARAMS *set)
 {
-    const struct sim_node *node = node_of(handle);
+    const struct sim_node *node = sim_node_of(handle);
 
     if (!node || !set || !node->op || node->type != CU_GRAPH_NODE_TYPE_MEMSET)
         return CUDA_ERROR_INVALID_VALUE;
@@ -170,7 +160,7 @@ static CUresult memset_get(CUgraphNode handle, CUDA_MEMSET_NODE_PARAMS *set)
 
 static CUresult host_get(CUgraphNode handle, CUDA_HOST_NODE_PARAMS *host)
 {
-    const struct sim_node *node = node_of(handle);
+    const struct sim_node *node = sim_node_of(handle);
 
     if (!node || !host || node->type != CU_GRAPH_NODE_TYPE_HOST)
         return CUDA_ERROR_INVALID_VALUE;
@@ -180,7 +170,7 @@ static CUresult host_get(CUgraphNode handle, CUDA_HOST_NODE_PARAMS *host)
 
 static CUresult type_get(CUgraphNode handle, CUgraphNodeType *type)
 {
-    const struct sim_node *node = node_of(handle);
+    const struct sim_node *node = sim_node_of(handle);
 
     if (!node || !type)
         return CUDA_ERROR_INVALID_VALUE;
@@ -203,7 +193,7 @@ static CUresult nodes_out(const struct sim_nodes *nodes, CUgraphNode *out, size_
 
 static CUresult graph_nodes(CUgraph handle, CUgraphNode *out, size_t *count, bool roots)
 {
-    const struct sim_graph *graph = graph_of(handle);
+    const struct sim_graph *graph = sim_graph_of(handle);
     struct sim_nodes some = {0};
     int rc = 0;
 
@@ -220,7 +210,7 @@ static CUresult graph_nodes(CUgraph handle, CUgraphNode *out, size_t *count, boo
 static CUresult node_neighbours(CUgraphNode handle, CUgraphNode *out, size_t *count,
                                 bool dependents)
 {
-    const struct sim_node *node = node_of(handle);
+    const struct sim_node *node = sim_node_of(handle);
     struct sim_nodes some = {0};
     int rc = 0;
 
@@ -241,7 +231,7 @@ static CUresult node_neighbours(CUgraphNode handle, CUgraphNode *out, size_t *co
 
 static CUresult edges_out(CUgraph handle, CUgraphNode *from, CUgraphNode *to, size_t *count)
 {
-    const struct sim_graph *graph = graph_of(handle);
+    const struct sim_graph *graph = sim_graph_of(handle);
     size_t found = 0;
 
     if (!graph || !count || !from != !to)
@@ -273,20 +263,20 @@ static void needs_remove(struct sim_node *node, const struct sim_node *need)
 static CUresult edges_change(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
                              size_t count, bool remove)
 {
-    const struct sim_graph *graph = graph_of(handle);
+    const struct sim_graph *graph = sim_graph_of(handle);
 
     if (!graph || (count && (!from || !to)))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
-        const struct sim_node *first = node_of(from[i]), *second = node_of(to[i]);
+        const struct sim_node *first = sim_node_of(from[i]), *second = sim_node_of(to[i]);
         if (!first || !second || first == second || first->graph != graph ||
             second->graph != graph)
             return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t i = 0; i < count; i++)
         if (remove)
-            needs_remove(node_of(to[i]), node_of(from[i]));
-        else if (sim_nodes_add(&node_of(to[i])->needs, node_of(from[i])))
+            needs_remove(sim_node_of(to[i]), sim_node_of(from[i]));
+        else if (sim_nodes_add(&sim_node_of(to[i])->needs, sim_node_of(from[i])))
             return CUDA_ERROR_OUT_OF_MEMORY;
     return CUDA_SUCCESS;
 }

@@ -12,7 +12,7 @@
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/module.h"
 
 #define WRAPPER_MAGIC  0x466243b1u
 #define FATBIN_MAGIC   0xba55ed50u

@@ -9,7 +9,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/module.h"
+#include "tests/simcuda/managed.h"
 
 struct launch_op {
     struct sim_op op;

@@ -2,7 +2,7 @@
  *
  * managed.c: owns managed memory: where each of its pages is (nowhere yet, on a card, on the
  * host), their way from one to the other by prefetch, by a fault or pushed out, what they take of
- * the card, and the advice that they were given.
+ * the card.
  *
  * A page of 2 MiB counts on the card only while it is there. Pages elsewhere are protected, so
  * that the card's touch, made by a stream's worker, faults and brings them there; the program's
@@ -16,8 +16,8 @@
  * used where it is; such touches are counted (and logged), for tests of what must never need
  * that.
  *
- * State: the list of ranges and their pages, under `lock`, which comes after sim.lock and
- * before the locks of a card; the fault handler takes it. Nobody waits for room with `lock` held.
+ * State: the list of ranges and their pages, under sim_managed_lock, which comes after sim.lock and
+ * before the locks of a card; the fault handler takes it. Nobody waits for room with it held.
  * Threads: any.
  */
 #include <linux/futex.h>
@@ -25,30 +25,9 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/managed.h"
 
-#define NO_LOCATION (-2)
-#define ATTEMPTS    400 /* to make room, 50 us to 1 ms each */
-
-enum where { NOWHERE, HOST, HOST_OPEN, CARD };
-
-struct page {
-    uint8_t where;
-    bool read_mostly;
-    int8_t preferred, prefetched; /* ordinals, -1 the host, NO_LOCATION */
-    uint32_t accessed;            /* by: a bit for each device, bit 31 for the host */
-    uint64_t arrived;             /* on the card */
-};
-
-struct sim_managed {
-    struct sim_managed *next;
-    struct sim_range *place;
-    unsigned device;
-    size_t pages;
-    struct page page[];
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t sim_managed_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_managed *all;
 static uint64_t arrivals;
 static size_t open_pages; /* HOST_OPEN */
@@ -64,7 +43,7 @@ static uint32_t *managed_pages(const struct sim_device *device)
 }
 
 /* Under the lock. False: the card has no room, and nothing has changed. */
-static bool page_move(struct sim_managed *managed, size_t page, enum where to)
+bool sim_managed_page_move(struct sim_managed *managed, size_t page, enum where to)
 {
     const struct sim_device *device = &sim.device[managed->device];
     const enum where from = managed->page[page].where;
@@ -112,14 +91,14 @@ static bool push_out_own(unsigned device)
     uint64_t until = 0;
     size_t page = 0;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sim_managed_lock);
     struct sim_managed *managed = find_oldest(device, &page);
     if (managed) {
         until = sim_card_book_bus(sim.device[device].card, SIM_TO_HOST, SIM_PAGE);
-        page_move(managed, page, HOST);
+        sim_managed_page_move(managed, page, HOST);
         sim_count(&sim_stats.managed_evicted, 1);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sim_managed_lock);
     if (until)
         sim_sleep_until(until);
     return managed != NULL;
@@ -157,7 +136,7 @@ static void start_pushing(unsigned device)
 }
 
 /* The process with most managed pages there pushes out one. False: nobody has any. */
-static bool push_out(unsigned device)
+bool sim_managed_push_out(unsigned device)
 {
     struct sim_card *card = sim.device[device].card;
     unsigned most = sim.device[device].client;
@@ -181,7 +160,7 @@ void sim_managed_make_room(unsigned device, size_t bytes)
     if (!sim.device[device].card->properties.fault_rate)
         return;
     for (size_t i = 0; i < ATTEMPTS + 2 * bytes / SIM_PAGE; i++)
-        if (sim_card_free(sim.device[device].card) >= bytes || !push_out(device))
+        if (sim_card_free(sim.device[device].card) >= bytes || !sim_managed_push_out(device))
             return;
 }
 
@@ -205,10 +184,10 @@ CUresult sim_managed_new(unsigned device, size_t size, struct sim_managed **out)
         managed->page[page].preferred = managed->page[page].prefetched = NO_LOCATION;
     sim_faults_catch();
     start_pushing(device);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sim_managed_lock);
     managed->next = all;
     all = managed;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sim_managed_lock);
     *out = managed;
     return CUDA_SUCCESS;
 }
@@ -224,7 +203,7 @@ void sim_managed_free(struct sim_managed *managed)
     struct sim_managed **link = &all;
     size_t on_card = 0;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sim_managed_lock);
     while (*link != managed)
         link = &(*link)->next;
     *link = managed->next;
@@ -232,7 +211,7 @@ void sim_managed_free(struct sim_managed *managed)
         on_card += managed->page[page].where == CARD;
     for (size_t page = 0; page < managed->pages; page++)
         open_pages -= managed->page[page].where == HOST_OPEN;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sim_managed_lock);
     sim_card_refund(device->card, device->client, on_card * SIM_PAGE);
     __atomic_fetch_sub(managed_pages(device), (uint32_t)on_card, __ATOMIC_RELAXED);
     if (mmap(page_at(managed, 0), managed->place->size, PROT_NONE,
@@ -243,7 +222,7 @@ void sim_managed_free(struct sim_managed *managed)
 }
 
 /* under the lock */
-static struct sim_managed *find(CUdeviceptr address)
+struct sim_managed *sim_managed_find(CUdeviceptr address)
 {
     struct sim_managed *managed = all;
 
@@ -261,7 +240,7 @@ static bool fault_in(struct sim_managed *managed, size_t page, uint64_t *until)
 
     if (managed->page[page].where == CARD) /* another thread was quicker */
         return true;
-    if (!page_move(managed, page, CARD))
+    if (!sim_managed_page_move(managed, page, CARD))
         return false;
     if (has_bytes && card->properties.fault_rate) {
         const uint64_t bus = sim_card_book_bus(card, SIM_TO_DEVICE, SIM_PAGE),
@@ -279,17 +258,17 @@ static bool touch_once(CUdeviceptr address, bool by_card, bool last, unsigned *d
 {
     uint64_t until = 0;
 
-    pthread_mutex_lock(&lock);
-    struct sim_managed *managed = find(address);
+    pthread_mutex_lock(&sim_managed_lock);
+    struct sim_managed *managed = sim_managed_find(address);
     const size_t page = managed ? (address - managed->place->start) / SIM_PAGE : 0;
     *full = managed && by_card && !fault_in(managed, page, &until);
     if (managed && managed->page[page].where != CARD && (!by_card || last))
-        page_move(managed, page, HOST_OPEN);
+        sim_managed_page_move(managed, page, HOST_OPEN);
     if (*full && last)
         sim_count(&sim_stats.managed_remote, 1);
     if (managed)
         *device = managed->device;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&sim_managed_lock);
     if (until)
         sim_sleep_until(until);
     return managed != NULL;
@@ -305,7 +284,7 @@ bool sim_managed_touch(CUdeviceptr address, bool by_card)
             return false;
         if (!full)
             return true;
-        if (!sim.device[device].card->properties.fault_rate || !push_out(device))
+        if (!sim.device[device].card->properties.fault_rate || !sim_managed_push_out(device))
             break;
     }
     touch_once(address, by_card, true, &device, &full);
@@ -317,168 +296,10 @@ bool sim_managed_touch(CUdeviceptr address, bool by_card)
 
 void sim_managed_close(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&sim_managed_lock);
     for (struct sim_managed *managed = all; managed && open_pages; managed = managed->next)
         for (size_t page = 0; page < managed->pages && open_pages; page++)
             if (managed->page[page].where == HOST_OPEN)
-                page_move(managed, page, HOST);
-    pthread_mutex_unlock(&lock);
-}
-
-/* -- prefetch and advice -- */
-
-struct prefetch_op {
-    struct sim_op op;
-    CUdeviceptr address;
-    size_t size;
-    int location; /* an ordinal, or -1 for the host */
-};
-
-/* One page on its way; a page that is read-mostly gets a second copy on the host, and stays.
- * False: there is no room for it. */
-static bool prefetch_page(CUdeviceptr address, int location, uint64_t *until)
-{
-    const bool to_card = location >= 0;
-    bool moved = true;
-
-    pthread_mutex_lock(&lock);
-    struct sim_managed *managed = find(address);
-    struct page *page =
-        managed ? &managed->page[(address - managed->place->start) / SIM_PAGE] : NULL;
-    if (page && (page->where == CARD) != to_card && (to_card || !page->read_mostly)) {
-        const bool has_bytes = page->where != NOWHERE;
-        moved = page_move(managed, (size_t)(page - managed->page), to_card ? CARD : HOST);
-        if (moved && has_bytes)
-            *until = sim_card_book_bus(sim.device[managed->device].card,
-                                       to_card ? SIM_TO_DEVICE : SIM_TO_HOST, SIM_PAGE);
-    }
-    pthread_mutex_unlock(&lock);
-    return moved;
-}
-
-/* Pages that have no room stay where they are: a prefetch is a wish. */
-static CUresult prefetch_run(const struct sim_op *op, struct sim_context *context)
-{
-    const struct prefetch_op *self = (const struct prefetch_op *)op;
-    const struct sim_card *card = sim_context_device(context)->card;
-    const CUdeviceptr end = self->address + self->size;
-    size_t refused = 0;
-    uint64_t until = 0;
-
-    for (CUdeviceptr at = self->address; at < end; at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE) {
-        bool moved = prefetch_page(at, self->location, &until);
-        for (unsigned i = 0; !moved && card->properties.fault_rate && i < ATTEMPTS &&
-                             push_out((unsigned)self->location);
-             i++)
-            moved = prefetch_page(at, self->location, &until);
-        refused += !moved;
-    }
-    if (until)
-        sim_sleep_until(until);
-    if (refused)
-        sim_log("prefetch of managed memory: no room on the card for %zu pages", refused);
-    return CUDA_SUCCESS;
-}
-
-/* Under the lock: the page of an address, which is managed. */
-static struct page *page_of(CUdeviceptr address)
-{
-    struct sim_managed *managed = find(address);
-
-    return managed ? &managed->page[(address - managed->place->start) / SIM_PAGE] : NULL;
-}
-
-struct sim_op *sim_managed_prefetch_op(CUdeviceptr address, size_t size, int location)
-{
-    struct prefetch_op *self = (struct prefetch_op *)sim_op_new(
-        sizeof *self, "prefetch", CU_GRAPH_NODE_TYPE_EMPTY, prefetch_run);
-    struct page *page;
-
-    if (!self)
-        return NULL;
-    self->address = address;
-    self->size = size;
-    self->location = location;
-    pthread_mutex_lock(&lock);
-    for (CUdeviceptr at = address; at < address + size;
-         at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE)
-        if ((page = page_of(at)) != NULL)
-            page->prefetched = (int8_t)location;
-    pthread_mutex_unlock(&lock);
-    return &self->op;
-}
-
-static void advise_page(struct page *page, CUmem_advise advice, int location)
-{
-    const uint32_t bit = location >= 0 ? 1u << location : 1u << 31;
-
-    switch (advice) {
-    case CU_MEM_ADVISE_SET_READ_MOSTLY:
-    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-        page->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
-        break;
-    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-        page->preferred = (int8_t)location;
-        break;
-    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-        page->preferred = NO_LOCATION;
-        break;
-    case CU_MEM_ADVISE_SET_ACCESSED_BY:
-        page->accessed |= bit;
-        break;
-    default:
-        page->accessed &= ~bit;
-        break;
-    }
-}
-
-void sim_managed_advise(CUdeviceptr address, size_t size, CUmem_advise advice, int location)
-{
-    struct page *page;
-
-    pthread_mutex_lock(&lock);
-    for (CUdeviceptr at = address; at < address + size;
-         at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE)
-        if ((page = page_of(at)) != NULL)
-            advise_page(page, advice, location);
-    pthread_mutex_unlock(&lock);
-}
-
-static int fact_of(const struct page *page, enum sim_managed_fact fact)
-{
-    return fact == SIM_READ_MOSTLY ? page->read_mostly
-           : fact == SIM_PREFERRED ? page->preferred
-                                   : page->prefetched;
-}
-
-int sim_managed_fact(CUdeviceptr address, size_t size, enum sim_managed_fact fact)
-{
-    const int none = fact == SIM_READ_MOSTLY ? 0 : NO_LOCATION;
-    const struct page *page;
-    int answer;
-
-    pthread_mutex_lock(&lock);
-    page = page_of(address);
-    answer = page ? fact_of(page, fact) : none;
-    for (CUdeviceptr at = address; at < address + size;
-         at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE)
-        if ((page = page_of(at)) == NULL || fact_of(page, fact) != answer)
-            answer = none; /* not the same for all of it */
-    pthread_mutex_unlock(&lock);
-    return answer;
-}
-
-uint32_t sim_managed_accessed(CUdeviceptr address, size_t size)
-{
-    uint32_t devices = UINT32_MAX;
-    const struct page *page;
-
-    pthread_mutex_lock(&lock);
-    for (CUdeviceptr at = address; at < address + size;
-         at = at / SIM_PAGE * SIM_PAGE + SIM_PAGE) {
-        page = page_of(at);
-        devices &= page ? page->accessed : 0;
-    }
-    pthread_mutex_unlock(&lock);
-    return devices;
+                sim_managed_page_move(managed, page, HOST);
+    pthread_mutex_unlock(&sim_managed_lock);
 }

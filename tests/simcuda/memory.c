@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/managed.h"
 
 #define ARENA_MOST  (1ull << 40)
 #define ARENA_LEAST (1ull << 34)

@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * module.c: owns modules and libraries (one kind of object, either handle may be passed for the
- * other), their functions and device variables, and the search for the stand-ins that run in
- * place of kernels.
+ * other), their functions and device variables.
  *
- * Stand-ins are arrays named simcuda_kernels (standin.h): in the shared objects of
- * SIMCUDA_KERNELS, then in every object that is loaded; last, ours (builtin.c). Invariants: a
- * function lives as long as its module; a device variable is allocated when first asked for.
- * Threads: any, under sim.lock, which is dropped while the dynamic loader is asked (its lock
- * comes first).
+ * Invariants: a function lives as long as its module; a device variable is allocated when first
+ * asked for. Threads: any, under sim.lock.
  */
-#include <dlfcn.h>
 #include <fcntl.h>
-#include <link.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/module.h"
 
 struct sim_module {
     struct sim_module *next;
@@ -36,68 +29,6 @@ struct sim_module {
 };
 
 static struct sim_module *modules;
-
-/* -- stand-ins -- */
-
-static const struct simcuda_kernel *standin_in(const struct simcuda_kernel *table,
-                                               const char *name)
-{
-    for (; table && table->name; table++)
-        if (strcmp(table->name, name) == 0)
-            return table;
-    return NULL;
-}
-
-struct standin_search {
-    const char *name;
-    const struct simcuda_kernel *found;
-};
-
-static int search_object(struct dl_phdr_info *info, size_t size, void *data)
-{
-    struct standin_search *search = data;
-    void *object = dlopen(info->dlpi_name[0] ? info->dlpi_name : NULL, RTLD_LAZY | RTLD_NOLOAD);
-
-    (void)size;
-    if (!object)
-        return 0;
-    search->found = standin_in(dlsym(object, "simcuda_kernels"), search->name);
-    dlclose(object); /* it stays: we did not load it */
-    return search->found != NULL;
-}
-
-static const struct simcuda_kernel *search_listed(const char *name)
-{
-    const char *list = getenv("SIMCUDA_KERNELS");
-    const struct simcuda_kernel *found = NULL;
-
-    while (list && *list && !found) {
-        char path[1024];
-        const size_t length = strcspn(list, ":");
-        snprintf(path, sizeof path, "%.*s", (int)(length < 1023 ? length : 1023), list);
-        void *object = *path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : NULL; /* kept for good */
-        if (object)
-            found = standin_in(dlsym(object, "simcuda_kernels"), name);
-        else if (*path)
-            sim_log("SIMCUDA_KERNELS: cannot load %s: %s", path, dlerror());
-        list += length + (list[length] == ':');
-    }
-    return found;
-}
-
-const struct simcuda_kernel *sim_standin_find(const char *name)
-{
-    struct standin_search search = {.name = name};
-
-    pthread_mutex_unlock(&sim.lock);
-    search.found = search_listed(name);
-    if (!search.found)
-        dl_iterate_phdr(search_object, &search);
-    if (!search.found)
-        search.found = sim_builtin_find(name);
-    pthread_mutex_lock(&sim.lock);
-    return search.found;
-}
 
 /* -- modules -- */
 
@@ -330,38 +261,9 @@ static CUresult function_list(const void *handle, void **out, unsigned most)
     return result;
 }
 
-static CUresult function_same(const void *handle, void **out)
-{
-    struct sim_function *function = sim_function_get(handle);
-
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!function)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *out = function;
-    return CUDA_SUCCESS;
-}
-
-static CUresult function_module(const void *handle, void **out)
-{
-    const struct sim_function *function = sim_function_get(handle);
-
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!function)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *out = function->module;
-    return CUDA_SUCCESS;
-}
-
 static CUresult library_module(const void *handle, void **out)
 {
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!module_of(handle))
-        return CUDA_ERROR_INVALID_HANDLE;
-    *out = module_of(handle);
-    return CUDA_SUCCESS;
+    return sim_handle_out(out, module_of(handle), module_of(handle));
 }
 
 /* -- device variables -- */
@@ -478,9 +380,3 @@ SIM_API(cuLibraryGetGlobal,
 SIM_API(cuLibraryGetManaged,
         (CUdeviceptr * address, size_t *size, CUlibrary library, const char *name), SIM_CTX,
         global_get(call.context, library, name, true, address, size))
-SIM_API(cuKernelGetFunction, (CUfunction * out, CUkernel kernel), SIM_CTX,
-        function_same(kernel, (void **)out))
-SIM_API(cuKernelGetLibrary, (CUlibrary * out, CUkernel kernel), SIM_INIT,
-        function_module(kernel, (void **)out))
-SIM_API(cuFuncGetModule, (CUmodule * out, CUfunction function), SIM_INIT,
-        function_module(function, (void **)out))

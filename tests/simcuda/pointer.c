@@ -4,7 +4,7 @@
  * may be asked. Invariants: none of its own. Threads: any, under sim.lock.
  */
 #include <string.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/managed.h"
 
 /* What an address is: an allocation, a mapping in a reservation, or (both NULL) nothing the
  * driver knows. */

@@ -10,7 +10,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "tests/simcuda/sim.h"
+#include "tests/simcuda/graph.h"
 
 struct sim_pool {
     unsigned device;

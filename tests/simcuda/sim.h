@@ -277,35 +277,15 @@ void sim_block_free(struct sim_block *block);
 
 CUresult sim_alloc(struct sim_context *context, size_t size, enum sim_memory_kind kind,
                    struct sim_allocation **allocation);
+/* As sim_alloc(), for a call of the program: frees that are under way may make room. */
+CUresult sim_memory_alloc(struct sim_context *context, CUdeviceptr *pointer, size_t size,
+                          enum sim_memory_kind kind, unsigned flags);
 void sim_free(struct sim_allocation *allocation);
 void sim_pool_forget(const struct sim_allocation *allocation); /* it is freed */
 struct sim_allocation *sim_allocation_find(CUdeviceptr address);
 /* Memory with a handle is freed; memory of another process (SIM_IPC) is. */
 void sim_ipc_freed(const struct sim_allocation *allocation);
 void sim_ipc_closed(const struct sim_allocation *allocation);
-
-/* Managed memory (managed.c): address space whose pages come and go on the card. */
-CUresult sim_managed_new(unsigned device, size_t size, struct sim_managed **managed);
-CUdeviceptr sim_managed_start(const struct sim_managed *managed);
-void sim_managed_free(struct sim_managed *managed);
-/* An access faulted. False: it is no managed memory. */
-bool sim_managed_touch(CUdeviceptr address, bool by_card);
-/* A kernel begins: pages that the program has opened are closed, so that its touch is seen. */
-void sim_managed_close(void);
-struct sim_op *sim_managed_prefetch_op(CUdeviceptr address, size_t size, int location);
-/* The card has no room for something of this process that is not managed memory: pushes out
- * managed pages, of any process, until that many bytes are free, or nothing is left to push. */
-void sim_managed_make_room(unsigned device, size_t bytes);
-/* Advice, and what a range of addresses was told; locations are ordinals, -1 the host, -2 none. */
-void sim_managed_advise(CUdeviceptr address, size_t size, CUmem_advise advice, int location);
-enum sim_managed_fact {
-    SIM_READ_MOSTLY, /* 0 or 1 */
-    SIM_PREFERRED,
-    SIM_PREFETCHED
-};
-int sim_managed_fact(CUdeviceptr address, size_t size, enum sim_managed_fact fact);
-/* A bit for each device that all of it is accessed by, and bit 31 for the host. */
-uint32_t sim_managed_accessed(CUdeviceptr address, size_t size);
 
 enum sim_space { SIM_SPACE_DEVICE, SIM_SPACE_PINNED, SIM_SPACE_PAGEABLE };
 enum sim_space sim_space_of(CUdeviceptr address);
@@ -401,103 +381,5 @@ CUresult sim_launch_op(struct sim_context *context, const CUDA_KERNEL_NODE_PARAM
 void sim_launch_params(const struct sim_op *op, CUDA_KERNEL_NODE_PARAMS_v2 *launch);
 void sim_memset_params(const struct sim_op *op, CUDA_MEMSET_NODE_PARAMS *set);
 void sim_host_params(const struct sim_op *op, CUDA_HOST_NODE_PARAMS *host);
-
-/* -- modules (image.c, module.c) -- */
-
-#define SIM_PARAMS_MAX 256
-
-struct sim_parameter {
-    uint32_t offset, size;
-};
-struct sim_image_kernel {
-    char *name;
-    unsigned registers, local_bytes, shared_bytes, max_threads, parameter_count;
-    struct sim_parameter *parameter;
-    bool known; /* parameters read from a cubin */
-};
-struct sim_image_global {
-    char *name;
-    size_t size;
-    void *data; /* first value, or NULL: zero */
-    bool managed;
-};
-struct sim_image {
-    bool any_name; /* PTX only: names are not known before they are asked for */
-    struct sim_image_kernel *kernel;
-    size_t kernel_count;
-    struct sim_image_global *global;
-    size_t global_count;
-};
-CUresult sim_image_read(const void *code, struct sim_image *image);
-void sim_image_free(struct sim_image *image);
-
-struct sim_function {
-    struct sim_function *next;
-    struct sim_module *module;
-    struct sim_image_kernel *kernel; /* in the image, or own if the image has no names */
-    bool own_kernel;
-    const struct simcuda_kernel *standin; /* NULL: not found so far */
-    int dynamic_shared, carveout;
-};
-struct sim_function *sim_function_get(const void *handle);
-const struct simcuda_kernel *sim_standin_find(const char *name);
-const struct simcuda_kernel *sim_builtin_find(const char *name); /* builtin.c */
-bool sim_is_builtin(const struct simcuda_kernel *kernel);
-/* Number of parameters and where each lies in the parameter buffer; -1 if neither cubin nor
- * stand-in tells. */
-int sim_function_parameters(struct sim_function *function, struct sim_parameter *parameter);
-void sim_modules_of_context_free(uint64_t context_id);
-
-/* -- capture and graphs (capture.c, graph.c) -- */
-
-struct sim_node {
-    struct sim_graph *graph;
-    struct sim_op *op; /* NULL: empty node */
-    CUgraphNodeType type;
-    struct sim_nodes needs;
-    struct sim_node *clone_of;
-    struct sim_graph *child;
-    uint64_t mark; /* scratch of walks, by walk number */
-};
-struct sim_graph {
-    struct sim_nodes nodes;
-    bool captured_into;
-};
-struct sim_capture {
-    struct sim_capture *next;
-    uint64_t id;
-    struct sim_graph *graph;
-    struct sim_stream *origin;
-    const void *thread;
-    CUstreamCaptureMode mode;
-    bool invalid, own_graph;
-};
-
-/* An unsafe call by this thread is not allowed now; the captures that forbid it are
- * invalidated. */
-bool sim_capture_forbids(void);
-void sim_capture_invalidate(struct sim_capture *capture);
-CUresult sim_capture_add(struct sim_stream *stream, struct sim_op *op);
-CUresult sim_capture_wait_event(struct sim_stream *stream, struct sim_event *event);
-CUresult sim_capture_record_event(struct sim_stream *stream, struct sim_event *event);
-struct sim_capture *sim_capture_by_id(uint64_t id);
-/* An operation is about to go to stream: is that legal beside the captures under way? */
-CUresult sim_capture_check_submit(struct sim_stream *stream);
-CUresult sim_capture_check_sync(struct sim_context *context);
-
-int sim_nodes_add(struct sim_nodes *nodes, struct sim_node *node); /* once; 0 or -ENOMEM */
-void sim_nodes_clear(struct sim_nodes *nodes);
-struct sim_graph *sim_graph_new(void);
-struct sim_node *sim_graph_add(struct sim_graph *graph, struct sim_op *op, CUgraphNodeType type,
-                               const struct sim_nodes *needs);
-void sim_graph_free(struct sim_graph *graph);
-CUresult sim_graph_add_child(struct sim_node *node, CUgraph child); /* a clone of child */
-/* What is allocated and freed in stream order while the stream is captured (graph_memory.c). */
-CUresult sim_graph_memory_alloc(struct sim_stream *stream, size_t size, CUdeviceptr *out);
-CUresult sim_graph_memory_free(struct sim_stream *stream, CUdeviceptr address);
-/* A launch of these is about to be queued: there is memory behind every address, or no change.
- */
-CUresult sim_graph_memory_ready(struct sim_op *const *op, size_t count);
-CUresult sim_exec_replace(CUgraphExec exec, CUgraphNode node, struct sim_op *op);
 
 #endif
