@@ -132,6 +132,19 @@ static inline void later(struct harness *h, uint64_t ns)
     h->now = until;
 }
 
+/* A client that says hello, with the name of its group. An even number is on the first device, an
+ * odd one on the second. */
+static inline void joins(struct harness *h, int who, const char *group)
+{
+    struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+    struct harness_client *c = &h->client[who];
+
+    c->client = sched_client_add(h->sched, c);
+    strncpy(hello.group, group, sizeof hello.group - 1);
+    sched_describe(h->sched, c->client, &hello, 1);
+    c->state.uuid[0] = (uint8_t)(who % 2);
+}
+
 static inline void gone(struct harness *h, int who)
 {
     sched_client_gone(h->sched, h->client[who].client, h->now);

@@ -6,17 +6,6 @@
  */
 #include "tests/lockd/harness.h"
 
-static void joins(struct harness *h, int who, const char *group)
-{
-    struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
-    struct harness_client *c = &h->client[who];
-
-    c->client = sched_client_add(h->sched, c);
-    strncpy(hello.group, group, sizeof hello.group - 1);
-    sched_describe(h->sched, c->client, &hello, 1);
-    c->state.uuid[0] = (uint8_t)(who % 2);
-}
-
 static void choose(struct harness *h, enum gs_policy policy)
 {
     struct sched_settings settings = *sched_settings(h->sched);
@@ -25,6 +14,22 @@ static void choose(struct harness *h, enum gs_policy policy)
     sched_set(h->sched, &settings, h->now);
     for (int who = 0; who < 8; who++)
         joins(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
+}
+
+/* 5, which has priority, runs on device 1; the gang of 0 and 1 waits for it, and gives way to 4. */
+static void first_gang_gives_way(struct harness *h)
+{
+    choose(h, GS_POLICY_PRIORITY);
+    sched_priority(h->sched, h->client[5].client, 50, h->now);
+    runs(h, 5, 7 * GIB);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 4, W, 7 * GIB, 0);
+    for (int step = 0; step < 1000 && !is_running(h, 4); step++) {
+        obeys(h, 4);
+        later(h, 100 * MS);
+    }
+    assert_true(is_running(h, 4) && h->client[0].client->gang->gives_way);
 }
 
 /* Gangs that wait for 5 on device 1, and in vain, keep their places on device 0 by turns; what
@@ -59,17 +64,7 @@ static void patience_gang_gives_way_to_one_that_becomes_idle_runs_then(void **st
 {
     struct harness *h = *state;
 
-    choose(h, GS_POLICY_PRIORITY);
-    sched_priority(h->sched, h->client[5].client, 50, h->now);
-    runs(h, 5, 7 * GIB);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 4, W, 7 * GIB, 0);
-    for (int step = 0; step < 1000 && !is_running(h, 4); step++) {
-        obeys(h, 4);
-        later(h, 100 * MS);
-    }
-    assert_true(is_running(h, 4) && h->client[0].client->gang->gives_way);
+    first_gang_gives_way(h);
     say(h, 4, 0, 7 * GIB, 7 * GIB);
     later(h, 500 * MS);
     assert_true(h->client[0].client->gang->gives_way);
@@ -90,17 +85,7 @@ static void patience_gang_that_gives_way_becomes_more_important_runs_then(void *
 {
     struct harness *h = *state;
 
-    choose(h, GS_POLICY_PRIORITY);
-    sched_priority(h->sched, h->client[5].client, 50, h->now);
-    runs(h, 5, 7 * GIB);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 4, W, 7 * GIB, 0);
-    for (int step = 0; step < 1000 && !is_running(h, 4); step++) {
-        obeys(h, 4);
-        later(h, 100 * MS);
-    }
-    assert_true(is_running(h, 4) && h->client[0].client->gang->gives_way);
+    first_gang_gives_way(h);
     sched_priority(h->sched, h->client[1].client, 60, h->now);
     harness_take(h);
     for (int step = 0; step < 5; step++) {

@@ -25,17 +25,6 @@ struct stage {
     struct actor actor[HARNESS_CLIENTS];
 };
 
-static void joins(struct harness *h, int who, const char *group)
-{
-    struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
-    struct harness_client *c = &h->client[who];
-
-    c->client = sched_client_add(h->sched, c);
-    strncpy(hello.group, group, sizeof hello.group - 1);
-    sched_describe(h->sched, c->client, &hello, 1);
-    c->state.uuid[0] = (uint8_t)(who % 2);
-}
-
 static void begin(struct stage *stage, struct harness *h, enum gs_policy policy)
 {
     struct sched_settings settings = *sched_settings(h->sched);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon that cannot start, for each reason that does not get better by itself: a program says so in one line of its own, tries once,
 and goes on. test_unstartable.py --build DIR"""
+import concurrent.futures
+import contextlib
 import os
 import sys
 import time
@@ -113,23 +115,16 @@ def daemon_that_stays_in_the_foreground(scene):
     return 1, "did not go to the background"
 
 
-def run(build, prepare):
-    title = prepare.__name__.replace("_", " ")
-    command = [os.path.join(build, "tests", "runtime", "soak"), "--seconds", "0.1", "--threads", "1", "--memory", "10MiB", "--seed", "1"]
-    for quiet in (False, True):
-        with Card(build, memory="256MiB", daemon=False) as card:
-            scene = Scene(card)
-            starts, word = prepare(scene)
-            if quiet:
-                scene.environment["GPUSHARE_QUIET"] = "1"
-            began = time.monotonic()
-            code, _, err = card.run(command, **scene.environment)
-            took = time.monotonic() - began
-            said = err == "" if quiet else err.count("\n") == 1 and "running without sharing" in err and word in err
-            check(code == 0 and said, f"{title}{', quiet' if quiet else ''} ({took:.1f} s): exit {code}: {err!r}")
-            check(len(scene.started()) == starts, f"{title}: {len(scene.started())} starts, expected {starts}")
-            for pid in scene.started():
-                check(not os.path.exists(f"/proc/{pid}"), f"{title}: process {pid} has gone")
+def attempt(scene, title, starts, word, quiet):
+    command = [os.path.join(scene.card.build, "tests", "runtime", "soak"), "--seconds", "0.1", "--threads", "1", "--memory", "10MiB", "--seed", "1"]
+    began = time.monotonic()
+    code, _, err = scene.card.run(command, **scene.environment)
+    took = time.monotonic() - began
+    said = err == "" if quiet else err.count("\n") == 1 and "running without sharing" in err and word in err
+    check(code == 0 and said, f"{title} ({took:.1f} s): exit {code}: {err!r}")
+    check(len(scene.started()) == starts, f"{title}: {len(scene.started())} starts, expected {starts}")
+    for pid in scene.started():
+        check(not os.path.exists(f"/proc/{pid}"), f"{title}: process {pid} has gone")
 
 
 WAYS = (folder_in_the_sockets_place, folder_that_cannot_be_made, file_in_the_folders_place, path_that_is_not_full,
@@ -139,10 +134,24 @@ WAYS = (folder_in_the_sockets_place, folder_that_cannot_be_made, file_in_the_fol
 
 
 class Unstartable(BuildTest):
-    def test_every_way(self):
+    def scenes(self, stack):
+        """Each way, loud and quiet. All scripts are written before any process starts, which could hold one open for writing."""
         for prepare in WAYS:
-            with self.subTest(prepare.__name__.replace("_", " ")):
-                run(self.build, prepare)
+            for quiet in (False, True):
+                scene = Scene(stack.enter_context(Card(self.build, memory="256MiB", daemon=False)))
+                starts, word = prepare(scene)
+                if quiet:
+                    scene.environment["GPUSHARE_QUIET"] = "1"
+                yield scene, prepare.__name__.replace("_", " ") + (", quiet" if quiet else ""), starts, word, quiet
+
+    def test_every_way(self):
+        with contextlib.ExitStack() as stack:
+            scenes = list(self.scenes(stack))
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:  # most of them only wait
+                runs = [(scene[1], pool.submit(attempt, *scene)) for scene in scenes]
+                for title, done in runs:
+                    with self.subTest(title):
+                        done.result()
 
 
 if __name__ == "__main__":
