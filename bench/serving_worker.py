@@ -5,7 +5,8 @@ serving_worker.py PYTHON_FOLDER torch|stub      the folder holds gpushare_patch
 
 Each line is answered by a line of JSON; times are ns of CLOCK_MONOTONIC.
 
-  take KIND BYTES        train or serve: makes a model that needs about so much memory: {"bytes": N}
+  take KIND BYTES SCRATCH  train or serve: makes a model that needs about so much memory; requests have scratch memory: {"bytes": N}
+  help none|pressure|discard  what is said of the scratch memory, which the allocator keeps: {}
   unit                   how long a unit of a request takes, alone: {"ns": N}
   work UNTIL             steps of training until then; when each had finished: {"ends": [...]}
   requests UNITS TIME... a request of so many units at each time, or when free: {"ends": [...]}
@@ -14,6 +15,9 @@ Each line is answered by a line of JSON; times are ns of CLOCK_MONOTONIC.
 torch: a Llama-like model of random weights. A step is one of fine-tuning (bf16, Adam, gradient checkpointing), a request a prompt of 128
 tokens and UNITS tokens by greedy generation, which must always be the same ones. stub: the driver alone, by ctypes: a step sets
 all of the memory, a unit one part of it. It is what runs on the simulated card.
+
+Scratch memory is written by each request and not needed afterwards. pressure: what the allocator keeps is freed when memory is to
+leave (on_pressure; torch.cuda.empty_cache). discard: it stays, and after a request its contents are given up.
 """
 import ctypes
 import json
@@ -21,7 +25,11 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
+
+sys.path.insert(0, sys.argv[1])
+from gpushare_patch import api  # noqa: E402
 
 PARTS = 16  # of the stub's memory
 
@@ -35,9 +43,10 @@ class Torch:
         import transformers
         self.torch, self.transformers = torch, transformers
         self.reference, self.wrong, self.steps = {}, 0, 0
+        self.scratch_bytes, self.kept = 0, None
 
-    def take(self, kind, nbytes):
-        torch = self.torch
+    def take(self, kind, nbytes, scratch_bytes):
+        torch, self.scratch_bytes = self.torch, scratch_bytes
         weights = nbytes / self.OVER_WEIGHTS if kind == "train" else nbytes * 0.98
         hidden = 4096 if weights > 4 << 30 else 2048
         layer = 16 * hidden * hidden * 2  # bytes
@@ -74,7 +83,21 @@ class Torch:
         self.optimizer.step()
         self.wrong += not math.isfinite(loss.item())
 
+    def help(self, mode):
+        api.on_pressure(self.torch.cuda.empty_cache if mode == "pressure" else None)
+        self.kept = self.scratch() if mode == "discard" else None
+
+    def scratch(self):
+        return self.torch.empty(self.scratch_bytes, dtype=self.torch.uint8, device="cuda")
+
     def request(self, units):
+        if self.scratch_bytes:
+            (self.scratch() if self.kept is None else self.kept).fill_(1)
+        self.generate(units)
+        if self.kept is not None:
+            api.discard(self.kept)
+
+    def generate(self, units):
         with self.torch.inference_mode():
             tokens = self.model.generate(self.prompt, max_new_tokens=units, min_new_tokens=units, do_sample=False, pad_token_id=0)
             said = tokens[0, self.PROMPT:].tolist()
@@ -88,18 +111,21 @@ class Stub:
     def __init__(self):
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.steps, self.values = 0, [0] * PARTS
+        self.lock = threading.Lock()  # the callback must not free what a request is using
+        self.scratch_bytes, self.scratch, self.mode = 0, ctypes.c_uint64(), "none"
 
     def call(self, name, *words):
         result = self.driver[name](*words)
         if result != 0:
             sys.exit(f"{name}: CUDA error {result}")
 
-    def take(self, _kind, nbytes):
-        device, context = ctypes.c_int(), ctypes.c_void_p()
+    def take(self, _kind, nbytes, scratch_bytes):
+        self.scratch_bytes = scratch_bytes
+        device, self.context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuInit", 0)
         self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self.call("cuCtxSetCurrent", context)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
+        self.call("cuCtxSetCurrent", self.context)
         self.memory, self.part = ctypes.c_uint64(), nbytes // PARTS
         self.call("cuMemAlloc_v2", ctypes.byref(self.memory), ctypes.c_size_t(self.part * PARTS))
         self.step()
@@ -119,10 +145,28 @@ class Stub:
             self.set_part()
         self.call("cuCtxSynchronize")
 
+    def help(self, mode):
+        self.mode = mode
+        api.on_pressure(self.free_scratch if mode == "pressure" else None)
+
+    def free_scratch(self):
+        with self.lock:
+            self.call("cuCtxSetCurrent", self.context)
+            if self.scratch.value:
+                self.call("cuMemFree_v2", self.scratch)
+                self.scratch.value = 0
+
     def request(self, units):
-        for _ in range(units):
-            self.set_part()
-            self.call("cuCtxSynchronize")
+        with self.lock:
+            if self.scratch_bytes:
+                if not self.scratch.value:
+                    self.call("cuMemAlloc_v2", ctypes.byref(self.scratch), ctypes.c_size_t(self.scratch_bytes))
+                self.call("cuMemsetD8Async", self.scratch, ctypes.c_ubyte(1), ctypes.c_size_t(self.scratch_bytes), None)
+            for _ in range(units):
+                self.set_part()
+                self.call("cuCtxSynchronize")
+            if self.mode == "discard" and self.scratch.value:
+                api.discard(self.scratch.value, self.scratch_bytes)
 
     def check(self):
         wrong, found = 0, ctypes.create_string_buffer(self.part)
@@ -146,7 +190,10 @@ def time_unit(job, count=16):
 
 def obey(job, word, words):
     if word == "take":
-        return {"bytes": job.take(words[0], int(words[1]))}
+        return {"bytes": job.take(words[0], int(words[1]), int(words[2]))}
+    if word == "help":
+        job.help(words[0])
+        return {}
     if word == "unit":
         time_unit(job)
         return {"ns": sorted(time_unit(job) for _ in range(3))[1]}
@@ -171,7 +218,6 @@ def main():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with the script, however that ends
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a framework prints is no answer
-    sys.path.insert(0, sys.argv[1])
     job = {"torch": Torch, "stub": Stub}[sys.argv[2]]()
     for line in sys.stdin:
         word, *words = line.split()
