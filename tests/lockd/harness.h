@@ -134,7 +134,7 @@ static inline void later(struct harness *h, uint64_t ns)
 
 /* A client that says hello, with the name of its group. An even number is on the first device, an
  * odd one on the second. */
-static inline void joins(struct harness *h, int who, const char *group)
+static inline void joins_group(struct harness *h, int who, const char *group)
 {
     struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
     struct harness_client *c = &h->client[who];

@@ -13,7 +13,7 @@ static void choose(struct harness *h, enum gs_policy policy)
     settings.policy = policy;
     sched_set(h->sched, &settings, h->now);
     for (int who = 0; who < 8; who++)
-        joins(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
+        joins_group(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
 }
 
 /* 5, which has priority, runs on device 1; the gang of 0 and 1 waits for it, and gives way to 4. */
@@ -42,7 +42,7 @@ static void patience_gangs_wait_in_vain_others_run(void **state)
     for (int who = 6; who < 10; who++) {
         if (h->client[who].client != NULL)
             gone(h, who);
-        joins(h, who, who < 8 ? "c" : "d");
+        joins_group(h, who, who < 8 ? "c" : "d");
     }
     runs(h, 5, 7 * GIB);
     for (int who = 0; who < 10; who++) {

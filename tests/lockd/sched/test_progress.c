@@ -33,7 +33,7 @@ static void begin(struct stage *stage, struct harness *h, enum gs_policy policy)
     settings.policy = policy;
     sched_set(h->sched, &settings, h->now);
     for (int who = 0; who < 8; who++)
-        joins(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
+        joins_group(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
 }
 
 static void enters(struct stage *stage, int who, uint64_t burst_ms, uint64_t pause_ms)
@@ -215,7 +215,7 @@ static void progress_gang_becomes_more_important_while_it_waits_runs_at_once(voi
     say(h, 1, W, 7 * GIB, 0);
     assert_false(has_run(h, 1));
     gone(h, 3);
-    joins(h, 3, "a");
+    joins_group(h, 3, "a");
     sched_priority(h->sched, h->client[3].client, 50, h->now);
     say(h, 3, W, GIB, 0);
     assert_false(has_run(h, 5));
@@ -281,7 +281,7 @@ static void progress_gang_turn_counts_from_when_all_of_it_run(void **state)
         settings.quantum_ns = 100 * MS;
         sched_set(h->sched, &settings, h->now);
         gone(h, 3);
-        joins(h, 3, "a");
+        joins_group(h, 3, "a");
         say(h, first, W, GIB, 0);
         say(h, last, W, 6 * GIB, 0);
         say(h, 5, W, 8 * GIB, 0);
@@ -311,7 +311,7 @@ static void progress_gang_member_does_not_come_to_run_the_turn_ends(void **state
         h = *state;
         begin(&stage, h, GS_POLICY_FAIR);
         gone(h, 3);
-        joins(h, 3, "a");
+        joins_group(h, 3, "a");
         say(h, first, W, GIB, 0);
         say(h, last, W, 6 * GIB, 0);
         say(h, 5, W, 7 * GIB, 0);
