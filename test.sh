@@ -3,8 +3,8 @@
 #
 # Builds gpushare and runs its tests: ./test.sh [--asan] [--tsan] [-R REGEX]. Needs no GPU. Installs what is missing
 # (scripts/setup.sh). Without options the preset dev is tested; each option names another preset to test instead.
-# A sanitizer's build leaves out the tests that gain nothing there (label unsanitized, HACKING.md). Twice as many tests run at a
-# time as there are processors (GS_TEST_JOBS), because many of them mostly wait.
+# A sanitizer's build leaves out the tests that gain nothing there (label unsanitized, HACKING.md). Three tests run at a time on
+# two processors (GS_TEST_JOBS), because many of them mostly wait.
 # GS_TEST_TRIES=2: a test that failed runs once more, and only counts as failed if it fails again; ctest shows both.
 # The last line counts: "N passed, N failed, N skipped"; exit 0 only if nothing failed.
 set -euo pipefail
@@ -35,7 +35,7 @@ for preset in "${presets[@]}"; do
     # ctest's own exit status says no more than its result file, which is counted below
     leave=()
     [ "$preset" = dev ] || leave=(-LE '^unsanitized$')
-    ctest --test-dir "build/$preset" --output-on-failure --output-junit "$result" -j "${GS_TEST_JOBS:-$((2 * $(nproc)))}" \
+    ctest --test-dir "build/$preset" --output-on-failure --output-junit "$result" -j "${GS_TEST_JOBS:-$(($(nproc) * 3 / 2))}" \
         --repeat "until-pass:${GS_TEST_TRIES:-1}" \
         "${filter[@]}" "${leave[@]}" || true
     results+=("$result")
