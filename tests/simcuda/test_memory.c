@@ -141,7 +141,8 @@ static void managed_pages(void)
                           (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device}, 0, NULL));
     OK(cuCtxSynchronize());
     CHECK(kit_memory_left() == before - 4 * MIB);
-    CHECK(kit_all_bytes(pointer + 2 * MIB, 4 * MIB, 7)); /* the second of these has come as well */
+    CHECK(kit_all_bytes(pointer + 2 * MIB, 4 * MIB,
+                        7)); /* the second of these has come as well */
     OK(cuMemPrefetchAsync(pointer, 8 * MIB, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}, 0,
                           NULL));
     OK(cuCtxSynchronize());
@@ -167,7 +168,8 @@ static void managed_on_a_full_card(void)
     OK(cuMemsetD8(pointer, 1, 2 * MIB));
     OK(cuCtxSynchronize());
     OK(cuMemsetD8(pointer + before + 4 * MIB, 2, 2 * MIB)); /* used where it is */
-    CHECK(kit_all_bytes(pointer, 2 * MIB, 1) && kit_all_bytes(pointer + before + 4 * MIB, 2 * MIB, 2));
+    CHECK(kit_all_bytes(pointer, 2 * MIB, 1) &&
+          kit_all_bytes(pointer + before + 4 * MIB, 2 * MIB, 2));
     CHECK(kit_memory_left() < 2 * MIB);
     OK(cuMemFree(pointer));
     CHECK(kit_memory_left() == before);
