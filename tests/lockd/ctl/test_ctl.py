@@ -5,58 +5,17 @@
 usage: test_ctl.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
 import json
 import os
-import pty
 import re
-import select
-import shutil
-import signal
 import socket
 import struct
 import subprocess
-import sys
-import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from fake import (CONTROL, GIB, MOVING, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, message, note, settle_all,
-                  wait_for)
-
-LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+from ctl_case import CTL, LOCKD, CtlCase  # first: it leads to the folders above
+from fake import CONTROL, GIB, PATIENCE, PAUSED, RUN, RUNNING, Program, message, note, settle_all, wait_for
 
 
-class CtlTest(unittest.TestCase):
-    def setUp(self):
-        self.daemon = Daemon(LOCKD, "--quantum", "60000")
-        self.addCleanup(self.daemon.process.kill)
-        self.one = Program(self.daemon.path, "train", total=10 * GIB)
-        self.one.say(flags=WANT, demand=7 * GIB)
-        self.one.settle(lambda p: p.flags & RUNNING)
-        self.two = Program(self.daemon.path, "infer \x1b[31m", total=10 * GIB)
-        self.two.say(flags=WANT, demand=7 * GIB)
-        self.two.hear()
-        while self.one.hear(0.2):
-            self.one.obey()
-
-    def tearDown(self):
-        self.one.close()
-        self.two.close()
-        self.assertEqual(self.daemon.end(), 0)
-        self.assertNotIn("Sanitizer", self.daemon.said())
-        shutil.rmtree(self.daemon.folder)
-
-    def ctl(self, *arguments, code=0, environment=None):
-        result = subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=PATIENCE,
-                                env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path, **(environment or {})})
-        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
-        self.assertNotIn("Sanitizer", result.stderr)
-        return result.stdout + result.stderr
-
-    def status(self):
-        return json.loads(self.ctl("status", "--json"))
-
-    def programs(self):
-        return {p["name"]: p for p in self.status()["devices"][0]["programs"]}
-
+class CtlTest(CtlCase):
     def test_status_text_names_everybody(self):
         text = self.ctl("status")
         self.assertIn("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", text)
@@ -278,90 +237,6 @@ class CtlTest(unittest.TestCase):
         self.ctl("resume", "all")
         settle_all([self.one, self.two], lambda: (self.one.flags | self.two.flags) & RUNNING)
 
-    def turns(self, count):
-        """Both programs run so many times, and say when they copy."""
-        end = time.monotonic() + PATIENCE
-        runs, before = {self.one: 0, self.two: 0}, {}
-        while min(runs.values()) < count:
-            self.assertLess(time.monotonic(), end, "turns are taken")
-            for program in (self.one, self.two):
-                if program.hear(0.02) is not None:
-                    out = program.target.budget < program.resident
-                    program.say(flags=(program.flags & (WANT | (0 if out else RUNNING))) | MOVING)
-                    time.sleep(0.02)
-                    program.obey()
-                runs[program] += program.flags & RUNNING > before.get(program, RUNNING)
-                before[program] = program.flags & RUNNING
-
-    def record(self, *arguments):
-        """A recording that is under way: it is ready to be interrupted, and has asked the daemon."""
-        recording = subprocess.Popen([CTL, "--socket", self.daemon.path, "trace", "--seconds", "600", *arguments],
-                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(recording.kill)
-
-        def is_connected():
-            folder = f"/proc/{recording.pid}/fd/"
-            return any(os.readlink(folder + fd).startswith("socket:") for fd in os.listdir(folder))
-        wait_for(is_connected, PATIENCE, "gpusharectl to connect")
-        self.wait_for_events(recording)
-        return recording
-
-    def wait_for_events(self, recording):
-        """It sleeps after the daemon has answered others twice: it has asked, and has read what there was for it until now."""
-        def sleeps():
-            with open(f"/proc/{recording.pid}/status", encoding="ascii") as file:
-                return re.search(r"^State:\s*S", file.read(), re.MULTILINE)
-        for _ in range(2):
-            wait_for(sleeps, PATIENCE, "gpusharectl to wait for events")
-            self.ctl("status")
-        wait_for(sleeps, PATIENCE, "gpusharectl to wait for events")
-
-    def recorded(self, recording):
-        self.wait_for_events(recording)
-        recording.send_signal(signal.SIGINT)
-        out, said = recording.communicate(timeout=PATIENCE)
-        self.assertEqual(recording.returncode, 0, said)
-        return out, said
-
-    def test_trace_is_a_timeline(self):
-        path = os.path.join(self.daemon.folder, "trace.json")
-        self.ctl("set", "quantum", "100")
-        began = time.monotonic()
-        recording = self.record("-o", path)
-        self.turns(3)
-        self.assertIn("2 tracks", self.recorded(recording)[1])
-        took = time.monotonic() - began
-        with open(path, encoding="utf-8") as file:
-            events = json.load(file)["traceEvents"]
-        names = {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
-        self.assertEqual(names, {"train", "infer ?[31m"})
-        for track in (1, 2):
-            spans = [e for e in events if e["ph"] == "X" and e["tid"] == track]
-            self.assertLessEqual({"compute", "wait"}, {e["name"] for e in spans})
-            self.assertTrue({"copy_out", "copy_in"} & {e["name"] for e in spans})
-            self.assertTrue(all(e["dur"] > 0 for e in spans))
-            ends = [e["ts"] + e["dur"] for e in spans]
-            self.assertTrue(all(a <= b["ts"] + 0.01 for a, b in zip(ends, spans[1:])), "spans of one track overlap")
-            self.assertLess(max(ends), took * 1e6)
-        computing = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["name"] == "compute")
-        self.assertTrue(all(a[1] <= b[0] + 0.01 for a, b in zip(computing, computing[1:])), "both computed at once")
-
-    def test_trace_counts_from_the_order_to_move_out(self):
-        recording = self.record()
-        self.ctl("evict", str(os.getpid()))
-        while self.one.target.budget:
-            self.assertIsNotNone(self.one.hear())
-            if self.one.target.flags & RUN == 0:
-                self.one.say(flags=WANT)  # stopped, and says nothing of moving: it makes room first
-        time.sleep(0.5)
-        out, _ = self.recorded(recording)
-        spans = {e["name"]: e["dur"] for e in json.loads(out)["traceEvents"] if e["ph"] == "X" and e["tid"] == 1}
-        self.assertGreater(spans.get("copy_out", 0), 300e3, spans)
-
-    def test_trace_ends_when_interrupted(self):
-        out, _ = self.recorded(self.record())
-        self.assertIn("compute", {e["name"] for e in json.loads(out)["traceEvents"]})
-
     def test_metrics_are_prometheus_text(self):
         text = self.ctl("metrics")
         seen = set()
@@ -428,103 +303,6 @@ class CtlTest(unittest.TestCase):
         answer = self.status()
         for part in (answer, answer["daemon"], answer["devices"][0], answer["devices"][0]["programs"][0]):
             self.assertLessEqual(set(part), named)
-
-    def test_top_draws_on_a_terminal(self):
-        main, other = pty.openpty()
-        import fcntl
-        import termios
-        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
-        top = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--interval", "0.2"], stdin=other, stdout=other,
-                               stderr=other, env={**os.environ, "TERM": "xterm"})
-        os.close(other)
-        seen = b""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and not (b"train" in seen and b"waits" in seen and b"#---" in seen.replace(b"#" * 2, b"#")):
-            if select.select([main], [], [], 0.5)[0]:
-                seen += os.read(main, 65536)
-            if b"q quit" in seen and b"train" in seen:
-                break
-        self.assertIn(b"train", seen)
-        self.assertIn(b"[##############......]", seen)  # 7 of 10 GiB on the card
-        self.assertIn(b"[--------------......]", seen)  # ... on the host
-        self.assertIn(b"leases", seen)
-        os.write(main, b"q")
-        end = time.monotonic() + PATIENCE
-        while top.poll() is None and time.monotonic() < end:
-            if select.select([main], [], [], 0.1)[0]:
-                try:
-                    os.read(main, 65536)
-                except OSError:
-                    break
-        self.assertEqual(top.wait(PATIENCE), 0)
-        os.close(main)
-
-    def test_top_json_has_rates(self):
-        watcher = subprocess.Popen([CTL, "--socket", self.daemon.path, "top", "--json", "--interval", "0.5"],
-                                   stdout=subprocess.PIPE, text=True)
-        self.addCleanup(watcher.stdout.close)
-        self.addCleanup(watcher.kill)
-        rates = sorted(r["moved_out_per_s"] for r in json.loads(watcher.stdout.readline())["rates"])
-        self.assertEqual(rates, [0, 0])
-        self.one.moved_out = 4 * GIB
-        self.one.say()
-        until = time.monotonic() + PATIENCE
-        while rates == [0, 0] and time.monotonic() < until:
-            answer = json.loads(watcher.stdout.readline())
-            rates = sorted(r["moved_out_per_s"] for r in answer["rates"])
-        self.assertEqual(rates[0], 0)
-        self.assertAlmostEqual(rates[1] * answer["interval_ns"] / 1e9, 4 * GIB, delta=GIB / 100)
-
-    def findings(self, *arguments, code=None, environment=None):
-        result = subprocess.run([CTL, "doctor", "--json", *arguments], capture_output=True, text=True, timeout=PATIENCE,
-                                env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path, **(environment or {})})
-        if code is not None:
-            self.assertEqual(result.returncode, code, result.stdout)
-        answer = json.loads(result.stdout)
-        return answer, {f["check"]: f for f in answer["findings"]}
-
-    def test_doctor_names_what_is_in_the_way(self):
-        answer, found = self.findings(code=0)
-        self.assertEqual(found["daemon.reachable"]["level"], "ok")
-        self.assertIn(answer["verdict"], ("ok", "info", "warn"))
-        for environment, check in (({"GPUSHARE_DISABLE": "1"}, "environment.disable"),
-                                   ({"CUDA_VISIBLE_DEVICES": ""}, "environment.devices"),
-                                   ({"GPUSHARE_LOCKD": "/nowhere"}, "environment.lockd")):
-            answer, found = self.findings(environment=environment, code=1)
-            self.assertEqual((answer["verdict"], found[check]["level"]), ("fail", "fail"))
-            self.assertTrue(found[check]["advice"])
-        _, found = self.findings("/etc/passwd", code=1)
-        self.assertIn("no program", found["file.kind"]["text"])
-        _, found = self.findings("/nowhere/x", code=1)
-        self.assertIn("No such file", found["file.read"]["text"])
-        _, found = self.findings("/bin/true", code=1)
-        self.assertEqual(found["file.prepared"]["level"], "fail")
-
-    def test_doctor_examines_a_running_program(self):
-        sleeper = subprocess.Popen(["sleep", "600"], env={**os.environ, "GPUSHARE_SOCKET": "/elsewhere/lockd.sock"})
-        self.addCleanup(sleeper.wait)
-        self.addCleanup(sleeper.kill)
-        wait_for(lambda: os.readlink(f"/proc/{sleeper.pid}/exe").endswith(("sleep", "coreutils", "busybox")), PATIENCE, "exec")
-        _, found = self.findings(str(sleeper.pid), code=1)
-        self.assertIn("/elsewhere", found["environment.socket"]["text"])
-        for check in ("process.library", "process.cuda", "program.connected", "file.prepared"):
-            self.assertEqual(found[check]["level"], "fail", check)
-        _, found = self.findings("4194300", code=1)
-        self.assertEqual(found["process.there"]["level"], "fail")
-        self.ctl("pause", str(os.getpid()))
-        _, found = self.findings(str(os.getpid()), code=1)
-        self.assertEqual(found["program.connected"]["level"], "ok")
-        self.assertEqual(found["program.paused"]["level"], "fail")
-
-    def test_stopped_daemon_is_told_within_its_time(self):
-        self.daemon.process.send_signal(signal.SIGSTOP)
-        began = time.monotonic()
-        try:
-            _, found = self.findings(code=1)
-        finally:
-            self.daemon.process.send_signal(signal.SIGCONT)
-        self.assertIn("no answer within 3 s", found["daemon.reachable"]["text"])
-        self.assertLess(time.monotonic() - began, PATIENCE)
 
 
 if __name__ == "__main__":

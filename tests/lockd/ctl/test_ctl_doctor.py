@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpusharectl doctor against a real daemon, and of a running program.
+
+usage: test_ctl_doctor.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from ctl_case import CTL, CtlCase  # first: it leads to the folders above
+from fake import PATIENCE, wait_for
+
+
+class DoctorTest(CtlCase):
+    def findings(self, *arguments, code=None, environment=None):
+        result = subprocess.run([CTL, "doctor", "--json", *arguments], capture_output=True, text=True, timeout=PATIENCE,
+                                env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path, **(environment or {})})
+        if code is not None:
+            self.assertEqual(result.returncode, code, result.stdout)
+        answer = json.loads(result.stdout)
+        return answer, {f["check"]: f for f in answer["findings"]}
+
+    def test_doctor_names_what_is_in_the_way(self):
+        answer, found = self.findings(code=0)
+        self.assertEqual(found["daemon.reachable"]["level"], "ok")
+        self.assertIn(answer["verdict"], ("ok", "info", "warn"))
+        for environment, check in (({"GPUSHARE_DISABLE": "1"}, "environment.disable"),
+                                   ({"CUDA_VISIBLE_DEVICES": ""}, "environment.devices"),
+                                   ({"GPUSHARE_LOCKD": "/nowhere"}, "environment.lockd")):
+            answer, found = self.findings(environment=environment, code=1)
+            self.assertEqual((answer["verdict"], found[check]["level"]), ("fail", "fail"))
+            self.assertTrue(found[check]["advice"])
+        _, found = self.findings("/etc/passwd", code=1)
+        self.assertIn("no program", found["file.kind"]["text"])
+        _, found = self.findings("/nowhere/x", code=1)
+        self.assertIn("No such file", found["file.read"]["text"])
+        _, found = self.findings("/bin/true", code=1)
+        self.assertEqual(found["file.prepared"]["level"], "fail")
+
+    def test_doctor_examines_a_running_program(self):
+        sleeper = subprocess.Popen(["sleep", "600"], env={**os.environ, "GPUSHARE_SOCKET": "/elsewhere/lockd.sock"})
+        self.addCleanup(sleeper.wait)
+        self.addCleanup(sleeper.kill)
+        wait_for(lambda: os.readlink(f"/proc/{sleeper.pid}/exe").endswith(("sleep", "coreutils", "busybox")), PATIENCE, "exec")
+        _, found = self.findings(str(sleeper.pid), code=1)
+        self.assertIn("/elsewhere", found["environment.socket"]["text"])
+        for check in ("process.library", "process.cuda", "program.connected", "file.prepared"):
+            self.assertEqual(found[check]["level"], "fail", check)
+        _, found = self.findings("4194300", code=1)
+        self.assertEqual(found["process.there"]["level"], "fail")
+        self.ctl("pause", str(os.getpid()))
+        _, found = self.findings(str(os.getpid()), code=1)
+        self.assertEqual(found["program.connected"]["level"], "ok")
+        self.assertEqual(found["program.paused"]["level"], "fail")
+
+    def test_stopped_daemon_is_told_within_its_time(self):
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            _, found = self.findings(code=1)
+        finally:
+            self.daemon.process.send_signal(signal.SIGCONT)
+        self.assertIn("no answer within 3 s", found["daemon.reachable"]["text"])
+        self.assertLess(time.monotonic() - began, PATIENCE)
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")
