@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "tests")]
 import kit  # noqa: E402
 import plot  # noqa: E402
+import serving  # noqa: E402
 
 PATIENCE = 300  # seconds, on a machine that is busy with other things
 
@@ -109,6 +110,12 @@ class Serving(kit.BuildTest):
         self.assertEqual(status, 1, said)
         self.assertRegex(said, "not measured|the budget was spent")
         self.assert_nothing_is_left()
+
+    def test_the_budget_interrupts_what_runs(self):
+        budget = serving.Budget(serving.AT_THE_END + 0.1)
+        self.addCleanup(budget.stop)
+        with self.assertRaises(serving.OutOfTime):
+            time.sleep(PATIENCE)
 
     def test_it_is_ended_early(self):
         child = self.start("--case", "notebook")
