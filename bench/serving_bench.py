@@ -140,8 +140,8 @@ def run_plain(card, results, case, until):
 
 def run_frontier(card, results, case, until):
     how = card.how
-    rates = [float(rate) / how.scale for rate in how.rates.split(",")]
-    classes = [how.way.name] if how.way is not OURS else how.classes.split(",")
+    rates = [rate / how.scale for rate in how.rates]
+    classes = [how.way.name] if how.way is not OURS else how.classes
     with Group(card, FRONTIER, how.way) as group:
         group.settle()
         cells = [(name, rate) for name in classes for rate in rates]
@@ -203,7 +203,7 @@ def ways(card, results, case):
 
 
 def bounds(how):
-    return [0.0] + [float(each) for each in how.yield_ms.split(",")]
+    return [0.0] + how.yield_ms
 
 
 def run_resident(card, results, case, until):
@@ -293,6 +293,30 @@ def measure(how):
     return results.rows + ([{"met": False}] if results.failed else [])
 
 
+def numbers(option, text):
+    try:
+        found = [float(each) for each in text.split(",")]
+    except ValueError:
+        found = [0]
+    if not all(0 < each < 1e6 for each in found):
+        raise Failed(f"{option} {text}: write numbers above 0 with commas between them")
+    return found
+
+
+def check_options(how):
+    """Takes lists apart; what cannot be asked for is said."""
+    how.rates, how.yield_ms, how.classes = numbers("--rates", how.rates), numbers("--yield-ms", how.yield_ms), how.classes.split(",")
+    wrong = set(how.classes) - set(CLASSES)
+    if wrong:
+        raise Failed(f"--classes: {', '.join(sorted(wrong))}: there are {', '.join(CLASSES)}")
+    for name in ("limit", "seconds", "budget", "settle", "cell_settle", "alone", "scale", "bus_mib"):
+        if getattr(how, name) <= 0:
+            raise Failed(f"--{name.replace('_', '-')} is a number above 0")
+    if how.environment and not how.system or not all("=" in each for each in how.environment):
+        raise Failed("--environment is KEY=VALUE, and for --system")
+    how.way = Way(how.system, False, dict(each.split("=", 1) for each in how.environment)) if how.system else OURS
+
+
 def body():
     how = options(__doc__, (
         ("--case", {"action": "append", "choices": list(CASES), "help": "only this one (several times); default: all but frontier"}),
@@ -313,12 +337,9 @@ def body():
         ("--environment", {"action": "append", "default": [], "metavar": "KEY=VALUE", "help": "for the programs of --system (several times)"}),
         ("--merge", {"nargs": "+", "metavar": "FILE", "help": "results of which one is made, in --json"}),
         ("--self-check", {"action": "store_true", "help": "the whole script on the simulated card, with the stub"})))
-    wrong = set(how.classes.split(",")) - set(CLASSES)
-    if wrong:
-        raise Failed(f"--classes: {', '.join(sorted(wrong))}: there are {', '.join(CLASSES)}")
+    check_options(how)
     if how.merge:
         return merge(how)
-    how.way = Way(how.system, False, dict(each.split("=", 1) for each in how.environment)) if how.system else OURS
     if how.self_check:
         with simulate(how):
             return measure(how)

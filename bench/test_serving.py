@@ -129,9 +129,13 @@ class Serving(kit.BuildTest):
         self.assert_nothing_is_left()
 
     def test_what_cannot_be_asked_for(self):
-        status, said, _ = self.run_cases("--case", "frontier", "--classes", "idle")
-        self.assertEqual(status, 1)
-        self.assertIn("there are default, interactive, batch, background", said)
+        for words, answer in ((("--classes", "idle"), "there are default, interactive, batch, background"), (("--rates", "0.1,x"), "write numbers above 0"),
+                              (("--rates", "-1"), "write numbers above 0"), (("--limit", "0"), "--limit is a number above 0"),
+                              (("--environment", "A=1"), "for --system"), (("--system", "x", "--environment", "A"), "KEY=VALUE")):
+            with self.subTest(words=words):
+                status, said, result = self.run_cases(*words)
+                self.assertEqual((status, result), (1, None))
+                self.assertIn(answer, said)
 
 
 if __name__ == "__main__":
