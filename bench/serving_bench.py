@@ -312,6 +312,8 @@ def check_options(how):
     for name in ("limit", "seconds", "budget", "settle", "cell_settle", "alone", "scale", "bus_mib"):
         if getattr(how, name) <= 0:
             raise Failed(f"--{name.replace('_', '-')} is a number above 0")
+    if how.trace and not os.path.isdir(how.trace):
+        raise Failed(f"--trace {how.trace} is no folder")
     if how.environment and not how.system or not all("=" in each for each in how.environment):
         raise Failed("--environment is KEY=VALUE, and for --system")
     how.way = Way(how.system, False, dict(each.split("=", 1) for each in how.environment)) if how.system else OURS
@@ -335,6 +337,7 @@ def body():
         ("--job", {"choices": ("torch", "stub"), "default": "torch", "help": "what the programs are (default torch)"}),
         ("--system", {"metavar": "NAME", "help": "another system: programs run unpatched"}),
         ("--environment", {"action": "append", "default": [], "metavar": "KEY=VALUE", "help": "for the programs of --system (several times)"}),
+        ("--trace", {"metavar": "FOLDER", "help": "keep what gpusharectl trace records while programs are measured"}),
         ("--merge", {"nargs": "+", "metavar": "FILE", "help": "results of which one is made, in --json"}),
         ("--self-check", {"action": "store_true", "help": "the whole script on the simulated card, with the stub"})))
     check_options(how)

@@ -42,7 +42,9 @@ class Serving(kit.BuildTest):
         self.addCleanup(folder.cleanup)
         self.json = os.path.join(folder.name, "result.json")
         self.folder = os.path.join(folder.name, "tmp")
+        self.traces = os.path.join(folder.name, "traces")
         os.mkdir(self.folder)
+        os.mkdir(self.traces)
 
     def start(self, *words):
         environment = {**os.environ, "TMPDIR": self.folder, "PYTHONUNBUFFERED": "1"}
@@ -74,7 +76,7 @@ class Serving(kit.BuildTest):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_beside_training_and_the_frontier(self):
-        status, said, result = self.run_cases("--case", "server", "--case", "frontier", "--rates", "0.4", "--classes", "default,background")
+        status, said, result = self.run_cases("--case", "server", "--case", "frontier", "--rates", "0.4", "--classes", "default,background", "--trace", self.traces)
         self.assertEqual(status, 0, said)
         training, server = result["cases"]["server"]["programs"]
         self.assertGreater(training["moved_out"] + server["moved_out"], 0, "they fit: nothing was shared")
@@ -85,6 +87,9 @@ class Serving(kit.BuildTest):
         self.assertEqual([each["class"] for each in result["frontier"]], ["default", "background"])
         table = [line for line in said.splitlines() if line.startswith(("server ", "frontier "))]
         self.assertEqual(len(table), 5, said)
+        self.assertEqual(len(os.listdir(self.traces)), 3)
+        with open(os.path.join(self.traces, "trace-0.json"), encoding="utf-8") as file:
+            self.assertTrue(json.load(file))
         self.assertIn("p99 of the requests", plot.draw(result).svg())
         self.assert_nothing_is_left()
 
@@ -131,7 +136,7 @@ class Serving(kit.BuildTest):
     def test_what_cannot_be_asked_for(self):
         for words, answer in ((("--classes", "idle"), "there are default, interactive, batch, background"), (("--rates", "0.1,x"), "write numbers above 0"),
                               (("--rates", "-1"), "write numbers above 0"), (("--limit", "0"), "--limit is a number above 0"),
-                              (("--environment", "A=1"), "for --system"), (("--system", "x", "--environment", "A"), "KEY=VALUE")):
+                              (("--trace", "/nonexistent"), "is no folder"), (("--environment", "A=1"), "for --system"), (("--system", "x", "--environment", "A"), "KEY=VALUE")):
             with self.subTest(words=words):
                 status, said, result = self.run_cases(*words)
                 self.assertEqual((status, result), (1, None))
