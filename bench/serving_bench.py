@@ -256,7 +256,7 @@ def simulate(how):
     os.environ.update(LD_LIBRARY_PATH=os.path.join(build, "tests", "simcuda"), SIMCUDA_CARD=folder.name, SIMCUDA_MEMORY="128MiB",
                       SIMCUDA_CONTEXT_MEMORY="64KiB", SIMCUDA_KERNELS=os.path.join(build, "bench", "load_standin.so"), PYTHONDONTWRITEBYTECODE="1")
     how.build, how.job, how.limit, how.bus_mib, how.scale, how.alone, how.settle = build, "stub", 64 / 1024, 4, 0.05, 5, 5
-    how.seconds = min(how.seconds, 1)
+    how.seconds = min(how.seconds, 0.7)
     return folder
 
 
