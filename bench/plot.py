@@ -41,8 +41,9 @@ class Picture:
     def dot(self, x, y, colour, radius=3.2):
         self.parts.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' fill='{colour}'/>")
 
-    def path(self, points, colour, width=2.0):
-        self.parts.append("<polyline fill='none' stroke='" + colour + f"' stroke-width='{width}' points='" +
+    def path(self, points, colour, width=2.0, dash=""):
+        self.parts.append("<polyline fill='none' stroke='" + colour + f"' stroke-width='{width}'" +
+                          (f" stroke-dasharray='{dash}'" if dash else "") + " points='" +
                           " ".join(f"{x:.1f},{y:.1f}" for x, y in points) + "'/>")
 
     def svg(self):
@@ -183,6 +184,73 @@ def solo(result):
     return picture
 
 
+# --- servers beside training ---
+
+CLASSES = {"default": OURS, "interactive": MODEL, "batch": OLD, "background": FAINT}
+OTHERS = ("#2f6db5", "#8a5a2b", INK)  # other systems, in the order of the cells
+
+
+def decades(low, high):
+    """1, 2, 5, 10... from the last one below to the first one above."""
+    steps = [digit * 10.0 ** power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1) for digit in (1, 2, 5)]
+    return [step for at, step in enumerate(steps)
+            if steps[min(at + 1, len(steps) - 1)] > low and (at == 0 or steps[at - 1] < high)]
+
+
+def frontier_panel(picture, x, y, width, height, cells, part, colours):
+    """One quantile of the latency against what training keeps: a line for each class, a point for each rate; the ideal dashed."""
+    values = [number(cell, key) for cell in cells for key in (part, "ideal_" + part)]
+    scale = decades(min(values), max(values))
+    low, high = math.log(scale[0]), math.log(scale[-1])
+
+    def place(kept, seconds):
+        return x + width * min(kept, 1), y + height * (1 - (math.log(seconds) - low) / (high - low))
+
+    for kept in (0, 0.2, 0.4, 0.6, 0.8, 1):
+        picture.line(place(kept, 1)[0], y, place(kept, 1)[0], y + height)
+        picture.text(place(kept, 1)[0], y + height + 15, f"{kept:g}", size=11, colour=FAINT, anchor="middle")
+    for seconds in scale:
+        picture.line(x, place(0, seconds)[1], x + width, place(0, seconds)[1])
+        picture.text(x - 6, place(0, seconds)[1] + 4, f"{seconds:g} s", size=11, colour=FAINT, anchor="end")
+    picture.text(x + width / 2, y + height + 32, "what training keeps of its rate alone", size=11, colour=FAINT, anchor="middle")
+    picture.text(x + width / 2, y - 8, f"{part} of the requests", anchor="middle", weight="bold")
+    for name, colour in colours.items():
+        mine = sorted((cell for cell in cells if cell["class"] == name), key=lambda cell: cell["rate"])
+        points = [place(number(cell, "kept"), cell[part]) for cell in mine]
+        picture.path(points, colour)
+        for cell, point in zip(mine, points):
+            picture.dot(*point, colour)
+            picture.text(point[0] + 5, point[1] - 5, f"{cell['rate']:g}", size=9, colour=colour)
+    best = {cell["rate"]: place(number(cell, "ideal_kept"), cell["ideal_" + part]) for cell in cells}
+    picture.path([best[rate] for rate in sorted(best)], LIMIT, 1.5, "6 4")
+    for point in best.values():
+        picture.dot(*point, LIMIT)
+
+
+def serving(result):
+    """Bars of the cases, and below them the frontier."""
+    cells = result.get("frontier") or []
+    if result.get("rows"):
+        picture = bars(result, result["title"], result.get("note", ""))
+    else:
+        picture = Picture(880, 60, result["title"], source(result))
+    if not cells:
+        return picture
+    others = sorted({cell["class"] for cell in cells} - set(CLASSES))
+    colours = {name: colour for name, colour in {**CLASSES, **dict(zip(others, OTHERS * len(others)))}.items()
+               if any(cell["class"] == name for cell in cells)}
+    top = picture.height + 40
+    picture.height, picture.width = top + 350, max(picture.width, 900)
+    picture.text(16, top - 26, "A server beside training; at each point: requests a second", size=13, weight="bold")
+    for at, part in enumerate(("p50", "p99")):
+        frontier_panel(picture, 60 + 430 * at, top, 375, 250, cells, part, colours)
+    legend = {**colours, "ideal: the server always goes first": LIMIT}
+    for at, (name, colour) in enumerate(legend.items()):
+        picture.box(60 + 215 * (at % 4), top + 300 + 20 * (at // 4), 14, 10, colour)
+        picture.text(80 + 215 * (at % 4), top + 309 + 20 * (at // 4), name)
+    return picture
+
+
 # --- the thesis ---
 
 def panel(picture, x, y, width, height, column, result):
@@ -248,7 +316,7 @@ def draw(result):
         result = {"benchmark": "patch", "rows": result}  # as bench/patch_bench.py --json prints it
     if not isinstance(result, dict) or not isinstance(result.get("benchmark"), str):
         raise Wrong("no object with a 'benchmark'")
-    special = {"thesis": thesis, "gate": gate, "patch": patch, "solo": solo, "alloc": alloc}.get(result["benchmark"])
+    special = {"thesis": thesis, "gate": gate, "patch": patch, "solo": solo, "alloc": alloc, "serving": serving}.get(result["benchmark"])
     try:
         if special:
             return special(result)

@@ -75,13 +75,13 @@ class Card:
         """(units of a request, ns of it or of a step of training)"""
         self.take(program, kind)
         if kind.kind == "train":
-            until = time.monotonic_ns() + int(self.how.alone * self.how.scale * 1e9)
-            units, ends = 0, program.say(f"work {until}")["ends"]
+            units, ends, seconds = 0, [], self.how.alone * self.how.scale
+            while len(ends) < 4 and seconds < 600:
+                ends = program.say(f"work {time.monotonic_ns() + int(seconds * 1e9)}", timeout=900)["ends"]
+                seconds *= 3
         else:
             units = max(1, round(kind.burst * self.how.scale * 1e9 / program.say("unit")["ns"]))
             ends = program.say(f"requests {units} " + " ".join(["1"] * (ALONE + 1)))["ends"]
-        if len(ends) < 3:
-            raise Failed(f"{kind.name} alone: {len(ends)} steps; more --alone")
         finish(program, kind)
         took = statistics.median(after - before for before, after in zip(ends, ends[1:]))
         print(f"    {kind.name} alone: {took / 1e9:.3f} s a {'step' if kind.kind == 'train' else 'request'}  [{self.bench.seconds():.0f} s]", flush=True)
@@ -180,16 +180,26 @@ class Group:
             "missing_bytes": lacking, "capacity_bytes": device["capacity"], "switch_s": device["switch_ns"] / 1e9,
             "quantum_s": device["quantum_ns"] / 1e9}
 
+    def record(self, seconds):
+        """gpusharectl that records a trace of so long, with --trace."""
+        if not self.how.trace or not self.way.patched:
+            return None
+        path = os.path.join(self.how.trace, f"trace-{len(os.listdir(self.how.trace))}.json")
+        return self.bench.start(self.bench.path("lockd", "gpusharectl"), "--socket", self.bench.socket, "trace", "--seconds",
+                                str(round(seconds) + 1), "-o", path, LD_LIBRARY_PATH=self.bench.tools["LD_LIBRARY_PATH"]).child
+
     def measure(self, seconds, means=None):
         """(a list of what happened to each program, what the daemon said)"""
-        before = self.entries()
+        before, recording = self.entries(), self.record(seconds)
         start, times, ends = self.run(seconds, means or self.means())
         after = self.entries()
+        if recording is not None:
+            recording.wait(timeout=600)
         lacking, idle, said = self.facts()
         found = []
         for at, kind in enumerate(self.kinds):
             alone = self.alone[at][1]
-            each = {"name": kind.name, "kind": kind.kind, "alone_s": alone / 1e9, "class": after[at]["class"]}
+            each = {"name": kind.name, "kind": kind.kind, "alone_s": alone / 1e9, "class": [before[at]["class"], after[at]["class"]]}
             each |= {key: after[at][key] - before[at][key] for key in COUNTED}
             if kind.kind == "train":
                 each["kept"] = sum(start <= end < start + seconds * 1e9 for end in ends[at]) * alone / 1e9 / seconds
@@ -210,6 +220,7 @@ def judge(times, ends, alone, bring, idle, seconds):
     took = [end - arrived for arrived, end in zip(times, ends)]
     busy = len(took) * alone + 2 * brought * bring
     return {"requests": len(took), "brought": brought, "ideal_kept": max(0.0, 1 - busy / 1e9 / seconds),
+            "arrivals_s": [round((arrived - times[0]) / 1e9, 4) for arrived in times],
             "latencies_s": [round(ns / 1e9, 4) for ns in took], "ideal_s": [round(ns / 1e9, 4) for ns in best],
             **{name: quantile(took, part) / 1e9 for name, part in QUANTILES.items()},
             **{"ideal_" + name: quantile(best, part) / 1e9 for name, part in QUANTILES.items()}}

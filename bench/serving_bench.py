@@ -140,8 +140,8 @@ def run_plain(card, results, case, until):
 
 def run_frontier(card, results, case, until):
     how = card.how
-    rates = [float(rate) / how.scale for rate in how.rates.split(",")]
-    classes = [how.way.name] if how.way is not OURS else how.classes.split(",")
+    rates = [rate / how.scale for rate in how.rates]
+    classes = [how.way.name] if how.way is not OURS else how.classes
     with Group(card, FRONTIER, how.way) as group:
         group.settle()
         cells = [(name, rate) for name in classes for rate in rates]
@@ -192,44 +192,39 @@ def run_pressure(card, results, case, until):
 # --- both fit ---
 
 def ways(card, results, case):
-    """(way, what yield is set to) of each row."""
-    yield Way("without gpushare", False, {}), None
-    for bound in [0.0] + [float(each) for each in card.how.yield_ms.split(",")]:
-        yield OURS._replace(name=f"yield {bound:g} ms"), bound
+    """(way, [(name, what yield is set to)]) of the programs that are started in turn."""
+    yield Way("without gpushare", False, {}), [("without gpushare", None)]
+    yield OURS, [(f"yield {bound:g} ms", bound) for bound in bounds(card.how)]
     if shutil.which("nvidia-cuda-mps-control"):
         with Mps(card.bench) as environment:
-            yield Way("MPS", False, environment), None
+            yield Way("MPS", False, environment), [("MPS", None)]
     else:
         results.say(case, "MPS is left out: there is no nvidia-cuda-mps-control")
 
 
+def bounds(how):
+    return [0.0] + how.yield_ms
+
+
 def run_resident(card, results, case, until):
-    how = card.how
-    count = 3 + len(how.yield_ms.split(","))
-    group = None
-    try:
-        for at, (way, bound) in enumerate(ways(card, results, case)):
-            if group is None or not (way.patched and group.way.patched):
-                if group is not None:
-                    group.end()
-                    group.__exit__()
-                group = Group(card, RESIDENT, way).__enter__()
-            if bound is not None:
-                card.bench.ctl("set", "yield", f"{bound:g}")
-            group.settle(how.cell_settle)
-            seconds = min(how.seconds, (until - time.monotonic()) / (count - at) * 0.6)
-            if seconds < 8 * max(group.means()):
-                raise OutOfTime(f"{max(0, seconds):.0f} s are left for '{way.name}'")
-            (training, server), _ = group.measure(seconds)
-            alone = server["alone_s"]
-            rows = [row(f"{case}: {way.name}, {part}", server[part], "s", alone, "alone", other=not way.patched) for part in QUANTILES]
-            rows.append(row(f"{case}: {way.name}, training", training["kept"], "of alone", 1, "alone", other=not way.patched))
-            results.add(case, rows, {way.name: [training, server]}, f"{way.name:17} p50 {server['p50'] * 1e3:7.1f} ms, p99 {server['p99'] * 1e3:7.1f} ms "
-                        f"(alone {alone * 1e3:.1f}), training {training['kept']:.3f}, {server['requests']} requests")
-        group.end()
-    finally:
-        if group is not None:
-            group.__exit__()
+    how, left = card.how, len(bounds(card.how)) + 2
+    for way, settings in ways(card, results, case):
+        with Group(card, RESIDENT, way) as group:
+            for name, bound in settings:
+                if bound is not None:
+                    card.bench.ctl("set", "yield", f"{bound:g}")
+                group.settle(how.cell_settle)
+                seconds = min(how.seconds, (until - time.monotonic()) / left * 0.6)
+                left -= 1
+                if seconds < 8 * max(group.means()):
+                    raise OutOfTime(f"{max(0, seconds):.0f} s are left for '{name}'")
+                (training, server), _ = group.measure(seconds)
+                alone = server["alone_s"]
+                rows = [row(f"{case}: {name}, {part}", server[part], "s", alone, "alone", other=not way.patched) for part in QUANTILES]
+                rows.append(row(f"{case}: {name}, training", training["kept"], "of alone", 1, "alone", other=not way.patched))
+                results.add(case, rows, {name: [training, server]}, f"{name:17} p50 {server['p50'] * 1e3:7.1f} ms, p99 {server['p99'] * 1e3:7.1f} ms "
+                            f"(alone {alone * 1e3:.1f}), training {training['kept']:.3f}, {server['requests']} requests")
+            end_group(results, case, group)
         card.bench.ctl("set", "yield", "0")
 
 
@@ -245,6 +240,8 @@ def run_cases(card, budget, results):
         except OutOfTime as error:
             results.fail(name, f"not measured: {error}")
             if budget.left() <= 0:
+                for other in names[at + 1:]:
+                    results.fail(other, "not begun")
                 break
         except Failed as error:
             results.fail(name, f"FAILED: {error}")
@@ -258,8 +255,8 @@ def simulate(how):
     folder = tempfile.TemporaryDirectory(prefix="gpushare-serving-")
     os.environ.update(LD_LIBRARY_PATH=os.path.join(build, "tests", "simcuda"), SIMCUDA_CARD=folder.name, SIMCUDA_MEMORY="128MiB",
                       SIMCUDA_CONTEXT_MEMORY="64KiB", SIMCUDA_KERNELS=os.path.join(build, "bench", "load_standin.so"), PYTHONDONTWRITEBYTECODE="1")
-    how.build, how.job, how.limit, how.bus_mib, how.scale, how.alone, how.settle = build, "stub", 64 / 1024, 4, 0.1, 5, 5
-    how.seconds = min(how.seconds, 3)
+    how.build, how.job, how.limit, how.bus_mib, how.scale, how.alone, how.settle = build, "stub", 64 / 1024, 4, 0.05, 5, 5
+    how.seconds = min(how.seconds, 0.7)
     return folder
 
 
@@ -296,6 +293,32 @@ def measure(how):
     return results.rows + ([{"met": False}] if results.failed else [])
 
 
+def numbers(option, text):
+    try:
+        found = [float(each) for each in text.split(",")]
+    except ValueError:
+        found = [0]
+    if not all(0 < each < 1e6 for each in found):
+        raise Failed(f"{option} {text}: write numbers above 0 with commas between them")
+    return found
+
+
+def check_options(how):
+    """Takes lists apart; what cannot be asked for is said."""
+    how.rates, how.yield_ms, how.classes = numbers("--rates", how.rates), numbers("--yield-ms", how.yield_ms), how.classes.split(",")
+    wrong = set(how.classes) - set(CLASSES)
+    if wrong:
+        raise Failed(f"--classes: {', '.join(sorted(wrong))}: there are {', '.join(CLASSES)}")
+    for name in ("limit", "seconds", "budget", "settle", "cell_settle", "alone", "scale", "bus_mib"):
+        if getattr(how, name) <= 0:
+            raise Failed(f"--{name.replace('_', '-')} is a number above 0")
+    if how.trace and not os.path.isdir(how.trace):
+        raise Failed(f"--trace {how.trace} is no folder")
+    if how.environment and not how.system or not all("=" in each for each in how.environment):
+        raise Failed("--environment is KEY=VALUE, and for --system")
+    how.way = Way(how.system, False, dict(each.split("=", 1) for each in how.environment)) if how.system else OURS
+
+
 def body():
     how = options(__doc__, (
         ("--case", {"action": "append", "choices": list(CASES), "help": "only this one (several times); default: all but frontier"}),
@@ -314,14 +337,12 @@ def body():
         ("--job", {"choices": ("torch", "stub"), "default": "torch", "help": "what the programs are (default torch)"}),
         ("--system", {"metavar": "NAME", "help": "another system: programs run unpatched"}),
         ("--environment", {"action": "append", "default": [], "metavar": "KEY=VALUE", "help": "for the programs of --system (several times)"}),
+        ("--trace", {"metavar": "FOLDER", "help": "keep what gpusharectl trace records while programs are measured"}),
         ("--merge", {"nargs": "+", "metavar": "FILE", "help": "results of which one is made, in --json"}),
         ("--self-check", {"action": "store_true", "help": "the whole script on the simulated card, with the stub"})))
-    wrong = set(how.classes.split(",")) - set(CLASSES)
-    if wrong:
-        raise Failed(f"--classes: {', '.join(sorted(wrong))}: there are {', '.join(CLASSES)}")
+    check_options(how)
     if how.merge:
         return merge(how)
-    how.way = Way(how.system, False, dict(each.split("=", 1) for each in how.environment)) if how.system else OURS
     if how.self_check:
         with simulate(how):
             return measure(how)

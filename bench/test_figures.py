@@ -4,14 +4,19 @@
 
 usage: test_figures.py [-v] [NAME...]
 """
+import argparse
+import json
 import os
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402
 import interactive_bench  # noqa: E402
 import many_bench  # noqa: E402
+import serving  # noqa: E402
+import serving_bench  # noqa: E402
 import solo_bench  # noqa: E402
 import thesis_bench  # noqa: E402
 
@@ -89,6 +94,47 @@ class Interactive(unittest.TestCase):
         gaps = [(after - before) / 1e9 for before, after in zip(times, times[1:])]
         mean = sum(gaps) / len(gaps)
         self.assertAlmostEqual(sum((gap - mean) ** 2 for gap in gaps) / len(gaps) / mean ** 2, 1, delta=0.1)
+
+
+class Serving(unittest.TestCase):
+    def test_what_is_brought_in_is_lost_in_both_directions(self):
+        # two of three requests find their memory away: of 10 s, three requests of 1 s and four times 0.5 s
+        times = [0, 1500 * MS, 6000 * MS]
+        said = serving.judge(times, [1600 * MS, 2800 * MS, 7600 * MS], 1000 * MS, 500 * MS, 1600 * MS, 10)
+        self.assertEqual(said["brought"], 2)
+        self.assertAlmostEqual(said["ideal_kept"], 0.5)
+        self.assertEqual(said["latencies_s"], [1.6, 1.3, 1.6])
+        self.assertEqual(said["ideal_s"], [1.5, 1.0, 1.5])
+        self.assertEqual((said["p50"], said["ideal_p50"], said["p99"]), (1.6, 1.5, 1.6))
+
+    def test_what_is_asked_for(self):
+        found = [{"kind": "train", "name": "training", "kept": 0.39},
+                 {"kind": "serve", "name": "server", "p50": 1.19, "ideal_p50": 1.0, "p99": 2.62, "ideal_p99": 2.0}]
+        self.assertEqual([each.get("met") for each in serving_bench.rows_of("server", found)], [False, True, False])
+        self.assertEqual([each.get("met") for each in serving_bench.rows_of("notebook", found)], [None, None, None])
+
+    def merged(self, *results):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, f"{at}.json") for at in range(len(results))]
+            for path, result in zip(paths, results):
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump(result, file)
+            out = os.path.join(folder, "out.json")
+            serving_bench.merge(argparse.Namespace(merge=paths, json=out))
+            with open(out, encoding="utf-8") as file:
+                return json.load(file)
+
+    def test_merging_keeps_the_newest_of_each(self):
+        first = {"card": "X", "driver": 1, "limit_gib": 4, "job": "stub", "bus": {}, "cases": {"two": 1}, "rows": [{"name": "a", "value": 1}],
+                 "frontier": [{"class": "default", "rate": 0.2, "p50": 1}, {"class": "default", "rate": 0.1, "p50": 1}]}
+        second = {**first, "cases": {"three": 2}, "rows": [{"name": "a", "value": 2}, {"name": "b", "value": 3}],
+                  "frontier": [{"class": "default", "rate": 0.2, "p50": 5}]}
+        result = self.merged(first, second)
+        self.assertEqual([each["value"] for each in result["rows"]], [2, 3])
+        self.assertEqual(result["cases"], {"two": 1, "three": 2})
+        self.assertEqual([(cell["rate"], cell["p50"]) for cell in result["frontier"]], [(0.1, 1), (0.2, 5)])
+        with self.assertRaises(harness.Failed):
+            self.merged(first, {**second, "limit_gib": 5})
 
 
 class Thesis(unittest.TestCase):

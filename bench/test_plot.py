@@ -73,6 +73,19 @@ class Bars(unittest.TestCase):
         self.assertIn("2 MiB, fresh", words)
         self.assertIn("at most 1.1, 1.091", words)
 
+    def test_the_frontier_has_a_line_for_each_class_and_the_ideal(self):
+        cells = [{"class": name, "rate": rate, "kept": 0.5, "p50": 1.5, "p99": 3, "ideal_p50": 1, "ideal_p99": 2, "ideal_kept": 0.7}
+                 for name in ("default", "another") for rate in (0.1, 0.2)]
+        result = {"benchmark": "serving", "title": "x", "rows": [], "frontier": cells}
+        picture = tree.fromstring(plot.draw(result).svg())
+        lines = [element for element in picture.iter() if element.tag.endswith("polyline")]
+        self.assertEqual(len(lines), 2 * 3)
+        self.assertEqual(sum(element.get("stroke-dasharray") is not None for element in lines), 2)
+        self.assertIn("another", texts(plot.draw(result)))
+        for bad in ({"p50": 0}, {"kept": float("nan")}, {"ideal_p99": "1"}):
+            with self.subTest(bad=bad), self.assertRaises(plot.Wrong):
+                plot.draw({**result, "frontier": [{**cells[0], **bad}]})
+
     def test_what_cannot_be_drawn_is_refused(self):
         for result in (None, 3, [], {}, {"benchmark": 3}, {"benchmark": "handoff"}, {"benchmark": "handoff", "rows": []},
                        {"benchmark": "handoff", "rows": [3]}, {"benchmark": "handoff", "rows": [{"value": 3}]},
