@@ -6,8 +6,8 @@
  */
 #include "lockd/sched/books.h"
 
-#include "lockd/sched/agenda.h"
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/device.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/policy.h"
 

@@ -119,7 +119,7 @@ struct sched_member_eviction {
     uint64_t left, until; /* bytes; nothing has left since: that is all then */
 };
 
-/* What is to be done with it before the event ends: agenda.c. */
+/* What is to be done with it before the event ends: device.c. */
 struct sched_member_agenda {
     struct lockd_list touched; /* on device->agenda.touched: its target may have to change */
     bool asked;                /* it is to say what is free; any target is a question */
@@ -190,7 +190,7 @@ struct sched_faded {
     uint64_t ns, at;
 };
 
-/* What a user's programs had of a device: interactive.c. */
+/* What a user's programs had of a device: shares.c. */
 struct sched_user {
     struct lockd_list of_device;
     uint32_t id;
@@ -199,7 +199,7 @@ struct sched_user {
     struct sched_faded had;  /* by interactive ones */
 };
 
-/* What a party has had, and how it counts among those that want the device: interactive.c. */
+/* What a party has had, and how it counts among those that want the device: shares.c. */
 struct sched_party_share {
     struct sched_faded had;
     struct sched_user *user; /* while it wants the device; NULL: its user has no account */
@@ -242,7 +242,7 @@ struct sched_device_identity {
     uint32_t user; /* the first that named it */
 };
 
-/* What is to be done on a device before the event ends: agenda.c; worked off by plan.c. */
+/* What is to be done on a device before the event ends: device.c; worked off by plan.c. */
 struct sched_device_agenda {
     struct lockd_list pending; /* on sched->pending */
     struct lockd_list touched; /* members */
@@ -315,7 +315,7 @@ struct sched_device_told {
     uint64_t exact_at; /* when changes of the figures are told; LOCKD_NEVER: there are none */
 };
 
-/* The account between interactive parties and the others: interactive.c. */
+/* The account between interactive parties and the others: shares.c. */
 struct sched_device_share {
     struct lockd_list users;
     uint64_t weights, first_weights; /* of parties that want the device; of interactive ones */

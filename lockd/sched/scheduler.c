@@ -5,10 +5,9 @@
  * plan of the devices that it concerns, so no decision is ever owed between two events. One
  * thread; no I/O, no clock.
  */
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
-#include "lockd/sched/device.h"
 #include "lockd/sched/evict.h"
 #include "lockd/sched/gang.h"
 #include "lockd/sched/group.h"

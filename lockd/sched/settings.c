@@ -3,12 +3,11 @@
  * settings.c: what people set, for the daemon and for one client. Each change takes effect
  * with the plan that follows it. No state of its own.
  */
-#include "lockd/sched/agenda.h"
-#include "lockd/sched/books.h"
 #include "lockd/sched/device.h"
+#include "lockd/sched/books.h"
 #include "lockd/sched/evict.h"
 #include "lockd/sched/gang.h"
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/plan.h"
 #include "lockd/sched/policy.h"
