@@ -4,6 +4,7 @@
  * sum differs. For tests; reads only.
  */
 #include "lockd/check/check.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/queue.h"
 
 #include "lockd/sched/lease.h"
@@ -145,6 +146,8 @@ static bool overlooks_head(const struct sched_device *device)
 {
     const struct sched_party *head = sched_queue_head(device);
 
+    if (head != NULL && sched_party_is_background(head) && device->share.weights != 0)
+        return false; /* it waits for all that are not */
     return head != NULL && device->turns.leases &&
            device->measure.settle_until <= device->sched->created &&
            device->books.need_busy - head->books.need_busy + sched_queue_takes(head) <=
@@ -220,10 +223,20 @@ static const char *check_giving_way(const struct sched *sched)
     return gangs != sched->giving_way ? "how many gangs give way" : NULL;
 }
 
+static const char *check_background(const struct sched *sched)
+{
+    uint32_t clients = 0;
+
+    lockd_list_each (at, &sched->clients)
+        clients += lockd_entry(at, struct sched_client, link)->class == GS_CLASS_BACKGROUND;
+    return clients != sched->background ? "how many programs are background" : NULL;
+}
+
 const char *sched_check(const struct sched *sched)
 {
     const char *wrong = check_host(sched);
 
+    wrong = wrong != NULL ? wrong : check_background(sched);
     wrong = wrong != NULL ? wrong : check_giving_way(sched);
     lockd_list_each (at, &sched->devices) {
         if (wrong == NULL)

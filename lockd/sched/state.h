@@ -165,6 +165,7 @@ struct sched {
     bool groups_unsaid;
     uint64_t group_numbers;
     uint32_t giving_way; /* gangs */
+    uint32_t background; /* clients of that class */
     struct sched_host host;
 };
 
