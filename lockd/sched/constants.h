@@ -22,7 +22,8 @@
 #define IDLE_MIN          (5 * NS_PER_MS)
 #define BURST_SPARE       4 /* a burst may be longer than usual by one part in so many */
 #define IDLE_MAX          (500 * NS_PER_MS)
-#define LOOK_AGAIN        NS_PER_MS           /* at what is just not so yet */
+#define COMING            4         /* switches, in which one that is to run has come */
+#define LOOK_AGAIN        NS_PER_MS /* at what is just not so yet */
 #define GRACE             (10000 * NS_PER_MS) /* a turn or a stop without progress */
 #define GRACE_SHORT       (1000 * NS_PER_MS)  /* ... that the driver has no memory for */
 #define ASK_AGAIN         (2000 * NS_PER_MS)  /* a stuck holder */

@@ -13,7 +13,8 @@
 #define REST_LEAST 2                  /* it rests for at least this part of a burst ... */
 #define REST_STILL 8                  /* ... and goes on being interactive with this one */
 #define VAIN       4                  /* times in a row that it wanted to run and did not */
-#define TRY_AFTER  8                  /* bursts that waited */
+#define TRIES_MOST 64
+#define TRY_AFTER  4 /* bursts that waited; twice as many when that was in vain */
 #define IDLE_STEP  10
 #define IDLE_PART  8
 #define GAP_FORGET 64
@@ -31,13 +32,50 @@ static void note_usual(struct sched_party_bursts *bursts, uint64_t burst)
     bursts->off += (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - bursts->off / 4;
 }
 
+static uint32_t try_after(const struct sched_party_bursts *bursts)
+{
+    return bursts->try_after == 0 ? TRY_AFTER : bursts->try_after;
+}
+
+/* So many bursts waited that nothing is known of what they would be else: the present one is served
+ * at once, to see. */
+static bool is_tried(const struct sched_party_bursts *bursts)
+{
+    return bursts->waited >= try_after(bursts);
+}
+
+/* One that had to wait for longer than it ran, or for some time and is much longer than usual, may
+ * be several that came meanwhile. */
+static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
+{
+    const uint64_t usual = party->bursts.usual;
+
+    if (party->device->sched->settings.quantum_ns != LOCKD_AUTO)
+        return false;
+    return (waited > ran && ran > usual / 2) ||
+           (waited > sched_max(ran / 4, COMING * sched_device_switch(party->device)) &&
+            usual != LOCKD_NEVER && ran > 2 * usual);
+}
+
+/* What a burst that was served at once to see its length has shown counts alone. Where it was no
+ * shorter than before, the next one is tried later. */
+static void note_tried(struct sched_party_bursts *bursts, uint64_t burst, bool hidden)
+{
+    const bool shorter = !hidden && burst <= bursts->usual / 2;
+
+    bursts->try_after = shorter ? 0 : (uint32_t)sched_min(2ull * try_after(bursts), TRIES_MOST);
+    bursts->waited = 0;
+    if (shorter)
+        bursts->usual = LOCKD_NEVER;
+}
+
 /* It has had nothing to do for some time; how long did it have something? idle: ns of that it
- * had the device without work. The first burst is like none after it. One that had to wait for
- * longer than it ran may be several that came meanwhile. */
+ * had the device without work. The first burst is like none after it. */
 static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
 {
     struct sched_party_bursts *bursts = &party->bursts;
     const uint64_t ran = bursts->now, waited = sched_less(now - bursts->began, ran);
+    bool hidden;
 
     bursts->now = 0;
     bursts->rested = true;
@@ -46,13 +84,15 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->vain = 0;
     if (!bursts->came_up) {
         bursts->came_up = true;
-    } else if (waited > ran && ran > bursts->usual / 2 &&
-               party->device->sched->settings.quantum_ns == LOCKD_AUTO) {
-        bursts->waited += bursts->waited < TRY_AFTER ? 1 : 0;
-    } else {
-        bursts->waited = 0;
-        note_usual(bursts, sched_less(ran, idle));
+        return;
     }
+    hidden = is_hidden(party, ran, waited);
+    if (is_tried(bursts))
+        note_tried(bursts, sched_less(ran, idle), hidden);
+    else
+        bursts->waited = hidden ? bursts->waited + 1 : 0;
+    if (!hidden)
+        note_usual(bursts, sched_less(ran, idle));
 }
 
 /* One that has just stopped may be between two calls: whether it has anything to do shows
@@ -139,16 +179,6 @@ bool sched_party_is_background(const struct sched_party *party)
     return sched_gang_class(party->gang) == GS_CLASS_BACKGROUND;
 }
 
-/* What came while it waited makes a burst longer, by no more than its share of that time. One that
- * is just taking its place in the queue is not among those that want the device yet. */
-static uint64_t fair_part(const struct sched_party *party, uint64_t ns)
-{
-    const uint64_t own = party->share.wants ? 0 : party->weight,
-                   weights = sched_max(party->device->share.weights + own, party->weight);
-
-    return (uint64_t)((double)ns * party->weight / (double)weights);
-}
-
 /* For how long the present burst has run. */
 static uint64_t burst_now(const struct sched_party *party, uint64_t now)
 {
@@ -170,11 +200,16 @@ static uint64_t usual_most(const struct sched_party *party)
     return BURST_MOST;
 }
 
-/* How long its present burst may last. */
+/* How long its present burst may last. What came since it began makes a burst of one that is known
+ * longer, by no more than what is left to interactive parties of that time. */
 static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 {
-    return usual_most(party) +
-           (party->bursts.came_up ? fair_part(party, now - party->bursts.began) : 0);
+    const struct sched_party_bursts *bursts = &party->bursts;
+    const double left = 1 - sched_device_keeps(party->device);
+
+    if (!bursts->came_up || bursts->usual == LOCKD_NEVER)
+        return usual_most(party);
+    return usual_most(party) + (uint64_t)(left * (double)sched_less(now, bursts->began));
 }
 
 /* One that is new, or has rested once, is taken for interactive until a burst that need not wait
@@ -190,7 +225,7 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
         return false;
     if (bursts->usual == LOCKD_NEVER)
         return party->device->sched->settings.quantum_ns == LOCKD_AUTO;
-    return bursts->waited == TRY_AFTER || (bursts->usual <= usual_most(party) && bursts->rests);
+    return is_tried(bursts) || (bursts->usual <= usual_most(party) && bursts->rests);
 }
 
 /* When one that has the device as an interactive party is none any more if it goes on like that. */

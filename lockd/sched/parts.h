@@ -178,6 +178,7 @@ struct sched_party_bursts {
     uint64_t short_rest; /* the last rest, if it was too short to be one; 0 */
     uint32_t vain;       /* it wanted to run so many times in a row, and did not */
     uint32_t waited;     /* so many bursts in a row say little, since they waited */
+    uint32_t try_after;  /* ... after so many one is served at once; 0: as usual */
     uint64_t idle;       /* what it may idle therefore; 0: not known */
     bool first;          /* it was interactive when it came for its present turn */
     bool rests;          /* long enough for its bursts to be an interactive party's */

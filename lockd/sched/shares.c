@@ -30,7 +30,6 @@
 #define HALF_LIFE  (60000 * NS_PER_MS)
 #define SPARE_MOST (10000 * NS_PER_MS) /* of the account, that bursts may use up at once */
 #define DEBT_MOST  (5000 * NS_PER_MS)
-#define COMING     4 /* switches, in which one that is to run has come */
 #define BEYOND     4 /* by this part of a fair share one may exceed it */
 
 /* --- accounts that fade --- */
@@ -231,21 +230,10 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
     return share;
 }
 
-uint32_t sched_settings_floor(const struct sched_settings *settings)
-{
-    return settings->floor_ppm == 0 ? FLOOR_PPM : settings->floor_ppm;
-}
-
-static double keeps_of(const struct sched_device *device)
-{
-    return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
-           (1 - device->share.due);
-}
-
 static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
 {
     struct sched_device_share *share = &device->share;
-    const double keeps = keeps_of(device), part = (double)ns;
+    const double keeps = sched_device_keeps(device), part = (double)ns;
 
     if (held_off)
         share->held_off_ns += ns;
@@ -295,24 +283,25 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
     }
 }
 
-/* What must be in the account before it may go first. */
-static double asked_of(const struct sched_party *party, uint64_t now)
+/* What must be in the account before it may go first, when it had so much of what is due. */
+static double asked_for(double had)
 {
-    const double beyond = had_of_due(party, now) - 1;
-
-    return beyond <= 0 ? 0 : beyond * BEYOND * (double)SPARE_MOST;
+    return had <= 1 ? 0 : (had - 1) * BEYOND * (double)SPARE_MOST;
 }
 
-/* The account is as full as is asked of it. */
+/* When both the account is as full as is asked of it, and what it had has faded so far that no more
+ * than that is asked. */
 static uint64_t pays_at(const struct sched_party *party, uint64_t now)
 {
-    const double asked = asked_of(party, now), has = party->device->share.spare;
+    const double had = had_of_due(party, now), has = party->device->share.spare,
+                 most = 0.9 * (double)SPARE_MOST, most_had = 1 + 0.9 / BEYOND,
+                 asked = smaller(asked_for(had), most);
+    const uint64_t fades =
+        had <= most_had ? 0 : (uint64_t)((had / most_had - 1) * (double)HALF_LIFE);
+    const uint64_t fills =
+        asked <= has ? 0 : (uint64_t)((asked - has) / (1 - sched_device_keeps(party->device)));
 
-    if (asked <= has)
-        return now;
-    if (asked > 0.9 * (double)SPARE_MOST)
-        return LOCKD_NEVER;
-    return now + LOOK_AGAIN + (uint64_t)((asked - has) / (1 - keeps_of(party->device)));
+    return fades == 0 && fills == 0 ? now : now + LOOK_AGAIN + sched_max(fades, fills);
 }
 
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
@@ -334,5 +323,5 @@ bool sched_share_waits(const struct sched_party *party)
 
     /* one that only runs beside others is not served yet: else it would make its place free */
     return party->share.first && share->batch_queued + share->batch_beside != 0 &&
-           !share->batch_held && asked_of(party, share->at) > share->spare;
+           !share->batch_held && asked_for(had_of_due(party, share->at)) > share->spare;
 }
